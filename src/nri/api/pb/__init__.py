@@ -1,0 +1,1 @@
+"""Generated messages; import them from `nri.api.messages`. Regenerate with `python tools/generate_api.py`."""
