@@ -1,6 +1,6 @@
 """Generate the NRI messages from their .proto: `python tools/generate_api.py`, or compare with `--check`.
 
-One job: `proto/nri/pkg/api/v1alpha1/api.proto` becomes `src/nri/api/pb/` (module and type stub), which is checked in.
+One job: `proto/nri/pkg/api/v1alpha1/api.proto` becomes `src/nri/api/pb/` (modules and type stub), which is checked in.
 Rules:
 
 - The pool path is `nri/pkg/api/v1alpha1/api.proto`, because a second file called `api.proto` (CRI has one) in the
@@ -29,7 +29,14 @@ PROTO = "nri/pkg/api/v1alpha1/api.proto"
 TARGET = ROOT / "src" / "nri" / "api" / "pb"
 MODULE = "nri.api.pb.api_pb2"
 FLOOR = (6, 31, 1)
-INIT = '"""Generated messages; import them from `nri.api.messages`. Regenerate with `python tools/generate_api.py`."""\n'
+LITERAL = r"AddSerializedFile\((b'.*')\)"
+DESCRIPTOR = """\"\"\"Generated: the serialized descriptor of the NRI API, shared by api_pb2 and nri.api.loader.\"\"\"
+
+SERIALIZED = {literal}
+"""
+INIT = (
+    '"""Generated messages; import them from `nri.api.messages`. Regenerate with `python tools/generate_api.py`."""\n'
+)
 
 
 class GenerateError(Exception):
@@ -55,12 +62,21 @@ def replace_once(pattern: str, replacement: str, text: str) -> str:
     return new
 
 
-def rewrite_module(text: str) -> str:
-    """Put in our module name and the lowered version demand."""
+def split_module(text: str) -> tuple[str, str]:
+    """Lower the version demand, put in our module name and move the serialized descriptor into a module of its own."""
     major, minor, patch = FLOOR
     text = replace_once(r"# Protobuf Python Version: .*", f"# Protobuf Python Version: {major}.{minor}.{patch}", text)
-    text = replace_once(r"Domain\.PUBLIC,\n    \d+,\n    \d+,\n    \d+,", f"Domain.PUBLIC,\n    {major},\n    {minor},\n    {patch},", text)
-    return replace_once(r"'nri\.pkg\.api\.v1alpha1\.api_pb2'", f"'{MODULE}'", text)
+    demand = f"Domain.PUBLIC,\n    {major},\n    {minor},\n    {patch},"
+    text = replace_once(r"Domain\.PUBLIC,\n    \d+,\n    \d+,\n    \d+,", demand, text)
+    text = replace_once(r"'nri\.pkg\.api\.v1alpha1\.api_pb2'", f"'{MODULE}'", text)
+    literal = re.search(LITERAL, text)
+    text = replace_once(LITERAL, "AddSerializedFile(_SERIALIZED)", text)
+    insertion = "# @@protoc_insertion_point(imports)\n"
+    text = replace_once(
+        re.escape(insertion), insertion + "from nri.api.pb.descriptor import SERIALIZED as _SERIALIZED\n", text
+    )
+    assert literal is not None, "replace_once found it"
+    return text, DESCRIPTOR.format(literal=literal[1])
 
 
 def generate() -> dict[str, str]:
@@ -69,8 +85,9 @@ def generate() -> dict[str, str]:
         out = Path(temporary)
         run_protoc(out)
         made = out / Path(PROTO).parent
-        module = rewrite_module((made / "api_pb2.py").read_text())
-        return {"__init__.py": INIT, "api_pb2.py": module, "api_pb2.pyi": (made / "api_pb2.pyi").read_text()}
+        module, descriptor = split_module((made / "api_pb2.py").read_text())
+        stub = (made / "api_pb2.pyi").read_text()
+    return {"__init__.py": INIT, "api_pb2.py": module, "api_pb2.pyi": stub, "descriptor.py": descriptor}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -88,9 +105,14 @@ def main(argv: list[str] | None = None) -> int:
         for name, text in files.items():
             (TARGET / name).write_text(text)
         return 0
-    stale = [name for name, text in files.items() if not (TARGET / name).is_file() or (TARGET / name).read_text() != text]
+    stale = [
+        name for name, text in files.items() if not (TARGET / name).is_file() or (TARGET / name).read_text() != text
+    ]
     for name in stale:
-        print(f"generate_api: {TARGET.relative_to(ROOT) / name} is stale: run python tools/generate_api.py", file=sys.stderr)
+        print(
+            f"generate_api: {TARGET.relative_to(ROOT) / name} is stale: run python tools/generate_api.py",
+            file=sys.stderr,
+        )
     return 1 if stale else 0
 
 
