@@ -1,0 +1,55 @@
+"""What all tests share: markers by folder, Hypothesis profiles, and the rule that nothing skips unnoticed in CI."""
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests.support import needs
+
+TESTS = Path(__file__).parent
+
+# The folder below tests/ says what kind a test is, so that no file repeats it.
+MARKERS = {
+    "unit": "quick",
+    "property": "quick",
+    "conformance": "quick",
+    "wire": "quick",
+    "support": "quick",
+    "docs": "quick",
+    "packaging": "slow",
+    "interop": "interop",
+    "faults": "faults",
+    "real": "real",
+}
+
+# No deadlines: a slow machine is not a wrong answer. CI draws the same examples each time; `long` draws new ones.
+hypothesis.settings.register_profile("dev", max_examples=60, deadline=None)
+hypothesis.settings.register_profile("ci", max_examples=200, deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("long", max_examples=20_000, deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if needs.no_skip() else "dev"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test by its folder."""
+    for item in items:
+        if item.path.is_relative_to(TESTS):
+            kind = MARKERS.get(item.path.relative_to(TESTS).parts[0])
+            if kind:
+                item.add_marker(kind)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where nothing may be skipped, turn a plain skip into a failure that says why it was to be skipped."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and needs.no_skip():
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if needs.MACHINE_MARK not in reason:
+            report.outcome = "failed"
+            report.longrepr = f"{item.nodeid}: {reason} (nothing may be skipped here: CI or NRI_NO_SKIP is set)"
+    return report
