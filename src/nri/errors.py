@@ -1,0 +1,242 @@
+"""Every exception that `nri` raises, in one tree. Imports nothing, so every layer may raise these.
+
+    NriError
+    ├── ProtocolError                  somebody broke the rules of the wire
+    │   ├── LocalProtocolError         ... we did (a programming error on this side)
+    │   └── RemoteProtocolError        ... the peer did (garbage, oversized, wrong order)
+    ├── RpcError                       the peer answered with a status other than OK
+    │   └── OversizedMessage           a message over 4 MiB, refused before anything was written
+    ├── ConnectionClosed               the connection is gone; every pending and later call fails with it
+    ├── DeadlineExceeded               our own deadline passed while we waited
+    ├── RuntimeUnavailable             no runtime answers at the socket (exit code 3)
+    ├── RegistrationError              the runtime, or our own rules, refused this plugin before it was configured
+    ├── ConfigError                    a configuration source holds something that cannot be used (exit code 2)
+    ├── Reject                         raised by a handler: refuse the request, with a reason for people to read
+    ├── PluginError                    runtime side: a plugin failed; carries its name
+    │   ├── PluginTimeout              ... it did not answer in time
+    │   ├── PluginClosed               ... its connection is gone
+    │   └── PluginUnavailable          ... it is required, and absent, late or broken
+    ├── ConflictError                  two plugins set the same thing; carries the conflict
+    ├── ValidationRejected             a validator refused the merged adjustment
+    └── UpdateError                    an update that cannot be applied; carries plugin and container
+
+Errors carry their parties as attributes and read as one line that a person can act on. Which status a handler's
+exception becomes on the wire is decided in `nri.stub.session`; which exit code a command ends with in `nri.cli.errors`.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nri.adaptation.merge.conflict import Conflict
+
+__all__ = [
+    "CODE_NAMES",
+    "ConfigError",
+    "ConflictError",
+    "ConnectionClosed",
+    "DeadlineExceeded",
+    "LocalProtocolError",
+    "NriError",
+    "OversizedMessage",
+    "PluginClosed",
+    "PluginError",
+    "PluginTimeout",
+    "PluginUnavailable",
+    "ProtocolError",
+    "RegistrationError",
+    "Reject",
+    "RemoteProtocolError",
+    "RpcError",
+    "RuntimeUnavailable",
+    "UpdateError",
+    "ValidationRejected",
+]
+
+#: Names of the status codes, as the reference prints them in ``rpc error: code = <name> desc = <text>``.
+CODE_NAMES = (
+    "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",
+    "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable",
+    "DataLoss", "Unauthenticated",
+)  # fmt: skip
+
+
+class NriError(Exception):
+    """Base of every error of this package."""
+
+
+class ProtocolError(NriError):
+    """Somebody broke the rules of the wire. Abstract: raised as one of its two children, which say who."""
+
+    def __init__(self, reason: str) -> None:
+        if type(self) is ProtocolError:
+            raise TypeError("ProtocolError is abstract: raise LocalProtocolError or RemoteProtocolError")
+        super().__init__(reason)
+        self.reason = reason
+
+
+class LocalProtocolError(ProtocolError):
+    """This side asked for something that the protocol does not allow."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent something that the protocol does not allow. The connection cannot be used any more."""
+
+
+class RpcError(NriError):
+    """The peer answered with a status other than OK.
+
+    Attributes:
+        code: a gRPC status code, 1 to 16 (`nri.ttrpc.codes.Code`).
+        message: the peer's text.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        """The text that the reference prints, which is what users of kubelet see."""
+        name = CODE_NAMES[self.code] if 0 <= self.code < len(CODE_NAMES) else f"Code({self.code})"
+        return f"rpc error: code = {name} desc = {self.message}"
+
+
+class OversizedMessage(RpcError):
+    """A message over the limit was refused locally, before anything was written; the connection stays usable.
+
+    Attributes:
+        length_bytes: the length that was refused.
+        maximum_bytes: the longest message that the wire takes (4194304).
+    """
+
+    def __init__(self, length_bytes: int, maximum_bytes: int) -> None:
+        super().__init__(8, f"message length {length_bytes} exceed maximum message size of {maximum_bytes}")
+        self.length_bytes = length_bytes
+        self.maximum_bytes = maximum_bytes
+
+
+class ConnectionClosed(NriError):
+    """The connection is gone. `reason` says what ended it, as far as it is known."""
+
+    def __init__(self, reason: str = "closed") -> None:
+        super().__init__(f"ttrpc: {reason}")
+        self.reason = reason
+
+
+class DeadlineExceeded(NriError):
+    """Our own deadline passed while waiting for `what`; the peer may still be at work."""
+
+    def __init__(self, what: str = "the peer") -> None:
+        super().__init__(f"deadline exceeded while waiting for {what}")
+        self.what = what
+
+
+class RuntimeUnavailable(NriError):
+    """No runtime answers at the socket.
+
+    Attributes:
+        socket: path of the socket that was tried.
+        reason: what went wrong, in a few words.
+    """
+
+    def __init__(self, socket: str, reason: str) -> None:
+        super().__init__(f"cannot connect to {socket}: {reason}. Is NRI enabled? try: nri doctor")
+        self.socket = socket
+        self.reason = reason
+
+
+class RegistrationError(NriError):
+    """This plugin was refused before it was configured; trying again as it is would not help."""
+
+
+class ConfigError(NriError):
+    """A configuration source holds something that cannot be used.
+
+    Attributes:
+        source: file path, or the name of the source ("the runtime's configuration", "--idx").
+        key: dotted path of the key, or "" for the source as a whole.
+        reason: what is wrong, with the value.
+        suggestion: what to do next, or "".
+        others: further errors found in the same reading.
+    """
+
+    def __init__(self, source: str, key: str, reason: str, suggestion: str = "", others: Sequence[ConfigError] = ()) -> None:
+        where = f"{source}: {key}" if key else source
+        text = f"{where}: {reason}" + (f" ({suggestion})" if suggestion else "")
+        super().__init__("\n".join([text, *map(str, others)]))
+        self.source = source
+        self.key = key
+        self.reason = reason
+        self.suggestion = suggestion
+        self.others = tuple(others)
+
+
+class Reject(NriError):
+    """Raise this in a handler to refuse the request. The text reaches the runtime and, through it, the user."""
+
+
+class PluginError(NriError):
+    """A plugin failed an event.
+
+    Attributes:
+        plugin: ``NN-name`` of the plugin.
+        reason: what happened.
+    """
+
+    def __init__(self, plugin: str, reason: str) -> None:
+        super().__init__(f"plugin {plugin}: {reason}")
+        self.plugin = plugin
+        self.reason = reason
+
+
+class PluginTimeout(PluginError):
+    """The plugin did not answer within its request timeout."""
+
+
+class PluginClosed(PluginError):
+    """The plugin's connection is gone."""
+
+
+class PluginUnavailable(PluginError):
+    """The plugin is required for this event, and absent, late or broken."""
+
+
+class ConflictError(NriError):
+    """Two plugins set the same thing. `conflict` has container, field, key, holder and claimant."""
+
+    def __init__(self, conflict: Conflict) -> None:
+        super().__init__(str(conflict))
+        self.conflict = conflict
+
+
+class ValidationRejected(NriError):
+    """A validator refused the merged adjustment.
+
+    Attributes:
+        plugin: ``NN-name`` of the validator.
+        reason: its reason.
+    """
+
+    def __init__(self, plugin: str, reason: str) -> None:
+        super().__init__(f'validator "{plugin}" rejected container adjustment, reason: {reason}')
+        self.plugin = plugin
+        self.reason = reason
+
+
+class UpdateError(NriError):
+    """An update that cannot be applied.
+
+    Attributes:
+        plugin: ``NN-name`` of the plugin that asked for it.
+        container_id: the container that it names; may be empty.
+        reason: why not.
+    """
+
+    def __init__(self, plugin: str, container_id: str, reason: str) -> None:
+        super().__init__(f'plugin "{plugin}": update of container "{container_id}": {reason}')
+        self.plugin = plugin
+        self.container_id = container_id
+        self.reason = reason

@@ -1,0 +1,63 @@
+"""Bytes of the socket in, chunks of the logical connections out. Pure; holds at most seven bytes between two calls.
+
+Payloads are passed on as they arrive: a frame may come in any number of pieces, and a piece may end one frame and start
+the next. Chunks of a connection that is not open are dropped, as the reference does. A header that announces more than
+the maximum ends the connection before anything is allocated for it. What reads the chunks is `nri.ttrpc.connection`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from nri.errors import RemoteProtocolError
+from nri.mux.frames import HEADER_LENGTH, MAX_PAYLOAD
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Demux"]
+
+_unpack = Struct(">II").unpack_from
+
+
+class Demux:
+    """Takes the bytes of one trunk apart."""
+
+    __slots__ = ("_conn_id", "_head", "_open", "missing")
+
+    def __init__(self, open_ids: Iterable[int]) -> None:
+        self._open = frozenset(open_ids)
+        self._head = b""
+        self._conn_id = 0
+        #: Bytes of the present frame that have not arrived yet.
+        self.missing = 0
+
+    def receive(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Take bytes from the socket; returns (connection id, chunk) in order, none of them empty."""
+        chunks: list[tuple[int, bytes]] = []
+        position, end = 0, len(data)
+        if self.missing:
+            position = min(self.missing, end)
+            self.missing -= position
+            if self._conn_id in self._open:
+                chunks.append((self._conn_id, data if position == end else data[:position]))
+        elif self._head:
+            data = self._head + data
+            self._head = b""
+            end = len(data)
+        while end - position >= HEADER_LENGTH:
+            conn_id, length = _unpack(data, position)
+            if length > MAX_PAYLOAD:
+                raise RemoteProtocolError(f"conn {conn_id}: frame payload {length} bytes, maximum is {MAX_PAYLOAD}")
+            position += HEADER_LENGTH
+            stop = position + length
+            if stop > end:
+                self._conn_id, self.missing = conn_id, stop - end
+                stop = end
+            if stop > position and conn_id in self._open:
+                chunks.append((conn_id, data[position:stop]))
+            position = stop
+        if position < end:
+            self._head = data[position:]
+        return chunks

@@ -1,0 +1,43 @@
+"""Mux frames as bytes: 8-byte header (connection id, payload length; both uint32, big-endian), then the payload. Pure.
+
+The rule that keeps Go peers alive: the first frame of a message holds at most 4096 bytes and one second frame holds all
+the rest. A longer first frame does not fit the buffer that a Go peer reads through, and its connection goes deaf; many
+small frames overflow its queue of 256. Reading has no such rule: see `nri.mux.demux`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from nri.errors import LocalProtocolError
+
+__all__ = ["FIRST_FRAME", "HEADER_LENGTH", "MAX_PAYLOAD", "cut", "pack"]
+
+#: Length of a frame's header in bytes.
+HEADER_LENGTH = 8
+#: The longest payload of one frame in bytes: a ttRPC message of 4 MiB and its header.
+MAX_PAYLOAD = 10 + (4 << 20)
+#: A Go peer reads the start of a message through a buffer of this many bytes.
+FIRST_FRAME = 4096
+
+_header = Struct(">II").pack
+
+
+def pack(conn_id: int, payload: bytes) -> bytes:
+    """One frame, whatever it holds. For whole messages use `cut`."""
+    if conn_id == 0:
+        raise LocalProtocolError("ConnID 0 is reserved")
+    if len(payload) > MAX_PAYLOAD:
+        raise LocalProtocolError(f"frame payload {len(payload)} bytes, maximum is {MAX_PAYLOAD}")
+    return _header(conn_id, len(payload)) + payload
+
+
+def cut(conn_id: int, message: bytes) -> bytes:
+    """The frames of one message, joined: one frame up to 4096 bytes, else one of 4096 and one with the rest."""
+    length = len(message)
+    if length <= FIRST_FRAME:
+        return _header(conn_id, length) + message
+    if length - FIRST_FRAME > MAX_PAYLOAD:
+        raise LocalProtocolError(f"message {length} bytes, maximum is {MAX_PAYLOAD}")
+    view = memoryview(message)
+    return b"".join((_header(conn_id, FIRST_FRAME), view[:FIRST_FRAME], _header(conn_id, length - FIRST_FRAME), view[FIRST_FRAME:]))

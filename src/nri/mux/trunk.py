@@ -1,0 +1,66 @@
+"""The trunk: one socket that carries several logical connections. Blocking front over `frames` and `demux`.
+
+`nri.ttrpc.Endpoint` runs on it: both have the same four methods (`send`, `receive`, `receive_now`, `close`). Opening a
+logical connection is local and sends nothing, so all ids are opened here, before the first read: a frame for an id that
+is not open would be lost. There is no queue: whoever reads takes the chunks apart at once.
+"""
+
+from __future__ import annotations
+
+from nri.mux.demux import Demux
+from nri.mux.frames import cut
+from nri.stream import Stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nri.stream import Socket
+
+__all__ = ["Trunk"]
+
+# Enough for every ordinary request in one read; in the middle of a large frame more is asked for.
+_READ = 65536
+_READ_LARGE = 1 << 18
+
+
+class Trunk:
+    """One connected stream socket, shared by the logical connections `open_ids`.
+
+    One thread may send while another receives; two senders or two receivers must take turns (`Endpoint` does).
+    """
+
+    __slots__ = ("_demux", "_stream")
+
+    def __init__(self, sock: Socket, open_ids: Iterable[int] = (1, 2)) -> None:
+        self._stream = Stream(sock)
+        self._demux = Demux(open_ids)
+
+    def fileno(self) -> int:
+        """The descriptor; -1 once closed."""
+        return self._stream.fileno()
+
+    def send(self, conn_id: int, message: bytes, deadline: float | None) -> None:
+        """Write one message on a logical connection. DeadlineExceeded: the peer does not read."""
+        self._stream.send(cut(conn_id, message), deadline)
+
+    def receive(self, deadline: float | None) -> list[tuple[int, bytes]]:
+        """Read once; returns (connection id, chunk), perhaps none. DeadlineExceeded, ConnectionClosed, RemoteProtocolError."""
+        size = _READ_LARGE if self._demux.missing > _READ else _READ
+        return self._demux.receive(self._stream.receive(size, deadline))
+
+    def receive_now(self) -> list[tuple[int, bytes]]:
+        """As `receive`, but only what is there already."""
+        return self._demux.receive(self._stream.receive_now(_READ))
+
+    def shut(self) -> None:
+        """End both directions; wakes a thread that waits in `receive`. Safe in a signal handler."""
+        self._stream.shut()
+
+    def shut_reading(self) -> None:
+        """End reading; what is being answered can still be sent. Safe in a signal handler."""
+        self._stream.shut_reading()
+
+    def close(self) -> None:
+        """Close the socket, and with it every logical connection."""
+        self._stream.close()

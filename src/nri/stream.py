@@ -1,0 +1,174 @@
+"""A connected stream socket whose every read and write has a deadline. Knows no frames: those are `mux` and `ttrpc`.
+
+Why not `socket.settimeout`: it makes the interpreter poll before every call, a second system call on the hot path. Here
+the kernel's own SO_RCVTIMEO and SO_SNDTIMEO are set, and set again only when the wanted wait gets shorter or longer.
+Why `_socket`: importing `socket` costs a plugin's start 12 ms, and nothing here needs it.
+
+Deadlines are absolute, in seconds of `time.monotonic()`; None waits for ever and is for idle loops only, which another
+thread or a signal handler ends with `shut()`. One thread reads at a time, and one writes: the callers see to that.
+"""
+
+from __future__ import annotations
+
+import _socket
+from time import monotonic
+
+from nri.errors import ConnectionClosed, DeadlineExceeded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Socket(Protocol):
+        """What is used of a socket object: those of `socket` and of `_socket` both have it."""
+
+        def fileno(self) -> int: ...
+        def send(self, data: bytes | memoryview, flags: int = ..., /) -> int: ...
+        def recv(self, size: int, flags: int = ..., /) -> bytes: ...
+        def close(self) -> None: ...
+        def shutdown(self, how: int, /) -> None: ...
+        def setblocking(self, flag: bool, /) -> None: ...
+        def setsockopt(self, level: int, option: int, value: bytes, /) -> None: ...
+
+
+__all__ = ["Stream", "connect_unix"]
+
+# A wait within this much of what is set already does not need a system call.
+_SLACK_S = 0.002
+_FOREVER = 0.0
+
+
+def _pack_timeval(seconds: float) -> bytes:
+    """`struct timeval` for the kernel: two native longs."""
+    whole = int(seconds)
+    micros = int((seconds - whole) * 1e6)
+    if not whole and not micros and seconds > 0:
+        micros = 1  # zero would mean: for ever
+    return whole.to_bytes(8, "little") + micros.to_bytes(8, "little")
+
+
+def connect_unix(path: str) -> _socket.socket:
+    """Connect to a unix stream socket; OSError as the kernel says it. A local connect does not wait unless the backlog is full."""
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, _pack_timeval(5.0))
+        sock.connect(path)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class Stream:
+    """Bytes in and out of one connected stream socket, with deadlines.
+
+    A write that misses its deadline half-way leaves the peer in the middle of a frame. The rest is then kept and goes
+    out before the next write, so that one late reader costs one message and not the connection.
+    """
+
+    __slots__ = ("_receive_armed_s", "_send_armed_s", "_sock", "_unsent")
+
+    def __init__(self, sock: Socket) -> None:
+        sock.setblocking(True)
+        self._sock = sock
+        self._receive_armed_s = self._send_armed_s = -1.0
+        self._unsent: bytes = b""
+
+    def fileno(self) -> int:
+        """The descriptor; -1 once closed."""
+        return self._sock.fileno()
+
+    def receive(self, size: int, deadline: float | None) -> bytes:
+        """Read up to `size` bytes, at least one. Raises ConnectionClosed at the end, DeadlineExceeded with nothing read."""
+        wait_s = _FOREVER
+        if deadline is not None:
+            wait_s = deadline - monotonic()
+            if wait_s <= 0:
+                return self.receive_now(size, "data")
+        if not -_SLACK_S < wait_s - self._receive_armed_s < _SLACK_S or (wait_s == _FOREVER) != (self._receive_armed_s == _FOREVER):
+            self._arm(_socket.SO_RCVTIMEO, wait_s)
+            self._receive_armed_s = wait_s
+        try:
+            data = self._sock.recv(size)
+        except BlockingIOError:
+            raise DeadlineExceeded("data") from None
+        except OSError as error:
+            raise ConnectionClosed(f"closed ({error.strerror or error})") from None
+        if not data:
+            raise ConnectionClosed
+        return data
+
+    def receive_now(self, size: int, what: str = "data") -> bytes:
+        """Read what is there already; DeadlineExceeded if nothing is."""
+        try:
+            data = self._sock.recv(size, _socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            raise DeadlineExceeded(what) from None
+        except OSError as error:
+            raise ConnectionClosed(f"closed ({error.strerror or error})") from None
+        if not data:
+            raise ConnectionClosed
+        return data
+
+    def send(self, data: bytes, deadline: float | None) -> None:
+        """Write all of `data`. DeadlineExceeded: the peer does not read; the connection itself stays in order."""
+        if self._unsent:
+            self._flush(deadline)
+        sent = self._send_some(data, deadline)
+        if sent == len(data):
+            return
+        if sent == 0:
+            raise DeadlineExceeded("the peer to read")
+        self._unsent = data[sent:]
+        self._flush(deadline)
+
+    def _flush(self, deadline: float | None) -> None:
+        while self._unsent:
+            sent = self._send_some(self._unsent, deadline)
+            if sent == 0:
+                raise DeadlineExceeded("the peer to read")
+            self._unsent = self._unsent[sent:]
+
+    def _send_some(self, data: bytes, deadline: float | None) -> int:
+        """Write what the kernel takes before the deadline; returns how many bytes that was."""
+        wait_s = _FOREVER
+        flags = _socket.MSG_NOSIGNAL
+        if deadline is not None:
+            wait_s = deadline - monotonic()
+            if wait_s <= 0:
+                flags |= _socket.MSG_DONTWAIT
+                wait_s = self._send_armed_s
+        if not -_SLACK_S < wait_s - self._send_armed_s < _SLACK_S or (wait_s == _FOREVER) != (self._send_armed_s == _FOREVER):
+            self._arm(_socket.SO_SNDTIMEO, wait_s)
+            self._send_armed_s = wait_s
+        try:
+            return self._sock.send(data, flags)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise ConnectionClosed(f"closed ({error.strerror or error})") from None
+
+    def _arm(self, option: int, wait_s: float) -> None:
+        try:
+            self._sock.setsockopt(_socket.SOL_SOCKET, option, _pack_timeval(max(wait_s, 0.0)))
+        except OSError as error:
+            raise ConnectionClosed(f"closed ({error.strerror or error})") from None
+
+    def shut(self) -> None:
+        """End both directions now: a thread that waits in `receive` wakes with ConnectionClosed. Safe in a signal handler."""
+        try:
+            self._sock.shutdown(_socket.SHUT_RDWR)
+        except OSError:
+            pass  # already gone, which is what was asked for
+
+    def shut_reading(self) -> None:
+        """End reading only: the reply to the request at hand still goes out. Safe in a signal handler."""
+        try:
+            self._sock.shutdown(_socket.SHUT_RD)
+        except OSError:
+            pass  # already gone, which is what was asked for
+
+    def close(self) -> None:
+        """End both directions and give the descriptor back. Only when no other thread is inside a call."""
+        self.shut()
+        self._sock.close()

@@ -1,0 +1,53 @@
+"""Status codes of ttRPC: those of gRPC. Plain integers, because `enum` would cost a plugin's start."""
+
+from __future__ import annotations
+
+from nri.errors import CODE_NAMES
+
+__all__ = ["Code", "code_of", "name_of"]
+
+
+class Code:
+    """The status codes by name; `Code.UNIMPLEMENTED == 12`."""
+
+    OK = 0
+    CANCELED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+# What the reference makes of well-known errors of a handler; every other one is UNKNOWN. First match wins.
+_OF_EXCEPTION: tuple[tuple[type[BaseException], int], ...] = (
+    (TimeoutError, Code.DEADLINE_EXCEEDED),
+    (FileExistsError, Code.ALREADY_EXISTS),
+    (FileNotFoundError, Code.NOT_FOUND),
+    (PermissionError, Code.PERMISSION_DENIED),
+    (EOFError, Code.OUT_OF_RANGE),
+    (BrokenPipeError, Code.FAILED_PRECONDITION),
+)
+
+
+def code_of(error: BaseException) -> int:
+    """The status code that a server answers with when a handler raises `error`."""
+    for kind, code in _OF_EXCEPTION:
+        if isinstance(error, kind):
+            return code
+    return Code.UNKNOWN
+
+
+def name_of(code: int) -> str:
+    """`DeadlineExceeded` for 4; `Code(99)` for a number without a name."""
+    return CODE_NAMES[code] if 0 <= code < len(CODE_NAMES) else f"Code({code})"

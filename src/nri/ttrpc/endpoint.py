@@ -1,0 +1,378 @@
+"""The blocking front: call and serve over one transport, with deadlines. Knows no sockets: those are in the transport.
+
+There is no reader thread and no queue. Whoever waits for a response reads the transport itself; a response for another
+caller met on the way is handed to it, and a caller that is done wakes the next one, which reads on. A request met on the
+way goes to `on_request`. So one call costs one write and one read, and no switch between threads.
+
+Three ways to use it, which can be mixed:
+- `call()` from any thread;
+- `serve()` in one thread: reads until the connection ends and answers requests as they come (a plugin's loop);
+- `poll()` when the descriptor is readable: for a monitor that watches idle connections (`nri.ttrpc.monitor`).
+
+What goes over the wire is `nri.ttrpc.connection`; what answers requests is `nri.ttrpc.service`.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from time import monotonic
+
+from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError
+from nri.ttrpc.codes import Code, code_of
+from nri.ttrpc.connection import ClientSide, ServerSide
+from nri.ttrpc.envelope import Request, Response, request_prefix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Protocol
+
+    from nri.ttrpc.interceptors import Interceptor
+
+    class Transport(Protocol):
+        """Bytes in and out of numbered connections: `nri.mux.Trunk`, or `SocketTransport` with number 0 only."""
+
+        def fileno(self) -> int: ...
+        def send(self, conn_id: int, message: bytes, deadline: float | None) -> None: ...
+        def receive(self, deadline: float | None) -> list[tuple[int, bytes]]: ...
+        def receive_now(self) -> list[tuple[int, bytes]]: ...
+        def shut(self) -> None: ...
+        def shut_reading(self) -> None: ...
+        def close(self) -> None: ...
+
+    #: Answers a request: returns the reply's bytes, or LATER and then calls `Endpoint.reply` itself; raises to fail it.
+    Handler = Callable[[Request], "bytes | object"]
+
+
+__all__ = ["LATER", "Endpoint"]
+
+#: What a handler returns when it will call `Endpoint.reply` or `reply_error` itself.
+LATER = object()
+
+#: How long a reply may wait for a peer that does not read, in seconds; then the connection is given up.
+REPLY_TIMEOUT_S = 30.0
+
+_prefixes: dict[tuple[str, str], bytes] = {}
+
+
+def _prefix(service: str, method: str) -> bytes:
+    key = (service, method)
+    prefix = _prefixes.get(key)
+    if prefix is None:
+        if len(_prefixes) > 1024:  # names come from programs; a caller that makes them up must not fill memory
+            _prefixes.clear()
+        prefix = _prefixes[key] = request_prefix(service, method)
+    return prefix
+
+
+class _Waiter:
+    """One call that waits: its response, once it is there, and a lock that is released to wake it."""
+
+    __slots__ = ("lock", "response")
+
+    def __init__(self) -> None:
+        self.response: Response | None = None
+        self.lock = allocate_lock()
+        self.lock.acquire()
+
+    def wake(self) -> None:
+        try:
+            self.lock.release()
+        except RuntimeError:
+            pass  # woken already
+
+
+class Endpoint:
+    """Client and server of one transport.
+
+    Args:
+        transport: `nri.mux.Trunk` or `SocketTransport`.
+        client_id: connection number for calls that we make.
+        server_id: connection number for requests that we answer.
+        on_request: answers a request; None answers everything Unimplemented.
+        interceptors: see `nri.ttrpc.interceptors`; the first is outermost.
+        on_close: called once, with the reason, when the connection has ended.
+    """
+
+    __slots__ = (
+        "_client", "_client_id", "_close_lock", "_idle", "_interceptors", "_on_close", "_on_request", "_reader", "_sender",
+        "_server", "_server_id", "_transport", "_waiters", "closed",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        client_id: int = 0,
+        server_id: int = 0,
+        on_request: Handler | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        on_close: Callable[[str], None] | None = None,
+    ) -> None:
+        self._transport = transport
+        self._client_id, self._server_id = client_id, server_id
+        self._client, self._server = ClientSide(), ServerSide()
+        self._on_request = on_request
+        self._interceptors = tuple(interceptors)
+        self._on_close = on_close
+        self._waiters: dict[int, _Waiter] = {}
+        self._sender = allocate_lock()  # held while stream ids are given out and frames written, so ids increase on the wire
+        self._reader = allocate_lock()  # the reading role
+        self._close_lock = allocate_lock()
+        self._idle: tuple[Callable[[Endpoint], None], Callable[[Endpoint], None]] | None = None
+        #: The reason why the connection is closed, or None while it is open.
+        self.closed: str | None = None
+
+    def fileno(self) -> int:
+        """The transport's descriptor; -1 once closed."""
+        return self._transport.fileno()
+
+    # -- calling ------------------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        service: str,
+        method: str,
+        payload: bytes = b"",
+        *,
+        deadline: float | None = None,
+        metadata: Iterable[tuple[str, str]] = (),
+    ) -> bytes:
+        """Call and wait for the reply's bytes.
+
+        Args:
+            deadline: absolute `time.monotonic()` seconds; the peer is told how much is left. None waits for ever.
+
+        Raises:
+            RpcError: the peer answered with a status.
+            OversizedMessage: the request is over 4 MiB; nothing was written.
+            DeadlineExceeded: no answer in time. The connection stays usable, a late answer is dropped.
+            ConnectionClosed: the connection ended.
+        """
+        if self._interceptors:
+            return self._intercepted_call(service, method, payload, deadline, metadata)
+        return self._call(service, method, payload, deadline, metadata)
+
+    def _intercepted_call(
+        self, service: str, method: str, payload: bytes, deadline: float | None, metadata: Iterable[tuple[str, str]]
+    ) -> bytes:
+        def proceed(request: Request) -> bytes:
+            return self._call(request.service, request.method, request.payload, deadline, request.metadata)
+
+        step = proceed
+        for interceptor in reversed(self._interceptors):
+            step = _bind(interceptor.call, step)
+        return step(Request(service, method, payload, metadata=tuple(metadata)))
+
+    def _call(self, service: str, method: str, payload: bytes, deadline: float | None, metadata: Iterable[tuple[str, str]]) -> bytes:
+        timeout_ns = 0
+        if deadline is not None:
+            timeout_ns = int((deadline - monotonic()) * 1e9)
+            if timeout_ns <= 0:
+                raise DeadlineExceeded(method)
+        waiter = _Waiter()
+        with self._sender:
+            if self.closed is not None:
+                raise ConnectionClosed(self.closed)
+            stream_id, frame = self._client.request(_prefix(service, method), payload, timeout_ns, metadata)
+            self._waiters[stream_id] = waiter
+            try:
+                self._transport.send(self._client_id, frame, deadline)
+            except DeadlineExceeded:
+                self._forget(stream_id)
+                raise DeadlineExceeded(method) from None
+            except ConnectionClosed as error:
+                failure = error
+            else:
+                failure = None
+        if failure is not None:
+            # What the peer wrote before it went may hold the answer, or the reason; the reader finds the end itself.
+            self._drain_before_close(failure.reason)
+        try:
+            response = waiter.response or self._wait(waiter, deadline)
+        except DeadlineExceeded:
+            self._forget(stream_id)
+            raise DeadlineExceeded(method) from None
+        if response.code:
+            raise RpcError(response.code, response.message)
+        return response.payload
+
+    def _forget(self, stream_id: int) -> None:
+        self._waiters.pop(stream_id, None)
+        self._client.forget(stream_id)
+        self._hand_over()  # a wake-up meant for the caller that now leaves must not be lost
+
+    def _wait(self, waiter: _Waiter, deadline: float | None) -> Response:
+        """Read until our response is there; or wait while another thread reads."""
+        reader = self._reader
+        while waiter.response is None:
+            if self.closed is not None:
+                raise ConnectionClosed(self.closed)
+            if reader.acquire(False):
+                idle = self._idle
+                try:
+                    if idle is not None:
+                        idle[0](self)
+                    while waiter.response is None:
+                        self._read(deadline)
+                finally:
+                    reader.release()
+                    self._hand_over()
+                    if idle is not None and self.closed is None:
+                        idle[1](self)
+            elif deadline is None:
+                waiter.lock.acquire()
+            else:
+                left_s = deadline - monotonic()
+                if left_s <= 0 or not waiter.lock.acquire(timeout=left_s):
+                    if waiter.response is None:
+                        raise DeadlineExceeded("a response")
+        return waiter.response
+
+    def _hand_over(self) -> None:
+        """Wake one waiting caller, which becomes the reader."""
+        if self._waiters:
+            for waiter in list(self._waiters.values()):
+                waiter.wake()
+                return
+
+    def _drain_before_close(self, reason: str) -> None:
+        """The write failed: take in what had already arrived, then close."""
+        if self._reader.acquire(False):
+            try:
+                while self.closed is None:
+                    self._dispatch(self._transport.receive_now())
+            except (DeadlineExceeded, ConnectionClosed, ProtocolError):
+                pass
+            finally:
+                self._reader.release()
+        self._fail(reason)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self, deadline: float | None) -> None:
+        """One read of the transport and all that follows from it. The caller has the reading role."""
+        try:
+            self._dispatch(self._transport.receive(deadline))
+        except (ConnectionClosed, ProtocolError) as error:
+            self._fail(error.reason)
+            raise ConnectionClosed(error.reason) from None
+
+    def _dispatch(self, chunks: list[tuple[int, bytes]]) -> None:
+        for conn_id, chunk in chunks:
+            if conn_id == self._client_id and (conn_id != self._server_id or self._on_request is None):
+                for response in self._client.receive(chunk):
+                    waiter = self._waiters.pop(response.stream_id, None)
+                    if waiter is not None:
+                        waiter.response = response
+                        waiter.wake()
+            elif conn_id == self._server_id:
+                for request in self._server.receive(chunk):
+                    if isinstance(request, Request):
+                        self._answer(request)
+                    else:
+                        self._send_reply(self._server.respond(request.stream_id, b"", request.code, request.message))
+
+    def _answer(self, request: Request) -> None:
+        if self._on_request is None:
+            self.reply_error(request, Code.UNIMPLEMENTED, f"service {request.service}")
+            return
+        handler = self._on_request
+        for interceptor in reversed(self._interceptors):
+            handler = _bind(interceptor.serve, handler)
+        try:
+            reply = handler(request)
+        except RpcError as error:
+            self.reply_error(request, error.code, error.message)
+        except Exception as error:
+            self.reply_error(request, code_of(error), str(error) or type(error).__name__)
+        else:
+            if reply is not LATER:
+                self.reply(request, reply)  # type: ignore[arg-type]
+
+    def serve(self) -> str:
+        """Read and answer until the connection ends; returns the reason. Requests are answered in order, in this thread."""
+        with self._reader:
+            while self.closed is None:
+                try:
+                    self._dispatch(self._transport.receive(None))
+                except (ConnectionClosed, ProtocolError) as error:
+                    self._fail(error.reason)
+        return self.closed
+
+    def poll(self) -> bool:
+        """Read what is there, if nobody else is reading; False once the connection has ended."""
+        if not self._reader.acquire(False):
+            return self.closed is None  # a caller is reading, and takes it
+        try:
+            while self.closed is None:
+                self._dispatch(self._transport.receive_now())
+        except DeadlineExceeded:
+            pass
+        except (ConnectionClosed, ProtocolError) as error:
+            self._fail(error.reason)
+        finally:
+            self._reader.release()
+            self._hand_over()
+        return self.closed is None
+
+    def watch_idle(self, busy: Callable[[Endpoint], None], idle: Callable[[Endpoint], None]) -> None:
+        """Let a monitor watch the descriptor between calls: `busy` is called before this side reads, `idle` after."""
+        self._idle = (busy, idle)
+
+    # -- answering ----------------------------------------------------------------------------------------------------
+
+    def reply(self, request: Request, payload: bytes) -> None:
+        """Answer a request that the handler left for LATER. Nothing happens if the connection has ended."""
+        self._send_reply(self._server.respond(request.stream_id, payload))
+
+    def reply_error(self, request: Request, code: int, message: str) -> None:
+        """Answer a request with a status."""
+        self._send_reply(self._server.respond(request.stream_id, b"", code, message))
+
+    def _send_reply(self, frame: bytes) -> None:
+        try:
+            with self._sender:
+                if self.closed is None:
+                    self._transport.send(self._server_id, frame, monotonic() + REPLY_TIMEOUT_S)
+        except ConnectionClosed as error:
+            self._fail(error.reason)
+        except DeadlineExceeded:
+            self._fail("closed (the peer does not read its replies)")
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Stop reading; the request at hand is still answered, then `serve` returns. Safe in a signal handler."""
+        self._transport.shut_reading()
+
+    def close(self, reason: str = "closed") -> None:
+        """Close the connection; every pending and later call fails with ConnectionClosed."""
+        self._fail(reason)
+
+    def _fail(self, reason: str) -> None:
+        with self._close_lock:
+            if self.closed is not None:
+                return
+            self.closed = reason
+        self._transport.shut()
+        for waiter in list(self._waiters.values()):
+            waiter.wake()
+        self._waiters.clear()
+        if self._on_close is not None:
+            self._on_close(reason)
+
+    def release(self, deadline: float) -> None:
+        """Give the descriptor back, once no thread is reading or writing. The connection must be closed already."""
+        for role in (self._reader, self._sender):
+            if not role.acquire(timeout=max(0.0, deadline - monotonic())):
+                return  # a thread is still inside; the interpreter closes the socket when it lets go
+        try:
+            self._transport.close()
+        finally:
+            self._sender.release()
+            self._reader.release()
+
+
+def _bind(intercept: Callable[[Request, Callable[[Request], object]], object], step: Callable[[Request], object]) -> Callable[[Request], object]:
+    return lambda request: intercept(request, step)

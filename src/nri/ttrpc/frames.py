@@ -1,0 +1,83 @@
+"""ttRPC frames: a 10-byte header (data length, stream id, type, flags; big-endian) and the data. Pure.
+
+Rules: at most 4 MiB of data. A header that announces more does not allocate: the data is thrown away as it comes, and
+the frame is reported without it, so that only its stream fails. What the data means is `nri.ttrpc.envelope`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from nri.errors import OversizedMessage
+
+__all__ = ["DATA", "HEADER_LENGTH", "MAX_DATA", "NO_DATA", "REMOTE_CLOSED", "REMOTE_OPEN", "REQUEST", "RESPONSE", "FrameReader", "pack"]
+
+#: Length of a frame's header in bytes.
+HEADER_LENGTH = 10
+#: The longest data of one frame in bytes, header not included.
+MAX_DATA = 4 << 20
+
+#: Message types.
+REQUEST, RESPONSE, DATA = 1, 2, 3
+#: Flags: the sender will send no more; will send more on this stream; there is no data.
+REMOTE_CLOSED, REMOTE_OPEN, NO_DATA = 1, 2, 4
+
+_header = Struct(">IIBB").pack
+_unpack = Struct(">IIBB").unpack_from
+
+
+def pack(stream_id: int, kind: int, data: bytes, flags: int = 0) -> bytes:
+    """One frame. Raises OversizedMessage over 4 MiB of data, before anything is written."""
+    length = len(data)
+    if length > MAX_DATA:
+        raise OversizedMessage(length, MAX_DATA)
+    return _header(length, stream_id, kind, flags) + data
+
+
+class FrameReader:
+    """Chunks of one logical connection in, whole frames out; holds at most one frame of 4 MiB."""
+
+    __slots__ = ("_header", "_missing", "_parts", "_rest")
+
+    def __init__(self) -> None:
+        self._rest = b""  # the start of a header
+        self._header: tuple[int, int, int, int] | None = None  # of the frame whose data is still coming
+        self._parts: list[bytes] = []
+        self._missing = 0
+
+    def receive(self, chunk: bytes) -> list[tuple[int, int, int, bytes | None, int]]:
+        """Returns (stream id, type, flags, data, length) of each whole frame; data is None if it was too long to keep."""
+        out: list[tuple[int, int, int, bytes | None, int]] = []
+        position, end = 0, len(chunk)
+        header = self._header
+        if header is not None:
+            take = min(self._missing, end)
+            if header[0] <= MAX_DATA:
+                self._parts.append(chunk if take == end else chunk[:take])
+            self._missing -= take
+            if self._missing:
+                return out
+            length, stream_id, kind, flags = header
+            out.append((stream_id, kind, flags, b"".join(self._parts) if length <= MAX_DATA else None, length))
+            self._header = None
+            self._parts = []
+            position = take
+        elif self._rest:
+            chunk = self._rest + chunk
+            self._rest = b""
+            end = len(chunk)
+        while end - position >= HEADER_LENGTH:
+            length, stream_id, kind, flags = _unpack(chunk, position)
+            position += HEADER_LENGTH
+            stop = position + length
+            if stop > end:
+                self._header = (length, stream_id, kind, flags)
+                self._missing = stop - end
+                if length <= MAX_DATA:
+                    self._parts.append(chunk[position:])
+                return out
+            out.append((stream_id, kind, flags, chunk[position:stop] if length <= MAX_DATA else None, length))
+            position = stop
+        if position < end:
+            self._rest = chunk[position:]
+        return out

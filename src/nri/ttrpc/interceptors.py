@@ -1,0 +1,32 @@
+"""The one place where calls and requests of a connection can be observed: metrics, tracing, recording.
+
+An interceptor wraps what it sees: it gets the request and `proceed`, calls `proceed(request)` once, and returns what that
+returned. It may time it, copy the bytes, or add metadata; it must not change payloads. Two directions:
+- `call`: we call the peer. `proceed` returns the reply's bytes or raises.
+- `serve`: the peer calls us. `proceed` returns the reply's bytes or `LATER`, or raises.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from nri.ttrpc.envelope import Request
+
+__all__ = ["Interceptor"]
+
+
+class Interceptor:
+    """Base that lets everything pass: override one method or both."""
+
+    __slots__ = ()
+
+    def call(self, request: Request, proceed: Callable[[Request], Any]) -> Any:
+        """We call the peer."""
+        return proceed(request)
+
+    def serve(self, request: Request, proceed: Callable[[Request], Any]) -> Any:
+        """The peer calls us."""
+        return proceed(request)

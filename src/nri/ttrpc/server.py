@@ -1,0 +1,165 @@
+"""A ttRPC server for a unix socket: a thread per connection reads, a bounded pool answers. Thread-safe.
+
+    server = Server("/run/my.sock", [Service("my.Echo", {"Echo": Method(echo, EchoRequest, EchoReply)})])
+    with server:
+        ...
+
+Requests of one connection are answered concurrently, as ttRPC asks for, by at most `workers` threads for the whole server;
+`backlog` more may wait, and what comes on top is answered ResourceExhausted. A plugin does not use this: its loop answers
+inline (`nri.stub.session`).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from nri.errors import RpcError
+from nri.ttrpc.codes import Code, code_of
+from nri.ttrpc.endpoint import LATER, Endpoint
+from nri.ttrpc.service import Service, dispatcher
+from nri.ttrpc.transport import SocketTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from nri.ttrpc.envelope import Request
+    from nri.ttrpc.interceptors import Interceptor
+
+__all__ = ["Server"]
+
+
+class Server:
+    """Serve `services` on a unix socket until `stop`.
+
+    Args:
+        path: the socket; an old file there is replaced if it is a socket. Mode 0600.
+        services: what to serve.
+        workers: threads that answer.
+        backlog: requests that may wait for a thread.
+        max_connections: connections at one time; further ones are closed at once.
+        interceptors: see `nri.ttrpc.interceptors`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        services: Iterable[Service],
+        *,
+        workers: int = 8,
+        backlog: int = 256,
+        max_connections: int = 256,
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
+        self.path = path
+        self._answer = dispatcher(services)
+        self._interceptors = tuple(interceptors)
+        self._room = threading.Semaphore(workers + backlog)
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="ttrpc-worker")
+        self._max_connections = max_connections
+        self._connections: set[Endpoint] = set()
+        self._lock = threading.Lock()
+        self._listener: socket.socket | None = None
+        self._accepting: threading.Thread | None = None
+        self._stopping = False
+
+    def start(self) -> None:
+        """Listen, and serve in the background. OSError if the socket cannot be made."""
+        if os.path.exists(self.path) and stat.S_ISSOCK(os.lstat(self.path).st_mode):
+            os.unlink(self.path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            os.fchmod(listener.fileno(), 0o600)  # before bind, so that the socket never has a wider mode
+            listener.bind(self.path)
+            listener.listen(64)
+        except BaseException:
+            listener.close()
+            raise
+        self._listener = listener
+        self._accepting = threading.Thread(target=self._accept, name="ttrpc-accept", daemon=True)
+        self._accepting.start()
+
+    def _accept(self) -> None:
+        listener = self._listener
+        assert listener is not None
+        while not self._stopping:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return  # closed by stop()
+            with self._lock:
+                full = len(self._connections) >= self._max_connections or self._stopping
+            if full:
+                sock.close()
+                continue
+            threading.Thread(target=self._serve, args=(sock,), name="ttrpc-connection", daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        endpoint: Endpoint
+
+        def enqueue(request: Request) -> object:
+            if not self._room.acquire(blocking=False):
+                raise RpcError(Code.RESOURCE_EXHAUSTED, "too many requests are waiting")
+            try:
+                self._pool.submit(self._work, endpoint, request)
+            except RuntimeError:  # the pool is shut down
+                self._room.release()
+                raise RpcError(Code.UNAVAILABLE, "the server is stopping") from None
+            return LATER
+
+        endpoint = Endpoint(SocketTransport(sock), on_request=enqueue)
+        with self._lock:
+            self._connections.add(endpoint)
+        try:
+            endpoint.serve()
+        finally:
+            with self._lock:
+                self._connections.discard(endpoint)
+            endpoint.release(monotonic() + 1.0)
+
+    def _work(self, endpoint: Endpoint, request: Request) -> None:
+        try:
+            answer: Callable[[Request], bytes] = self._answer
+            for interceptor in reversed(self._interceptors):
+                answer = _wrapped(interceptor, answer)
+            endpoint.reply(request, answer(request))
+        except RpcError as error:
+            endpoint.reply_error(request, error.code, error.message)
+        except Exception as error:
+            endpoint.reply_error(request, code_of(error), str(error) or type(error).__name__)
+        finally:
+            self._room.release()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Stop listening, let running requests end for up to `timeout_s`, close all connections, remove the socket."""
+        self._stopping = True
+        if self._listener is not None:
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            os.unlink(self.path)
+            self._listener = None
+        done = threading.Thread(target=self._pool.shutdown, name="ttrpc-drain", daemon=True)
+        done.start()
+        done.join(timeout_s)
+        with self._lock:
+            connections = list(self._connections)
+        for endpoint in connections:
+            endpoint.close("server closed")
+        if self._accepting is not None:
+            self._accepting.join(timeout_s)
+
+    def __enter__(self) -> Server:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _wrapped(interceptor: Interceptor, step: Callable[[Request], bytes]) -> Callable[[Request], bytes]:
+    return lambda request: interceptor.serve(request, step)

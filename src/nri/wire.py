@@ -1,0 +1,93 @@
+"""Protobuf's wire format, for bytes that are joined or read without a parse of the whole message. Pure.
+
+Used where a message is too small or too hot for the protobuf runtime: the ttRPC envelope (`nri.ttrpc.envelope`), and
+requests that are put together from fields encoded before (`nri.adaptation.encoded`). Rules of this file: no message
+names, no sockets; every read is bounded by the end of the buffer and fails with RemoteProtocolError.
+
+Wire types: 0 varint, 1 fixed64, 2 length-delimited, 5 fixed32. 3 and 4 (groups) do not occur in proto3 and are refused.
+"""
+
+from __future__ import annotations
+
+from nri.errors import RemoteProtocolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["bytes_field", "iter_fields", "read_varint", "tag", "varint", "varint_field"]
+
+_ONE_BYTE = [bytes((n,)) for n in range(128)]
+
+
+def varint(value: int) -> bytes:
+    """Encode 0 <= value < 2**64; a negative int64 is given as value + 2**64."""
+    if value < 128:
+        if value < 0:
+            value += 1 << 64
+        else:
+            return _ONE_BYTE[value]
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def tag(number: int, wire_type: int) -> bytes:
+    """Encode a field's number and wire type."""
+    return varint(number << 3 | wire_type)
+
+
+def bytes_field(number: int, data: bytes) -> bytes:
+    """Encode a string, bytes or message field, even if it is empty."""
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def varint_field(number: int, value: int) -> bytes:
+    """Encode an integer, bool or enum field; zero is left out, as proto3 does."""
+    return varint(number << 3) + varint(value) if value else b""
+
+
+def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
+    """Read a varint of at most ten bytes; returns (value, next position)."""
+    value = shift = 0
+    end = len(buffer)
+    while True:
+        if position >= end:
+            raise RemoteProtocolError("varint is cut short")
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value & 0xFFFFFFFFFFFFFFFF, position
+        shift += 7
+        if shift > 63:
+            raise RemoteProtocolError("varint is longer than ten bytes")
+
+
+def iter_fields(buffer: bytes) -> Iterator[tuple[int, int, int | bytes]]:
+    """Yield (number, wire type, value) of each field: int for wire type 0, bytes for 1, 2 and 5."""
+    position, end = 0, len(buffer)
+    while position < end:
+        key, position = read_varint(buffer, position)
+        number, wire_type = key >> 3, key & 7
+        if not 0 < number < 1 << 29:
+            raise RemoteProtocolError(f"field number {number} is not allowed")
+        if wire_type == 0:
+            value, position = read_varint(buffer, position)
+            yield number, wire_type, value
+            continue
+        if wire_type == 2:
+            length, position = read_varint(buffer, position)
+        elif wire_type == 1:
+            length = 8
+        elif wire_type == 5:
+            length = 4
+        else:
+            raise RemoteProtocolError(f"field {number} has wire type {wire_type}")
+        if length > end - position:
+            raise RemoteProtocolError(f"field {number} is cut short: {length} bytes announced, {end - position} left")
+        yield number, wire_type, buffer[position : position + length]
+        position += length
