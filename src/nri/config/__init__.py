@@ -1,0 +1,50 @@
+"""One way to read configuration: sources in order, checked against an annotated class, errors that help.
+
+    class Config:
+        cpus: str = "0-3"
+        timeout: nri.config.Duration = 2.0
+
+    config = nri.config.read(Config, [Source("10-pin.conf", text), Source("--config", '{"cpus": "4-7"}')])
+
+Later sources win key by key. Every problem of every source is reported at once, each with source, line, key and what
+to do. The face is lazy: a plugin without configuration pays for none of this, one with it pays when it reads.
+
+Next modules: `source` (text and files), `syntax` (text to tree), `typed` (tree against annotations), `reader` (all).
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nri.config.duration import Duration as Duration
+    from nri.config.duration import format_duration as format_duration
+    from nri.config.duration import parse_duration as parse_duration
+    from nri.config.reader import read as read
+    from nri.config.source import Source as Source
+    from nri.config.source import Watch as Watch
+    from nri.config.source import read_file as read_file
+    from nri.config.syntax import parse_text as parse_text
+
+__all__ = ["Duration", "Source", "Watch", "format_duration", "parse_duration", "parse_text", "read", "read_file"]
+
+_HOME = {
+    "Duration": "duration",
+    "Source": "source",
+    "Watch": "source",
+    "format_duration": "duration",
+    "parse_duration": "duration",
+    "parse_text": "syntax",
+    "read": "reader",
+    "read_file": "source",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import the module that holds a public name when the name is first used."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    value: object = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

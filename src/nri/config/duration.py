@@ -1,0 +1,61 @@
+"""Durations as Go prints and reads them ("5s", "1m30s", "250ms"), since every runtime's configuration uses that form.
+
+In Python a duration is a float of seconds. `Duration` marks an annotation, so that the reader accepts both forms.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+#: Seconds per unit, in the order in which Go prints them.
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|m|s|us|µs|μs|ns)")  # Go takes both signs for micro
+
+#: The marker that `nri.config.typed` looks for.
+DURATION = "nri.duration"
+
+#: Annotation for a key that holds a duration: a float of seconds, written as a number or as a Go duration.
+Duration = Annotated[float, DURATION]
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a Go duration such as ``1m30s``. ValueError says what is wrong with it.
+
+    Source: the grammar of Go's ``time.ParseDuration``: optional sign, then numbers with units, or a bare ``0``.
+    """
+    sign = -1.0 if text.startswith("-") else 1.0
+    body = text[1:] if text[:1] in ("+", "-") else text
+    if body == "0":
+        return 0.0
+    end, seconds = 0, 0.0
+    for part in _PART.finditer(body):
+        if part.start() != end:
+            break
+        seconds += float(part[1]) * _UNITS[part[2]]
+        end = part.end()
+    if not body or end != len(body):
+        raise ValueError(f'"{text}" is not a duration; write a number with a unit, such as 2s, 500ms or 1m30s')
+    return sign * seconds
+
+
+def format_duration(seconds: float) -> str:
+    """The duration as Go prints it: ``1m30s``, ``250ms``, ``0s``. Rounded to nanoseconds."""
+    nanos = round(abs(seconds) * 1e9)
+    sign = "-" if seconds < 0 and nanos else ""
+    if nanos < 1_000_000_000:
+        for unit, size in (("ms", 1_000_000), ("µs", 1_000), ("ns", 1)):
+            if nanos >= size:
+                return f"{sign}{_trim(nanos, size)}{unit}"
+        return "0s"
+    minutes, rest = divmod(nanos, 60_000_000_000)
+    hours, minutes = divmod(minutes, 60)
+    head = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{sign}{head}{_trim(rest, 1_000_000_000)}s"
+
+
+def _trim(value: int, size: int) -> str:
+    """value/size as a decimal without trailing zeros, by integer arithmetic."""
+    whole, rest = divmod(value, size)
+    digits = str(rest).rjust(len(str(size)) - 1, "0").rstrip("0")
+    return f"{whole}.{digits}" if rest else str(whole)

@@ -1,0 +1,238 @@
+"""A tree of plain values against an annotated class: every problem with its path, and the instance in the end.
+
+A class needs nothing but annotations; class attributes are its defaults. Nested classes, dataclasses, list, set, dict,
+tuple, unions, Literal, Enum, `nri.config.Duration`, pathlib.Path, and any class with a `parse(text)` are understood;
+msgspec judges all other leaves (bounds by `msgspec.Meta`, dates, bytes). Values are never coerced: "3" is not 3.
+
+`check` gives a `Partial`: only what one source said. Partials are merged by `nri.config.reader`, and only then built,
+so that a key may be required and yet be missing in all sources but one.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import copy
+import difflib
+import enum
+import pathlib
+import types
+import typing
+from typing import Any
+
+from nri.config.complaint import Problem, shorten, suggest, translate, written
+from nri.config.duration import DURATION, parse_duration
+from nri.config.syntax import Path
+
+_LISTS: dict[Any, Any] = {list: list, set: set, frozenset: frozenset, tuple: tuple}
+_LISTS |= dict.fromkeys((collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection), list)
+_DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+
+
+class Partial:
+    """What one source, or several after `update`, said about an object of `cls`: checked values by field name."""
+
+    __slots__ = ("cls", "values")
+
+    def __init__(self, cls: type, values: dict[str, Any]) -> None:
+        self.cls = cls
+        self.values = values
+
+    def update(self, later: Partial) -> None:
+        """Let the later source win, key by key; lists and dicts are replaced whole."""
+        for name, value in later.values.items():
+            mine = self.values.get(name)
+            if isinstance(mine, Partial) and isinstance(value, Partial) and mine.cls is value.cls:
+                mine.update(value)
+            else:
+                self.values[name] = value
+
+
+def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Partial:
+    """The keys of `tree` that `cls` declares, each checked. Problems are appended, not raised."""
+    known = fields_of(cls)
+    partial = Partial(cls, {})
+    if not isinstance(tree, dict):
+        problems.append(Problem(path, f"expected a table of keys, not {shorten(tree)}"))
+        return partial
+    for key, value in tree.items():
+        if key in known:
+            partial.values[key] = _field(known[key], value, (*path, key), problems)
+        else:
+            problems.append(Problem((*path, str(key)), "unknown key", suggest(str(key), known)))
+    return partial
+
+
+def build(partial: Partial, path: Path, problems: list[Problem]) -> Any:
+    """The instance: given values, else defaults, else nested classes of defaults. None when something is missing."""
+    cls, values = partial.cls, {}
+    before = len(problems)
+    for name, annotation in fields_of(cls).items():
+        if name in partial.values:
+            given = partial.values[name]
+            values[name] = build(given, (*path, name), problems) if isinstance(given, Partial) else given
+        elif (default := _default(cls, name)) is not _MISSING:
+            values[name] = default
+        elif is_plain(annotation):
+            values[name] = build(Partial(annotation, {}), (*path, name), problems)
+        elif type(None) in typing.get_args(annotation):
+            values[name] = None
+        else:
+            problems.append(Problem((*path, name), "missing, and it has no default", "add it"))
+    if len(problems) > before:
+        return None
+    try:
+        return _instance(cls, values)
+    except ValueError as error:
+        problems.append(Problem(path, str(error)))
+        return None
+
+
+def fields_of(cls: type) -> dict[str, Any]:
+    """Names and resolved annotations of what a class declares; private names and ClassVars are not configuration."""
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"{cls.__module__}.{cls.__qualname__}: an annotation cannot be resolved: {error}") from None
+    return {
+        name: hint
+        for name, hint in hints.items()
+        if not name.startswith("_") and typing.get_origin(hint) is not typing.ClassVar
+    }
+
+
+def is_plain(annotation: object) -> typing.TypeGuard[type]:
+    """Whether an annotation is a class that this module fills by itself."""
+    if not isinstance(annotation, type) or hasattr(annotation, "parse"):
+        return False
+    special = issubclass(annotation, (enum.Enum, tuple, dict)) or hasattr(annotation, "__struct_fields__")
+    return not special and any(vars(base).get("__annotations__") for base in annotation.__mro__)
+
+
+_MISSING = object()
+
+
+def _default(cls: type, name: str) -> Any:
+    """A copy of the default, so that instances never share a list; _MISSING when there is none."""
+    field = getattr(cls, "__dataclass_fields__", {}).get(name)
+    if field is not None:
+        import dataclasses
+
+        if field.default_factory is not dataclasses.MISSING:
+            return field.default_factory()
+        return _MISSING if field.default is dataclasses.MISSING else copy.deepcopy(field.default)
+    return copy.deepcopy(getattr(cls, name)) if hasattr(cls, name) else _MISSING
+
+
+def _instance(cls: type, values: dict[str, Any]) -> Any:
+    """Plain classes are made empty and filled, dataclasses called; both may check themselves in __post_init__."""
+    if hasattr(cls, "__dataclass_fields__"):
+        return cls(**values)
+    made = cls()
+    for name, value in values.items():
+        setattr(made, name, value)
+    if hasattr(made, "__post_init__"):
+        made.__post_init__()
+    return made
+
+
+def _field(annotation: Any, value: object, path: Path, problems: list[Problem]) -> Any:
+    """A field's value; nested classes stay partial, so that a later source can add to them."""
+    alternatives = [other for other in typing.get_args(annotation) if other is not type(None)]
+    if _is_union(annotation) and len(alternatives) == 1 and is_plain(alternatives[0]) and value is not None:
+        annotation = alternatives[0]
+    if is_plain(annotation):
+        return check(annotation, {} if value is None else value, path, problems)
+    return _value(annotation, value, path, problems)
+
+
+def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> Any:
+    """A finished value of any annotation."""
+    annotation = getattr(annotation, "__supertype__", annotation)  # NewType
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated and DURATION in args[1:]:
+        return _duration(value, path, problems)
+    if _is_union(annotation):
+        return _union(args, value, path, problems)
+    if origin is typing.Literal:
+        return _choice({written(arg): arg for arg in args}, value, path, problems)
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return _choice({written(member.value): member for member in annotation}, value, path, problems)
+    if is_plain(annotation):
+        return build(check(annotation, value, path, problems), path, problems)
+    if origin in _LISTS and isinstance(value, list) and (origin is not tuple or args[-1] is Ellipsis):
+        return _LISTS[origin]([_value(args[0], item, (*path, place), problems) for place, item in enumerate(value)])
+    if origin in _DICTS and isinstance(value, dict):
+        return {
+            _value(args[0], key, path, problems): _value(args[1], item, (*path, str(key)), problems)
+            for key, item in value.items()
+        }
+    return _leaf(annotation, value, path, problems)
+
+
+def _leaf(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> Any:
+    """What msgspec judges, with its complaint in our words."""
+    import msgspec
+
+    def custom(kind: type, found: Any) -> Any:
+        if kind is pathlib.Path and isinstance(found, str):
+            return pathlib.Path(found)
+        if hasattr(kind, "parse") and isinstance(found, str):
+            return kind.parse(found)
+        if is_plain(kind):
+            return build(check(kind, found, path, problems), path, problems)
+        raise ValueError(f"expected text, not {shorten(found)}")
+
+    try:
+        return msgspec.convert(value, annotation, strict=True, dec_hook=custom)
+    except msgspec.ValidationError as error:
+        problems.append(translate(str(error), value, path))
+        return None
+
+
+def _duration(value: object, path: Path, problems: list[Problem]) -> float | None:
+    """Seconds, given as a number or as Go writes durations."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    try:
+        return parse_duration(value if isinstance(value, str) else written(value))
+    except ValueError as error:
+        reason, _, suggestion = str(error).partition("; ")
+        problems.append(Problem(path, reason, suggestion))
+        return None
+
+
+def _union(alternatives: tuple[Any, ...], value: object, path: Path, problems: list[Problem]) -> Any:
+    """The first alternative that takes the value. When only one could be meant, its own complaints are the answer."""
+    if value is None and type(None) in alternatives:
+        return None
+    tried: list[list[Problem]] = []
+    for alternative in alternatives:
+        if alternative is type(None):
+            continue
+        found: list[Problem] = []
+        result = _value(alternative, value, path, found)
+        if not found:
+            return result
+        tried.append(found)
+    deeper = [found for found in tried if any(len(problem.path) > len(path) for problem in found)]
+    if len(deeper) == 1 or len(tried) == 1:
+        problems.extend((deeper or tried)[0])
+    else:
+        wanted = [found[0].reason.removeprefix("expected ").partition(", not ")[0] for found in tried]
+        problems.append(Problem(path, f"expected {' or '.join(wanted)}, not {shorten(value)}"))
+    return None
+
+
+def _choice(choices: dict[str, Any], value: object, path: Path, problems: list[Problem]) -> Any:
+    """One of a closed set, told by value; the nearest is suggested."""
+    shown = written(value)
+    if shown in choices and type(value) is type(getattr(choices[shown], "value", choices[shown])):
+        return choices[shown]
+    near = difflib.get_close_matches(shown.lower(), {name.lower(): name for name in choices}, 1, 0.6)
+    hint = f'did you mean "{next(name for name in choices if name.lower() == near[0])}"?' if near else ""
+    problems.append(Problem(path, f"expected one of {', '.join(choices)}, not {shorten(value)}", hint))
+    return None
+
+
+def _is_union(annotation: object) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)

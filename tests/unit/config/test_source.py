@@ -1,0 +1,76 @@
+"""Files as sources: read whole, told apart by suffix, watched by stat."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from nri.config import Watch, read_file
+from nri.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("a.toml", "toml"), ("a.json", "json"), ("a.yaml", "yaml"), ("a.yml", "yaml"), ("10-a.conf", "auto")],
+)
+def test_the_suffix_tells_the_format(tmp_path: pathlib.Path, name: str, kind: str) -> None:
+    (tmp_path / name).write_text("x")
+    assert read_file(tmp_path / name).format == kind
+
+
+def test_a_missing_file_is_an_error_with_its_path(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ConfigError, match=r"gone\.toml: cannot read it: No such file or directory"):
+        read_file(tmp_path / "gone.toml")
+
+
+def test_bytes_that_are_no_text_are_refused_with_their_position(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.conf").write_bytes(b"ab\xff")
+    with pytest.raises(ConfigError, match="not UTF-8 text: byte 2 is 0xff"):
+        read_file(tmp_path / "a.conf")
+
+
+def test_a_file_without_end_does_not_fill_memory() -> None:
+    with pytest.raises(ConfigError, match="larger than 4 MiB"):
+        read_file("/dev/zero")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.conf").write_bytes(b"\xef\xbb\xbf{}")
+    assert read_file(tmp_path / "a.conf").text == "{}"
+
+
+def test_a_watch_sees_a_file_replaced_appear_and_go(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a.conf"
+    watch = Watch(path)
+    assert not watch.changed(), "nothing happened yet"
+    path.write_text("1")
+    assert watch.changed(), "a file that appears is a change"
+    assert not watch.changed(), "a change is told once"
+    (tmp_path / "new").write_text("1")
+    os.replace(tmp_path / "new", path)
+    assert watch.changed(), "an atomic replacement is a change although size and text are the same"
+    path.unlink()
+    assert watch.changed(), "a file that goes away is a change"
+
+
+def test_a_watch_follows_the_link_that_a_config_map_swaps(tmp_path: pathlib.Path) -> None:
+    for version in ("1", "2"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "a.conf").write_text(version)
+    (tmp_path / "..data").symlink_to("1")
+    (tmp_path / "a.conf").symlink_to("..data/a.conf")
+    watch = Watch(tmp_path / "a.conf")
+    (tmp_path / "..data_tmp").symlink_to("2")
+    os.replace(tmp_path / "..data_tmp", tmp_path / "..data")
+    assert watch.changed()
+
+
+def test_importing_the_package_loads_no_parser() -> None:
+    parsers = {"msgspec", "yaml", "json", "dataclasses", "tomllib"}
+    code = f"import sys, nri.config; print(sorted({parsers} & set(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "[]", "a plugin without configuration must not pay for parsers"
