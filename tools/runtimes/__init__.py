@@ -1,0 +1,18 @@
+"""Get, run and drive private container runtimes with NRI switched on: for the demo and the tests.
+
+Rules: nothing of the system's own containerd, apt state or /etc is read or changed, except
+that missing Debian packages (runc, busybox-static, CNI plugins) are installed when this is
+asked for. Everything that a runtime leaves behind carries one name, `nri-XXXXXX`: its
+run directory, cgroups and bridge; so cleaning up is by name and never by guess.
+
+Reading order: `releases` (which runtimes), `machine` (what must be there), `mirror` and `debs`
+or `gobuild` (where binaries come from), `images`, `config`, `containerd` (a running one),
+`cri` (to drive it), `leftovers` (to clean up). `python -m tools.runtimes --help` is the command.
+"""
+
+from tools.runtimes.containerd import Containerd
+from tools.runtimes.cri import Cri, Pod
+from tools.runtimes.machine import MissingError
+from tools.runtimes.releases import RELEASES, Installed, Release, install
+
+__all__ = ["RELEASES", "Containerd", "Cri", "Installed", "MissingError", "Pod", "Release", "install"]

@@ -1,0 +1,78 @@
+"""The command: get, try and clean up private container runtimes.
+
+    python -m tools.runtimes fetch [1.7 2.1 2.4]    get them into the cache
+    python -m tools.runtimes check [1.7 2.1 2.4]    start each one, run a container in it, clean up
+    python -m tools.runtimes clean                  remove what interrupted runs left
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tools.runtimes import RELEASES, Containerd, MissingError, install
+from tools.runtimes.leftovers import sweep
+from tools.runtimes.machine import ensure_packages
+
+
+def say(line: str) -> None:
+    """Print one line of progress at once."""
+    print(line, flush=True)
+
+
+def fetch(keys: list[str]) -> None:
+    """Get releases into the cache."""
+    for key in keys:
+        say(f"{key}: {install(key, say)}")
+
+
+def check(keys: list[str]) -> None:
+    """Start each release and run one container in it; says how long each step took."""
+    ensure_packages(say)
+    for key in keys:
+        installed = install(key, say)
+        begin = time.monotonic()
+        with Containerd(installed) as daemon:
+            up = time.monotonic()
+            pod = daemon.cri.run_pod("check")
+            container = daemon.cri.run(pod, "main")
+            name = daemon.cri.exec(container, "/bin/hostname").strip()
+            ran = time.monotonic()
+        end = time.monotonic()
+        say(
+            f"{key}: {installed}, {daemon.snapshotter}: up in {up - begin:.2f} s, "
+            f"a container on {name} in {ran - up:.2f} s, cleaned up in {end - ran:.2f} s"
+        )
+
+
+def clean() -> None:
+    """Remove every run directory whose owner is gone, kept ones too."""
+    removed = sweep(kept=True)
+    say(f"removed {', '.join(map(str, removed))}" if removed else "nothing to clean up")
+
+
+def main() -> int:
+    """Return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.runtimes", description=__doc__.splitlines()[0])
+    parser.add_argument("verb", choices=("fetch", "check", "clean"))
+    parser.add_argument("release", nargs="*", help=f"any of {', '.join(RELEASES)}; default: all")
+    arguments = parser.parse_args()
+    unknown = [key for key in arguments.release if key not in RELEASES]
+    if unknown:
+        parser.error(f"unknown release {unknown[0]}; known: {', '.join(RELEASES)}")
+    keys = arguments.release or list(RELEASES)
+    try:
+        {"fetch": lambda: fetch(keys), "check": lambda: check(keys), "clean": clean}[arguments.verb]()
+    except MissingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""The configuration of a private containerd, as text.
+
+Rules: pure; every path lies in the one run directory; the two formats (version 2 for 1.7,
+version 3 for 2.x) differ only in where the CRI's tables are. Next: `containerd`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tools.runtimes.images import PAUSE
+
+Table = dict[str, Any]
+CNI_PLUGINS = "/usr/lib/cni"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run may choose. Timeouts in seconds; `nri` adds or overrides keys of NRI's own table."""
+
+    request_timeout_s: float = 2.0
+    registration_timeout_s: float = 5.0
+    log_level: str = "debug"
+    nri: Table = field(default_factory=dict)
+
+
+def containerd_config(version: int, run_dir: Path, runc: str, snapshotter: str, settings: Settings) -> str:
+    """The text of config.toml for that configuration format version."""
+    top: Table = {
+        "version": version,
+        "root": f"{run_dir}/root",
+        "state": f"{run_dir}/state",
+        "grpc": {"address": f"{run_dir}/cri.sock"},
+        "ttrpc": {"address": f"{run_dir}/ttrpc.sock"},
+        "plugins": {
+            **_cri_tables(version, run_dir, runc, snapshotter),
+            "io.containerd.internal.v1.opt": {"path": f"{run_dir}/opt"},
+            "io.containerd.nri.v1.nri": _nri_table(run_dir, settings),
+        },
+    }
+    return "\n".join(_toml(top, ())) + "\n"
+
+
+def _nri_table(run_dir: Path, settings: Settings) -> Table:
+    return {
+        "disable": False,
+        "disable_connections": False,
+        "socket_path": f"{run_dir}/nri.sock",
+        "plugin_path": f"{run_dir}/plugins",
+        "plugin_config_path": f"{run_dir}/conf.d",
+        "plugin_registration_timeout": f"{int(settings.registration_timeout_s * 1000)}ms",
+        "plugin_request_timeout": f"{int(settings.request_timeout_s * 1000)}ms",
+        **settings.nri,
+    }
+
+
+def _cri_tables(version: int, run_dir: Path, runc: str, snapshotter: str) -> Table:
+    """The CRI plugin's tables: one in format 2, three in format 3."""
+    streaming = {
+        "disable_tcp_service": True,
+        "stream_server_address": "127.0.0.1",
+        "stream_server_port": "0",
+    }
+    runtimes = {
+        "runc": {
+            "runtime_type": "io.containerd.runc.v2",
+            "options": {"BinaryName": runc, "Root": f"{run_dir}/runc"},
+        }
+    }
+    runtime: Table = {
+        # Without CAP_SYS_RESOURCE no process may lower its OOM score, and pods would not start.
+        "restrict_oom_score_adj": True,
+        # So that a pod's network namespace is found and unmounted with the run directory.
+        "netns_mounts_under_state_dir": True,
+        "containerd": {"default_runtime_name": "runc", "runtimes": runtimes},
+    }
+    if version == 2:
+        runtime["cni"] = {"bin_dir": CNI_PLUGINS, "conf_dir": f"{run_dir}/cni"}
+        runtime["containerd"]["snapshotter"] = snapshotter
+        return {"io.containerd.grpc.v1.cri": {"sandbox_image": PAUSE, **streaming, **runtime}}
+    runtime["cni"] = {"bin_dirs": [CNI_PLUGINS], "conf_dir": f"{run_dir}/cni"}
+    images = {"snapshotter": snapshotter, "pinned_images": {"sandbox": PAUSE}}
+    return {
+        "io.containerd.grpc.v1.cri": streaming,
+        "io.containerd.cri.v1.runtime": runtime,
+        "io.containerd.cri.v1.images": images,
+    }
+
+
+def cni_config(run_dir: Path) -> str:
+    """A bridge network without iptables: pods have an address on 10.199.0.0/16, the host has .0.1."""
+    plugins = (
+        f'{{"type": "bridge", "bridge": "{run_dir.name}", "isGateway": true, "ipMasq": false, '
+        f'"ipam": {{"type": "host-local", "dataDir": "{run_dir}/ipam", '
+        '"ranges": [[{"subnet": "10.199.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}}'
+    )
+    return f'{{"cniVersion": "1.0.0", "name": "{run_dir.name}", "plugins": [{plugins}]}}\n'
+
+
+def _toml(table: Table, path: tuple[str, ...]) -> list[str]:
+    """A table as TOML: its plain keys first, then its sub-tables."""
+    plain = [f"{key} = {_value(value)}" for key, value in table.items() if not isinstance(value, dict)]
+    lines = [f"[{'.'.join(_value(name) for name in path)}]", *plain] if path and plain else plain
+    for key, value in table.items():
+        if isinstance(value, dict):
+            lines += _toml(value, (*path, key))
+    return lines
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    return str(value) if isinstance(value, int) else f'"{value}"'

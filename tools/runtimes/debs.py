@@ -1,0 +1,75 @@
+"""Fetch a package of another Debian suite and unpack it, without touching this system.
+
+Rules: apt runs with its own state, cache and sources below a scratch directory, so the
+system's lists, pins and installed packages stay as they are; the archive's signature is
+checked as always. Next: `releases`, which keeps what was unpacked.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.runtimes.machine import MissingError, architecture, find_tool, last_line
+from tools.runtimes.mirror import Mirror, find_mirror
+
+DEFAULT_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """A package's version, and the versions of the Go libraries built into it."""
+
+    version: str
+    built_using: dict[str, str]
+
+
+def unpack(package: str, suite: str, target: Path, scratch: Path) -> Unpacked:
+    """Unpack the package of that suite into `target`; `MissingError` says why it cannot be had."""
+    if not find_tool("apt-get") or not find_tool("dpkg-deb"):
+        raise MissingError("apt-get and dpkg-deb", "this needs a Debian system (or one like it)")
+    options = _private_apt(find_mirror(), suite, scratch)
+    _run(["apt-get", *options, "-qq", "update"], scratch, "a reachable Debian mirror")
+    _run(["apt-get", *options, "-qq", "download", package], scratch, f"{package} of {suite}")
+    deb = next(scratch.glob(f"{package}_*.deb"))
+    _run(["dpkg-deb", "-x", str(deb), str(target)], scratch, f"{package} of {suite}")
+    fields = _run(["dpkg-deb", "-f", str(deb), "Version", "Built-Using", "Static-Built-Using"], scratch, package)
+    version = re.search(r"^Version: (\S+)", fields, re.MULTILINE)
+    built_using = dict(re.findall(r"([\w.+-]+) \(= ([^)]+)\)", fields))
+    return Unpacked(version[1] if version else "?", built_using)
+
+
+def _private_apt(mirror: Mirror, suite: str, scratch: Path) -> list[str]:
+    """Make apt's directories below `scratch` and return the options that point to them."""
+    for name in ("state/lists/partial", "cache/archives/partial", "etc/parts", "etc/preferences"):
+        (scratch / name).mkdir(parents=True, exist_ok=True)
+    (scratch / "status").touch()
+    keyring = mirror.keyring or (DEFAULT_KEYRING if Path(DEFAULT_KEYRING).exists() else "")
+    signed = f" signed-by={keyring}" if keyring else ""
+    line = f"deb [arch={architecture()}{signed}] {mirror.uri} {suite} main\n"
+    (scratch / "etc/sources.list").write_text(line)
+    settings = {
+        "Dir::State": scratch / "state",
+        "Dir::State::status": scratch / "status",
+        "Dir::Cache": scratch / "cache",
+        "Dir::Etc::sourcelist": scratch / "etc/sources.list",
+        "Dir::Etc::sourceparts": scratch / "etc/parts",
+        "Dir::Etc::preferences": "/dev/null",
+        "Dir::Etc::preferencesparts": scratch / "etc/preferences",
+        "Acquire::Languages": "none",
+        "Acquire::Retries": "2",
+        # The scratch directory need not be readable by apt's own user.
+        "APT::Sandbox::User": "root",
+        # A mirror snapshot may be older than the archive's validity period.
+        "Acquire::Check-Valid-Until": "false",
+    }
+    return [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
+
+
+def _run(command: list[str], folder: Path, what: str) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise MissingError(what, last_line(done.stderr or done.stdout))
+    return done.stdout

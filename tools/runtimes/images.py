@@ -1,0 +1,107 @@
+"""A container image out of the machine's own static busybox: no registry, no compiler.
+
+Rules: one OCI archive with two names, `BUSYBOX` for containers and `PAUSE` for the process
+that holds a pod's namespaces (the same content: its entrypoint sleeps). Same busybox, same
+bytes. Next: `containerd`, which imports the archive.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from tools.runtimes.machine import MissingError, architecture, cache_dir, cache_lock, find_tool
+
+BUSYBOX = "localhost/nri/busybox:1"
+PAUSE = "localhost/nri/pause:1"
+FOREVER = ("/bin/sleep", "2147483647")
+FOLDERS = ("bin", "dev", "etc", "home", "proc", "root", "run", "sys", "usr", "var")
+PASSWD = b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
+GROUP = b"root:x:0:\nnogroup:x:65534:\n"
+MEDIA = "application/vnd.oci.image"
+
+
+def image_archive() -> Path:
+    """The path of the image archive in the cache, made at the first call."""
+    busybox = find_tool("busybox")
+    if busybox is None:
+        raise MissingError("busybox", "install the package busybox-static")
+    binary = Path(busybox).read_bytes()
+    path = cache_dir() / f"image-{hashlib.sha256(binary + __doc__.encode()).hexdigest()[:12]}.tar"
+    with cache_lock("image"):
+        if not path.exists():
+            listing = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
+            fresh = path.with_suffix(".new")
+            fresh.write_bytes(_archive(_layer(binary, listing.stdout.split())))
+            os.rename(fresh, path)
+    return path
+
+
+def _layer(busybox: bytes, applets: list[str]) -> bytes:
+    """The root file system: busybox, a link for each applet, and a few folders."""
+    entries: list[tuple[str, int, bytes | str | None]] = [(name, 0o755, None) for name in FOLDERS]
+    entries += [("tmp", 0o1777, None), ("bin/busybox", 0o755, busybox)]
+    entries += [(f"bin/{name}", 0o777, "busybox") for name in applets if name != "busybox"]
+    return _tar([*entries, ("etc/passwd", 0o644, PASSWD), ("etc/group", 0o644, GROUP)])
+
+
+def _archive(layer: bytes) -> bytes:
+    """An OCI image layout as a tar: one layer, one image, two names."""
+    blobs: dict[str, bytes] = {}
+
+    def add(data: bytes, kind: str) -> dict[str, Any]:
+        digest = hashlib.sha256(data).hexdigest()
+        blobs[digest] = data
+        return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(data)}
+
+    config = {
+        "architecture": architecture(),
+        "os": "linux",
+        "config": {"Env": ["PATH=/bin"], "Entrypoint": list(FOREVER), "WorkingDir": "/"},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": f"{MEDIA}.manifest.v1+json",
+        "config": add(_json(config), f"{MEDIA}.config.v1+json"),
+        "layers": [add(gzip.compress(layer, mtime=0), f"{MEDIA}.layer.v1.tar+gzip")],
+    }
+    image = add(_json(manifest), f"{MEDIA}.manifest.v1+json")
+    # `containerd.image.name` is the key that containerd's import takes an image's name from.
+    named = [{**image, "annotations": {"io.containerd.image.name": name}} for name in (BUSYBOX, PAUSE)]
+    index = _json({"schemaVersion": 2, "manifests": named})
+    entries: list[tuple[str, int, bytes | str | None]] = [
+        ("oci-layout", 0o644, b'{"imageLayoutVersion":"1.0.0"}'),
+        ("index.json", 0o644, index),
+        ("blobs", 0o755, None),
+        ("blobs/sha256", 0o755, None),
+    ]
+    return _tar([*entries, *((f"blobs/sha256/{name}", 0o644, data) for name, data in blobs.items())])
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _tar(entries: list[tuple[str, int, bytes | str | None]]) -> bytes:
+    """A tar of (name, mode, content): bytes are a file, text a link's target, None a folder."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, mode, content in entries:
+            info = tarfile.TarInfo(name)
+            info.mode = mode
+            if content is None:
+                info.type = tarfile.DIRTYPE
+            elif isinstance(content, str):
+                info.type, info.linkname = tarfile.SYMTYPE, content
+            else:
+                info.size = len(content)
+            tar.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return buffer.getvalue()

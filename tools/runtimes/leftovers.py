@@ -1,0 +1,133 @@
+"""Remove everything that a private runtime left behind: processes, mounts, cgroups, bridge, files.
+
+Rules: works from the run directory's name alone, whether or not the runtime still lives, so
+it serves the normal end, an interrupted one, and a sweep after a kill. A live owner holds a
+lock on its run directory; a sweep leaves such directories alone. Next: `containerd` calls this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import glob
+import os
+import shutil
+import signal
+import socket
+import struct
+import time
+from pathlib import Path
+
+PREFIX = "nri-rt-"
+PLACES = ("/run", "/tmp")
+KEEP = "keep"
+"""A file of this name in a run directory says: its owner has ended and wants it to stay."""
+
+_MNT_DETACH = 2
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCBRDELBR, _IFF_UP = 0x8913, 0x8914, 0x89A1, 1
+_ATTEMPTS, _PAUSE_S = 100, 0.05
+
+
+def sweep(*, kept: bool = False) -> list[Path]:
+    """Remove what dead owners left; with `kept`, also what was asked to stay. Returns the directories."""
+    removed = []
+    for place in PLACES:
+        for run_dir in sorted(Path(place).glob(f"{PREFIX}*")):
+            if (kept or not (run_dir / KEEP).exists()) and not is_owned(run_dir):
+                remove(run_dir)
+                removed.append(run_dir)
+    return removed
+
+
+def own(run_dir: Path) -> int:
+    """Mark a run directory as in use for as long as the returned file descriptor is open."""
+    descriptor = os.open(run_dir / "owner", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def is_owned(run_dir: Path) -> bool:
+    """Whether a live process holds the directory's mark."""
+    try:
+        os.close(own(run_dir))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def remove(run_dir: Path) -> None:
+    """End all processes of this run directory, then remove its mounts, cgroups, bridge and files."""
+    for _ in range(_ATTEMPTS):
+        # Containers first: a shim that sees its container end tidies up by itself.
+        alive = cgroup_processes(run_dir.name) + _processes_naming(run_dir)
+        if not alive:
+            break
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_PAUSE_S)
+    _unmount_below(run_dir)
+    _remove_cgroups(run_dir.name)
+    _remove_bridge(run_dir.name)
+    shutil.rmtree(run_dir, ignore_errors=True)
+
+
+def cgroup_dirs(name: str) -> list[str]:
+    """All cgroup directories of that run, children before parents (both cgroup versions)."""
+    roots = glob.glob(f"/sys/fs/cgroup/{name}") + glob.glob(f"/sys/fs/cgroup/*/{name}")
+    return [folder for root in roots for folder, _, _ in os.walk(root, topdown=False)]
+
+
+def cgroup_processes(name: str) -> list[int]:
+    """The ids of all processes in the run's cgroups."""
+    pids: set[int] = set()
+    for folder in cgroup_dirs(name):
+        with contextlib.suppress(OSError):
+            pids.update(map(int, Path(folder, "cgroup.procs").read_text().split()))
+    return sorted(pids)
+
+
+def _processes_naming(run_dir: Path) -> list[int]:
+    """Daemons, shims and plugins whose command line has a path in the run directory."""
+    wanted = f"{run_dir}/".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if any(part.startswith(wanted) for part in (entry / "cmdline").read_bytes().split(b"\0")):
+                    found.append(int(entry.name))
+    return found
+
+
+def _unmount_below(run_dir: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for mount in reversed(mounts):
+        if mount.startswith(f"{run_dir}/"):
+            libc.umount2(os.fsencode(mount), _MNT_DETACH)
+
+
+def _remove_cgroups(name: str) -> None:
+    """A cgroup can be removed only once its killed processes are gone, so this may take a moment."""
+    for _ in range(_ATTEMPTS):
+        for folder in cgroup_dirs(name):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        if not cgroup_dirs(name):
+            return
+        time.sleep(_PAUSE_S)
+
+
+def _remove_bridge(name: str) -> None:
+    """Take the pod network's bridge down and delete it, if there is one of this name."""
+    if not Path("/sys/class/net", name, "bridge").exists():
+        return
+    interface = name.encode()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control, contextlib.suppress(OSError):
+        answer = fcntl.ioctl(control, _SIOCGIFFLAGS, struct.pack("16sH14x", interface, 0))
+        flags = struct.unpack("16sH14x", answer)[1] & ~_IFF_UP
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", interface, flags))
+        fcntl.ioctl(control, _SIOCBRDELBR, interface + bytes(16 - len(interface)))

@@ -1,0 +1,102 @@
+"""The containerd releases that the tests and the demo run, and how each one is got.
+
+Rules: one row per release; Debian's are pinned by suite, and the version that the archive
+holds by now is reported rather than demanded; what was got stays in the cache, whole or
+not at all. Next: `containerd`, which starts one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.runtimes import debs, gobuild
+from tools.runtimes.machine import Say, architecture, cache_dir, cache_lock
+
+GO_SOURCE = Path(__file__).resolve().parents[2] / "tests/real/containerd24"
+NRI_MODULE = "github.com/containerd/nri"
+NRI_DEBIAN = "golang-github-containerd-nri"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A row: `key` names it; from `suite` of Debian, or built from the Go module when that is empty."""
+
+    key: str
+    suite: str
+    config_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A release on this machine: the folder of its commands, its version, its NRI library's version."""
+
+    release: Release
+    bin: Path
+    version: str
+    nri_version: str
+
+    def __str__(self) -> str:
+        return f"containerd {self.version} (NRI {self.nri_version})"
+
+
+RELEASES = {
+    row.key: row
+    for row in (
+        Release("1.7", suite="trixie", config_version=2),
+        Release("2.1", suite="sid", config_version=3),
+        Release("2.4", suite="", config_version=3),
+    )
+}
+
+
+def install(key: str, say: Say) -> Installed:
+    """Get a release, from the cache if it is there; `MissingError` says why it cannot be had."""
+    release = RELEASES[key]
+    folder = cache_dir() / f"containerd-{key}-{_fingerprint(release)}"
+    with cache_lock(folder.name):
+        if not (folder / "about.json").exists():
+            _fill(release, folder, say)
+    about = json.loads((folder / "about.json").read_text())
+    return Installed(release, folder / about["bin"], about["version"], about["nri"])
+
+
+def _fingerprint(release: Release) -> str:
+    """Changes when the release must be got anew: with the machine or the go.mod."""
+    if release.suite:
+        return f"{release.suite}-{architecture()}"
+    return hashlib.sha256((GO_SOURCE / "go.sum").read_bytes()).hexdigest()[:12]
+
+
+def _fill(release: Release, folder: Path, say: Say) -> None:
+    """Make the folder beside its final place and move it there when it is complete."""
+    scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=cache_dir()))
+    try:
+        content = scratch / "content"
+        content.mkdir()
+        if release.suite:
+            say(f"fetching containerd {release.key} from Debian {release.suite}")
+            unpacked = debs.unpack("containerd", release.suite, content, scratch / "apt")
+            found, nri = unpacked.version, unpacked.built_using.get(NRI_DEBIAN, "?")
+            where = "usr/bin"
+        else:
+            say(f"building containerd {release.key} (two to three minutes, once)")
+            modules = gobuild.build(GO_SOURCE, content / "bin")
+            found, nri, where = modules[gobuild.MODULE], modules[NRI_MODULE], "bin"
+        about = {"bin": where, "version": _plain(found), "nri": _plain(nri)}
+        (content / "about.json").write_text(json.dumps(about))
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(content, folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _plain(version: str) -> str:
+    """`1.7.24~ds1-6+deb13u1` -> `1.7.24`: without Debian's epoch, repacking mark and revision."""
+    return re.split(r"[-+~]", version.removeprefix(f"{version.partition(':')[0]}:"))[0]
