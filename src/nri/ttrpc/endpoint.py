@@ -76,10 +76,32 @@ class _Waiter:
         self.lock.acquire()
 
     def wake(self) -> None:
+        """The response is there, or the connection has ended."""
+        self.nudge()
+
+    def nudge(self) -> bool:
+        """Look again: perhaps nobody is reading now. False if there is no thread to wake."""
         try:
             self.lock.release()
         except RuntimeError:
             pass  # woken already
+        return True
+
+
+class _Callback:
+    """One call that nobody waits for: its outcome goes to a function, in the thread that reads it."""
+
+    __slots__ = ("_done", "response")
+
+    def __init__(self, done: Callable[[Response | None], None]) -> None:
+        self.response: Response | None = None
+        self._done = done
+
+    def wake(self) -> None:
+        self._done(self.response)
+
+    def nudge(self) -> bool:
+        return False
 
 
 class Endpoint:
@@ -115,7 +137,7 @@ class Endpoint:
         self._on_request = on_request
         self._interceptors = tuple(interceptors)
         self._on_close = on_close
-        self._waiters: dict[int, _Waiter] = {}
+        self._waiters: dict[int, _Waiter | _Callback] = {}
         self._sender = allocate_lock()  # held while stream ids are given out and frames written, so ids increase on the wire
         self._reader = allocate_lock()  # the reading role
         self._close_lock = allocate_lock()
@@ -233,8 +255,29 @@ class Endpoint:
         """Wake one waiting caller, which becomes the reader."""
         if self._waiters:
             for waiter in list(self._waiters.values()):
-                waiter.wake()
-                return
+                if waiter.nudge():
+                    return
+
+    def start(self, service: str, method: str, payload: bytes, deadline: float, done: Callable[[Response | None], None]) -> None:
+        """Send a request and return; whoever reads later hands the response to `done`, or None if the connection ends.
+
+        For loops that read anyway, such as `serve`. `deadline` is for the write; the peer is told what is left of it.
+        Raises what `call` raises, but for RpcError.
+        """
+        timeout_ns = int((deadline - monotonic()) * 1e9)
+        if timeout_ns <= 0:
+            raise DeadlineExceeded(method)
+        with self._sender:
+            if self.closed is not None:
+                raise ConnectionClosed(self.closed)
+            stream_id, frame = self._client.request(_prefix(service, method), payload, timeout_ns)
+            self._waiters[stream_id] = _Callback(done)
+            try:
+                self._transport.send(self._client_id, frame, deadline)
+            except (DeadlineExceeded, ConnectionClosed):
+                self._waiters.pop(stream_id, None)
+                self._client.forget(stream_id)
+                raise
 
     def _drain_before_close(self, reason: str) -> None:
         """The write failed: take in what had already arrived, then close."""
@@ -290,12 +333,17 @@ class Endpoint:
             if reply is not LATER:
                 self.reply(request, reply)  # type: ignore[arg-type]
 
-    def serve(self) -> str:
-        """Read and answer until the connection ends; returns the reason. Requests are answered in order, in this thread."""
+    def serve(self, until: Callable[[], bool] | None = None, deadline: float | None = None) -> str | None:
+        """Read and answer until the connection ends, and return why; or until `until()` holds, and return None.
+
+        Requests are answered in order, in this thread. DeadlineExceeded if `deadline` passes first.
+        """
         with self._reader:
             while self.closed is None:
+                if until is not None and until():
+                    return None
                 try:
-                    self._dispatch(self._transport.receive(None))
+                    self._dispatch(self._transport.receive(deadline))
                 except (ConnectionClosed, ProtocolError) as error:
                     self._fail(error.reason)
         return self.closed
