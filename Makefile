@@ -1,0 +1,71 @@
+# Thin: every target says what it installs, makes .venv, and calls the real command. README.md has the same with pip alone.
+
+PY := .venv/bin/python
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-quick test-interop test-faults test-real test-packaging lint format docs bench generate lock \
+        fresh wheel venv clean
+
+help:            ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 18
+
+demo:            ## change a real container with a ten-line plugin (root; Debian; under a minute the second time)
+	@tools/setup.sh packages demo
+	@tools/setup.sh venv demo
+	@$(PY) tools/demo/demo.py
+
+test: setup      ## everything: lint, types, quick tests, packaging, docs, other languages' peers, faults, real runtimes
+	@$(PY) tools/check.py
+
+test-quick: setup   ## lint, types and the tests that need nothing but Python
+	@$(PY) tools/check.py lint quick
+
+test-packaging: setup   ## build the wheel and try it in a clean environment
+	@$(PY) tools/check.py packaging
+
+test-interop: setup ## our side against peers in Go and Rust
+	@$(PY) tools/check.py interop
+
+test-faults: setup  ## the other side misbehaves
+	@$(PY) tools/check.py faults
+
+test-real: setup    ## real containerd, runc, systemd, buildah (root)
+	@$(PY) tools/check.py real
+
+lint: venv       ## ruff, mypy, import-linter, generated code, lock file
+	@$(PY) tools/check.py lint
+
+format: venv     ## let ruff format and fix what it can
+	@.venv/bin/ruff format . && .venv/bin/ruff check --fix-only --quiet .
+
+docs: venv       ## the documentation as HTML, warnings are errors
+	@$(PY) tools/check.py docs
+	@echo "open docs/_build/html/index.html"
+
+bench: setup     ## measure against the Go reference; writes bench/RESULTS.md
+	@$(PY) -m bench
+
+generate: venv   ## write the generated code anew from proto/
+	@for tool in tools/generate_*.py; do echo "$$tool"; $(PY) $$tool || exit 1; done
+
+lock: venv       ## resolve pyproject.toml anew and export requirements/*.txt
+	@tools/lock.sh
+
+fresh:           ## run both commands of the README in a new Debian chroot (root)
+	@tools/setup.sh packages fresh
+	@tools/fresh.sh
+
+wheel: venv      ## build the wheel and the source archive into dist/
+	@$(PY) -m build --no-isolation
+
+venv:            ## only make .venv
+	@tools/setup.sh venv dev
+
+setup:
+	@tools/setup.sh packages test
+	@tools/setup.sh venv dev
+
+clean:           ## remove what builds and tests leave in the tree (.venv stays)
+	@rm -rf build dist docs/_build .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+.PHONY: setup

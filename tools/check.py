@@ -1,0 +1,146 @@
+"""Run the stages of `make test`, cheapest first, and print one table of what passed, what failed and what it took.
+
+    python tools/check.py            everything
+    python tools/check.py lint quick only these groups (their names are in STAGES)
+
+Rules: a failed stage does not stop the later ones, so that one run shows everything; a stage that finds no test
+has failed; every skip is listed again at the end with its reason. Exit code 0 only if all stages passed.
+With CI=true or NRI_NO_SKIP=1 a missing tool fails its tests instead of skipping them (tests/support/needs.py).
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+# Everything that is not named in a later stage is quick: a new folder of tests is never left out by mistake.
+LATER = ("packaging", "docs", "interop", "faults", "real")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One command. `tests` is true for pytest, whose report is read for the table."""
+
+    group: str
+    name: str
+    argv: tuple[str, ...]
+    tests: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a stage came to."""
+
+    stage: Stage
+    code: int = 0
+    seconds: float = 0.0
+    passed: int = 0
+    failed: int = 0
+    skips: Counter[str] = field(default_factory=Counter)
+    note: str = ""
+
+
+def tool(name: str, *arguments: str) -> tuple[str, ...]:
+    """A command of this environment's bin folder."""
+    return (str(BIN / name), *arguments)
+
+
+def pytest_stage(group: str, *arguments: str) -> Stage:
+    """A stage that runs pytest."""
+    return Stage(group, group, (sys.executable, "-m", "pytest", "-q", *arguments), tests=True)
+
+
+def stages() -> list[Stage]:
+    """All stages in order; a folder of tests that is not there yet has no stage."""
+    generators = sorted((ROOT / "tools").glob("generate_*.py"))
+    rows = [
+        Stage("lint", "ruff", tool("ruff", "check", "--quiet", ".")),
+        Stage("lint", "import-linter", tool("lint-imports", "--no-logo")),
+        Stage("lint", "mypy", tool("mypy", "--no-error-summary")),
+        *(Stage("lint", path.stem, (sys.executable, str(path), "--check")) for path in generators),
+        Stage("lint", "lock file", ("tools/lock.sh", "--check")),
+        pytest_stage("quick", "tests", *(f"--ignore=tests/{name}" for name in LATER)),
+    ]
+    rows += [pytest_stage(name, f"tests/{name}") for name in LATER if (ROOT / "tests" / name).is_dir()]
+    docs = (sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
+    rows.insert(-1, Stage("docs", "sphinx", docs))
+    return rows
+
+
+def run(stage: Stage) -> Outcome:
+    """Run one stage with its output on ours."""
+    print(f"\n=== {stage.name}: {' '.join(stage.argv).replace(str(BIN), '.venv/bin')}", flush=True)
+    outcome = Outcome(stage)
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="nri-check-") as folder:
+        report = Path(folder, "report.xml")
+        extra = (f"--junit-xml={report}",) if stage.tests else ()
+        done = subprocess.run(stage.argv + extra, cwd=ROOT, stdin=subprocess.DEVNULL, check=False)
+        outcome.code = done.returncode
+        if report.exists():
+            read_report(report, outcome)
+    outcome.seconds = time.monotonic() - start
+    if stage.tests and not outcome.code and not outcome.passed and not outcome.skips:
+        outcome.code, outcome.note = 5, "no test was run"
+    return outcome
+
+
+def read_report(report: Path, outcome: Outcome) -> None:
+    """Count the cases of pytest's XML report, and keep the reason of every skip."""
+    for case in ET.parse(report).iter("testcase"):
+        skipped = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            outcome.failed += 1
+        elif skipped is None:
+            outcome.passed += 1
+        else:
+            outcome.skips[skipped.get("message") or "no reason given"] += 1
+
+
+def print_table(outcomes: list[Outcome]) -> None:
+    """The end of the run: stages, skips with reasons, and the sum in one line."""
+    print(f"\n{'stage':<16}{'result':<8}{'seconds':>8}{'passed':>8}{'failed':>8}{'skipped':>8}")
+    for row in outcomes:
+        counts = (row.passed, row.failed, row.skips.total()) if row.stage.tests else ("", "", "")
+        result = "FAILED" if row.code else "ok"
+        line = f"{row.stage.name:<16}{result:<8}{row.seconds:>8.1f}{counts[0]:>8}{counts[1]:>8}{counts[2]:>8}"
+        print(f"{line}  {row.note}".rstrip())
+    for row in outcomes:
+        for reason, count in row.skips.most_common():
+            print(f"skipped in {row.stage.name}: {count} x {reason}")
+    broken = [row for row in outcomes if row.code]
+    # A stage without tests counts as one failure, so that the sum is never "0 failed" after a failed run.
+    failed = sum(max(row.failed, 1) for row in broken)
+    skipped = sum(row.skips.total() for row in outcomes)
+    print(f"{sum(row.passed for row in outcomes)} passed, {failed} failed, {skipped} skipped")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the stages of the given groups, or all."""
+    rows = stages()
+    unknown = set(arguments) - {row.group for row in rows}
+    if unknown:
+        groups = ", ".join(dict.fromkeys(row.group for row in rows))
+        print(f"check: error: no stage {', '.join(sorted(unknown))}; there are {groups}", file=sys.stderr)
+        return 2
+    os.environ["PATH"] = os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+    outcomes: list[Outcome] = []
+    interrupted = False
+    try:
+        for row in (row for row in rows if not arguments or row.group in arguments):
+            outcomes.append(run(row))  # noqa: PERF401  # an interrupted run still shows the stages before it
+    except KeyboardInterrupt:
+        interrupted = True
+    print_table(outcomes)
+    return 130 if interrupted else int(any(row.code for row in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
