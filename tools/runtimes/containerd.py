@@ -21,7 +21,7 @@ from tools.runtimes import leftovers
 from tools.runtimes.config import Settings, cni_config, containerd_config
 from tools.runtimes.cri import Cri
 from tools.runtimes.images import image_archive
-from tools.runtimes.machine import MissingError, find_tool, last_line, require_root
+from tools.runtimes.machine import MissingError, Say, find_tool, last_line, require_root
 from tools.runtimes.releases import Installed
 
 START_TIMEOUT_S = 30.0
@@ -34,12 +34,13 @@ class Containerd:
     `run_dir` holds all its files: `cri.sock`, `nri.sock`, `plugins/`, `conf.d/`, `log`.
     """
 
-    def __init__(self, installed: Installed, settings: Settings | None = None) -> None:
+    def __init__(self, installed: Installed, settings: Settings | None = None, say: Say = print) -> None:
         require_root()
         runc = find_tool("runc")
         if runc is None:
             raise MissingError("runc", "install the package runc")
         self.installed = installed
+        self._say = say
         place = next((p for p in leftovers.PLACES if os.access(p, os.W_OK)), tempfile.gettempdir())
         self.run_dir = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX, dir=place))
         self._owner = leftovers.own(self.run_dir)
@@ -149,7 +150,7 @@ class Containerd:
     def _import_images(self) -> None:
         # The transfer service of 2.x unpacks for its default snapshotter only.
         local = ["--local"] if self.installed.release.config_version > 2 else []
-        self.ctr("images", "import", *local, "--snapshotter", self.snapshotter, str(image_archive()))
+        self.ctr("images", "import", *local, "--snapshotter", self.snapshotter, str(image_archive(self._say)))
         (self.run_dir / "imported").touch()
 
     def _wait_until_serving(self) -> None:

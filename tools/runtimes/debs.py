@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.runtimes.machine import MissingError, architecture, find_tool, last_line
+from tools.runtimes.machine import MissingError, apt_problem, architecture, find_tool
 from tools.runtimes.mirror import Mirror, find_mirror
 
 DEFAULT_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -31,7 +31,11 @@ def unpack(package: str, suite: str, target: Path, scratch: Path) -> Unpacked:
     if not find_tool("apt-get") or not find_tool("dpkg-deb"):
         raise MissingError("apt-get and dpkg-deb", "this needs a Debian system (or one like it)")
     options = _private_apt(find_mirror(), suite, scratch)
-    _run(["apt-get", *options, "-qq", "update"], scratch, "a reachable Debian mirror")
+    _run(
+        ["apt-get", *options, "-qq", "-o", "APT::Update::Error-Mode=any", "update"],
+        scratch,
+        "a reachable Debian mirror",
+    )
     _run(["apt-get", *options, "-qq", "download", package], scratch, f"{package} of {suite}")
     deb = next(scratch.glob(f"{package}_*.deb"))
     _run(["dpkg-deb", "-x", str(deb), str(target)], scratch, f"{package} of {suite}")
@@ -71,5 +75,5 @@ def _private_apt(mirror: Mirror, suite: str, scratch: Path) -> list[str]:
 def _run(command: list[str], folder: Path, what: str) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise MissingError(what, last_line(done.stderr or done.stdout))
+        raise MissingError(what, f"{apt_problem(done.stderr)}; check the network and apt's sources")
     return done.stdout

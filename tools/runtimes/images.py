@@ -1,4 +1,4 @@
-"""A container image out of the machine's own static busybox: no registry, no compiler.
+"""A container image out of a static busybox, the machine's own or Debian's: no registry, no compiler.
 
 Rules: one OCI archive with two names, `BUSYBOX` for containers and `PAUSE` for the process
 that holds a pod's namespaces (the same content: its entrypoint sleeps). Same busybox, same
@@ -12,36 +12,70 @@ import hashlib
 import io
 import json
 import os
+import struct
 import subprocess
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from tools.runtimes.machine import MissingError, architecture, cache_dir, cache_lock, find_tool
+from tools.runtimes import debs
+from tools.runtimes.machine import Say, architecture, cache_dir, cache_lock, find_tool
 
 BUSYBOX = "localhost/nri/busybox:1"
 PAUSE = "localhost/nri/pause:1"
+BUSYBOX_SUITE = "trixie"
 FOREVER = ("/bin/sleep", "2147483647")
 FOLDERS = ("bin", "dev", "etc", "home", "proc", "root", "run", "sys", "usr", "var")
 PASSWD = b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
 GROUP = b"root:x:0:\nnogroup:x:65534:\n"
+_PT_INTERP = 3
 MEDIA = "application/vnd.oci.image"
 
 
-def image_archive() -> Path:
+def image_archive(say: Say) -> Path:
     """The path of the image archive in the cache, made at the first call."""
-    busybox = find_tool("busybox")
-    if busybox is None:
-        raise MissingError("busybox", "install the package busybox-static")
-    binary = Path(busybox).read_bytes()
+    busybox = _static_busybox(say)
+    binary = busybox.read_bytes()
     path = cache_dir() / f"image-{hashlib.sha256(binary + __doc__.encode()).hexdigest()[:12]}.tar"
     with cache_lock("image"):
         if not path.exists():
-            listing = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
+            listing = subprocess.run([str(busybox), "--list"], capture_output=True, text=True, check=True)
             fresh = path.with_suffix(".new")
             fresh.write_bytes(_archive(_layer(binary, listing.stdout.split())))
             os.rename(fresh, path)
     return path
+
+
+def _static_busybox(say: Say) -> Path:
+    """The installed busybox if it needs no libraries, else one unpacked into the cache.
+
+    Unpacked, not installed: the package busybox-static would push busybox off the system.
+    """
+    installed = find_tool("busybox")
+    if installed and _is_static(Path(installed)):
+        return Path(installed)
+    folder = cache_dir() / f"busybox-{architecture()}"
+    with cache_lock(folder.name):
+        if not folder.exists():
+            say(f"fetching busybox from Debian {BUSYBOX_SUITE}")
+            with tempfile.TemporaryDirectory(dir=cache_dir()) as scratch:
+                content = Path(scratch, "content")
+                content.mkdir()
+                debs.unpack("busybox-static", BUSYBOX_SUITE, content, Path(scratch, "apt"))
+                os.rename(content, folder)
+    # Debian moved it from /bin to /usr/bin.
+    return next(path for path in (folder / "usr/bin/busybox", folder / "bin/busybox") if path.exists())
+
+
+def _is_static(program: Path) -> bool:
+    """Whether an ELF program names no dynamic loader (a 64-bit program header of type PT_INTERP)."""
+    data = program.read_bytes()
+    if data[:5] != b"\x7fELF\x02":
+        return False
+    (offset,) = struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    return all(struct.unpack_from("<I", data, offset + i * size)[0] != _PT_INTERP for i in range(count))
 
 
 def _layer(busybox: bytes, applets: list[str]) -> bytes:
@@ -74,7 +108,7 @@ def _archive(layer: bytes) -> bytes:
         "layers": [add(gzip.compress(layer, mtime=0), f"{MEDIA}.layer.v1.tar+gzip")],
     }
     image = add(_json(manifest), f"{MEDIA}.manifest.v1+json")
-    # `containerd.image.name` is the key that containerd's import takes an image's name from.
+    # `io.containerd.image.name` is the key that containerd's import takes an image's name from.
     named = [{**image, "annotations": {"io.containerd.image.name": name}} for name in (BUSYBOX, PAUSE)]
     index = _json({"schemaVersion": 2, "manifests": named})
     entries: list[tuple[str, int, bytes | str | None]] = [

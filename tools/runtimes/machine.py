@@ -10,21 +10,19 @@ from __future__ import annotations
 import fcntl
 import os
 import platform
+import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 Say = Callable[[str], None]
 """Takes one line of progress for a person."""
 
-# Debian package -> the file that shows that it is there.
-PACKAGES = {
-    "runc": "runc",
-    "busybox-static": "busybox",
-    "containernetworking-plugins": "/usr/lib/cni/bridge",
-}
+# Debian package -> the file that shows that it is there. The first runs containers, the other
+# gives pods a network of their own.
+PACKAGES = {"runc": "runc", "containernetworking-plugins": "/usr/lib/cni/bridge"}
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -68,7 +66,7 @@ def find_tool(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin")
 
 
-def ensure_packages(say: Say, packages: tuple[str, ...] = tuple(PACKAGES)) -> None:
+def ensure_packages(say: Say, packages: Iterable[str] = PACKAGES) -> None:
     """Install the Debian packages that are missing. Needs root, apt-get and a mirror."""
     absent = [name for name in packages if not find_tool(PACKAGES[name])]
     if not absent:
@@ -87,10 +85,16 @@ def ensure_packages(say: Say, packages: tuple[str, ...] = tuple(PACKAGES)) -> No
 
 
 def _apt(command: list[str]) -> str | None:
-    """Run apt; None when it worked, else its last words."""
+    """Run apt; None when it worked, else what was wrong."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return None if done.returncode == 0 else last_line(done.stderr or done.stdout)
+    return None if done.returncode == 0 else apt_problem(done.stderr)
+
+
+def apt_problem(errors: str) -> str:
+    """What apt complained about first; its last line only sums up."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    return re.sub(r"^[WE]: ", "", lines[0]) if lines else "no output"
 
 
 def last_line(text: str) -> str:
