@@ -235,8 +235,9 @@ class UpdateError(NriError):
         reason: why not.
     """
 
-    def __init__(self, plugin: str, container_id: str, reason: str) -> None:
-        super().__init__(f'plugin "{plugin}": update of container "{container_id}": {reason}')
+    def __init__(self, plugin: str, container_id: str, reason: str, text: str = "") -> None:
+        """`text` replaces the whole line, for cases where the reference has one that users know."""
+        super().__init__(text or f'plugin "{plugin}": update of container "{container_id}": {reason}')
         self.plugin = plugin
         self.container_id = container_id
         self.reason = reason

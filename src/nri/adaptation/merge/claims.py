@@ -1,0 +1,112 @@
+"""Claiming what a reply asks for, one function per kind of field. Nothing but the ledger changes here.
+
+Each function answers whether the entry is plain: new to everybody and without a mark, so that merging messages gives the
+right result. `claim` raises ConflictError at the first field that somebody else holds; the caller rolls the ledger back.
+Next: `nri.adaptation.merge.effects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nri.adaptation.merge.entries import Entry
+from nri.adaptation.merge.fields import ROWS, Kind
+from nri.adaptation.merge.ledger import Ledger
+from nri.adaptation.rules import Rules
+from nri.errors import PluginError
+
+__all__ = ["Claimer"]
+
+_RDT_CLAIMS = tuple(row.claim for row in ROWS if row.path.startswith("linux.rdt.") and row.claim)
+
+
+class Claimer:
+    """Claims entries for one plugin on one container.
+
+    Attributes:
+        merged: the adjustment collected so far, whose list entries a removal clears; None for updates.
+    """
+
+    __slots__ = ("container", "ledger", "merged", "plugin", "rules")
+
+    def __init__(self, ledger: Ledger, rules: Rules, container: str, plugin: str, merged: Any = None) -> None:
+        self.ledger, self.rules, self.container, self.plugin, self.merged = ledger, rules, container, plugin, merged
+
+    def claim(self, entries: list[Entry]) -> bool:
+        """Claim all; True if all of them are plain. Raises ConflictError, or PluginError for a mark that means nothing."""
+        plain = True
+        for entry in entries:
+            if not _BY_KIND[entry.row.kind](self, entry):
+                plain = False
+        return plain
+
+    def _simple(self, entry: Entry) -> bool:
+        return self.ledger.claim(self.container, entry.row.claim, "", self.plugin)
+
+    def _keys(self, entry: Entry) -> bool:
+        """Claim a map's or list's keys; removals first take the key from its owner, wherever they stand in the reply."""
+        ledger, container, field, plugin = self.ledger, self.container, entry.row.claim, self.plugin
+        plain = True
+        if not entry.row.removable:
+            self._refuse_marks(entry)
+        elif entry.removed:
+            if entry.row.removal_claims and not self.rules.removal_frees_key:
+                for key, _ in entry.order:
+                    ledger.claim(container, field, key, plugin)
+                return True
+            plain = False
+            for key in self._cleared(entry):
+                ledger.clear(container, field, key, plugin)
+        for key, removed in entry.order:
+            if not removed and not ledger.claim(container, field, key, plugin):
+                plain = False
+        return plain
+
+    def _cleared(self, entry: Entry) -> list[str]:
+        """Which removed keys change hands."""
+        if self.rules.removal_frees_key:
+            return list(entry.removed)
+        if entry.row.kind is Kind.MAP:
+            return [key for key in entry.removed if key in entry.sets]
+        row, removed = entry.row, entry.removed
+        return [key for element in getattr(row.parent(self.merged), row.name) if (key := getattr(element, row.key)) in removed]
+
+    def _refuse_marks(self, entry: Entry) -> None:
+        if self.rules.literal_marks_refused:
+            for key, _ in entry.order:
+                if key[:1] == "-":
+                    raise PluginError(self.plugin, f"cannot remove {key[1:]}: {entry.row.path} knows no removal")
+
+    def _args(self, entry: Entry) -> bool:
+        ledger, field = self.ledger, entry.row.claim
+        if entry.value[0]:
+            return ledger.claim(self.container, field, "", self.plugin)
+        ledger.clear(self.container, field, "", self.plugin)
+        if len(entry.value) > 1 or not self.rules.args_reset_shows_original:
+            ledger.claim(self.container, field, "", self.plugin)
+        return False
+
+    def _reset(self, entry: Entry) -> bool:
+        for field in _RDT_CLAIMS:
+            self.ledger.clear(self.container, field, "", self.plugin)
+        return False
+
+    def _accumulated(self, entry: Entry) -> bool:
+        if entry.value.ListFields():
+            self.ledger.accumulate(self.container, entry.row.claim, self.plugin)
+        return True
+
+    def _list(self, entry: Entry) -> bool:
+        return True
+
+
+_BY_KIND: dict[Kind, Callable[[Claimer, Entry], bool]] = {
+    Kind.SIMPLE: Claimer._simple,
+    Kind.MAP: Claimer._keys,
+    Kind.KEYED: Claimer._keys,
+    Kind.LIST: Claimer._list,
+    Kind.ACCUMULATED: Claimer._accumulated,
+    Kind.ARGS: Claimer._args,
+    Kind.RESET: Claimer._reset,
+}

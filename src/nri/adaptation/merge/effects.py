@@ -1,0 +1,97 @@
+"""What an entry does: to the adjustment collected for the runtime, and to a resources message of an update.
+
+One function per kind, all taking the message that has the field's path. They run after every claim has been granted, so
+nothing here fails. What later plugins are shown is `nri.adaptation.merge.shown`. Next: `nri.adaptation.merge.create`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nri.adaptation.merge.entries import Entry
+from nri.adaptation.merge.fields import Kind, Row
+from nri.adaptation.rules import Rules
+from nri.api.removal import mark
+
+__all__ = ["collect", "drop", "put_map", "put_simple"]
+
+
+def collect(adjust: Any, entry: Entry, rules: Rules) -> None:
+    """Merge one entry into the collected adjustment."""
+    row = entry.row
+    kind, parent = row.kind, row.parent(adjust)
+    if kind is Kind.SIMPLE:
+        put_simple(parent, row, entry.value)
+        if row.path.startswith("linux.rdt.") and not rules.rdt_removal_kept:
+            parent.remove = False
+    elif kind is Kind.MAP:
+        _collect_map(getattr(parent, row.name), entry, rules)
+    elif kind is Kind.KEYED:
+        _collect_keyed(getattr(parent, row.name), entry, rules)
+    elif kind is Kind.ARGS:
+        parent.args[:] = entry.value if entry.value[0] else entry.value[1:]
+    elif kind is Kind.RESET:
+        parent.Clear()
+        parent.remove = True
+    else:
+        getattr(parent, row.name).MergeFrom(entry.value)
+
+
+def put_simple(parent: Any, row: Row, value: Any) -> None:
+    """Replace a simple field."""
+    if row.is_text:
+        setattr(parent, row.name, value)
+    else:
+        getattr(parent, row.name).CopyFrom(value)
+
+
+def put_map(target: Any, values: dict[str, Any]) -> None:
+    """Set entries of a map of texts or of messages."""
+    for key, value in values.items():
+        if isinstance(value, str):
+            target[key] = value
+        else:
+            target[key].CopyFrom(value)
+
+
+def drop(elements: Any, key: str, unwanted: set[str]) -> None:
+    """Drop the elements of a list whose `key` is unwanted."""
+    for index in range(len(elements) - 1, -1, -1):
+        if getattr(elements[index], key) in unwanted:
+            del elements[index]
+
+
+def _collect_map(target: Any, entry: Entry, rules: Rules) -> None:
+    if rules.last_word_wins:
+        for key in entry.removed:
+            target.pop(key, None)
+        for key in entry.sets:
+            target.pop(mark(key), None)
+        marks = entry.unpaired
+    else:
+        marks = list(entry.removed)
+    put_map(target, entry.sets)
+    for key in marks:
+        _put_mark(target, mark(key))
+
+
+def _put_mark(target: Any, key: str) -> None:
+    target.pop(key, None)
+    try:
+        target[key] = ""
+    except (TypeError, ValueError):  # a map of messages: the mark is an empty one
+        target.get_or_create(key)
+
+
+def _collect_keyed(target: Any, entry: Entry, rules: Rules) -> None:
+    row = entry.row
+    if row.removal_claims and not rules.removal_frees_key:
+        target.MergeFrom(entry.value)
+        return
+    unwanted = {*entry.removed, *entry.sets}
+    if rules.last_word_wins and row.removable:
+        unwanted.update([mark(key) for key in unwanted])
+    drop(target, row.key, unwanted)
+    target.extend(entry.sets.values())
+    if row.marks_kept or rules.removals_reach_reply:
+        target.extend(entry.removed[key] for key in entry.unpaired)

@@ -1,0 +1,166 @@
+"""The table of adjustable fields: what a plugin can change, how changes combine, and which claim guards them.
+
+One row per field, in the order in which the reference claims them (the order decides which of two conflicts is named).
+A row covers everything below its path. A test derives from the API's descriptors that every field of an adjustment and of
+an update is covered, so a new field without a row fails. Next: `nri.adaptation.merge.entries`, which finds the rows that a
+reply touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from operator import attrgetter
+from typing import Any
+
+from nri.api import messages as m
+
+__all__ = ["COMPOUND_FIELDS", "FIELD_NAMES", "RESOURCES_TREE", "ROWS", "TREE", "Kind", "Node", "Row", "Shown"]
+
+#: Number of the API's `Field` enum -> its name, as conflict texts print it.
+FIELD_NAMES: dict[int, str] = {value.number: value.name for value in m.ContainerAdjustment.DESCRIPTOR.file.enum_types_by_name["Field"].values}
+_NUMBERS = {name: number for number, name in FIELD_NAMES.items()}
+
+
+class Kind(Enum):
+    """How the values of several plugins combine."""
+
+    SIMPLE = "one value, one owner; set when present (texts: when not empty)"
+    MAP = "entries by key, one owner each"
+    KEYED = "a list whose elements have a key, one owner each"
+    LIST = "a list that only grows; nobody owns an element"
+    ACCUMULATED = "everybody adds, all are owners"
+    ARGS = "one list, one owner; a leading empty text takes it from its owner"
+    RESET = "a switch that takes the fields beside it from their owners"
+
+
+class Shown(Enum):
+    """Whether later plugins see an adjustment in the container that they are given."""
+
+    ALWAYS = "in every mode"
+    BY_RULE = "if Rules.later_plugins_see_all"
+    NEVER = "the container has no such field"
+
+
+class Row:
+    """One adjustable field.
+
+    Attributes:
+        path: dotted path in `ContainerAdjustment`, and, if shown, in `Container`.
+        kind: how values combine.
+        claim: number of the API's `Field` enum, 0 if nobody owns it.
+        key: name of the elements' key for KEYED, else "".
+        removable: keys may carry the removal mark.
+        marks_kept: unpaired removals of list elements reach the reply in every mode.
+        removal_claims: in the reference a removal is a claim like any other.
+        shown: whether later plugins see it.
+    """
+
+    __slots__ = ("claim", "is_text", "is_wrapper", "key", "kind", "marks_kept", "name", "parent", "path", "rank", "removable",
+                 "removal_claims", "shown")  # fmt: skip
+
+    def __init__(self, path: str, kind: Kind, claim: str = "", key: str = "", *, removable: bool = False, marks_kept: bool = False,
+                 removal_claims: bool = False, shown: Shown = Shown.ALWAYS) -> None:  # fmt: skip
+        above, _, self.name = path.rpartition(".")
+        self.path, self.kind, self.key = path, kind, key
+        self.claim = _NUMBERS[claim] if claim else 0
+        self.removable, self.marks_kept, self.removal_claims, self.shown = removable, marks_kept, removal_claims, shown
+        #: Gives the message that holds the field, from an adjustment or from a container.
+        self.parent: Callable[[Any], Any] = attrgetter(above) if above else _itself
+        self.rank = 0
+        #: A plain text, set when it is not empty.
+        self.is_text = False
+        #: A message of one plain value: merging a value other than zero over it is the same as replacing it.
+        self.is_wrapper = False
+
+    def __repr__(self) -> str:
+        return f"Row({self.path}, {self.kind.name})"
+
+    def has(self, message: Any) -> bool:
+        """Whether a simple field is set in an adjustment or container."""
+        parent = self.parent(message)
+        return bool(getattr(parent, self.name)) if self.is_text else bool(parent.HasField(self.name))
+
+
+def _itself(message: Any) -> Any:
+    return message
+
+
+_S, _MAP, _KEYED = Kind.SIMPLE, Kind.MAP, Kind.KEYED
+_MEM, _CPU, _RES = "linux.resources.memory.", "linux.resources.cpu.", "linux.resources."
+
+ROWS: tuple[Row, ...] = (
+    Row("annotations", _MAP, "Annotations", removable=True),
+    Row("mounts", _KEYED, "Mounts", "destination", removable=True, marks_kept=True),
+    Row("env", _KEYED, "Env", "key", removable=True),
+    Row("args", Kind.ARGS, "Args"),
+    Row("hooks", Kind.ACCUMULATED, "OciHooks"),
+    Row("linux.devices", _KEYED, "Devices", "path", removable=True),
+    Row(_MEM + "limit", _S, "MemLimit"),
+    Row(_MEM + "reservation", _S, "MemReservation"),
+    Row(_MEM + "swap", _S, "MemSwapLimit"),
+    Row(_MEM + "kernel", _S, "MemKernelLimit"),
+    Row(_MEM + "kernel_tcp", _S, "MemTCPLimit"),
+    Row(_MEM + "swappiness", _S, "MemSwappiness"),
+    Row(_MEM + "disable_oom_killer", _S, "MemDisableOomKiller"),
+    Row(_MEM + "use_hierarchy", _S, "MemUseHierarchy"),
+    Row(_CPU + "shares", _S, "CPUShares"),
+    Row(_CPU + "quota", _S, "CPUQuota"),
+    Row(_CPU + "period", _S, "CPUPeriod"),
+    Row(_CPU + "realtime_runtime", _S, "CPURealtimeRuntime"),
+    Row(_CPU + "realtime_period", _S, "CPURealtimePeriod"),
+    Row(_CPU + "cpus", _S, "CPUSetCPUs"),
+    Row(_CPU + "mems", _S, "CPUSetMems"),
+    Row(_RES + "hugepage_limits", _KEYED, "HugepageLimits", "page_size"),
+    Row(_RES + "devices", Kind.LIST),
+    Row(_RES + "unified", _MAP, "CgroupsUnified"),
+    Row(_RES + "blockio_class", _S, "BlockioClass"),
+    Row(_RES + "rdt_class", _S, "RdtClass"),
+    Row(_RES + "pids", _S, "PidsLimit"),
+    Row("linux.cgroups_path", _S, "CgroupsPath"),
+    Row("linux.oom_score_adj", _S, "OomScoreAdj"),
+    Row("linux.io_priority", _S, "IoPriority"),
+    Row("linux.seccomp_policy", _S, "SeccompPolicy"),
+    Row("linux.namespaces", _KEYED, "Namespace", "type", removable=True, marks_kept=True, removal_claims=True),
+    Row("linux.sysctl", _MAP, "Sysctl", removable=True),
+    Row("linux.net_devices", _MAP, "LinuxNetDevices", removable=True),
+    Row("linux.scheduler", _S, "LinuxSched"),
+    Row("linux.rdt.remove", Kind.RESET, shown=Shown.BY_RULE),
+    Row("linux.rdt.clos_id", _S, "RdtClosID", shown=Shown.BY_RULE),
+    Row("linux.rdt.schemata", _S, "RdtSchemata", shown=Shown.BY_RULE),
+    Row("linux.rdt.enable_monitoring", _S, "RdtEnableMonitoring", shown=Shown.BY_RULE),
+    Row("linux.memory_policy", _S, "MemoryPolicy", shown=Shown.NEVER),
+    Row("rlimits", _KEYED, "Rlimits", "type"),
+    Row("CDI_devices", _KEYED, "CdiDevices", "name", shown=Shown.BY_RULE),
+)  # fmt: skip
+
+#: Fields whose owners are kept per key.
+COMPOUND_FIELDS = frozenset(row.claim for row in ROWS if row.kind in (_MAP, _KEYED))
+
+#: Field number -> the row, or the table of the message below.
+Node = dict[int, "Row | Node"]
+
+
+def _grow(descriptor: Any, prefix: str, rows: dict[str, Row]) -> Node:
+    """Build the tree of a message; a field that neither is a row nor leads to one is left out, which a test notices."""
+    tree: Node = {}
+    for field in descriptor.fields:
+        path = prefix + field.name
+        row = rows.get(path)
+        if row is not None:
+            row.is_text = row.kind is _S and field.message_type is None
+            inside = field.message_type.fields if field.message_type is not None else ()
+            row.is_wrapper = row.kind is _S and len(inside) == 1 and not inside[0].is_repeated
+            tree[field.number] = row
+        elif field.message_type is not None and any(known.startswith(path + ".") for known in rows):
+            tree[field.number] = _grow(field.message_type, path + ".", rows)
+    return tree
+
+
+for _rank, _row in enumerate(ROWS):
+    _row.rank = _rank
+
+#: The rows by field number, for `ContainerAdjustment`.
+TREE: Node = _grow(m.ContainerAdjustment.DESCRIPTOR, "", {row.path: row for row in ROWS})
+#: The rows by field number, for `LinuxResources` alone: what an update can change.
+RESOURCES_TREE: Node = _grow(m.LinuxResources.DESCRIPTOR, _RES, {row.path: row for row in ROWS})

@@ -1,0 +1,119 @@
+"""Who owns which field of which container, for one event: claims, clearings, and a way back.
+
+Nothing persists between events. The journal of everything recorded is at once the way back (`rollback`) and the material
+for provenance (`claims`); nothing is logged here. A cleared field is recorded as ``-<plugin>``: cleared by that plugin.
+Next: `nri.adaptation.merge.create` and `nri.adaptation.merge.update`, which claim.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nri.adaptation.merge.conflict import Conflict
+from nri.adaptation.merge.fields import COMPOUND_FIELDS
+from nri.adaptation.rules import Rules
+from nri.api import messages as m
+from nri.errors import ConflictError
+
+__all__ = ["Claim", "Ledger"]
+
+
+class Claim(NamedTuple):
+    """One line of the journal.
+
+    Attributes:
+        container: id of the container.
+        field: number of the API's `Field` enum.
+        key: the entry within a compound field, else "".
+        before: the owner's text before, "" for none.
+        after: the owner's text since: ``NN-name``, ``-NN-name`` (cleared by), or several joined by commas (hooks).
+    """
+
+    container: str
+    field: int
+    key: str
+    before: str
+    after: str
+
+    @property
+    def cleared(self) -> bool:
+        """Whether this line took the field from its owner without setting it."""
+        return self.after.startswith("-")
+
+
+class Ledger:
+    """The owners of one event."""
+
+    __slots__ = ("_free", "_journal", "_owners", "_repeat")
+
+    def __init__(self, rules: Rules) -> None:
+        self._owners: dict[tuple[str, int, str], str] = {}
+        self._journal: list[tuple[tuple[str, int, str], str]] = []
+        self._free = rules.removal_frees_key
+        self._repeat = rules.same_plugin_may_repeat
+
+    def claim(self, container: str, field: int, key: str, plugin: str) -> bool:
+        """Record `plugin` as the owner. True if the field was free and never touched; ConflictError if somebody holds it."""
+        slot = (container, field, key)
+        holder = self._owners.get(slot, "")
+        if holder:
+            cleared = holder[0] == "-"
+            other = holder[1:] if cleared else holder
+            same = other == plugin
+            if not (same or self._free if cleared else same and self._repeat):
+                raise ConflictError(Conflict(container, field, key, other, plugin))
+        self._owners[slot] = plugin
+        self._journal.append((slot, holder))
+        return not holder
+
+    def clear(self, container: str, field: int, key: str, plugin: str) -> None:
+        """Record that `plugin` took the field from whoever had it."""
+        self._put((container, field, key), "-" + plugin)
+
+    def accumulate(self, container: str, field: int, plugin: str) -> None:
+        """Record one more owner of a field that has many."""
+        slot = (container, field, "")
+        old = self._owners.get(slot)
+        self._put(slot, f"{old},{plugin}" if old else plugin)
+
+    def _put(self, slot: tuple[str, int, str], owner: str) -> None:
+        self._journal.append((slot, self._owners.get(slot, "")))
+        self._owners[slot] = owner
+
+    def mark(self) -> int:
+        """A place in the journal, for `rollback`."""
+        return len(self._journal)
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything recorded since `mark`."""
+        while len(self._journal) > mark:
+            slot, before = self._journal.pop()
+            if before:
+                self._owners[slot] = before
+            else:
+                del self._owners[slot]
+
+    def owner(self, container: str, field: int, key: str = "") -> str:
+        """The owner's text, "" for none."""
+        return self._owners.get((container, field, key), "")
+
+    def claims(self, since: int = 0) -> list[Claim]:
+        """What was recorded since a mark, oldest first."""
+        lines: list[Claim] = []
+        later: dict[tuple[str, int, str], str] = dict(self._owners)
+        for slot, before in reversed(self._journal[since:]):
+            lines.append(Claim(*slot, before, later[slot]))
+            later[slot] = before
+        lines.reverse()
+        return lines
+
+    def message(self) -> m.OwningPlugins:
+        """All owners, as validators are shown them."""
+        owning = m.OwningPlugins()
+        for (container, field, key), owner in self._owners.items():
+            owners = owning.owners[container]
+            if field in COMPOUND_FIELDS:
+                owners.compound[field].owners[key] = owner
+            else:
+                owners.simple[field] = owner
+        return owning

@@ -1,0 +1,262 @@
+"""Merging updates: `UpdateBook` for those inside any reply, `UpdateState` for UpdateContainer, `StopState` for StopContainer.
+
+Each reply is taken in two halves: `plan` claims everything and may fail, `commit` changes the merged updates and cannot.
+The container that an UpdateContainer request is about is kept aside: its update comes last, holds the full set of
+resources, and is what later plugins see. Next: `nri.adaptation.merge.create`, the third user of the book.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container as Collection
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from nri.adaptation.merge.claims import Claimer
+from nri.adaptation.merge.conflict import quote
+from nri.adaptation.merge.effects import drop, put_map, put_simple
+from nri.adaptation.merge.entries import Entry, read
+from nri.adaptation.merge.fields import RESOURCES_TREE, ROWS, Kind
+from nri.adaptation.merge.ledger import Ledger
+from nri.adaptation.rules import Rules
+from nri.api import messages as m
+from nri.errors import ConflictError, NriError, PluginError, UpdateError
+
+__all__ = ["Eviction", "Ignored", "StopState", "UpdateBook", "UpdateState"]
+
+_PIDS = next(row for row in ROWS if row.path == "linux.resources.pids")
+
+
+class Eviction(NamedTuple):
+    """One plugin asks that a container be evicted."""
+
+    plugin: str
+    container_id: str
+    reason: str
+
+
+class Ignored(NamedTuple):
+    """Something that a plugin asked for and that was left out, with the reason."""
+
+    plugin: str
+    container_id: str
+    field: str
+    reason: str
+
+
+class _Planned(NamedTuple):
+    update: m.ContainerUpdate
+    entries: list[Entry]
+    failed: bool
+
+
+class UpdateBook:
+    """The merged updates of one event.
+
+    Attributes:
+        ignored: what was left out without failing the event.
+        live: what the requested container is to have, as later plugins see it; used for UpdateContainer alone.
+        revision: counts the changes of `live`.
+        evictions: what the replies asked to evict; empty unless Rules.evictions_kept.
+    """
+
+    __slots__ = ("_created", "_known", "_merged", "_requested", "_rules", "evictions", "ignored", "ledger", "live", "revision")
+
+    def __init__(self, ledger: Ledger, rules: Rules, known: Collection[str] | None = None, *, created: str | None = None,
+                 requested: str | None = None, resources: m.LinuxResources | None = None) -> None:  # fmt: skip
+        """`created` or `requested` is the event's own container, `resources` what is requested for it."""
+        self.ledger, self._rules, self._known = ledger, rules, known
+        self._created, self._requested = created, requested
+        self.live = m.ContainerUpdate()
+        if resources is not None:
+            self.live.linux.resources.CopyFrom(resources)
+            self.live.linux.resources.memory.SetInParent()
+            self.live.linux.resources.cpu.SetInParent()
+        self.revision = 0
+        self._merged: dict[str, m.ContainerUpdate] = {}
+        self.ignored: list[Ignored] = []
+        self.evictions: list[Eviction] = []
+
+    def plan(self, updates: Iterable[m.ContainerUpdate], plugin: str) -> list[_Planned]:
+        """Claim what the updates ask for. Raises ConflictError, UpdateError or PluginError; the caller rolls back."""
+        planned: list[_Planned] = []
+        for update in updates:
+            before = self.ledger.mark()
+            try:
+                planned.append(self._plan(update, plugin))
+            except (ConflictError, UpdateError, PluginError) as error:
+                if not self._may_ignore(update, error):
+                    raise
+                if self._rules.ignored_update_rolls_back or isinstance(error, UpdateError):
+                    self.ledger.rollback(before)
+                else:
+                    planned.append(_Planned(update, [], True))
+                self.ignored.append(Ignored(plugin, update.container_id, "", str(error)))
+        return planned
+
+    def _may_ignore(self, update: m.ContainerUpdate, error: NriError) -> bool:
+        if update.container_id == self._created and not self._rules.ignore_failure_covers_self_update:
+            return False
+        return update.ignore_failure
+
+    def _plan(self, update: m.ContainerUpdate, plugin: str) -> _Planned:
+        target = update.container_id
+        if target == self._created:
+            text = f"plugin {quote(plugin)} asked update of {quote(target)} during creation"
+            raise UpdateError(plugin, target, "it is being created", text)
+        if self._rules.update_target_checked and target != self._requested:
+            if not target:
+                raise UpdateError(plugin, target, "it names no container")
+            if self._known is not None and target not in self._known:
+                raise UpdateError(plugin, target, "the runtime knows no such container")
+        entries = self._entries(update, plugin) if update.linux.HasField("resources") else []
+        Claimer(self.ledger, self._rules, target, plugin).claim(entries)
+        return _Planned(update, [entry for entry in entries if entry.value is not None], False)
+
+    def _entries(self, update: m.ContainerUpdate, plugin: str) -> list[Entry]:
+        """The rows that count in an update: no device rules, and process limits as the rules say."""
+        entries: list[Entry] = []
+        for entry in read(update.linux.resources, RESOURCES_TREE):
+            if entry.row.kind is Kind.LIST or (entry.row is _PIDS and not self._rules.pids_in_updates):
+                self.ignored.append(Ignored(plugin, update.container_id, entry.row.path, "unsupported in an update"))
+            else:
+                entries.append(entry)
+        if not self._rules.pids_in_updates and update.container_id == self._requested and self.live.linux.resources.HasField("pids"):
+            # The reference claims the runtime's own process limit for whoever updates the container.
+            entries.append(Entry(_PIDS, None))
+        return entries
+
+    def commit(self, planned: list[_Planned]) -> None:
+        """Merge what was claimed."""
+        for update, entries, failed in planned:
+            if not entries and self._rules.empty_updates_change_nothing:
+                continue
+            merged = self._merged_update(update)
+            if failed or not update.linux.HasField("resources"):
+                continue
+            mine = update.container_id == self._requested
+            for entry in entries:
+                _apply(self.live if mine else merged, entry, self._rules)
+            if mine:
+                merged.linux.resources.CopyFrom(self.live.linux.resources)
+                self.revision += 1
+
+    def _merged_update(self, update: m.ContainerUpdate) -> m.ContainerUpdate:
+        merged = self._merged.get(update.container_id)
+        if merged is not None:
+            merged.ignore_failure = merged.ignore_failure and update.ignore_failure
+            return merged
+        merged = m.ContainerUpdate(container_id=update.container_id, ignore_failure=update.ignore_failure)
+        merged.linux.resources.memory.SetInParent()
+        merged.linux.resources.cpu.SetInParent()
+        self._merged[update.container_id] = merged
+        return merged
+
+    def evict(self, evictions: Iterable[m.ContainerEviction], plugin: str) -> None:
+        """Keep a reply's evictions, if the rules keep them."""
+        if self._rules.evictions_kept:
+            self.evictions.extend([Eviction(plugin, each.container_id, each.reason) for each in evictions])
+
+    def updates(self) -> list[m.ContainerUpdate]:
+        """Merged updates of other containers, in the order in which they were first named."""
+        return [update for target, update in self._merged.items() if target != self._requested]
+
+    def requested(self) -> m.ContainerUpdate:
+        """The update of the requested container; an empty message if no plugin touched it."""
+        return self._merged.get(self._requested or "", m.ContainerUpdate())
+
+    def fill_evictions(self, target: Any) -> None:
+        """Add the evictions to a reply."""
+        for each in self.evictions:
+            target.add(container_id=each.container_id, reason=each.reason)
+
+
+def _apply(update: m.ContainerUpdate, entry: Entry, rules: Rules) -> None:
+    row = entry.row
+    parent = row.parent(update)  # resources have the same path in an update as in a container
+    if row.kind is Kind.SIMPLE:
+        put_simple(parent, row, entry.value)
+    elif row.kind is Kind.MAP:
+        put_map(getattr(parent, row.name), entry.sets)
+    else:
+        target = getattr(parent, row.name)
+        if rules.limits_replace:
+            drop(target, row.key, set(entry.sets))
+        target.extend(entry.sets.values())
+
+
+class UpdateState:
+    """The fold of one UpdateContainer event. `known`: ids of the containers that the runtime has, None for not checked."""
+
+    __slots__ = ("_request", "book", "ledger")
+
+    def __init__(self, request: m.UpdateContainerRequest, rules: Rules = Rules.DEFAULT, known: Collection[str] | None = None) -> None:
+        self._request = request
+        self.ledger = Ledger(rules)
+        self.book = UpdateBook(self.ledger, rules, known, requested=request.container.id, resources=request.linux_resources)
+
+    def apply(self, plugin: str, reply: m.UpdateContainerResponse) -> None:
+        """Take one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
+        _take_updates(self.book, plugin, reply.update)
+        self.book.evict(reply.evict, plugin)
+
+    @property
+    def resources(self) -> m.LinuxResources:
+        """What the container is to have, as the next plugin sees it. Belongs to the state: do not change it."""
+        return self.book.live.linux.resources
+
+    @property
+    def revision(self) -> int:
+        """Counts the changes of `resources`."""
+        return self.book.revision
+
+    @property
+    def request(self) -> m.UpdateContainerRequest:
+        """The request for the next plugin, as a new message; the runtime's own is never touched."""
+        request = m.UpdateContainerRequest()
+        request.CopyFrom(self._request)
+        request.linux_resources.CopyFrom(self.resources)
+        return request
+
+    def reply(self) -> m.UpdateContainerResponse:
+        """The merged reply; its last update is always the requested container's, empty if no plugin touched it."""
+        reply = m.UpdateContainerResponse(update=[*self.book.updates(), self.book.requested()])
+        self.book.fill_evictions(reply.evict)
+        return reply
+
+    def owners(self) -> m.OwningPlugins:
+        """Who set what."""
+        return self.ledger.message()
+
+
+class StopState:
+    """The fold of one StopContainer event. `known`: ids of the containers that the runtime has, None for not checked."""
+
+    __slots__ = ("book", "ledger", "request")
+
+    def __init__(self, request: m.StopContainerRequest, rules: Rules = Rules.DEFAULT, known: Collection[str] | None = None) -> None:
+        self.request = request
+        self.ledger = Ledger(rules)
+        self.book = UpdateBook(self.ledger, rules, known)
+
+    def apply(self, plugin: str, reply: m.StopContainerResponse) -> None:
+        """Take one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
+        _take_updates(self.book, plugin, reply.update)
+
+    def reply(self) -> m.StopContainerResponse:
+        """The merged reply."""
+        return m.StopContainerResponse(update=self.book.updates())
+
+    def owners(self) -> m.OwningPlugins:
+        """Who set what."""
+        return self.ledger.message()
+
+
+def _take_updates(book: UpdateBook, plugin: str, updates: Iterable[m.ContainerUpdate]) -> None:
+    before, ignored = book.ledger.mark(), len(book.ignored)
+    try:
+        planned = book.plan(updates, plugin)
+    except NriError:
+        book.ledger.rollback(before)
+        del book.ignored[ignored:]
+        raise
+    book.commit(planned)

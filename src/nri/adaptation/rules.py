@@ -1,0 +1,61 @@
+"""Where this package decides otherwise than the reference, one named attribute each, in one frozen value.
+
+Rules of this file: an attribute is False in `Rules.REFERENCE` and True in `Rules.DEFAULT`; its name says what holds when
+it is True; code asks for the attribute and never for the mode. Every attribute is one row of ``docs/deviations.md``, which
+gives the reason, and has a test in both modes; a test matches attributes to rows. Next: `nri.adaptation.merge`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+__all__ = ["Rules"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What to do where the reference surprises its users. `Rules()` is what users expect, `Rules.REFERENCE` is exact."""
+
+    REFERENCE: ClassVar[Rules]
+    DEFAULT: ClassVar[Rules]
+
+    # --- merging adjustments
+    removals_reach_reply: bool = True
+    """Removing an environment variable or a device reaches the runtime, so that one of the image goes away too."""
+    last_word_wins: bool = True
+    """The reply holds a key once, as set or as removed, whichever came last; later plugins see a removal."""
+    removal_frees_key: bool = True
+    """A removal is recorded as such for every kind of key, claims nothing, and leaves the key to the next plugin."""
+    same_plugin_may_repeat: bool = True
+    """One plugin may set a key or field twice in one reply; its last value counts."""
+    literal_marks_refused: bool = True
+    """A removal mark on a field that knows no removal is an error and not a strange name."""
+    limits_replace: bool = True
+    """A resource limit or huge page limit replaces the one of the same type, in requests and in updates."""
+    args_reset_shows_original: bool = True
+    """Arguments that are only the override mark give the container its own arguments back and claim nothing."""
+    rdt_removal_kept: bool = True
+    """Removing RDT settings stays in force when some of them are set afterwards."""
+    rdt_only_when_asked: bool = True
+    """The reply has an RDT object only if a plugin gave one."""
+    later_plugins_see_all: bool = True
+    """RDT and CDI adjustments are shown to later plugins like all others."""
+
+    # --- merging updates and evictions
+    pids_in_updates: bool = True
+    """A process limit in an update is applied, and the runtime's own one is claimed by nobody."""
+    ignored_update_rolls_back: bool = True
+    """An update whose failure is to be ignored leaves nothing behind when it fails, claims included."""
+    update_target_checked: bool = True
+    """An update without a container id, or for a container that the runtime does not know, is an error."""
+    ignore_failure_covers_self_update: bool = True
+    """Asking for an update of the container being created is skipped, not fatal, if failure is to be ignored."""
+    empty_updates_change_nothing: bool = True
+    """An update without any resource is dropped, and never replaces the orchestrator's request by zeros."""
+    evictions_kept: bool = True
+    """Evictions in the replies to events reach the runtime."""
+
+
+Rules.DEFAULT = Rules()
+Rules.REFERENCE = Rules(**dict.fromkeys((f.name for f in fields(Rules)), False))

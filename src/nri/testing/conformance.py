@@ -1,0 +1,212 @@
+"""Run the reference's recorded outcomes through our merge, case by case, and say what differs.
+
+A file has one JSON object a line, plain or xz-compressed: what was asked, what each plugin answered, and what the reference
+(release 0.12.5) made of it. Cases run in reference mode. Lists whose order the reference leaves to chance are compared as
+sets: the namespaces that later plugins see, and neighbouring removal marks of mounts. The command over this module is
+`nri.cli.conformance`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import lzma
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from nri.adaptation.merge import CreateState, StopState, UpdateState
+from nri.adaptation.rules import Rules
+from nri.api import messages as m
+from nri.errors import ConfigError, NriError
+
+__all__ = ["MERGE_OPS", "Failure", "read_cases", "run_merge_case"]
+
+#: A case, as in the file.
+Case = dict[str, Any]
+
+_XZ_MAGIC = b"\xfd7zXZ\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One case that came out otherwise. `diff` is for people: expected against actual, as a unified diff of JSON."""
+
+    case: str
+    op: str
+    diff: str
+
+    def __str__(self) -> str:
+        return f"case {self.case} ({self.op}) differs:\n{self.diff}"
+
+
+def read_cases(path: str | Path) -> Iterator[Case]:
+    """Yield the cases of a file. Raises ConfigError naming file and line if it cannot be read."""
+    source = Path(path)
+    try:
+        raw = source.read_bytes()
+        text = (lzma.decompress(raw) if raw.startswith(_XZ_MAGIC) else raw).decode()
+    except OSError as error:
+        raise ConfigError(str(path), "", error.strerror or "cannot be read", "give a file of recorded cases") from error
+    except (lzma.LZMAError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), "", f"neither JSON lines nor xz: {error}") from error
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield _case(line, f"{path}:{number}")
+
+
+def _case(line: str, where: str) -> Case:
+    try:
+        case = json.loads(line)
+    except ValueError as error:
+        raise ConfigError(where, "", f"not a JSON object: {error}") from error
+    if not isinstance(case, dict) or not {"id", "op", "expect"} <= case.keys():
+        raise ConfigError(where, "", "not a case: id, op and expect are needed")
+    return case
+
+
+def _parse(data: Any, message: Any) -> Any:
+    # A null stands for a message that is not there; on the wire, an element of a list can only be an empty one.
+    json_format.ParseDict({} if data is None else data, message)
+    return message
+
+
+def _parse_all(data: Iterable[Any] | None, kind: Callable[[], Any]) -> list[Any]:
+    return [_parse(each, kind()) for each in data or ()]
+
+
+def _readable(messages: Iterable[Message]) -> list[Any]:
+    return [json_format.MessageToDict(each, preserving_proto_field_name=True) for each in messages]
+
+
+class _Run:
+    """One case on its way through a state: what plugins saw, and what came out."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.expect: dict[str, Any] = case["expect"]
+        # Sorting is stable: plugins of the same index answer in the order of the list.
+        self.plugins = sorted(case.get("plugins") or (), key=lambda plugin: plugin["index"])
+        self.seen: list[Any] = []
+        self.outcome: dict[str, list[Any]] = {}
+
+    def fold(self, state: Any, see: Callable[[], Message] | None, reply: Callable[[], Any]) -> str:
+        """Let every plugin answer; give the error's text, "" if there was none."""
+        for plugin in self.plugins:
+            if see is not None:
+                self.seen.append(_copy(see()))
+            if plugin.get("error"):
+                return str(plugin["error"])
+            answer = reply()
+            fields = {field.name for field in answer.DESCRIPTOR.fields}
+            _parse({key: plugin[key] for key in ("adjust", "update", "evict") if plugin.get(key) is not None and key in fields}, answer)
+            try:
+                state.apply(f"{plugin['index']}-{plugin['name']}", answer)
+            except NriError as error:
+                return str(error)
+        return ""
+
+
+def _copy(message: Any) -> Any:
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
+
+
+def _create(run: _Run) -> str:
+    request = m.CreateContainerRequest()
+    _parse(run.case.get("pod"), request.pod)
+    _parse(run.case.get("container"), request.container)
+    state = CreateState(request, Rules.REFERENCE)
+    error = run.fold(state, lambda: state.container, m.CreateContainerResponse)
+    reply = state.reply()
+    run.outcome = {"adjust": [reply.adjust], "update": list(reply.update), "owners": [state.owners()]}
+    return error
+
+
+def _update(run: _Run) -> str:
+    request = m.UpdateContainerRequest()
+    _parse(run.case.get("pod"), request.pod)
+    _parse(run.case.get("container"), request.container)
+    if run.case.get("resources") is not None:
+        _parse(run.case["resources"], request.linux_resources)
+    state = UpdateState(request, Rules.REFERENCE)
+    error = run.fold(state, lambda: state.resources, m.UpdateContainerResponse)
+    run.outcome = {"update": list(state.reply().update), "owners": [state.owners()]}
+    return error
+
+
+def _stop(run: _Run) -> str:
+    request = m.StopContainerRequest()
+    _parse(run.case.get("container"), request.container)
+    state = StopState(request, Rules.REFERENCE)
+    error = run.fold(state, None, m.StopContainerResponse)
+    run.outcome = {"update": list(state.reply().update), "owners": [state.owners()]}
+    return error
+
+
+_RUNNERS: dict[str, Callable[[_Run], str]] = {"create": _create, "update": _update, "stop": _stop}
+#: The operations that are merges; a file may hold others.
+MERGE_OPS = frozenset(_RUNNERS)
+_SEEN_TYPES: dict[str, Callable[[], Any]] = {"create": m.Container, "update": m.LinuxResources}
+_PART_TYPES: dict[str, Callable[[], Any]] = {"adjust": m.ContainerAdjustment, "update": m.ContainerUpdate, "owners": m.OwningPlugins}
+
+
+def run_merge_case(case: Case) -> Failure | None:
+    """Run one create, update or stop case in reference mode; None if it came out as recorded."""
+    run = _Run(case)
+    try:
+        error = _RUNNERS[case["op"]](run)
+        differences = list(_compare(run, error))
+    except json_format.ParseError as problem:
+        differences = [f"the case cannot be read: {problem}"]
+    return Failure(str(case["id"]), case["op"], "\n".join(differences)) if differences else None
+
+
+def _compare(run: _Run, error: str) -> Iterator[str]:
+    expect, op = run.expect, run.case["op"]
+    expected_error = expect.get("error") or ""
+    if expected_error != error:
+        yield _diff("error", [expected_error], [error])
+    if op in _SEEN_TYPES:
+        yield from _compare_part("seen", _parse_all(expect.get("seen"), _SEEN_TYPES[op]), run.seen)
+    if error or expected_error:
+        return
+    for part, kind in _PART_TYPES.items():
+        if part not in run.outcome or (part == "owners" and part not in expect):
+            continue
+        recorded = expect.get(part)
+        wanted = _parse_all(recorded if part == "update" else [recorded], kind)
+        yield from _compare_part(part, wanted, run.outcome[part])
+
+
+def _compare_part(part: str, wanted: list[Any], got: list[Any]) -> Iterator[str]:
+    for message in (*wanted, *got):
+        _settle_order(message)
+    if wanted != got:
+        yield _diff(part, _readable(wanted), _readable(got))
+
+
+def _settle_order(message: Any) -> None:
+    """Sort what the reference leaves in the order of a Go map."""
+    if isinstance(message, m.Container):
+        message.linux.namespaces.sort(key=lambda namespace: (namespace.type, namespace.path))
+    elif isinstance(message, m.ContainerAdjustment):
+        mounts = list(message.mounts)
+        for start in range(len(mounts)):
+            end = start
+            while end < len(mounts) and mounts[end].destination.startswith("-"):
+                end += 1
+            mounts[start:end] = sorted(mounts[start:end], key=lambda mount: mount.SerializeToString(deterministic=True))
+        settled = m.ContainerAdjustment(mounts=mounts)
+        message.ClearField("mounts")
+        message.mounts.MergeFrom(settled.mounts)
+
+
+def _diff(part: str, wanted: list[Any], got: list[Any]) -> str:
+    sides = [json.dumps(side, indent=1, sort_keys=True).split("\n") for side in (wanted, got)]
+    return "\n".join(difflib.unified_diff(*sides, f"{part}: recorded", f"{part}: ours", lineterm=""))
