@@ -20,7 +20,7 @@ import (
 
 	nrilog "github.com/containerd/nri/pkg/log"
 
-	"nri.test/peers/internal/lines"
+	"nri.test/common/lines"
 )
 
 // Case is one line of input.

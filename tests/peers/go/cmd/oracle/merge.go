@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/nri/pkg/adaptation/builtin"
 	"github.com/containerd/nri/pkg/api"
 
-	"nri.test/peers/internal/lines"
+	"nri.test/common/lines"
 )
 
 // observed is what one run of a case shows besides the merged reply.

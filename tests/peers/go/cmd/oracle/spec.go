@@ -9,7 +9,7 @@ import (
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/opencontainers/runtime-tools/generate"
 
-	"nri.test/peers/internal/lines"
+	"nri.test/common/lines"
 )
 
 // generateSpec applies the case's adjustment to its OCI spec, without resolvers:

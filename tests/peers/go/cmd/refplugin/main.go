@@ -13,13 +13,14 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"sync"
 	"time"
 
 	nrilog "github.com/containerd/nri/pkg/log"
 	"github.com/containerd/nri/pkg/stub"
 
-	"nri.test/peers/internal/lines"
-	"nri.test/peers/internal/script"
+	"nri.test/common/lines"
+	"nri.test/common/script"
 )
 
 func main() {
@@ -62,7 +63,10 @@ func (p *plugin) run(launched bool) bool {
 }
 
 func (p *plugin) serve() error {
-	opts := []stub.Option{}
+	closed := make(chan struct{})
+	once := sync.Once{}
+	// Without a callback old releases end the process when the connection goes.
+	opts := []stub.Option{stub.WithOnClose(func() { once.Do(func() { close(closed) }) })}
 	if p.script.Name != "" {
 		opts = append(opts, stub.WithPluginName(p.script.Name))
 	}
@@ -84,11 +88,11 @@ func (p *plugin) serve() error {
 	p.stub = s
 	p.mu.Unlock()
 	p.out.Write(started(s))
-	s.Wait()
+	<-closed
 	return nil
 }
 
-// commands reads stdin; its end stops the plugin only if the script says so.
+// commands reads stdin; its end ends the program if the script says so.
 func (p *plugin) commands() {
 	err := lines.Read(os.Stdin, func(line []byte) {
 		var command struct {
@@ -111,6 +115,10 @@ func (p *plugin) commands() {
 	})
 	if err != nil {
 		p.out.Write(lines.Object{"event": "error", "error": "stdin: " + err.Error()})
+	}
+	if p.script.StopAtEOF {
+		p.stop()
+		os.Exit(0)
 	}
 }
 

@@ -1,14 +1,35 @@
+//go:build !nri061
+
 package main
 
 import (
 	"context"
 
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
 
-	"nri.test/peers/internal/lines"
+	"nri.test/common/lines"
+	"nri.test/common/script"
 )
 
-// Handlers of events that came after release 0.6.1.
+// What this release's stub has beyond 0.6.1.
+
+// started is the line that says that registration and configuration are done.
+func started(s stub.Stub) lines.Object {
+	return lines.Object{"event": "started", "runtime_nri_version": s.RuntimeNRIVersion(),
+		"plugin_nri_version":      s.PluginNRIVersion(),
+		"registration_timeout_ms": s.RegistrationTimeout().Milliseconds(),
+		"request_timeout_ms":      s.RequestTimeout().Milliseconds()}
+}
+
+// extraOptions are the stub options that old releases do not have.
+func extraOptions(s *script.Script) []stub.Option {
+	if s.FailurePolicy == nil {
+		return nil
+	}
+	return []stub.Option{stub.WithFailurePolicy(&api.FailurePolicy{
+		FailRequest: s.FailurePolicy.FailRequest, KeepConnected: s.FailurePolicy.KeepConnected})}
+}
 
 // UpdatePodSandbox is an event.
 func (p *plugin) UpdatePodSandbox(_ context.Context, pod *api.PodSandbox, overhead, resources *api.LinuxResources) error {

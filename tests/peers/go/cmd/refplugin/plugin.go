@@ -11,8 +11,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 
-	"nri.test/peers/internal/lines"
-	"nri.test/peers/internal/script"
+	"nri.test/common/lines"
+	"nri.test/common/script"
 )
 
 // plugin implements every handler of the reference's stub; what it subscribes
@@ -90,23 +90,6 @@ func (p *plugin) seen(event string, pod *api.PodSandbox, container *api.Containe
 
 func parseUpdates(raws []json.RawMessage) ([]*api.ContainerUpdate, error) {
 	return lines.List[api.ContainerUpdate](raws)
-}
-
-// started is the line that says that registration and configuration are done.
-func started(s stub.Stub) lines.Object {
-	return lines.Object{"event": "started", "runtime_nri_version": s.RuntimeNRIVersion(),
-		"plugin_nri_version":      s.PluginNRIVersion(),
-		"registration_timeout_ms": s.RegistrationTimeout().Milliseconds(),
-		"request_timeout_ms":      s.RequestTimeout().Milliseconds()}
-}
-
-// extraOptions are the stub options that old releases do not have.
-func extraOptions(s *script.Script) []stub.Option {
-	if s.FailurePolicy == nil {
-		return nil
-	}
-	return []stub.Option{stub.WithFailurePolicy(&api.FailurePolicy{
-		FailRequest: s.FailurePolicy.FailRequest, KeepConnected: s.FailurePolicy.KeepConnected})}
 }
 
 // Configure subscribes to the script's events.

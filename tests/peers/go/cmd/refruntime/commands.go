@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
-	"google.golang.org/protobuf/proto"
 
-	"nri.test/peers/internal/lines"
+	"nri.test/common/lines"
 )
 
 // run carries out one command and gives its reply.
@@ -43,14 +41,18 @@ func (r *refRuntime) run(cmd string, line []byte) (any, error) {
 	case "metrics":
 		return r.metrics.snapshot(), nil
 	case "block":
-		if r.block != nil {
+		if r.unblock != nil {
 			return nil, errors.New("already blocked")
 		}
-		r.block = r.nri.BlockPluginSync()
-		return lines.Object{}, nil
+		unblock, err := r.blockSync()
+		r.unblock = unblock
+		return lines.Object{}, err
 	case "unblock":
-		r.block.Unblock()
-		r.block = nil
+		if r.unblock == nil {
+			return nil, errors.New("not blocked")
+		}
+		r.unblock()
+		r.unblock = nil
 		return lines.Object{}, nil
 	}
 	return nil, fmt.Errorf("unknown command %q", cmd)
@@ -71,51 +73,6 @@ type request struct {
 	pod                 *api.PodSandbox
 	container           *api.Container
 	resources, overhead *api.LinuxResources
-}
-
-// events maps names to calls of the adaptation; nil replies have no content.
-var events = map[string]func(context.Context, *adaptation.Adaptation, request) (proto.Message, error){
-	"RunPodSandbox": func(c context.Context, a *adaptation.Adaptation, q request) (proto.Message, error) {
-		return nil, a.RunPodSandbox(c, &api.RunPodSandboxRequest{Pod: q.pod})
-	},
-	"UpdatePodSandbox": func(c context.Context, a *adaptation.Adaptation, q request) (proto.Message, error) {
-		return a.UpdatePodSandbox(c, &api.UpdatePodSandboxRequest{
-			Pod: q.pod, OverheadLinuxResources: q.overhead, LinuxResources: q.resources})
-	},
-	"PostUpdatePodSandbox": func(c context.Context, a *adaptation.Adaptation, q request) (proto.Message, error) {
-		return nil, a.PostUpdatePodSandbox(c, &api.PostUpdatePodSandboxRequest{Pod: q.pod})
-	},
-	"StopPodSandbox": func(c context.Context, a *adaptation.Adaptation, q request) (proto.Message, error) {
-		return nil, a.StopPodSandbox(c, &api.StopPodSandboxRequest{Pod: q.pod})
-	},
-	"RemovePodSandbox": func(c context.Context, a *adaptation.Adaptation, q request) (proto.Message, error) {
-		return nil, a.RemovePodSandbox(c, &api.RemovePodSandboxRequest{Pod: q.pod})
-	},
-	"CreateContainer": func(c context.Context, a *adaptation.Adaptation, q request) (proto.Message, error) {
-		return a.CreateContainer(c, &api.CreateContainerRequest{Pod: q.pod, Container: q.container})
-	},
-	"PostCreateContainer": func(c context.Context, a *adaptation.Adaptation, q request) (proto.Message, error) {
-		return nil, a.PostCreateContainer(c, &api.PostCreateContainerRequest{Pod: q.pod, Container: q.container})
-	},
-	"StartContainer": func(c context.Context, a *adaptation.Adaptation, q request) (proto.Message, error) {
-		return nil, a.StartContainer(c, &api.StartContainerRequest{Pod: q.pod, Container: q.container})
-	},
-	"PostStartContainer": func(c context.Context, a *adaptation.Adaptation, q request) (proto.Message, error) {
-		return nil, a.PostStartContainer(c, &api.PostStartContainerRequest{Pod: q.pod, Container: q.container})
-	},
-	"UpdateContainer": func(c context.Context, a *adaptation.Adaptation, q request) (proto.Message, error) {
-		return a.UpdateContainer(c, &api.UpdateContainerRequest{
-			Pod: q.pod, Container: q.container, LinuxResources: q.resources})
-	},
-	"PostUpdateContainer": func(c context.Context, a *adaptation.Adaptation, q request) (proto.Message, error) {
-		return nil, a.PostUpdateContainer(c, &api.PostUpdateContainerRequest{Pod: q.pod, Container: q.container})
-	},
-	"StopContainer": func(c context.Context, a *adaptation.Adaptation, q request) (proto.Message, error) {
-		return a.StopContainer(c, &api.StopContainerRequest{Pod: q.pod, Container: q.container})
-	},
-	"RemoveContainer": func(c context.Context, a *adaptation.Adaptation, q request) (proto.Message, error) {
-		return nil, a.RemoveContainer(c, &api.RemoveContainerRequest{Pod: q.pod, Container: q.container})
-	},
 }
 
 func (r *refRuntime) event(line []byte) (any, error) {

@@ -13,7 +13,7 @@ import (
 	nrilog "github.com/containerd/nri/pkg/log"
 	"google.golang.org/grpc/status"
 
-	"nri.test/peers/internal/lines"
+	"nri.test/common/lines"
 )
 
 func main() {

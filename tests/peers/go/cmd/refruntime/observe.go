@@ -3,12 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/containerd/nri/pkg/adaptation"
 
-	"nri.test/peers/internal/lines"
+	"nri.test/common/lines"
 )
 
 // roster is what is known of the plugins. The adaptation has no call that lists
@@ -37,10 +38,26 @@ func (r *refRuntime) watchLog(format string, args []any) {
 		r.plugins.mu.Lock()
 		r.plugins.order = append(r.plugins.order, fmt.Sprint(args[1]))
 		r.plugins.mu.Unlock()
-	case "plugin %q connected and synchronized":
+	case connectedFormat:
 		r.out.Write(lines.Object{"event": "plugin", "name": fmt.Sprint(args[0])})
+		r.countLogged()
 	case "connection to plugin %q closed":
-		r.out.Write(lines.Object{"event": "plugin_closed", "name": fmt.Sprint(args[0])})
+		name := fmt.Sprint(args[0])
+		r.plugins.mu.Lock()
+		r.plugins.order = slices.DeleteFunc(r.plugins.order, func(other string) bool { return other == name })
+		r.plugins.mu.Unlock()
+		r.out.Write(lines.Object{"event": "plugin_closed", "name": name})
+		r.countLogged()
+	}
+}
+
+// countLogged counts the plugins in the log where nothing else counts them.
+func (r *refRuntime) countLogged() {
+	if countFromLog {
+		r.plugins.mu.Lock()
+		count := len(r.plugins.order)
+		r.plugins.mu.Unlock()
+		r.pluginCount(count)
 	}
 }
 

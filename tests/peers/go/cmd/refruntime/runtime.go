@@ -10,9 +10,8 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
-	validator "github.com/containerd/nri/plugins/default-validator/builtin"
 
-	"nri.test/peers/internal/lines"
+	"nri.test/common/lines"
 )
 
 // refRuntime is the runtime: the reference's adaptation and a pretended state.
@@ -20,7 +19,7 @@ type refRuntime struct {
 	out     *lines.Writer
 	nri     *adaptation.Adaptation
 	metrics *recorder
-	block   *adaptation.PluginSyncBlock
+	unblock func() // set while plugin synchronization is blocked
 	plugins roster
 
 	mu         sync.Mutex // guards what follows
@@ -47,21 +46,8 @@ type options struct {
 	DisableConnections    bool            `json:"disable_connections"`
 	RegistrationTimeoutMS int             `json:"registration_timeout_ms"`
 	RequestTimeoutMS      int             `json:"request_timeout_ms"`
-	Validator             *validatorTable `json:"validator"`
+	Validator             *validatorTable `json:"validator"` // releases that have one
 	callbacks
-}
-
-// validatorTable is the default validator's configuration, keys as in its YAML.
-type validatorTable struct {
-	Enable                    bool     `json:"enable"`
-	RejectOCIHooks            bool     `json:"rejectOCIHookAdjustment"`
-	RejectRuntimeDefault      bool     `json:"rejectRuntimeDefaultSeccompAdjustment"`
-	RejectUnconfined          bool     `json:"rejectUnconfinedSeccompAdjustment"`
-	RejectCustom              bool     `json:"rejectCustomSeccompAdjustment"`
-	RejectNamespaces          bool     `json:"rejectNamespaceAdjustment"`
-	RejectSysctl              bool     `json:"rejectSysctlAdjustment"`
-	RequiredPlugins           []string `json:"requiredPlugins"`
-	TolerateMissingAnnotation string   `json:"tolerateMissingPluginsAnnotation"`
 }
 
 func (r *refRuntime) start(line []byte) (any, error) {
@@ -82,7 +68,7 @@ func (r *refRuntime) start(line []byte) (any, error) {
 		adaptation.SetPluginRequestTimeout(time.Duration(opts.RequestTimeoutMS) * time.Millisecond)
 	}
 	r.metrics = &recorder{changed: r.pluginCount}
-	nri, err := adaptation.New(opts.Name, opts.Version, r.synchronize, r.update, opts.list(r.metrics)...)
+	nri, err := adaptation.New(opts.Name, opts.Version, r.synchronize, r.update, append(opts.paths(), opts.newer(r.metrics)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -94,42 +80,26 @@ func (r *refRuntime) start(line []byte) (any, error) {
 	return lines.Object{"socket": opts.Socket}, nil
 }
 
-func (o *options) list(metrics adaptation.Metrics) []adaptation.Option {
-	list := []adaptation.Option{adaptation.WithMetrics(metrics)}
-	// Never this machine's own plugins: a path not given is a path that is not there.
-	for path, with := range map[*string]func(string) adaptation.Option{
-		&o.PluginPath: adaptation.WithPluginPath, &o.ConfigPath: adaptation.WithPluginConfigPath,
-	} {
+// paths are the options that every release has. Never this machine's own
+// plugins: a path that is not given is a path that is not there.
+func (o *options) paths() []adaptation.Option {
+	for _, path := range []*string{&o.PluginPath, &o.ConfigPath} {
 		if *path == "" {
 			*path = "/nonexistent"
 		}
-		list = append(list, with(*path))
 	}
+	connections := adaptation.WithSocketPath(o.Socket)
 	if o.DisableConnections || o.Socket == "" {
-		list = append(list, adaptation.WithDisabledExternalConnections())
-	} else {
-		list = append(list, adaptation.WithSocketPath(o.Socket))
+		connections = adaptation.WithDisabledExternalConnections()
 	}
-	if v := o.Validator; v != nil {
-		list = append(list, adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{
-			Enable:                                v.Enable,
-			RejectOCIHookAdjustment:               v.RejectOCIHooks,
-			RejectRuntimeDefaultSeccompAdjustment: v.RejectRuntimeDefault,
-			RejectUnconfinedSeccompAdjustment:     v.RejectUnconfined,
-			RejectCustomSeccompAdjustment:         v.RejectCustom,
-			RejectNamespaceAdjustment:             v.RejectNamespaces,
-			RejectSysctlAdjustment:                v.RejectSysctl,
-			RequiredPlugins:                       v.RequiredPlugins,
-			TolerateMissingAnnotation:             v.TolerateMissingAnnotation,
-		}))
-	}
-	return list
+	return []adaptation.Option{connections,
+		adaptation.WithPluginPath(o.PluginPath), adaptation.WithPluginConfigPath(o.ConfigPath)}
 }
 
 func (r *refRuntime) stop() {
-	if r.block != nil {
-		r.block.Unblock()
-		r.block = nil
+	if r.unblock != nil {
+		r.unblock()
+		r.unblock = nil
 	}
 	if r.nri != nil {
 		r.nri.Stop()

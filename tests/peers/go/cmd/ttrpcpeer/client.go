@@ -13,8 +13,8 @@ import (
 	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/status"
 
+	"nri.test/common/lines"
 	"nri.test/peers/internal/echo"
-	"nri.test/peers/internal/lines"
 )
 
 // command is one call of the echo service.

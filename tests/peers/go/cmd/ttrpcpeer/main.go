@@ -12,7 +12,7 @@ import (
 	"flag"
 	"os"
 
-	"nri.test/peers/internal/lines"
+	"nri.test/common/lines"
 )
 
 func main() {

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"nri.test/common/lines"
 	"nri.test/peers/internal/echo"
-	"nri.test/peers/internal/lines"
 )
 
 // service is the name under which the echo service is called.

@@ -21,6 +21,7 @@ type Script struct {
 	Log              string           `json:"log"`    // write lines to this file, not to stdout
 	Reconnect        bool             `json:"reconnect"`
 	ReconnectDelayMS int              `json:"reconnect_delay_ms"`
+	StopAtEOF        bool             `json:"stop_at_eof"` // the end of stdin ends the program
 	FailurePolicy    *FailurePolicy   `json:"failure_policy"`
 	On               map[string]Steps `json:"on"` // by event name
 
