@@ -332,7 +332,7 @@ class RegisterPluginRequest(_message.Message):
     PLUGIN_IDX_FIELD_NUMBER: _builtins.int
     NRI_VERSION_FIELD_NUMBER: _builtins.int
     plugin_name: _builtins.str
-    """Name without the index: letters, digits, and `.`, `_`, `-`."""
+    """Name without the index: letters, digits and `_`, `.`, `+`, `-`."""
     plugin_idx: _builtins.str
     """Two decimal digits; plugins are called in ascending order."""
     NRI_version: _builtins.str

@@ -1,0 +1,34 @@
+"""The effective value of a plugin's annotation for one container of a pod.
+
+One job: the convention by which users direct plugins from pod annotations. The most specific of `KEY/container.NAME`,
+`KEY/pod` and `KEY` counts; only annotations of the pod are looked at, for a container's own are not the user's.
+Next: the bundled plugins read their parameters with it.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nri.api.messages import PodSandbox
+
+__all__ = ["DOMAIN", "REQUIRED_PLUGINS", "effective", "keys"]
+
+#: Domain of the annotations that the NRI community uses.
+DOMAIN = "noderesource.dev"
+#: List of the plugins without which the default validator refuses the container.
+REQUIRED_PLUGINS = "required-plugins." + DOMAIN
+
+
+def keys(key: str, container_name: str = "") -> tuple[str, ...]:
+    """The full keys to look up, the most specific first; without a container's name, those of the pod."""
+    pod_keys = (f"{key}/pod", key)
+    return (f"{key}/container.{container_name}", *pod_keys) if container_name else pod_keys
+
+
+def effective(pod: PodSandbox, key: str, container_name: str = "") -> str | None:
+    """Value of the annotation `key` for this container of the pod, or None when it has none. An empty value counts."""
+    annotations = pod.annotations
+    for full_key in keys(key, container_name):
+        if full_key in annotations:
+            return annotations[full_key]
+    return None

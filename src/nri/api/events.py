@@ -1,0 +1,214 @@
+"""The events of NRI and sets of them.
+
+One job: one row per event, from which everybody else (stub, adaptation, command line, docs) derives what he needs, and
+`EventMask`, the subscription of a plugin. Rules: pure; loads nothing, not even the messages, because a plugin's start
+pays for every import; message classes are therefore named, not held (`getattr(messages, spec.request)`).
+Next: `nri.api.messages` for the requests and replies.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import ClassVar, Final, Self, SupportsIndex
+
+__all__ = ["ALL", "BY_METHOD", "BY_NUMBER", "BY_PRETTY", "EVENTS", "OLD", "EventMask", "EventSpec"]
+
+
+class EventSpec:
+    """One event.
+
+    Attributes:
+        number: its number on the wire, 1 to 14 (enum `Event`).
+        name: its name in the enum, `CREATE_CONTAINER`.
+        pretty: its name for people and of its ttRPC method, `CreateContainer`.
+        method: its name in Python, `create_container`.
+        request: name of the request's message class.
+        reply: name of the reply's message class.
+        kind: what it is about: "pod", "container" or "validation".
+        relayed: peers older than 0.12 know it only inside a `StateChange` call.
+        since: release of the reference that introduced it.
+    """
+
+    __slots__ = ("kind", "method", "name", "number", "pretty", "relayed", "reply", "request", "since")
+
+    def __init__(self, number: int, name: str, kind: str, *, relayed: bool, since: str = "0.2.0") -> None:
+        self.number: Final = number
+        self.name: Final = name
+        self.pretty: Final = "".join(word.capitalize() for word in name.split("_"))
+        self.method: Final = name.lower()
+        self.request: Final = self.pretty + "Request"
+        self.reply: Final = self.pretty + "Response"
+        self.kind: Final = kind
+        self.relayed: Final = relayed
+        self.since: Final = since
+
+    @property
+    def bit(self) -> int:
+        """Its bit in a mask."""
+        return 1 << (self.number - 1)
+
+    def __repr__(self) -> str:
+        return f"<event {self.number} {self.pretty}>"
+
+
+#: Every event in ascending number.
+EVENTS: Final = (
+    EventSpec(1, "RUN_POD_SANDBOX", "pod", relayed=True),
+    EventSpec(2, "STOP_POD_SANDBOX", "pod", relayed=True),
+    EventSpec(3, "REMOVE_POD_SANDBOX", "pod", relayed=True),
+    EventSpec(4, "CREATE_CONTAINER", "container", relayed=False),
+    EventSpec(5, "POST_CREATE_CONTAINER", "container", relayed=True),
+    EventSpec(6, "START_CONTAINER", "container", relayed=True),
+    EventSpec(7, "POST_START_CONTAINER", "container", relayed=True),
+    EventSpec(8, "UPDATE_CONTAINER", "container", relayed=False),
+    EventSpec(9, "POST_UPDATE_CONTAINER", "container", relayed=True),
+    EventSpec(10, "STOP_CONTAINER", "container", relayed=False),
+    EventSpec(11, "REMOVE_CONTAINER", "container", relayed=True),
+    EventSpec(12, "UPDATE_POD_SANDBOX", "pod", relayed=False, since="0.10.0"),
+    EventSpec(13, "POST_UPDATE_POD_SANDBOX", "pod", relayed=True, since="0.10.0"),
+    EventSpec(14, "VALIDATE_CONTAINER_ADJUSTMENT", "validation", relayed=False, since="0.10.0"),
+)
+BY_NUMBER: Final = {spec.number: spec for spec in EVENTS}
+BY_METHOD: Final = {spec.method: spec for spec in EVENTS}
+BY_PRETTY: Final = {spec.pretty: spec for spec in EVENTS}
+
+
+class EventMask(int):
+    """A set of events; as a number, what travels in `ConfigureResponse.events`.
+
+    `|`, `&`, `-`, `^` and `~` are the operations of sets. Bits that no known event has are kept, so that a wrong mask
+    can be reported; `~` and iteration know only events. Beware of the wire: there, 0 means every event.
+    """
+
+    __slots__ = ()
+
+    #: Every event.
+    ALL: ClassVar[EventMask]
+    #: The events that runtimes before 0.10 know; they refuse a plugin that asks for more.
+    OLD: ClassVar[EventMask]
+
+    def __new__(cls, value: int = 0) -> Self:
+        """A mask from its number.
+
+        Raises:
+            ValueError: `value` is negative.
+        """
+        if value < 0:
+            raise ValueError(f"event mask must not be negative: {value}")
+        return super().__new__(cls, value)
+
+    @classmethod
+    def of(cls, *events: int | str | EventSpec) -> EventMask:
+        """The mask of these events, each a row, a number, or a name (`CreateContainer`, `create_container`).
+
+        Raises:
+            ValueError: there is no such event.
+        """
+        return cls(0).with_events(*events)
+
+    @classmethod
+    def parse(cls, *texts: str) -> EventMask:
+        """The mask of a subscription as people write it: `"pod,CreateContainer"`.
+
+        Each text is a comma-separated list of names of events in any case, or `all`, `pod` (also `podsandbox`) for
+        every event with "pod" in its name, `container` for every one with "container" in it, validation included.
+        Blanks around names and underscores in them do not matter.
+
+        Raises:
+            ValueError: an item is not an event.
+        """
+        mask = 0
+        for text in texts:
+            for item in text.split(","):
+                word = item.strip().lower().replace("_", "")
+                if word not in _WORDS:
+                    hint = "expected all, pod, container, or names such as CreateContainer"
+                    raise ValueError(f'unknown event "{item.strip()}": {hint}')
+                mask |= _WORDS[word]
+        return cls(mask)
+
+    def has(self, event: int | str | EventSpec) -> bool:
+        """Whether the event is in the set.
+
+        Raises:
+            ValueError: there is no such event.
+        """
+        return bool(int(self) & _find(event).bit)
+
+    def with_events(self, *events: int | str | EventSpec) -> EventMask:
+        """This set with more events."""
+        value = int(self)
+        for event in events:
+            value |= _find(event).bit
+        return EventMask(value)
+
+    def without(self, *events: int | str | EventSpec) -> EventMask:
+        """This set with fewer events."""
+        return self - EventMask.of(*events)
+
+    @property
+    def unknown(self) -> int:
+        """The bits that no event has; a runtime refuses a plugin that sets any."""
+        return int(self) & ~_ALL_BITS
+
+    def pretty(self) -> str:
+        """Names in ascending number, joined by commas; unknown bits last, as `unknown(0x4000)`."""
+        names = [spec.pretty for spec in self]
+        if self.unknown:
+            names.append(f"unknown({self.unknown:#x})")
+        return ",".join(names)
+
+    def __iter__(self) -> Iterator[EventSpec]:
+        value = int(self)
+        return (spec for spec in EVENTS if value & spec.bit)
+
+    def __or__(self, other: int) -> EventMask:
+        return EventMask(int(self) | other)
+
+    def __and__(self, other: int) -> EventMask:
+        return EventMask(int(self) & other)
+
+    def __xor__(self, other: int) -> EventMask:
+        return EventMask(int(self) ^ other)
+
+    def __sub__(self, other: int) -> EventMask:
+        return EventMask(int(self) & ~other)
+
+    def __invert__(self) -> EventMask:
+        return EventMask(_ALL_BITS & ~int(self))
+
+    __ror__, __rand__, __rxor__ = __or__, __and__, __xor__
+
+    def __repr__(self) -> str:
+        return f"<EventMask {int(self):#x} {self.pretty() or 'none'}>"
+
+    def __reduce__(self) -> tuple[type[EventMask], tuple[SupportsIndex]]:
+        return EventMask, (int(self),)
+
+
+def _find(event: int | str | EventSpec) -> EventSpec:
+    if isinstance(event, EventSpec):
+        return event
+    spec = BY_NUMBER.get(event) if isinstance(event, int) else BY_METHOD.get(event) or BY_PRETTY.get(event)
+    if spec is None:
+        raise ValueError(f"unknown event {event!r}")
+    return spec
+
+
+def _group(word: str) -> int:
+    return sum(spec.bit for spec in EVENTS if word in spec.pretty.lower())
+
+
+_ALL_BITS: Final = sum(spec.bit for spec in EVENTS)
+_WORDS: Final = {spec.pretty.lower(): spec.bit for spec in EVENTS} | {
+    "all": _ALL_BITS,
+    "pod": _group("pod"),
+    "podsandbox": _group("pod"),
+    "container": _group("container"),
+}
+ALL: Final = EventMask(_ALL_BITS)
+OLD: Final = EventMask(sum(spec.bit for spec in EVENTS if spec.since == "0.2.0"))
+EventMask.ALL = ALL
+EventMask.OLD = OLD

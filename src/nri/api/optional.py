@@ -1,0 +1,52 @@
+"""Optional values: NRI wraps scalars in messages (`OptionalInt64`), so that "unset" differs from zero.
+
+One job: between a wrapper and a plain value or None. A wrapper's presence can only be asked of the message that holds
+it, so both functions take that message and the name of the field. Next: `nri.api.resources`, which is built on them.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from google.protobuf.message import Message
+
+__all__ = ["get", "put"]
+
+
+def get(message: Message, field: str) -> Any:
+    """Value of the wrapper `field` of `message`, or None when it is absent; a list for `OptionalRepeatedString`.
+
+    Works for `LinuxPids` too by its one field: `get(resources, "pids")` is the limit.
+
+    Raises:
+        ValueError: `message` has no such field, or it is not a message.
+    """
+    if not message.HasField(field):
+        return None
+    wrapper = getattr(message, field)
+    if wrapper.DESCRIPTOR.name == "LinuxPids":
+        return wrapper.limit
+    value = wrapper.value
+    return value if isinstance(value, (int, str)) else list(value)
+
+
+def put(message: Message, field: str, value: Any) -> None:
+    """Set the wrapper `field` of `message`, or make it absent when `value` is None. Nothing changes on an error.
+
+    Raises:
+        TypeError: the value has the wrong type.
+        ValueError: the value is out of range.
+    """
+    if value is None:
+        message.ClearField(field)
+        return
+    target = getattr(message, field)
+    name = "limit" if target.DESCRIPTOR.name == "LinuxPids" else "value"
+    try:
+        # Built apart first: assigning a wrong value in place would leave an empty wrapper, which means zero.
+        wrapper = type(target)(**{name: value})
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{field}: {error}") from None
+    target.CopyFrom(wrapper)
