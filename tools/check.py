@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 # Everything that is not named in a later stage is quick: a new folder of tests is never left out by mistake.
-LATER = ("packaging", "docs", "interop", "faults", "real")
+LATER = ("docs", "packaging", "interop", "faults", "real")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ def stages() -> list[Stage]:
         Stage("lint", "lock file", ("tools/lock.sh", "--check")),
         pytest_stage("quick", "tests", *(f"--ignore=tests/{name}" for name in LATER)),
     ]
+    sphinx = (sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
+    rows.append(Stage("docs", "sphinx", sphinx))
     rows += [pytest_stage(name, f"tests/{name}") for name in LATER if (ROOT / "tests" / name).is_dir()]
-    docs = (sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
-    rows.insert(-1, Stage("docs", "sphinx", docs))
     return rows
 
 
