@@ -1,7 +1,7 @@
 """`Adjustment`: a plugin's changes of a container that is being created.
 
-One job: build a `ContainerAdjustment`. Setters are those of the Go API without "Linux" (`nri.api.go_names` has the table);
-resources come from `nri.api.resources`, the rest of the Linux part from `nri.api.linux`.
+One job: build a `ContainerAdjustment`. Setters are those of the Go API without "Linux" (`nri.api.go_names` has the
+table); resources come from `nri.api.resources`, the rest of the Linux part from `nri.api.linux`.
 
 Rules: a plugin that sets what another one has set is a conflict and fails the creation; where the protocol allows to
 take over, remove the key and set it again in the same adjustment. Whether a change takes effect is up to the runtime.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from nri.api import messages as m
 from nri.api import optional
-from nri.api.checks import I64, U64, integer, key, mapping_text, one_of, text, texts
+from nri.api.checks import I64, U64, integer, mapping_text, new_key, one_of, text, texts
 from nri.api.linux import LinuxAdjustment
 from nri.api.removal import mark, split
 from nri.api.resources import Resources
@@ -32,8 +32,8 @@ HOOK_STAGES = ("prestart", "create_runtime", "create_container", "start_containe
 class Adjustment(LinuxAdjustment, Resources):
     """Changes of a container that is being created.
 
-    `nri.Adjustment().add_env("POD_NAME", pod.name).set_memory_limit(64 << 20)`. Readers such as `.env` show what was set
-    so far, without what was removed; `removed()` has the latter.
+    `nri.Adjustment().add_env("POD_NAME", pod.name).set_memory_limit(64 << 20)`. Readers such as `.env` show what was
+    set so far, without what was removed; `removed()` has the latter.
 
     Attributes:
         message: the `ContainerAdjustment` that is sent.
@@ -50,20 +50,20 @@ class Adjustment(LinuxAdjustment, Resources):
     def _message_class(cls) -> type[m.ContainerAdjustment]:
         return m.ContainerAdjustment
 
-    def add_annotation(self, key_: str, value: str) -> Self:
+    def add_annotation(self, key: str, value: str) -> Self:
         """Set an annotation of the container."""
-        checked = mapping_text("annotations", key("key", key_, "remove_annotation"), value)
-        self.message.annotations[key_] = checked
+        checked = mapping_text("annotations", new_key("key", key, "remove_annotation"), value)
+        self.message.annotations[key] = checked
         return self
 
-    def remove_annotation(self, key_: str) -> Self:
+    def remove_annotation(self, key: str) -> Self:
         """Remove an annotation of the container."""
-        self.message.annotations[mark(text("key", key_, empty=False))] = ""
+        self.message.annotations[mark(text("key", key, empty=False))] = ""
         return self
 
     def add_env(self, name: str, value: str) -> Self:
         """Set an environment variable."""
-        if "=" in key("name", name, "remove_env"):
+        if "=" in new_key("name", name, "remove_env"):
             raise ValueError(f"name must not contain '=': {name!r}")
         self.message.env.add(key=name, value=mapping_text("env", name, value))
         return self
@@ -83,9 +83,9 @@ class Adjustment(LinuxAdjustment, Resources):
             options: mount options, such as `rbind`, `ro`, `rprivate`.
         """
         if isinstance(mount, m.Mount):
-            key("mount.destination", mount.destination, "remove_mount")
+            new_key("mount.destination", mount.destination, "remove_mount")
         else:
-            destination = key("mount", mount, "remove_mount")
+            destination = new_key("mount", mount, "remove_mount")
             mount = m.Mount(destination=destination, source=text("source", source), type=text("type", type))
             mount.options.extend(texts("options", options))
         self.message.mounts.append(mount)

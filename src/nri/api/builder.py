@@ -94,7 +94,11 @@ def describe(message: Message, prefix: str = "") -> Iterator[str]:
     """Each field that is set as `path=value`; optional wrappers show their value, messages their fields."""
     for field, value in message.ListFields():
         path = prefix + field.name
-        if field.message_type is None:
+        if field.enum_type is not None:
+            names = field.enum_type.values_by_number
+            shown = [names[number].name if number in names else str(number) for number in _as_list(value)]
+            yield f"{path}=[{', '.join(shown)}]" if _is_list(value) else f"{path}={shown[0]}"
+        elif field.message_type is None:
             yield f"{path}={list(value) if _is_list(value) else value!r}"
         elif field.message_type.GetOptions().map_entry:
             shown = ", ".join(f"{entry!r}: {_show(value[entry])}" for entry in sorted(value))
@@ -109,6 +113,10 @@ def describe(message: Message, prefix: str = "") -> Iterator[str]:
 
 def _is_list(value: Any) -> bool:
     return hasattr(value, "extend")
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if _is_list(value) else [value]
 
 
 def _show(value: Any) -> str:

@@ -21,8 +21,8 @@ from nri.api.checks import (
     enum_numbers,
     flag,
     integer,
-    key,
     mapping_text,
+    new_key,
     one_of,
     text,
     texts,
@@ -75,9 +75,9 @@ class LinuxAdjustment(Builder):
             gid: group; None leaves it to the runtime.
         """
         if isinstance(device, m.LinuxDevice):
-            key("device.path", device.path, "remove_device")
+            new_key("device.path", device.path, "remove_device")
         else:
-            path = key("device", device, "remove_device")
+            path = new_key("device", device, "remove_device")
             device = m.LinuxDevice(path=path, type=one_of("type", type, DEVICE_TYPES))
             device.major = integer("major", major, I64)
             device.minor = integer("minor", minor, I64)
@@ -107,7 +107,7 @@ class LinuxAdjustment(Builder):
         """Move a network device of the host into the container, under the name `device` if given."""
         name = device.name if isinstance(device, m.LinuxNetDevice) else device
         checked = text("device", name)
-        self.message.linux.net_devices[key("host_device", host_device, "remove_net_device")].name = checked
+        self.message.linux.net_devices[new_key("host_device", host_device, "remove_net_device")].name = checked
         return self
 
     def remove_net_device(self, host_device: str) -> Self:
@@ -117,7 +117,7 @@ class LinuxAdjustment(Builder):
 
     def set_sysctl(self, name: str, value: str) -> Self:
         """Value of a kernel parameter, such as `net.core.somaxconn`."""
-        checked = mapping_text("sysctl", key("name", name, "remove_sysctl"), value)
+        checked = mapping_text("sysctl", new_key("name", name, "remove_sysctl"), value)
         self.message.linux.sysctl[name] = checked
         return self
 
@@ -163,8 +163,8 @@ class LinuxAdjustment(Builder):
         """CPU scheduling policy of the process.
 
         Args:
-            policy: `OTHER`, `FIFO`, `RR`, `BATCH`, `ISO`, `IDLE`, `DEADLINE`, or `NONE` to clear; also `SCHED_FIFO`, the
-                number, or a whole `LinuxScheduler`, which leaves no use for the rest.
+            policy: `OTHER`, `FIFO`, `RR`, `BATCH`, `ISO`, `IDLE`, `DEADLINE`, or `NONE` to clear; also `SCHED_FIFO`,
+                the number, or a whole `LinuxScheduler`, which leaves no use for the rest.
             nice: -20 to 19, for OTHER and BATCH.
             priority: 1 to 99, for FIFO and RR.
             flags: `RESET_ON_FORK` and so on; also `SCHED_FLAG_RESET_ON_FORK`, or the number.

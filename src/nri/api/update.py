@@ -1,8 +1,8 @@
 """`Update`: a plugin's change of an existing container.
 
 One job: build a `ContainerUpdate`. Only resources can change after creation; the setters are those of
-`nri.api.resources`. An update without resources would make a runtime zero what the kubelet asked for, so the stub checks
-`has_resources` before it sends one. Next: `nri.api.eviction`.
+`nri.api.resources`. An update without resources would make a runtime zero what the kubelet asked for, so the stub
+checks `has_resources` before it sends one. Next: `nri.api.eviction`.
 """
 
 from __future__ import annotations
