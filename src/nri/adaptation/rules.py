@@ -1,8 +1,9 @@
 """Where this package decides otherwise than the reference, one named attribute each, in one frozen value.
 
-Rules of this file: an attribute is False in `Rules.REFERENCE` and True in `Rules.DEFAULT`; its name says what holds when
-it is True; code asks for the attribute and never for the mode. Every attribute is one row of ``docs/deviations.md``, which
-gives the reason, and has a test in both modes; a test matches attributes to rows. Next: `nri.adaptation.merge`.
+Rules of this file: an attribute is False in `Rules.REFERENCE` and True in `Rules.DEFAULT`; its name says what holds
+when it is True; code asks for the attribute and never for the mode. Every attribute is one row of
+``docs/deviations.md``, which gives the reason, and has a test in both modes; a test matches attributes to rows.
+Next: `nri.adaptation.merge`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["Rules"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What to do where the reference surprises its users. `Rules()` is what users expect, `Rules.REFERENCE` is exact."""
+    """What to do where the reference surprises its users. `Rules()` is what they expect, `Rules.REFERENCE` exact."""
 
     REFERENCE: ClassVar[Rules]
     DEFAULT: ClassVar[Rules]

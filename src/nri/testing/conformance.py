@@ -1,9 +1,9 @@
 """Run the reference's recorded outcomes through our merge, case by case, and say what differs.
 
-A file has one JSON object a line, plain or xz-compressed: what was asked, what each plugin answered, and what the reference
-(release 0.12.5) made of it. Cases run in reference mode. Lists whose order the reference leaves to chance are compared as
-sets: the namespaces that later plugins see, and neighbouring removal marks of mounts. The command over this module is
-`nri.cli.conformance`.
+A file has one JSON object a line, plain or xz-compressed: what was asked, what each plugin answered, and what the
+reference (release 0.12.5) made of it. Cases run in reference mode. Lists whose order the reference leaves to chance
+are compared as sets: the namespaces that later plugins see, and neighbouring removal marks of mounts. The command
+over this module is `nri.cli.conformance`.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class _Run:
             if plugin.get("error"):
                 return str(plugin["error"])
             answer = reply()
-            fields = {field.name for field in answer.DESCRIPTOR.fields}
-            _parse({key: plugin[key] for key in ("adjust", "update", "evict") if plugin.get(key) is not None and key in fields}, answer)
+            known = answer.DESCRIPTOR.fields_by_name
+            _parse({key: value for key, value in plugin.items() if key in known and value is not None}, answer)
             try:
                 state.apply(f"{plugin['index']}-{plugin['name']}", answer)
             except NriError as error:
@@ -153,7 +153,11 @@ _RUNNERS: dict[str, Callable[[_Run], str]] = {"create": _create, "update": _upda
 #: The operations that are merges; a file may hold others.
 MERGE_OPS = frozenset(_RUNNERS)
 _SEEN_TYPES: dict[str, Callable[[], Any]] = {"create": m.Container, "update": m.LinuxResources}
-_PART_TYPES: dict[str, Callable[[], Any]] = {"adjust": m.ContainerAdjustment, "update": m.ContainerUpdate, "owners": m.OwningPlugins}
+_PART_TYPES: dict[str, Callable[[], Any]] = {
+    "adjust": m.ContainerAdjustment,
+    "update": m.ContainerUpdate,
+    "owners": m.OwningPlugins,
+}
 
 
 def run_merge_case(case: Case) -> Failure | None:
@@ -208,5 +212,5 @@ def _settle_order(message: Any) -> None:
 
 
 def _diff(part: str, wanted: list[Any], got: list[Any]) -> str:
-    sides = [json.dumps(side, indent=1, sort_keys=True).split("\n") for side in (wanted, got)]
-    return "\n".join(difflib.unified_diff(*sides, f"{part}: recorded", f"{part}: ours", lineterm=""))
+    recorded, ours = (json.dumps(side, indent=1, sort_keys=True).split("\n") for side in (wanted, got))
+    return "\n".join(difflib.unified_diff(recorded, ours, f"{part}: recorded", f"{part}: ours", lineterm=""))

@@ -1,4 +1,6 @@
-"""Decide between plugins: fold their replies to one event into one, and say who set what. Pure: no I/O, clock or logging.
+"""Decide between plugins: fold their replies to one event into one, and say who set what.
+
+Pure: no I/O, no clock, no threads, no logging.
 
     state = CreateState(request)                   # or UpdateState, StopState
     for plugin in plugins:

@@ -1,8 +1,8 @@
 """Claiming what a reply asks for, one function per kind of field. Nothing but the ledger changes here.
 
-Each function answers whether the entry is plain: new to everybody and without a mark, so that merging messages gives the
-right result. `claim` raises ConflictError at the first field that somebody else holds; the caller rolls the ledger back.
-Next: `nri.adaptation.merge.effects`.
+Each function answers whether the entry is plain: new to everybody and without a mark, so that merging messages gives
+the right result. `claim` raises ConflictError at the first field that somebody else holds; the caller rolls the
+ledger back. Next: `nri.adaptation.merge.effects`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Claimer:
         self.ledger, self.rules, self.container, self.plugin, self.merged = ledger, rules, container, plugin, merged
 
     def claim(self, entries: list[Entry]) -> bool:
-        """Claim all; True if all of them are plain. Raises ConflictError, or PluginError for a mark that means nothing."""
+        """Claim all; True if all are plain. Raises ConflictError, or PluginError for a mark that means nothing."""
         plain = True
         for entry in entries:
             if not _BY_KIND[entry.row.kind](self, entry):
@@ -45,7 +45,7 @@ class Claimer:
         return self.ledger.claim(self.container, entry.row.claim, "", self.plugin)
 
     def _keys(self, entry: Entry) -> bool:
-        """Claim a map's or list's keys; removals first take the key from its owner, wherever they stand in the reply."""
+        """Claim a map's or list's keys; removals come first, wherever they stand in the reply."""
         ledger, container, field, plugin = self.ledger, self.container, entry.row.claim, self.plugin
         plain = True
         if not entry.row.removable:
@@ -69,8 +69,9 @@ class Claimer:
             return list(entry.removed)
         if entry.row.kind is Kind.MAP:
             return [key for key in entry.removed if key in entry.sets]
-        row, removed = entry.row, entry.removed
-        return [key for element in getattr(row.parent(self.merged), row.name) if (key := getattr(element, row.key)) in removed]
+        row = entry.row
+        collected = [getattr(element, row.key) for element in getattr(row.parent(self.merged), row.name)]
+        return [key for key in collected if key in entry.removed]
 
     def _refuse_marks(self, entry: Entry) -> None:
         if self.rules.literal_marks_refused:
@@ -87,7 +88,7 @@ class Claimer:
             ledger.claim(self.container, field, "", self.plugin)
         return False
 
-    def _reset(self, entry: Entry) -> bool:
+    def _reset(self, _entry: Entry) -> bool:
         for field in _RDT_CLAIMS:
             self.ledger.clear(self.container, field, "", self.plugin)
         return False
@@ -97,7 +98,7 @@ class Claimer:
             self.ledger.accumulate(self.container, entry.row.claim, self.plugin)
         return True
 
-    def _list(self, entry: Entry) -> bool:
+    def _list(self, _entry: Entry) -> bool:
         return True
 
 

@@ -12,7 +12,7 @@ from nri.adaptation.merge.fields import FIELD_NAMES
 
 __all__ = ["Conflict", "quote"]
 
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+_ESCAPES = dict(zip('"\\\a\b\f\n\r\t\v', ('\\"', "\\\\", "\\a", "\\b", "\\f", "\\n", "\\r", "\\t", "\\v"), strict=True))
 
 
 def quote(text: str) -> str:

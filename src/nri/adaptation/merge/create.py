@@ -1,8 +1,9 @@
-"""Merging CreateContainer: `CreateState` folds the plugins' replies into one adjustment and shows each plugin the others' work.
+"""Merging CreateContainer: one adjustment from all replies, each plugin shown what earlier ones did.
 
-A reply is taken whole or not at all: first every field is claimed, then the collected adjustment changes, in one bulk merge
-when nothing is removed or taken over. What later plugins see is only worked out when somebody asks. Nothing is logged,
-nobody is called, the runtime's own messages stay as they are. Next: `nri.adaptation.merge.changes`.
+A reply is taken whole or not at all: first every field is claimed, then the collected adjustment changes, in one
+bulk merge when nothing is removed or taken over. What later plugins see is only worked out when somebody asks.
+Nothing is logged, nobody is called, the runtime's own messages stay as they are. Next:
+`nri.adaptation.merge.changes`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class CreateState:
 
     __slots__ = ("_adjust", "_book", "_id", "_marked", "_request", "_rules", "_shown", "ledger")
 
-    def __init__(self, request: m.CreateContainerRequest, rules: Rules = Rules.DEFAULT, known: Collection[str] | None = None) -> None:
+    def __init__(
+        self, request: m.CreateContainerRequest, rules: Rules = Rules.DEFAULT, known: Collection[str] | None = None
+    ) -> None:
         """`known`: ids of the containers that the runtime has, which updates may name; None for not checked."""
         self._request = request
         self._rules = rules

@@ -1,7 +1,8 @@
 """What an entry does: to the adjustment collected for the runtime, and to a resources message of an update.
 
-One function per kind, all taking the message that has the field's path. They run after every claim has been granted, so
-nothing here fails. What later plugins are shown is `nri.adaptation.merge.shown`. Next: `nri.adaptation.merge.create`.
+One function per kind, all taking the message that has the field's path. They run after every claim has been granted,
+so nothing here fails. What later plugins are shown is `nri.adaptation.merge.shown`. Next:
+`nri.adaptation.merge.create`.
 """
 
 from __future__ import annotations

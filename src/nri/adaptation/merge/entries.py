@@ -1,7 +1,8 @@
 """What a reply asks for, row by row: finding the rows that it touches and splitting removals from settings.
 
-Rules of this file: nothing is claimed or changed here, the plugin's message least of all; entries come in the table's
-order. Next: `nri.adaptation.merge.claims`, which claims entries, and `nri.adaptation.merge.effects`, which applies them.
+Rules of this file: nothing is claimed or changed here, the plugin's message least of all; entries come in the
+table's order. Next: `nri.adaptation.merge.claims`, which claims entries, and `nri.adaptation.merge.effects`, which
+applies them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Entry:
     Attributes:
         row: the field.
         value: the value as received: a message, text, list or map.
-        order: KEYED and MAP: every key in the order of the reply (of the alphabet for a map), marks stripped, repeats kept.
+        order: KEYED and MAP: every key, and whether it is removed, in the reply's order (a map's: alphabetical).
         sets: KEYED and MAP: key -> the last value that the reply gives it.
         removed: KEYED and MAP: key -> the last removal of it.
     """

@@ -1,9 +1,9 @@
 """The table of adjustable fields: what a plugin can change, how changes combine, and which claim guards them.
 
-One row per field, in the order in which the reference claims them (the order decides which of two conflicts is named).
-A row covers everything below its path. A test derives from the API's descriptors that every field of an adjustment and of
-an update is covered, so a new field without a row fails. Next: `nri.adaptation.merge.entries`, which finds the rows that a
-reply touches.
+One row per field, in the order in which the reference claims them (the order decides which of two conflicts is
+named). A row covers everything below its path. A test derives from the API's descriptors that every field of an
+adjustment and of an update is covered, so a new field without a row fails. Next: `nri.adaptation.merge.entries`,
+which finds the rows that a reply touches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nri.api import messages as m
 __all__ = ["COMPOUND_FIELDS", "FIELD_NAMES", "RESOURCES_TREE", "ROWS", "TREE", "Kind", "Node", "Row", "Shown"]
 
 #: Number of the API's `Field` enum -> its name, as conflict texts print it.
-FIELD_NAMES: dict[int, str] = {value.number: value.name for value in m.ContainerAdjustment.DESCRIPTOR.file.enum_types_by_name["Field"].values}
+FIELD_NAMES: dict[int, str] = {number: name for name, number in m.Field.items()}
 _NUMBERS = {name: number for number, name in FIELD_NAMES.items()}
 
 
@@ -56,11 +56,23 @@ class Row:
         shown: whether later plugins see it.
     """
 
-    __slots__ = ("claim", "is_text", "is_wrapper", "key", "kind", "marks_kept", "name", "parent", "path", "rank", "removable",
-                 "removal_claims", "shown")  # fmt: skip
+    __slots__ = (
+        "claim", "is_text", "is_wrapper", "key", "kind", "marks_kept", "name", "parent", "path", "rank", "removable",
+        "removal_claims", "shown",
+    )  # fmt: skip
 
-    def __init__(self, path: str, kind: Kind, claim: str = "", key: str = "", *, removable: bool = False, marks_kept: bool = False,
-                 removal_claims: bool = False, shown: Shown = Shown.ALWAYS) -> None:  # fmt: skip
+    def __init__(
+        self,
+        path: str,
+        kind: Kind,
+        claim: str = "",
+        key: str = "",
+        *,
+        removable: bool = False,
+        marks_kept: bool = False,
+        removal_claims: bool = False,
+        shown: Shown = Shown.ALWAYS,
+    ) -> None:
         above, _, self.name = path.rpartition(".")
         self.path, self.kind, self.key = path, kind, key
         self.claim = _NUMBERS[claim] if claim else 0
@@ -149,7 +161,7 @@ def _grow(descriptor: Any, prefix: str, rows: dict[str, Row]) -> Node:
         row = rows.get(path)
         if row is not None:
             row.is_text = row.kind is _S and field.message_type is None
-            inside = field.message_type.fields if field.message_type is not None else ()
+            inside: Any = field.message_type.fields if field.message_type is not None else ()
             row.is_wrapper = row.kind is _S and len(inside) == 1 and not inside[0].is_repeated
             tree[field.number] = row
         elif field.message_type is not None and any(known.startswith(path + ".") for known in rows):

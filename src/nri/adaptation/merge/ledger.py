@@ -1,8 +1,8 @@
 """Who owns which field of which container, for one event: claims, clearings, and a way back.
 
-Nothing persists between events. The journal of everything recorded is at once the way back (`rollback`) and the material
-for provenance (`claims`); nothing is logged here. A cleared field is recorded as ``-<plugin>``: cleared by that plugin.
-Next: `nri.adaptation.merge.create` and `nri.adaptation.merge.update`, which claim.
+Nothing persists between events. The journal of everything recorded is at once the way back (`rollback`) and the
+material for provenance (`claims`); nothing is logged here. A cleared field is recorded as ``-<plugin>``: cleared by
+that plugin. Next: `nri.adaptation.merge.create` and `nri.adaptation.merge.update`, which claim.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Ledger:
         self._repeat = rules.same_plugin_may_repeat
 
     def claim(self, container: str, field: int, key: str, plugin: str) -> bool:
-        """Record `plugin` as the owner. True if the field was free and never touched; ConflictError if somebody holds it."""
+        """Record `plugin` as the owner. True if nobody touched the field before; ConflictError if it is held."""
         slot = (container, field, key)
         holder = self._owners.get(slot, "")
         if holder:

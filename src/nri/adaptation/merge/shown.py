@@ -1,8 +1,9 @@
 """What later plugins are shown: the container with the adjustments of earlier plugins in it.
 
-`Shown` keeps its own copy of the container, made when a later plugin first needs it, and remembers of every step whether
-it only appended. Protobuf bytes may be appended to: then old bytes + bytes of the step are the new container, and the
-shell need not encode the rest again (`nri.adaptation.encoded`). Next: `nri.adaptation.merge.create`.
+`Shown` keeps its own copy of the container, made when a later plugin first needs it, and remembers of every step
+whether it only appended. Protobuf bytes may be appended to: then old bytes + bytes of the step are the new
+container, and the shell need not encode the rest again (`nri.adaptation.encoded`). Next:
+`nri.adaptation.merge.create`.
 """
 
 from __future__ import annotations
@@ -87,9 +88,11 @@ class Shown:
         keys = self._keys.get(row.path)
         if keys is None:
             elements: Any = getattr(row.parent(container), row.name)
-            keys = self._keys[row.path] = (
-                [text.partition("=")[0] for text in elements] if row.path == "env" else [getattr(e, row.key) for e in elements]
-            )
+            if row.path == "env":
+                keys = [text.partition("=")[0] for text in elements]
+            else:
+                keys = [getattr(element, row.key) for element in elements]
+            self._keys[row.path] = keys
         return keys
 
     def _remember(self, entry: Entry) -> None:

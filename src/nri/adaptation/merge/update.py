@@ -1,8 +1,8 @@
-"""Merging updates: `UpdateBook` for those inside any reply, `UpdateState` for UpdateContainer, `StopState` for StopContainer.
+"""Merging updates: `UpdateBook` for those in any reply, and the folds of UpdateContainer and StopContainer.
 
-Each reply is taken in two halves: `plan` claims everything and may fail, `commit` changes the merged updates and cannot.
-The container that an UpdateContainer request is about is kept aside: its update comes last, holds the full set of
-resources, and is what later plugins see. Next: `nri.adaptation.merge.create`, the third user of the book.
+Each reply is taken in two halves: `plan` claims everything and may fail, `commit` changes the merged updates and
+cannot. The container that an UpdateContainer request is about is kept aside: its update comes last, holds the full
+set of resources, and is what later plugins see. Next: `nri.adaptation.merge.create`, the third user of the book.
 """
 
 from __future__ import annotations
@@ -59,10 +59,20 @@ class UpdateBook:
         evictions: what the replies asked to evict; empty unless Rules.evictions_kept.
     """
 
-    __slots__ = ("_created", "_known", "_merged", "_requested", "_rules", "evictions", "ignored", "ledger", "live", "revision")
+    __slots__ = (
+        "_created", "_known", "_merged", "_requested", "_rules", "evictions", "ignored", "ledger", "live", "revision",
+    )  # fmt: skip
 
-    def __init__(self, ledger: Ledger, rules: Rules, known: Collection[str] | None = None, *, created: str | None = None,
-                 requested: str | None = None, resources: m.LinuxResources | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        ledger: Ledger,
+        rules: Rules,
+        known: Collection[str] | None = None,
+        *,
+        created: str | None = None,
+        requested: str | None = None,
+        resources: m.LinuxResources | None = None,
+    ) -> None:
         """`created` or `requested` is the event's own container, `resources` what is requested for it."""
         self.ledger, self._rules, self._known = ledger, rules, known
         self._created, self._requested = created, requested
@@ -84,7 +94,7 @@ class UpdateBook:
             try:
                 planned.append(self._plan(update, plugin))
             except (ConflictError, UpdateError, PluginError) as error:
-                if not self._may_ignore(update, error):
+                if not self._may_ignore(update):
                     raise
                 if self._rules.ignored_update_rolls_back or isinstance(error, UpdateError):
                     self.ledger.rollback(before)
@@ -93,7 +103,7 @@ class UpdateBook:
                 self.ignored.append(Ignored(plugin, update.container_id, "", str(error)))
         return planned
 
-    def _may_ignore(self, update: m.ContainerUpdate, error: NriError) -> bool:
+    def _may_ignore(self, update: m.ContainerUpdate) -> bool:
         if update.container_id == self._created and not self._rules.ignore_failure_covers_self_update:
             return False
         return update.ignore_failure
@@ -120,7 +130,8 @@ class UpdateBook:
                 self.ignored.append(Ignored(plugin, update.container_id, entry.row.path, "unsupported in an update"))
             else:
                 entries.append(entry)
-        if not self._rules.pids_in_updates and update.container_id == self._requested and self.live.linux.resources.HasField("pids"):
+        mine = update.container_id == self._requested
+        if mine and not self._rules.pids_in_updates and self.live.linux.resources.HasField("pids"):
             # The reference claims the runtime's own process limit for whoever updates the container.
             entries.append(Entry(_PIDS, None))
         return entries
@@ -185,14 +196,17 @@ def _apply(update: m.ContainerUpdate, entry: Entry, rules: Rules) -> None:
 
 
 class UpdateState:
-    """The fold of one UpdateContainer event. `known`: ids of the containers that the runtime has, None for not checked."""
+    """The fold of one UpdateContainer event. `known`: ids of the runtime's containers, None for not checked."""
 
     __slots__ = ("_request", "book", "ledger")
 
-    def __init__(self, request: m.UpdateContainerRequest, rules: Rules = Rules.DEFAULT, known: Collection[str] | None = None) -> None:
+    def __init__(
+        self, request: m.UpdateContainerRequest, rules: Rules = Rules.DEFAULT, known: Collection[str] | None = None
+    ) -> None:
         self._request = request
         self.ledger = Ledger(rules)
-        self.book = UpdateBook(self.ledger, rules, known, requested=request.container.id, resources=request.linux_resources)
+        requested, resources = request.container.id, request.linux_resources
+        self.book = UpdateBook(self.ledger, rules, known, requested=requested, resources=resources)
 
     def apply(self, plugin: str, reply: m.UpdateContainerResponse) -> None:
         """Take one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
@@ -229,11 +243,13 @@ class UpdateState:
 
 
 class StopState:
-    """The fold of one StopContainer event. `known`: ids of the containers that the runtime has, None for not checked."""
+    """The fold of one StopContainer event. `known`: ids of the runtime's containers, None for not checked."""
 
     __slots__ = ("book", "ledger", "request")
 
-    def __init__(self, request: m.StopContainerRequest, rules: Rules = Rules.DEFAULT, known: Collection[str] | None = None) -> None:
+    def __init__(
+        self, request: m.StopContainerRequest, rules: Rules = Rules.DEFAULT, known: Collection[str] | None = None
+    ) -> None:
         self.request = request
         self.ledger = Ledger(rules)
         self.book = UpdateBook(self.ledger, rules, known)
