@@ -1,0 +1,87 @@
+"""What a user gets from `pip install nri`."""
+
+import subprocess
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.conftest import ROOT, run
+
+pytestmark = pytest.mark.timeout(600)  # a download on a slow line
+
+ALLOWED = {
+    ".py",
+    ".pyi",
+    ".typed",
+    ".md",
+    ".toml",
+    ".html",
+    ".css",
+    ".js",
+    ".json",
+    ".yaml",
+    ".in",
+    ".tmpl",
+    ".service",
+}
+
+
+def packaged(wheel: Path) -> list[str]:
+    """The files of the package itself."""
+    return [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    strangers = [name for name in packaged(wheel) if not name.startswith("nri/") or Path(name).suffix not in ALLOWED]
+
+    assert not strangers
+
+
+def test_the_wheel_holds_every_file_that_the_tree_has(wheel: Path) -> None:
+    tracked = run(["git", "-C", ROOT, "ls-files", "src/nri"]).split() if (ROOT / ".git").exists() else []
+
+    missing = {name.removeprefix("src/") for name in tracked} - set(packaged(wheel))
+
+    assert not missing
+
+
+def test_type_checkers_are_told_that_the_package_is_typed(wheel: Path) -> None:
+    assert "nri/py.typed" in packaged(wheel)
+
+
+def test_the_licence_goes_with_the_wheel(wheel: Path) -> None:
+    assert any(name.endswith("licenses/LICENSE") for name in zipfile.ZipFile(wheel).namelist())
+
+
+def test_the_command_says_its_version_in_a_clean_environment(clean_bin: Path) -> None:
+    assert version("nri") in run([clean_bin / "nri", "version"])
+
+
+def test_the_command_helps_in_a_clean_environment(clean_bin: Path) -> None:
+    assert "Usage" in run([clean_bin / "nri", "--help"])
+
+
+def test_the_ten_line_plugin_needs_only_the_base_install(clean_bin: Path) -> None:
+    code = (
+        "import runpy; plugin = runpy.run_path('examples/pod_name.py')['PodName'];"
+        "import nri; reply = plugin().create_container(nri.PodSandbox(name='web'), nri.Container());"
+        "print(reply.env)"
+    )
+
+    assert run([clean_bin / "python", "-W", "error", "-I", "-c", code], cwd=ROOT) == "{'POD_NAME': 'web'}\n"
+
+
+def test_every_verb_without_its_extra_says_which_extra_it_wants(clean_bin: Path) -> None:
+    """A verb's help loads in the base install: nothing heavy is imported to print it."""
+    listing = run([clean_bin / "nri", "--help"])
+    verbs = [line.split()[0] for line in listing.partition("Commands:")[2].splitlines() if line.startswith("  ")]
+
+    broken = [
+        verb
+        for verb in verbs
+        if subprocess.run([clean_bin / "nri", verb, "--help"], check=False, capture_output=True).returncode
+    ]
+
+    assert not broken
