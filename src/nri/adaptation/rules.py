@@ -57,6 +57,10 @@ class Rules:
     evictions_kept: bool = True
     """Evictions in the replies to events reach the runtime."""
 
+    # --- failure policy
+    late_answer_costs_event: bool = True
+    """A plugin that answers late stays connected, unless the operator wants otherwise; it loses that event only."""
+
 
 Rules.DEFAULT = Rules()
 Rules.REFERENCE = Rules(**dict.fromkeys((f.name for f in fields(Rules)), False))

@@ -1,0 +1,88 @@
+"""How long to wait before the next try: exponential with full jitter, forgotten after a good run. Pure, no clock.
+
+The ceiling doubles from `first_s` to `cap_s`; the delay is drawn evenly from zero to the ceiling, so that a thousand
+nodes that fail together do not come back together. The one who runs things says when a run started and ended; this
+module only counts. Supervised restart of launched plugins uses it; a plugin's own reconnect follows the same numbers
+in `nri.stub`.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+__all__ = ["CAP_S", "CRASH_LOOP_FAILURES", "FIRST_S", "GOOD_RUN_S", "Backoff"]
+
+#: Ceiling of the first delay, in seconds.
+FIRST_S = 1.0
+#: No ceiling is higher, in seconds.
+CAP_S = 30.0
+#: A run that lasted this long was good: what failed before it no longer counts. In seconds.
+GOOD_RUN_S = 60.0
+#: That many short runs in a row are a crash loop.
+CRASH_LOOP_FAILURES = 5
+
+
+class Backoff:
+    """The delays between the runs of one thing. Not thread-safe: its supervisor owns it.
+
+    Args:
+        first_s: ceiling of the first delay, in seconds.
+        cap_s: highest ceiling, in seconds.
+        good_run_s: a run at least this long resets the count, in seconds.
+        crash_loop_failures: short runs in a row that count as a crash loop.
+        clock: monotonic seconds.
+        uniform: draws from 0 <= x < 1.
+    """
+
+    __slots__ = ("_clock", "_started", "_uniform", "cap_s", "crash_loop_failures", "failures", "first_s", "good_run_s")
+
+    def __init__(
+        self,
+        first_s: float = FIRST_S,
+        cap_s: float = CAP_S,
+        good_run_s: float = GOOD_RUN_S,
+        crash_loop_failures: int = CRASH_LOOP_FAILURES,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        uniform: Callable[[], float] = random.random,
+    ) -> None:
+        self.first_s = first_s
+        self.cap_s = cap_s
+        self.good_run_s = good_run_s
+        self.crash_loop_failures = crash_loop_failures
+        self._clock = clock
+        self._uniform = uniform
+        self._started: float | None = None
+        #: Short runs in a row.
+        self.failures = 0
+
+    def started(self) -> None:
+        """A run begins."""
+        self._started = self._clock()
+
+    def ended(self) -> float:
+        """The run ended, or did not even start. Returns how many seconds to wait before the next."""
+        if self._started is not None and self._clock() - self._started >= self.good_run_s:
+            self.failures = 0
+        self._started = None
+        delay_s = self._uniform() * self.ceiling_s
+        self.failures += 1
+        return delay_s
+
+    def reset(self) -> None:
+        """Forget all failures: somebody changed what was wrong (a new configuration, an order of the operator)."""
+        self.failures = 0
+        self._started = None
+
+    @property
+    def ceiling_s(self) -> float:
+        """Upper bound of the next delay, in seconds."""
+        # The exponent is bounded: 2.0 ** 1100 is an OverflowError, and a crash loop gets there in a night.
+        return float(min(self.cap_s, self.first_s * 2.0 ** min(self.failures, 60)))
+
+    @property
+    def crash_loop(self) -> bool:
+        """Whether it keeps failing soon after each start."""
+        return self.failures >= self.crash_loop_failures
