@@ -76,10 +76,11 @@ class LineProcess:
             self._ended = True
             self._news.notify_all()
 
-    def send(self, line: Mapping[str, Any]) -> None:
-        """Write one line to its stdin."""
+    def send(self, line: Mapping[str, Any] | str) -> None:
+        """Write one line to its stdin; a text goes as it is."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(line).encode() + b"\n")
+        text = line if isinstance(line, str) else json.dumps(line)
+        self._process.stdin.write(text.encode() + b"\n")
         self._process.stdin.flush()
 
     def close_stdin(self) -> None:
