@@ -96,8 +96,8 @@ def describe(message: Message, prefix: str = "") -> Iterator[str]:
         path = prefix + field.name
         if field.enum_type is not None:
             names = field.enum_type.values_by_number
-            shown = [names[number].name if number in names else str(number) for number in _as_list(value)]
-            yield f"{path}=[{', '.join(shown)}]" if _is_list(value) else f"{path}={shown[0]}"
+            words = [names[number].name if number in names else str(number) for number in _as_list(value)]
+            yield f"{path}=[{', '.join(words)}]" if _is_list(value) else f"{path}={words[0]}"
         elif field.message_type is None:
             yield f"{path}={list(value) if _is_list(value) else value!r}"
         elif field.message_type.GetOptions().map_entry:

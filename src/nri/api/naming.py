@@ -1,0 +1,116 @@
+"""Names, paths, numbers and limits that both sides of NRI agree on.
+
+One job: constants and the checks of plugin names and indices, with the texts of the reference, which its users know.
+Rules: pure and light; nothing here looks at the environment or the file system. Next: `nri.api.versions`, whose
+functions are offered here as well.
+"""
+
+from __future__ import annotations
+
+from nri.api.versions import infer_nri_version, parse_version, version_at_least
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+__all__ = [
+    "CONFIG_DIR",
+    "DEFAULT_SOCKET",
+    "ENV_IDX",
+    "ENV_NAME",
+    "ENV_SOCKET",
+    "NRI_VERSION",
+    "PLUGIN_DIR",
+    "PLUGIN_SERVICE",
+    "PLUGIN_SERVICE_CONN",
+    "REGISTRATION_TIMEOUT_S",
+    "REQUEST_TIMEOUT_S",
+    "RUNTIME_SERVICE",
+    "RUNTIME_SERVICE_CONN",
+    "check_index",
+    "check_name",
+    "config_file_names",
+    "full_name",
+    "infer_nri_version",
+    "parse_version",
+    "split_file_name",
+    "version_at_least",
+]
+
+#: API level that we speak and announce.
+NRI_VERSION: Final = "v0.12.5"
+
+#: Where a runtime listens.
+DEFAULT_SOCKET: Final = "/var/run/nri/nri.sock"
+#: Where a runtime looks for plugins to launch, and for their configuration.
+PLUGIN_DIR: Final = "/opt/nri/plugins"
+CONFIG_DIR: Final = "/etc/nri/conf.d"
+
+#: What a launched plugin finds in its environment, and nothing else: its name, index, and the number of its descriptor.
+ENV_NAME: Final = "NRI_PLUGIN_NAME"
+ENV_IDX: Final = "NRI_PLUGIN_IDX"
+ENV_SOCKET: Final = "NRI_PLUGIN_SOCKET"
+
+#: Seconds that a plugin has to register, and to answer one request.
+REGISTRATION_TIMEOUT_S: Final = 5.0
+REQUEST_TIMEOUT_S: Final = 2.0
+
+#: Full names of the ttRPC services, and the connections of the trunk that carry them.
+PLUGIN_SERVICE: Final = "nri.pkg.api.v1alpha1.Plugin"
+RUNTIME_SERVICE: Final = "nri.pkg.api.v1alpha1.Runtime"
+PLUGIN_SERVICE_CONN: Final = 1
+RUNTIME_SERVICE_CONN: Final = 2
+
+_NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-")
+_DIGITS: Final = frozenset("0123456789")
+
+
+def check_name(text: str) -> str:
+    """The name of a plugin, without its index, if it is one: letters, digits, `_`, `.`, `+` and `-` of ASCII.
+
+    Raises:
+        ValueError: empty, or another character.
+    """
+    if not text:
+        raise ValueError("invalid plugin name: name is empty")
+    for character in text:
+        if character not in _NAME_CHARACTERS:
+            raise ValueError(f"invalid plugin name \"{text}\": contains invalid character '{character}'")
+    return text
+
+
+def check_index(text: str) -> str:
+    """The index of a plugin, if it is one: two ASCII digits.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if len(text.encode(errors="replace")) != 2:  # the reference counts bytes, which decides between the two texts
+        raise ValueError(f'invalid plugin index "{text}", must be 2 digits')
+    if not _DIGITS.issuperset(text):
+        raise ValueError(f'invalid plugin index "{text}" (not [0-9][0-9])')
+    return text
+
+
+def split_file_name(text: str) -> tuple[str, str]:
+    """Index and name of a plugin from its file's name: `10-foo` is `("10", "foo")`.
+
+    Only the index is checked: the reference takes any name from a file, even an empty one.
+
+    Raises:
+        ValueError: no `-`, or no index before it.
+    """
+    index, dash, name = text.partition("-")
+    if not dash:
+        raise ValueError(f'invalid plugin name "{text}", idx-pluginname expected')
+    return check_index(index), name
+
+
+def full_name(index: str, name: str) -> str:
+    """How a plugin is called in owners, errors and logs: `10-foo`."""
+    return f"{index}-{name}"
+
+
+def config_file_names(index: str, name: str) -> tuple[str, str]:
+    """Files in `CONFIG_DIR` that may hold a launched plugin's configuration; the first that exists counts, whole."""
+    return f"{index}-{name}.conf", f"{name}.conf"

@@ -1,0 +1,94 @@
+"""Who set what: questions to the ownership table that validators get.
+
+One job: read an `OwningPlugins` message. Rules: plugins are named `<index>-<name>`; a leading `-` in an owner means
+that this plugin removed the entry; the hooks of a container may have several owners. Fields are given by their name in
+the enum `Field` (`CPUShares`, `Env`, ...) or by number. Next: validators, and `nri.adaptation`, which fills the table.
+"""
+
+from __future__ import annotations
+
+from nri.api.messages import Field
+from nri.api.naming import full_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nri.api.messages import OwningPlugins, PluginInstance
+
+__all__ = ["entry_owners", "field_name", "hooks_owners", "owner", "owners_of", "plugin_map"]
+
+
+def owner(owners: OwningPlugins, container_id: str, field: str | int, key: str | None = None) -> str | None:
+    """The plugin that set a field of a container, or one entry of it, or None.
+
+    Args:
+        owners: the table.
+        container_id: the container being created, or one that was updated along with it.
+        field: name or number of the field.
+        key: the entry, for fields that have several owners, such as the name of a variable.
+
+    Raises:
+        ValueError: there is no such field.
+    """
+    if key is not None:
+        return entry_owners(owners, container_id, field).get(key)
+    if container_id not in owners.owners:
+        return None
+    return owners.owners[container_id].simple.get(_number(field))
+
+
+def entry_owners(owners: OwningPlugins, container_id: str, field: str | int) -> dict[str, str]:
+    """Key of each owned entry of a field to its plugin, such as type of namespace to plugin.
+
+    Raises:
+        ValueError: there is no such field.
+    """
+    number = _number(field)
+    if container_id not in owners.owners or number not in owners.owners[container_id].compound:
+        return {}
+    return dict(owners.owners[container_id].compound[number].owners)
+
+
+def hooks_owners(owners: OwningPlugins, container_id: str) -> list[str]:
+    """The plugins that added hooks, in the order in which they were called."""
+    names = owner(owners, container_id, Field.OciHooks)
+    return names.split(",") if names else []
+
+
+def owners_of(owners: OwningPlugins, container_id: str) -> dict[str, str]:
+    """All that is owned in a container: field, with the key in brackets if it has one, to plugin. In field order."""
+    if container_id not in owners.owners:
+        return {}
+    fields = owners.owners[container_id]
+    rows = [(number, "", plugin) for number, plugin in fields.simple.items()]
+    rows += [
+        (number, f"[{key}]", plugin)
+        for number, entries in fields.compound.items()
+        for key, plugin in entries.owners.items()
+    ]
+    return {field_name(number) + key: plugin for number, key, plugin in sorted(rows)}
+
+
+def plugin_map(plugins: Iterable[PluginInstance]) -> dict[str, PluginInstance]:
+    """Plugins under both names by which people ask for them: `<name>` and `<index>-<name>`."""
+    found: dict[str, PluginInstance] = {}
+    for plugin in plugins:
+        found[plugin.name] = plugin
+        found[full_name(plugin.index, plugin.name)] = plugin
+    return found
+
+
+def field_name(number: int) -> str:
+    """Name of a field in the enum `Field`, or `Field(<number>)` for one that we do not know."""
+    value = Field.DESCRIPTOR.values_by_number.get(number)
+    return value.name if value is not None else f"Field({number})"
+
+
+def _number(field: str | int) -> int:
+    if isinstance(field, int):
+        return field
+    value = Field.DESCRIPTOR.values_by_name.get(field)
+    if value is None:
+        raise ValueError(f"unknown field {field!r}: expected a name of the enum Field, such as CPUShares")
+    return value.number
