@@ -1,0 +1,69 @@
+"""Sphinx settings. `make docs` builds the pages with warnings as errors."""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parent.parent
+# What these packages name in __all__ is public (docs/reference).
+PUBLIC = ("nri.ttrpc", "nri.mux")
+META = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+project = "nri"
+author = copyright = "The nri developers"  # noqa: A001  # Sphinx's own name
+release = version = META["project"]["version"]
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+default_role = "code"  # docstrings write `name`, which Markdown and people read as code
+
+myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
+myst_heading_anchors = 4
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+napoleon_numpy_docstring = False
+
+html_theme = "furo"
+html_title = f"nri {release}"
+html_show_sourcelink = False
+
+
+def unreleased() -> str:
+    """The fragments of changelog.d as one section, in the order of their kinds in pyproject.toml."""
+    lines: list[str] = []
+    for kind in META["tool"]["towncrier"]["type"]:
+        texts = [
+            path.read_text(encoding="utf-8").strip().replace("\n", "\n  ")
+            for path in sorted((ROOT / "changelog.d").glob(f"*.{kind['directory']}.md"))
+        ]
+        if texts:
+            lines += [f"### {kind['name']}", "", *(f"- {text}" for text in texts), ""]
+    return "\n".join(["## Not yet released", "", *lines])
+
+
+def fill_changelog(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Put the unreleased fragments where the changelog page asks for them."""
+    if page == "changelog":
+        source[0] = source[0].replace("<!-- unreleased -->", unreleased())
+
+
+def load_lazy_names(_app: Sphinx) -> None:
+    """Load what the public packages import on first use: autodoc sees only what is there already."""
+    for name in PUBLIC:
+        module = importlib.import_module(name)
+        for public in module.__all__:
+            module.__dict__.setdefault(public, getattr(module, public))
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("builder-inited", load_lazy_names)
+    app.connect("source-read", fill_changelog)
