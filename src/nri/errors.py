@@ -163,7 +163,9 @@ class ConfigError(NriError):
         others: further errors found in the same reading.
     """
 
-    def __init__(self, source: str, key: str, reason: str, suggestion: str = "", others: Sequence[ConfigError] = ()) -> None:
+    def __init__(
+        self, source: str, key: str, reason: str, suggestion: str = "", others: Sequence[ConfigError] = ()
+    ) -> None:
         where = f"{source}: {key}" if key else source
         text = f"{where}: {reason}" + (f" ({suggestion})" if suggestion else "")
         super().__init__("\n".join([text, *map(str, others)]))

@@ -85,7 +85,9 @@ class Stream:
             wait_s = deadline - monotonic()
             if wait_s <= 0:
                 return self.receive_now(size, "data")
-        if not -_SLACK_S < wait_s - self._receive_armed_s < _SLACK_S or (wait_s == _FOREVER) != (self._receive_armed_s == _FOREVER):
+        if not -_SLACK_S < wait_s - self._receive_armed_s < _SLACK_S or (wait_s == _FOREVER) != (
+            self._receive_armed_s == _FOREVER
+        ):
             self._arm(_socket.SO_RCVTIMEO, wait_s)
             self._receive_armed_s = wait_s
         try:
@@ -138,7 +140,9 @@ class Stream:
             if wait_s <= 0:
                 flags |= _socket.MSG_DONTWAIT
                 wait_s = self._send_armed_s
-        if not -_SLACK_S < wait_s - self._send_armed_s < _SLACK_S or (wait_s == _FOREVER) != (self._send_armed_s == _FOREVER):
+        if not -_SLACK_S < wait_s - self._send_armed_s < _SLACK_S or (wait_s == _FOREVER) != (
+            self._send_armed_s == _FOREVER
+        ):
             self._arm(_socket.SO_SNDTIMEO, wait_s)
             self._send_armed_s = wait_s
         try:

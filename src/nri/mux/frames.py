@@ -40,4 +40,6 @@ def cut(conn_id: int, message: bytes) -> bytes:
     if length - FIRST_FRAME > MAX_PAYLOAD:
         raise LocalProtocolError(f"message {length} bytes, maximum is {MAX_PAYLOAD}")
     view = memoryview(message)
-    return b"".join((_header(conn_id, FIRST_FRAME), view[:FIRST_FRAME], _header(conn_id, length - FIRST_FRAME), view[FIRST_FRAME:]))
+    return b"".join(
+        (_header(conn_id, FIRST_FRAME), view[:FIRST_FRAME], _header(conn_id, length - FIRST_FRAME), view[FIRST_FRAME:])
+    )

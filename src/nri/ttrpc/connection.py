@@ -31,7 +31,9 @@ class ClientSide:
         self._next_id = 1
         self._pending: set[int] = set()
 
-    def request(self, prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[tuple[str, str]] = ()) -> tuple[int, bytes]:
+    def request(
+        self, prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[tuple[str, str]] = ()
+    ) -> tuple[int, bytes]:
         """Start a stream; returns (stream id, frame). Frames must go out in the order of these calls.
 
         Raises OversizedMessage, without using up a stream id, when the whole request is over 4 MiB.
@@ -109,7 +111,9 @@ class ServerSide:
         except RemoteProtocolError as error:
             return _refusal(stream_id, Code.INVALID_ARGUMENT, f"unmarshal request error: {error.reason}")
         if flags & (frames.REMOTE_OPEN | frames.REMOTE_CLOSED):
-            return _refusal(stream_id, Code.UNIMPLEMENTED, f"streaming is not supported: {request.service}/{request.method}")
+            return _refusal(
+                stream_id, Code.UNIMPLEMENTED, f"streaming is not supported: {request.service}/{request.method}"
+            )
         request.stream_id = stream_id
         return request
 

@@ -138,7 +138,9 @@ class Endpoint:
         self._interceptors = tuple(interceptors)
         self._on_close = on_close
         self._waiters: dict[int, _Waiter | _Callback] = {}
-        self._sender = allocate_lock()  # held while stream ids are given out and frames written, so ids increase on the wire
+        self._sender = (
+            allocate_lock()
+        )  # held while stream ids are given out and frames written, so ids increase on the wire
         self._reader = allocate_lock()  # the reading role
         self._close_lock = allocate_lock()
         self._idle: tuple[Callable[[Endpoint], None], Callable[[Endpoint], None]] | None = None
@@ -186,7 +188,9 @@ class Endpoint:
             step = _bind(interceptor.call, step)
         return step(Request(service, method, payload, metadata=tuple(metadata)))
 
-    def _call(self, service: str, method: str, payload: bytes, deadline: float | None, metadata: Iterable[tuple[str, str]]) -> bytes:
+    def _call(
+        self, service: str, method: str, payload: bytes, deadline: float | None, metadata: Iterable[tuple[str, str]]
+    ) -> bytes:
         timeout_ns = 0
         if deadline is not None:
             timeout_ns = int((deadline - monotonic()) * 1e9)
@@ -258,7 +262,9 @@ class Endpoint:
                 if waiter.nudge():
                     return
 
-    def start(self, service: str, method: str, payload: bytes, deadline: float, done: Callable[[Response | None], None]) -> None:
+    def start(
+        self, service: str, method: str, payload: bytes, deadline: float, done: Callable[[Response | None], None]
+    ) -> None:
         """Send a request and return; whoever reads later hands the response to `done`, or None if the connection ends.
 
         For loops that read anyway, such as `serve`. `deadline` is for the write; the peer is told what is left of it.
@@ -422,5 +428,7 @@ class Endpoint:
             self._reader.release()
 
 
-def _bind(intercept: Callable[[Request, Callable[[Request], object]], object], step: Callable[[Request], object]) -> Callable[[Request], object]:
+def _bind(
+    intercept: Callable[[Request, Callable[[Request], object]], object], step: Callable[[Request], object]
+) -> Callable[[Request], object]:
     return lambda request: intercept(request, step)

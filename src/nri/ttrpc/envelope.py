@@ -21,7 +21,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Request", "Response", "decode_request", "decode_response", "encode_request", "encode_response", "request_prefix"]
+__all__ = [
+    "Request",
+    "Response",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "request_prefix",
+]
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -39,7 +47,15 @@ class Request:
 
     __slots__ = ("metadata", "method", "payload", "service", "stream_id", "timeout_ns")
 
-    def __init__(self, service: str, method: str, payload: bytes, timeout_ns: int = 0, metadata: Metadata = (), stream_id: int = 0) -> None:
+    def __init__(
+        self,
+        service: str,
+        method: str,
+        payload: bytes,
+        timeout_ns: int = 0,
+        metadata: Metadata = (),
+        stream_id: int = 0,
+    ) -> None:
         self.service = service
         self.method = method
         self.payload = payload
@@ -72,7 +88,9 @@ def request_prefix(service: str, method: str) -> bytes:
     return bytes_field(1, service.encode()) + bytes_field(2, method.encode())
 
 
-def encode_request(prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[tuple[str, str]] = ()) -> bytes:
+def encode_request(
+    prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[tuple[str, str]] = ()
+) -> bytes:
     """The data of a Request frame; `prefix` is `request_prefix(service, method)`."""
     parts = [prefix]
     if payload:

@@ -10,7 +10,18 @@ from struct import Struct
 
 from nri.errors import OversizedMessage
 
-__all__ = ["DATA", "HEADER_LENGTH", "MAX_DATA", "NO_DATA", "REMOTE_CLOSED", "REMOTE_OPEN", "REQUEST", "RESPONSE", "FrameReader", "pack"]
+__all__ = [
+    "DATA",
+    "HEADER_LENGTH",
+    "MAX_DATA",
+    "NO_DATA",
+    "REMOTE_CLOSED",
+    "REMOTE_OPEN",
+    "REQUEST",
+    "RESPONSE",
+    "FrameReader",
+    "pack",
+]
 
 #: Length of a frame's header in bytes.
 HEADER_LENGTH = 10

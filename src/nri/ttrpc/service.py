@@ -26,7 +26,12 @@ class Method:
     __slots__ = ("function", "reply_type", "request_type", "wants_request")
 
     def __init__(
-        self, function: Callable[..., Any], request_type: Any = None, reply_type: Any = None, *, wants_request: bool = False
+        self,
+        function: Callable[..., Any],
+        request_type: Any = None,
+        reply_type: Any = None,
+        *,
+        wants_request: bool = False,
     ) -> None:
         self.function = function
         self.request_type = request_type

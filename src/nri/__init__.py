@@ -1,0 +1,117 @@
+"""NRI, the Node Resource Interface, in Python: plugins that adjust containers, and the runtime side that they talk to.
+
+This module is the public face; names load when they are first used. A plugin in ten lines:
+
+    import nri
+
+    class PodName(nri.Plugin):
+        def create_container(self, pod, container):
+            return nri.Adjustment().add_env("POD_NAME", pod.name)
+
+    if __name__ == "__main__":
+        PodName.main()
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from nri.api.adjustment import Adjustment
+    from nri.api.annotations import effective
+    from nri.api.events import EventMask
+    from nri.api.eviction import Eviction
+    from nri.api.messages import Container, Event, LinuxResources, PodSandbox
+    from nri.api.failure import FailurePolicy
+    from nri.api.readers import env_of
+    from nri.api.update import Update
+    from nri.errors import (
+        ConfigError,
+        ConflictError,
+        ConnectionClosed,
+        DeadlineExceeded,
+        NriError,
+        PluginError,
+        ProtocolError,
+        RegistrationError,
+        Reject,
+        RpcError,
+        RuntimeUnavailable,
+        ValidationRejected,
+    )
+    from nri.stub.background import every
+    from nri.stub.plugin import Plugin
+    from nri.stub.runtime import Pending
+
+_HOME = {
+    "Adjustment": "nri.api.adjustment",
+    "ConfigError": "nri.errors",
+    "ConflictError": "nri.errors",
+    "ConnectionClosed": "nri.errors",
+    "Container": "nri.api.messages",
+    "DeadlineExceeded": "nri.errors",
+    "Event": "nri.api.messages",
+    "EventMask": "nri.api.events",
+    "Eviction": "nri.api.eviction",
+    "FailurePolicy": "nri.api.failure",
+    "LinuxResources": "nri.api.messages",
+    "NriError": "nri.errors",
+    "Pending": "nri.stub.runtime",
+    "Plugin": "nri.stub.plugin",
+    "PluginError": "nri.errors",
+    "PodSandbox": "nri.api.messages",
+    "ProtocolError": "nri.errors",
+    "RegistrationError": "nri.errors",
+    "Reject": "nri.errors",
+    "RpcError": "nri.errors",
+    "RuntimeUnavailable": "nri.errors",
+    "Update": "nri.api.update",
+    "ValidationRejected": "nri.errors",
+    "effective": "nri.api.annotations",
+    "env_of": "nri.api.readers",
+    "every": "nri.stub.background",
+}
+
+__all__ = [
+    "Adjustment",
+    "ConfigError",
+    "ConflictError",
+    "ConnectionClosed",
+    "Container",
+    "DeadlineExceeded",
+    "Event",
+    "EventMask",
+    "Eviction",
+    "FailurePolicy",
+    "LinuxResources",
+    "NriError",
+    "Pending",
+    "Plugin",
+    "PluginError",
+    "PodSandbox",
+    "ProtocolError",
+    "RegistrationError",
+    "Reject",
+    "RpcError",
+    "RuntimeUnavailable",
+    "Update",
+    "ValidationRejected",
+    "effective",
+    "env_of",
+    "every",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,105 @@
+"""Checks of a plugin's class, when it is made: misspelt handlers, wrong arguments. Pure, and without `inspect`."""
+
+from __future__ import annotations
+
+from nri.api.events import EVENTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType
+
+__all__ = ["ARGUMENTS", "check_class", "kebab_case"]
+
+#: What each handler is called with.
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "configure": (),
+    "synchronize": ("pods", "containers"),
+    "shutdown": (),
+    "closed": (),
+    **{spec.method: ("pod",) if spec.kind == "pod" else ("pod", "container") for spec in EVENTS},
+    "update_container": ("pod", "container", "resources"),
+    "update_pod_sandbox": ("pod", "overhead", "resources"),
+    "validate_container_adjustment": ("request",),
+}
+
+_CAMEL = {spec.pretty: spec.method for spec in EVENTS} | {"Configure": "configure", "Synchronize": "synchronize"}
+_VARARGS = 0x04
+
+
+def kebab_case(name: str) -> str:
+    """`PodName` -> `pod-name`, `HTTPInjector` -> `http-injector`."""
+    out = []
+    for i, letter in enumerate(name):
+        if letter.isupper() and i and (not name[i - 1].isupper() or name[i + 1 : i + 2].islower()):
+            out.append("-")
+        out.append(letter.lower())
+    return "".join(out).replace("_", "-").replace("--", "-").strip("-")
+
+
+def check_class(cls: type, base: type) -> None:
+    """Raise TypeError for a method of `cls` that looks like a handler and is none, or cannot be called as one."""
+    for name, value in cls.__dict__.items():
+        if name.startswith("_"):
+            continue
+        function = getattr(value, "__func__", value)
+        code = getattr(function, "__code__", None)
+        if name in ARGUMENTS:
+            if code is None and not callable(value):
+                raise TypeError(f"{cls.__name__}.{name} must be a method: it handles an NRI event")
+            if code is not None and not isinstance(value, (staticmethod, classmethod)):
+                _check_arguments(cls, name, code, getattr(function, "__defaults__", None) or ())
+        elif code is not None and not hasattr(base, name):
+            meant = _CAMEL.get(name) or _nearest(name)
+            if meant is not None:
+                raise TypeError(
+                    f"{cls.__name__}.{name} is not an NRI event; did you mean {meant}? "
+                    f"(a helper of that name may start with an underscore)"
+                )
+
+
+def _check_arguments(cls: type, name: str, code: CodeType, defaults: tuple[object, ...]) -> None:
+    wanted = ARGUMENTS[name]
+    most = code.co_argcount - 1
+    least = most - len(defaults)
+    if (
+        least <= len(wanted)
+        and (most >= len(wanted) or code.co_flags & _VARARGS)
+        and not _required_keywords(code, cls, name)
+    ):
+        return
+    got = ", ".join(code.co_varnames[1 : code.co_argcount])
+    raise TypeError(f"{cls.__name__}.{name} is called with ({', '.join(wanted)}), and takes ({got})")
+
+
+def _required_keywords(code: CodeType, cls: type, name: str) -> bool:
+    if not code.co_kwonlyargcount:
+        return False
+    function = cls.__dict__[name]
+    return len(getattr(function, "__kwdefaults__", None) or ()) < code.co_kwonlyargcount
+
+
+def _nearest(name: str) -> str | None:
+    """The handler that `name` is at most two slips away from."""
+    for known in ARGUMENTS:
+        # One slip away from `closed` there are honest names, such as `close`.
+        allowed = 2 if len(known) > 9 else len(known) > 6
+        if allowed and abs(len(known) - len(name)) <= allowed and _distance(name, known, allowed) <= allowed:
+            return known
+    return None
+
+
+def _distance(a: str, b: str, limit: int) -> int:
+    """Edit distance with swaps; anything above `limit` may be returned as `limit` + 1."""
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        following = [i]
+        for j, y in enumerate(b, 1):
+            cost = min(row[j] + 1, following[j - 1] + 1, row[j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                cost = min(cost, before[j - 2] + 1)
+            following.append(cost)
+        if min(following) > limit:
+            return limit + 1
+        before, row = row, following
+    return row[-1]

@@ -1,0 +1,38 @@
+"""What the present handler is at work on: event, pod, container, deadline. Read by `self.log`, `self.deadline`, `self.runtime`.
+
+A context variable, so that it is right in every thread and follows a coroutine into the loop's thread.
+"""
+
+from __future__ import annotations
+
+from _contextvars import ContextVar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Call", "current"]
+
+
+class Call:
+    """One request in a handler's hands.
+
+    Attributes:
+        event: name of the RPC, for people: `CreateContainer`.
+        deadline: absolute `time.monotonic()` seconds, or None.
+        pod, container: the messages it is about, as far as there are any.
+        queued: updates that the handler asked for; they go out after the reply.
+    """
+
+    __slots__ = ("container", "deadline", "event", "pod", "queued")
+
+    def __init__(self, event: str, deadline: float | None) -> None:
+        self.event = event
+        self.deadline = deadline
+        self.pod: Any = None
+        self.container: Any = None
+        self.queued: list[Any] | None = None
+
+
+#: The call at hand, or None outside handlers.
+current: ContextVar[Call | None] = ContextVar("nri_call", default=None)

@@ -1,0 +1,104 @@
+"""`async def` handlers from a loop that is not asyncio's.
+
+While the plugin does not use asyncio, a coroutine is stepped by hand, which costs half a microsecond. As soon as asyncio
+has been imported, coroutines are tasks on one long-lived loop in a thread of its own, so that timeouts, background tasks
+and async clients work as everywhere. asyncio is never imported for a plugin that does not use it.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import allocate_lock
+
+from nri.errors import NriError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Coroutine
+    from typing import Any
+
+__all__ = ["CoroutineType", "finish", "start", "stop"]
+
+
+async def _nothing() -> None: ...
+
+
+_sample = _nothing()
+#: The type of what calling an `async def` returns.
+CoroutineType = type(_sample)
+_sample.close()
+
+_loop: asyncio.AbstractEventLoop | None = None
+_lock = allocate_lock()
+
+
+def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run to the end and return the result; what it raises is raised."""
+    if "asyncio" in sys.modules:
+        return start(coroutine).result()
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    except RuntimeError as error:
+        if "no running event loop" in str(error):
+            raise NriError(
+                "this handler uses asyncio: import it at the top of the plugin's file, so that a loop is there"
+            ) from error
+        raise
+    coroutine.close()
+    raise NriError(
+        "this handler waits for something that is not asyncio's: import asyncio at the top of the plugin's file"
+    )
+
+
+def start(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Make it a task on the loop's thread; returns a `concurrent.futures.Future`. The task sees the caller's context."""
+    import asyncio
+
+    return asyncio.run_coroutine_threadsafe(coroutine, _running_loop())
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    global _loop
+    with _lock:
+        if _loop is None or _loop.is_closed():
+            import asyncio
+            import threading
+
+            loop = asyncio.new_event_loop()
+            ready = threading.Event()
+
+            def run() -> None:
+                asyncio.set_event_loop(loop)
+                loop.call_soon(ready.set)
+                loop.run_forever()
+
+            threading.Thread(target=run, name="nri-asyncio", daemon=True).start()
+            ready.wait(10.0)
+            _loop = loop
+        return _loop
+
+
+def stop(timeout_s: float = 2.0) -> None:
+    """Cancel what still runs and end the loop, if there is one."""
+    global _loop
+    with _lock:
+        loop, _loop = _loop, None
+    if loop is None:
+        return
+    import asyncio
+
+    async def cancel_all() -> None:
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=timeout_s / 2) if tasks else None
+        await loop.shutdown_asyncgens()
+
+    try:
+        asyncio.run_coroutine_threadsafe(cancel_all(), loop).result(timeout_s)
+    except Exception:
+        pass  # a task that does not let itself be cancelled in time dies with the process
+    loop.call_soon_threadsafe(loop.stop)

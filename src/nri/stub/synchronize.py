@@ -1,0 +1,50 @@
+"""Synchronize in parts: put together before anybody looks, because a container may come in an earlier part than its pod."""
+
+from __future__ import annotations
+
+from nri.api import messages as m
+from nri.errors import RpcError
+from nri.ttrpc.codes import Code
+from nri.wire import iter_fields
+
+__all__ = ["MAX_STATE_BYTES", "Parts"]
+
+#: The most that all parts of one synchronization may add up to: thousands of pods, and no memory for an endless one.
+MAX_STATE_BYTES = 512 << 20
+
+
+class Parts:
+    """The parts that have come so far."""
+
+    __slots__ = ("_requests", "_size")
+
+    def __init__(self) -> None:
+        self._requests: list[m.SynchronizeRequest] = []
+        self._size = 0
+
+    def add(self, payload: bytes, *, keep: bool) -> bool:
+        """Take one message; returns whether more follow. Without `keep` nothing is parsed or held."""
+        self._size += len(payload)
+        if self._size > MAX_STATE_BYTES:
+            self.clear()
+            raise RpcError(Code.RESOURCE_EXHAUSTED, f"the state to synchronize is over {MAX_STATE_BYTES} bytes")
+        if keep:
+            request = m.SynchronizeRequest.FromString(payload)
+            self._requests.append(request)
+            more = request.more
+        else:
+            more = any(number == 3 and value for number, _, value in iter_fields(payload))
+        if not more:
+            self._size = 0
+        return more
+
+    def take(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
+        """Everything, once the last part is there; forgets it."""
+        requests, self._requests = self._requests, []
+        pods = [pod for request in requests for pod in request.pods]
+        return pods, [container for request in requests for container in request.containers]
+
+    def clear(self) -> None:
+        """Forget: the connection is gone."""
+        self._requests = []
+        self._size = 0
