@@ -25,7 +25,7 @@ from tools.demo.screen import Screen  # noqa: E402
 from tools.runtimes import RELEASES, Containerd, MissingError, install  # noqa: E402
 from tools.runtimes.cgroups import memory_limit  # noqa: E402
 from tools.runtimes.leftovers import sweep  # noqa: E402
-from tools.runtimes.machine import ensure_packages, require_root  # noqa: E402
+from tools.runtimes.machine import ensure_packages, last_line, require_root  # noqa: E402
 
 PLUGIN = ROOT / "examples/demo.py"
 PLUGIN_START_TIMEOUT_S = 20.0
@@ -146,7 +146,7 @@ def start_plugin(daemon: Containerd) -> None:
     # What containerd logs when a plugin is registered, configured and synchronized.
     while not daemon.log_lines("plugin .*10-demo.* connected"):
         if plugin.poll() is not None or time.monotonic() > deadline:
-            raise MissingError("a plugin that starts", log.read_text().strip() or "it said nothing")
+            raise MissingError("a plugin that starts", last_line(log.read_text()))
         time.sleep(0.02)
 
 

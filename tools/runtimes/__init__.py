@@ -1,8 +1,9 @@
 """Get, run and drive private container runtimes with NRI switched on: for the demo and the tests.
 
 Rules: nothing of the system's own containerd, apt state or /etc is read or changed, except
-that missing Debian packages (runc, CNI plugins) are installed when this is asked for. Everything that a runtime leaves behind carries one name, `nri-XXXXXX`: its
-run directory, cgroups and bridge; so cleaning up is by name and never by guess.
+that missing Debian packages (runc, CNI plugins) are installed when this is asked for.
+Everything that a runtime leaves behind carries one name, `nri-rt-XXXXXXXX`: its run
+directory, cgroups and bridge; so cleaning up is by name and never by guess.
 
 Reading order: `releases` (which runtimes), `machine` (what must be there), `mirror` and `debs`
 or `gobuild` (where binaries come from), `images`, `config`, `containerd` (a running one),

@@ -74,6 +74,8 @@ def _cri_tables(version: int, run_dir: Path, runc: str, snapshotter: str) -> Tab
         "restrict_oom_score_adj": True,
         # So that a pod's network namespace is found and unmounted with the run directory.
         "netns_mounts_under_state_dir": True,
+        "enable_cdi": True,
+        "cdi_spec_dirs": [f"{run_dir}/cdi"],
         "containerd": {"default_runtime_name": "runc", "runtimes": runtimes},
     }
     if version == 2:

@@ -31,7 +31,7 @@ STOP_TIMEOUT_S = 10.0
 class Containerd:
     """A private containerd with NRI on; `start()` it, drive it through `.cri`, `close()` it.
 
-    `run_dir` holds all its files: `cri.sock`, `nri.sock`, `plugins/`, `conf.d/`, `log`.
+    `run_dir` holds all its files: `cri.sock`, `nri.sock`, `plugins/`, `conf.d/`, `cdi/`, `log`.
     """
 
     def __init__(self, installed: Installed, settings: Settings | None = None, say: Say = print) -> None:
@@ -44,7 +44,7 @@ class Containerd:
         place = next((p for p in leftovers.PLACES if os.access(p, os.W_OK)), tempfile.gettempdir())
         self.run_dir = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX, dir=place))
         self._owner = leftovers.own(self.run_dir)
-        for name in ("plugins", "conf.d", "cni", "logs"):
+        for name in ("plugins", "conf.d", "cni", "cdi", "logs"):
             (self.run_dir / name).mkdir()
         self.cri_socket = self.run_dir / "cri.sock"
         self.nri_socket = self.run_dir / "nri.sock"

@@ -1,0 +1,395 @@
+"""Every adjustment that is tried on real containers: what to ask for, and where to read it back.
+
+Imported by the tests and by their plugin, so that both mean the same. What each runtime makes of a case is in
+support_matrix.py. Read-backs come from inside the container, its process or its cgroup where this machine can show
+the effect; else from the OCI spec that the runtime hands to runc.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import nri
+from nri.api import messages as m
+
+
+class View(Protocol):
+    """A container as the tests see it."""
+
+    pid: int
+    dir: Path
+
+    def exec(self, *command: str) -> str: ...
+    def cgroup(self, controller: str, v1_file: str, v2_file: str) -> str: ...
+    def spec(self, *path: str) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`adjust` makes the answer, `read` reads its effect back, which is `effect` where it is applied.
+
+    Without `start` the container is only created: runc or this machine cannot run it, its OCI spec is what counts.
+    """
+
+    text: str
+    where: str
+    adjust: Callable[[nri.PodSandbox], nri.Adjustment]
+    read: Callable[[View], str]
+    effect: str
+    start: bool = True
+
+
+def _env(view: View, name: str) -> str:
+    lines = [line.split("=", 1) for line in view.exec("/bin/env").splitlines()]
+    return dict(line for line in lines if len(line) == 2).get(name, "none")
+
+
+def _limits(view: View, title: str) -> str:
+    lines = Path(f"/proc/{view.pid}/limits").read_text().splitlines()
+    return " ".join(next(line for line in lines if line.startswith(title)).removeprefix(title).split()[:2])
+
+
+def _device(view: View, name: str) -> str:
+    try:
+        node = os.stat(f"/proc/{view.pid}/root/dev/{name}")
+    except FileNotFoundError:
+        return "none"
+    return f"{os.major(node.st_rdev)}:{os.minor(node.st_rdev)} {stat.filemode(node.st_mode)}"
+
+
+def _namespace(view: View, kind: str) -> str:
+    """Whose namespace of this type the container has: the host's or another one."""
+    return "host" if os.readlink(f"/proc/{view.pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}") else "own"
+
+
+def _mounted(view: View, target: str) -> str:
+    for line in Path(f"/proc/{view.pid}/mountinfo").read_text().splitlines():
+        fields = line.split()
+        if fields[4] == target:
+            return f"{line.split(' - ')[1].split()[0]} {fields[5].split(',')[0]}"
+    return "none"
+
+
+def _host_file(name: str) -> Callable[[View], str]:
+    def read(view: View) -> str:
+        path = view.dir / name
+        return path.read_text().strip() if path.exists() else "none"
+
+    return read
+
+
+def _test_dir(pod: nri.PodSandbox) -> str:
+    return pod.annotations["test/dir"]
+
+
+def _hook(pod: nri.PodSandbox, stage: str) -> nri.Adjustment:
+    """A hook that leaves a file; a hook's stdin is the container's state, as JSON."""
+    script = f"/bin/grep -c ociVersion > {_test_dir(pod)}/hook-{stage}"
+    return nri.Adjustment().add_hook(stage, "/bin/sh", ["sh", "-c", script])
+
+
+def _seccomp() -> m.LinuxSeccomp:
+    """Everything is allowed, but mkdir gives the error 99."""
+    rule = m.LinuxSyscall(names=["mkdir", "mkdirat"], action="SCMP_ACT_ERRNO")
+    rule.errno_ret.value = 99
+    return m.LinuxSeccomp(default_action="SCMP_ACT_ALLOW", syscalls=[rule])
+
+
+def _spec(*path: str) -> Callable[[View], str]:
+    return lambda view: str(view.spec(*path))
+
+
+def _spec_devices(view: View) -> str:
+    """The access rules for the device 1:11."""
+    rules = view.spec("linux", "resources", "devices") or []
+    return str([rule["access"] for rule in rules if (rule.get("major"), rule.get("minor")) == (1, 11)])
+
+
+A = nri.Adjustment
+INSIDE, PROCESS, CGROUP, SPEC = "inside", "process", "cgroup", "OCI spec"
+
+CASES: dict[str, Case] = {
+    "env": Case("add_env", INSIDE, lambda _: A().add_env("ADDED", "yes"), lambda v: _env(v, "ADDED"), "yes"),
+    "env-replace": Case(
+        "add_env over one of the pod's",
+        INSIDE,
+        lambda _: A().add_env("OF_POD", "new"),
+        lambda v: _env(v, "OF_POD"),
+        "new",
+    ),
+    "env-remove": Case(
+        "remove_env of one of the pod's",
+        INSIDE,
+        lambda _: A().remove_env("OF_POD"),
+        lambda v: _env(v, "OF_POD"),
+        "none",
+    ),
+    "annotation": Case(
+        "add_annotation",
+        SPEC,
+        lambda _: A().add_annotation("added", "yes"),
+        lambda v: str((v.spec("annotations") or {}).get("added")),
+        "yes",
+    ),
+    "annotation-remove": Case(
+        "remove_annotation",
+        SPEC,
+        lambda _: A().remove_annotation("of-container"),
+        lambda v: str((v.spec("annotations") or {}).get("of-container")),
+        "None",
+    ),
+    "mount": Case(
+        "add_mount",
+        INSIDE,
+        lambda pod: A().add_mount("/added", _test_dir(pod), "bind", ["rbind", "ro"]),
+        lambda v: v.exec("/bin/sh", "-c", "cat /added/hello 2>/dev/null || echo none").strip(),
+        "hello",
+    ),
+    "mount-tmpfs": Case(
+        "add_mount of a tmpfs",
+        PROCESS,
+        lambda _: A().add_mount("/scratch", "tmpfs", "tmpfs", ["nosuid", "size=1m"]),
+        lambda v: _mounted(v, "/scratch"),
+        "tmpfs rw",
+    ),
+    "mount-remove": Case(
+        "remove_mount", PROCESS, lambda _: A().remove_mount("/dev/mqueue"), lambda v: _mounted(v, "/dev/mqueue"), "none"
+    ),
+    "args": Case(
+        "set_args",
+        PROCESS,
+        lambda _: A().set_args(["/bin/sleep", "4242"]),
+        lambda v: Path(f"/proc/{v.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip(),
+        "/bin/sleep 4242",
+    ),
+    "rlimit": Case(
+        "add_rlimit",
+        PROCESS,
+        lambda _: A().add_rlimit("RLIMIT_NOFILE", 1000, 900),
+        lambda v: _limits(v, "Max open files"),
+        "900 1000",
+    ),
+    "device": Case(
+        "add_device",
+        PROCESS,
+        lambda _: A().add_device("/dev/added", "c", 1, 3, file_mode=0o640),
+        lambda v: _device(v, "added"),
+        "1:3 crw-r-----",
+    ),
+    "device-use": Case(
+        "add_device grants access",
+        INSIDE,
+        # /dev/fuse, which the default rules do not allow: opening it shows the rule that comes with the device.
+        lambda _: A().add_device("/dev/added", "c", 10, 229, file_mode=0o666),
+        lambda v: v.exec("/bin/sh", "-c", "exec 3</dev/added && echo open || echo none").strip(),
+        "open",
+    ),
+    "device-rule": Case(
+        "add_device_rule",
+        SPEC,
+        lambda _: A().add_device_rule(True, "c", major=1, minor=11, access="r"),
+        _spec_devices,
+        "['r']",
+    ),
+    "cdi": Case(
+        "add_cdi_device",
+        INSIDE,
+        lambda _: A().add_cdi_device("nri.test/thing=one"),
+        lambda v: _env(v, "FROM_CDI"),
+        "one",
+    ),
+    "cpu-shares": Case(
+        "set_cpu_shares",
+        CGROUP,
+        lambda _: A().set_cpu_shares(300),
+        lambda v: v.cgroup("cpu", "cpu.shares", ""),
+        "300",
+    ),
+    "cpu-quota": Case(
+        "set_cpu_quota, set_cpu_period",
+        CGROUP,
+        lambda _: A().set_cpu_quota(30_000).set_cpu_period(60_000),
+        lambda v: v.cgroup("cpu", "cpu.cfs_quota_us", "cpu.max").split()[0],
+        "30000",
+    ),
+    "cpuset": Case(
+        "set_cpuset_cpus",
+        CGROUP,
+        lambda _: A().set_cpuset_cpus("0"),
+        lambda v: v.cgroup("cpuset", "cpuset.cpus", "cpuset.cpus"),
+        "0",
+    ),
+    "cpuset-mems": Case(
+        "set_cpuset_mems",
+        SPEC,
+        lambda _: A().set_cpuset_mems("0"),
+        _spec("linux", "resources", "cpu", "mems"),
+        "0",
+    ),
+    "memory": Case(
+        "set_memory_limit",
+        CGROUP,
+        lambda _: A().set_memory_limit(48 << 20),
+        lambda v: v.cgroup("memory", "memory.limit_in_bytes", "memory.max"),
+        str(48 << 20),
+    ),
+    "memory-inside": Case(
+        "set_memory_limit",
+        INSIDE,
+        lambda _: A().set_memory_limit(48 << 20),
+        lambda v: v.exec(
+            "/bin/sh", "-c", "cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes || cat memory.max"
+        ).strip(),
+        str(48 << 20),
+    ),
+    "memory-reservation": Case(
+        "set_memory_reservation",
+        SPEC,
+        lambda _: A().set_memory_limit(48 << 20).set_memory_reservation(32 << 20),
+        _spec("linux", "resources", "memory", "reservation"),
+        str(32 << 20),
+    ),
+    "hugepages": Case(
+        "add_hugepage_limit",
+        SPEC,
+        lambda _: A().add_hugepage_limit("2MB", 4 << 20),
+        lambda v: str([page["limit"] for page in v.spec("linux", "resources", "hugepageLimits") or []]),
+        str([4 << 20]),
+        start=False,
+    ),
+    "pids": Case(
+        "set_pids_limit",
+        CGROUP,
+        lambda _: A().set_pids_limit(77),
+        lambda v: v.cgroup("pids", "pids.max", "pids.max"),
+        "77",
+    ),
+    "unified": Case(
+        "add_unified",
+        SPEC,
+        lambda _: A().add_unified("memory.high", "33554432"),
+        _spec("linux", "resources", "unified", "memory.high"),
+        "33554432",
+        start=False,
+    ),
+    "blockio": Case(
+        "set_blockio_class, no classes configured",
+        SPEC,
+        lambda _: A().set_blockio_class("gold"),
+        _spec("linux", "resources", "blockIO"),
+        "applied",
+        start=False,
+    ),
+    "rdt-class": Case(
+        "set_rdt_class",
+        SPEC,
+        lambda _: A().set_rdt_class("gold"),
+        _spec("linux", "intelRdt", "closID"),
+        "gold",
+        start=False,
+    ),
+    "rdt": Case(
+        "set_rdt_clos_id",
+        SPEC,
+        lambda _: A().set_rdt_clos_id("gold"),
+        _spec("linux", "intelRdt", "closID"),
+        "gold",
+        start=False,
+    ),
+    "oom-score": Case(
+        "set_oom_score_adj",
+        PROCESS,
+        lambda _: A().set_oom_score_adj(777),
+        lambda v: Path(f"/proc/{v.pid}/oom_score_adj").read_text().strip(),
+        "777",
+    ),
+    "cgroups-path": Case(
+        "set_cgroups_path",
+        PROCESS,
+        lambda pod: A().set_cgroups_path(f"{pod.annotations['test/cgroup']}/moved"),
+        lambda v: str("/moved" in Path(f"/proc/{v.pid}/cgroup").read_text()),
+        "True",
+    ),
+    "hook-create-runtime": Case(
+        "add_hook create_runtime",
+        PROCESS,
+        lambda pod: _hook(pod, "create_runtime"),
+        _host_file("hook-create_runtime"),
+        "1",
+    ),
+    "hook-prestart": Case(
+        "add_hook prestart", PROCESS, lambda pod: _hook(pod, "prestart"), _host_file("hook-prestart"), "1"
+    ),
+    "hook-poststart": Case(
+        "add_hook poststart", PROCESS, lambda pod: _hook(pod, "poststart"), _host_file("hook-poststart"), "1"
+    ),
+    "namespace-add": Case(
+        "add_or_replace_namespace",
+        PROCESS,
+        lambda _: A().add_or_replace_namespace("cgroup"),
+        lambda v: _namespace(v, "cgroup"),
+        "own",
+    ),
+    "namespace-replace": Case(
+        "add_or_replace_namespace at a path",
+        PROCESS,
+        lambda _: A().add_or_replace_namespace("ipc", "/proc/1/ns/ipc"),
+        lambda v: _namespace(v, "ipc"),
+        "host",
+    ),
+    "namespace-remove": Case(
+        "remove_namespace", PROCESS, lambda _: A().remove_namespace("ipc"), lambda v: _namespace(v, "ipc"), "host"
+    ),
+    "sysctl": Case(
+        "set_sysctl",
+        INSIDE,
+        lambda _: A().set_sysctl("kernel.shm_rmid_forced", "1"),
+        lambda v: v.exec("/bin/cat", "/proc/sys/kernel/shm_rmid_forced").strip(),
+        "1",
+    ),
+    "seccomp": Case(
+        "set_seccomp_policy",
+        INSIDE,
+        lambda _: A().set_seccomp_policy(_seccomp()),
+        lambda v: v.exec("/bin/sh", "-c", "mkdir /tmp/made 2>/dev/null && echo made || echo refused").strip(),
+        "refused",
+    ),
+    "scheduler": Case(
+        "set_scheduler",
+        SPEC,
+        lambda _: A().set_scheduler("BATCH", nice=5),
+        _spec("process", "scheduler", "policy"),
+        "SCHED_BATCH",
+        start=False,
+    ),
+    "io-priority": Case(
+        "set_io_priority",
+        SPEC,
+        lambda _: A().set_io_priority("BE", 6),
+        _spec("process", "ioPriority", "class"),
+        "IOPRIO_CLASS_BE",
+        start=False,
+    ),
+    "net-device": Case(
+        "add_net_device",
+        SPEC,
+        lambda _: A().add_net_device("nri-none", "eth9"),
+        _spec("linux", "netDevices", "nri-none", "name"),
+        "eth9",
+        start=False,
+    ),
+    "memory-policy": Case(
+        "set_memory_policy",
+        SPEC,
+        lambda _: A().set_memory_policy("BIND", "0"),
+        _spec("linux", "memoryPolicy", "mode"),
+        "MPOL_BIND",
+        start=False,
+    ),
+}
+"""Case by name, in the order of the documentation."""

@@ -1,0 +1,108 @@
+"""Plugins and runtimes that fail: a handler that raises, one that is late, a containerd that is killed."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from tests.real.conftest import Plug, Start
+from tests.real.plugin_process import PluginProcess
+from tests.real.support_matrix import FACTS, YES
+from tools.runtimes import Containerd
+from tools.runtimes.cri import Pod
+
+TIMEOUT_S = 0.5
+LATE = {"test/delay": f"CreateContainer {TIMEOUT_S * 4}", "test/adjust": "env"}
+
+
+def test_a_handler_that_raises_fails_the_request_with_its_words(start: Start, plug: Plug) -> None:
+    daemon = start()
+    plugin = plug(daemon)
+    pod = daemon.cri.run_pod("raises", annotations={"test/fail": "CreateContainer"})
+    with pytest.raises(grpc.RpcError, match="asked to fail at CreateContainer"):
+        daemon.cri.create(pod, "main")
+    assert len(plugin.lines("Configure")) == 1, "the plugin must stay connected"
+    other = daemon.cri.run_pod("works", annotations={"test/adjust": "env"})
+    assert "ADDED=yes" in daemon.cri.exec(daemon.cri.run(other, "main"), "/bin/env")
+
+
+def test_a_failed_creation_is_undone_for_all_plugins(start: Start, plug: Plug) -> None:
+    daemon = start()
+    early = plug(daemon, idx="05")
+    plug(daemon, idx="50", name="late")
+    pod = daemon.cri.run_pod("undone", annotations={"test/fail": "ValidateContainerAdjustment"})
+    try:
+        daemon.cri.create(pod, "main")
+    except grpc.RpcError:
+        early.wait_for("RemoveContainer", pod="undone")
+    else:
+        assert not early.lines("ValidateContainerAdjustment"), "a refused validation must fail the creation"
+
+
+def created(daemon: Containerd, pod: Pod) -> str:
+    """`adjusted`, `plain` or the error of a creation."""
+    try:
+        container = daemon.cri.run(pod, "main")
+    except grpc.RpcError as error:
+        return f"error: {error.details()}"
+    return "adjusted" if "ADDED=yes" in daemon.cri.exec(container, "/bin/env") else "plain"
+
+
+def test_a_late_handler_without_a_policy_costs_the_connection(start: Start, plug: Plug) -> None:
+    daemon = start(request_timeout_s=TIMEOUT_S)
+    plugin = plug(daemon)
+    assert created(daemon, daemon.cri.run_pod("late", annotations=LATE)) == "plain"
+    plugin.wait_for("Closed")
+    # It comes back by itself, and is of use again.
+    plugin.wait_for("Synchronize", count=2)
+    assert created(daemon, daemon.cri.run_pod("next", annotations={"test/adjust": "env"})) == "adjusted"
+
+
+def test_a_late_handler_that_declares_keep_connected(key: str, start: Start, plug: Plug) -> None:
+    daemon = start(request_timeout_s=TIMEOUT_S)
+    plugin = plug(daemon, policy={"keep_connected": True})
+    assert created(daemon, daemon.cri.run_pod("late", annotations=LATE)) == "plain"
+    if FACTS["failure-policy"][key] == YES:
+        assert created(daemon, daemon.cri.run_pod("next", annotations={"test/adjust": "env"})) == "adjusted"
+        assert not plugin.lines("Closed"), plugin.story()
+    else:
+        plugin.wait_for("Closed")
+
+
+def test_a_late_handler_that_declares_fail_request(key: str, start: Start, plug: Plug) -> None:
+    daemon = start(request_timeout_s=TIMEOUT_S)
+    plug(daemon, policy={"fail_request": True})
+    outcome = created(daemon, daemon.cri.run_pod("late", annotations=LATE))
+    if FACTS["failure-policy"][key] == YES:
+        assert "plugin 10-recorder failed to handle CreateContainer request" in outcome
+    else:
+        assert outcome == "plain"
+
+
+def test_a_plugin_finds_its_runtime_again_after_it_was_killed(start: Start, plug: Plug) -> None:
+    daemon = start()
+    plugin = plug(daemon)
+    pod = daemon.cri.run_pod("survivor")
+    daemon.cri.run(pod, "main")
+    daemon.kill()
+    plugin.wait_for("Closed")
+    daemon.start()
+    again = plugin.wait_for("Synchronize", count=2, timeout_s=60)
+    assert (again["pods"], again["containers"]) == (["survivor"], ["main"])
+    assert created(daemon, daemon.cri.run_pod("after", annotations={"test/adjust": "env"})) == "adjusted"
+
+
+def test_a_plugin_waits_for_a_runtime_that_is_not_there_yet(start: Start) -> None:
+    waiting: list[PluginProcess] = []
+    daemon = start(prepare=lambda new: waiting.append(PluginProcess(new.nri_socket)))
+    with waiting[0] as plugin:
+        plugin.wait_for("Synchronize", timeout_s=60)
+        assert created(daemon, daemon.cri.run_pod("first", annotations={"test/adjust": "env"})) == "adjusted"
+
+
+def test_a_killed_plugin_hurts_nobody(start: Start, plug: Plug) -> None:
+    daemon = start()
+    plugin = plug(daemon)
+    plugin.process.kill()
+    plugin.process.wait()
+    assert created(daemon, daemon.cri.run_pod("alone", annotations={"test/adjust": "env"})) == "plain"

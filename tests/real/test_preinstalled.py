@@ -1,0 +1,75 @@
+"""A plugin that containerd itself starts, out of its plugin directory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.real.conftest import Start
+from tests.real.plugin_process import RECORDER
+from tools.runtimes import Containerd
+
+
+def read_lines(log: Path) -> list[dict[str, object]]:
+    """What the plugin wrote."""
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def wait_for_end(pid: int) -> bool:
+    """Whether the process ends soon."""
+    import time
+
+    for _ in range(200):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except FileNotFoundError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.fixture
+def daemon(start: Start, tmp_path: Path) -> Containerd:
+    """A containerd with the recorder as 05-pre in its plugin directory, and a drop-in configuration for it."""
+
+    def prepare(new: Containerd) -> None:
+        program = new.plugin_dir / "05-pre"
+        # There is no PATH: the interpreter is named in full, as `nri enable` does it.
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {RECORDER} "$@"\n')
+        program.chmod(0o755)
+        (new.plugin_config_dir / "05-pre.conf").write_text(json.dumps({"log": str(tmp_path / "log")}))
+
+    return start(prepare=prepare)
+
+
+def test_it_is_started_with_its_socket_name_and_index(daemon: Containerd, tmp_path: Path) -> None:
+    configured = read_lines(tmp_path / "log")[0]
+    assert configured["event"] == "Configure"
+    environ = configured["environ"]
+    assert isinstance(environ, dict)
+    assert {name: environ.get(name) for name in ("NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX", "NRI_PLUGIN_SOCKET")} == {
+        "NRI_PLUGIN_NAME": "pre",
+        "NRI_PLUGIN_IDX": "05",
+        "NRI_PLUGIN_SOCKET": "3",
+    }
+
+
+def test_it_is_synchronized_before_the_runtime_serves(daemon: Containerd, tmp_path: Path) -> None:
+    assert [line["event"] for line in read_lines(tmp_path / "log")] == ["Configure", "Synchronize"]
+
+
+def test_it_adjusts_containers(daemon: Containerd) -> None:
+    pod = daemon.cri.run_pod("pre", annotations={"test/adjust": "env"})
+    assert "ADDED=yes" in daemon.cri.exec(daemon.cri.run(pod, "main"), "/bin/env")
+
+
+def test_it_ends_with_its_runtime(daemon: Containerd, tmp_path: Path) -> None:
+    pid = read_lines(tmp_path / "log")[0]["pid"]
+    assert isinstance(pid, int)
+    daemon.kill()
+    assert wait_for_end(pid), f"process {pid} outlives the containerd that started it"
