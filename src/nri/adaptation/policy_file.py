@@ -8,12 +8,12 @@ What a table and a plugin's own declaration mean together is the question of `nr
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from nri.adaptation.allow import Allow, EventName
 from nri.adaptation.filters import Filters, Pattern
+from nri.api import naming
 from nri.config import Duration, Source, read_file
 from nri.config.complaint import Problem
 from nri.config.syntax import line_of, parse_text, show
@@ -24,9 +24,6 @@ __all__ = ["DEFAULTS", "BreakerTable", "RequiredTable", "Table", "parse", "read"
 
 #: Name of the table that holds for every plugin.
 DEFAULTS = "defaults"
-
-#: A plugin as policies name it: its index and its name.
-_NAME = re.compile(r"[0-9]{2}-[A-Za-z0-9._-]+")
 
 #: Longest time that any key may name, in seconds: a day. More is a slip of a unit.
 _LONGEST_S = 86_400.0
@@ -110,11 +107,11 @@ def _is_plugin(name: str, value: object, problems: list[Problem]) -> bool:
     if not isinstance(value, dict):
         problems.append(Problem((name,), "stands outside of a table", f'put it under [{DEFAULTS}] or ["NN-name"]'))
         return False
-    if not _NAME.fullmatch(name):
-        hint = (
-            f'name it ["10-{name}"] with the plugin\'s index' if _NAME.fullmatch(f"10-{name}") else f"or [{DEFAULTS}]"
-        )
-        problems.append(Problem((name,), 'not a plugin: expected two digits, "-" and a name', hint))
+    try:
+        naming.split_file_name(name)
+    except ValueError:
+        hint = f'such as ["10-{name}"], or [{DEFAULTS}]'
+        problems.append(Problem((name,), "not the name of a plugin: expected its index and its name", hint))
         return False
     return True
 

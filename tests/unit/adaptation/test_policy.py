@@ -1,0 +1,364 @@
+"""The policy of one plugin: what the operator wrote, what the plugin declared, what holds."""
+
+import contextlib
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.adaptation import policy_file
+from nri.adaptation.policy import PluginPolicy, Policies, resolve
+from nri.adaptation.rules import Rules
+from nri.api import messages as m
+from nri.api.events import ALL, EVENTS
+from nri.config import Source
+from nri.errors import ConfigError
+
+CREATE, STOP = m.Event.CREATE_CONTAINER, m.Event.STOP_CONTAINER
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def policy(text: str, plugin: str = "10-a", declared=None, rules=Rules.DEFAULT) -> PluginPolicy:
+    tables = policy_file.parse(Source("policy.toml", text, "toml"))
+    return resolve(tables.get(plugin) or tables.get("defaults") or policy_file.Table(), declared, rules)
+
+
+def table(text: str) -> PluginPolicy:
+    return policy(f'["10-a"]\n{text}')
+
+
+def complaint(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        policy_file.parse(Source("policy.toml", text, "toml"))
+    return str(caught.value)
+
+
+# --- the order of values
+
+
+def test_without_a_file_the_defaults_hold():
+    assert policy("") == PluginPolicy()
+    assert (PluginPolicy().breaker_misses, PluginPolicy().breaker_retry_s) == (5, 30.0)
+
+
+@pytest.mark.parametrize("rules", [Rules.DEFAULT, Rules.REFERENCE])
+@pytest.mark.parametrize("declared", [None, True, False])
+@pytest.mark.parametrize("operator", [None, True, False])
+@pytest.mark.parametrize("key", ["fail_request", "keep_connected"])
+def test_the_operator_comes_before_the_plugin_and_that_before_the_default(key, operator, declared, rules):
+    text = "" if operator is None else f'["10-a"]\n{key} = {str(operator).lower()}'
+    said = None if declared is None else m.FailurePolicy(**{key: declared})
+    default = key == "keep_connected" and rules is Rules.DEFAULT
+    wanted = operator if operator is not None else True if declared else default
+    assert bool(getattr(policy(text, declared=said, rules=rules), key)) is wanted
+
+
+def test_values_of_defaults_hold_for_plugins_with_and_without_a_table():
+    text = '[defaults]\ntimeout = 7\n["10-a"]\nshadow = true'
+    assert policy(text, "10-a").timeout_s(CREATE) == 7
+    assert policy(text, "99-unnamed").timeout_s(CREATE) == 7
+
+
+def test_a_plugins_table_wins_over_defaults_key_by_key():
+    text = '[defaults]\ntimeout = 7\nallow.fields = ["Env"]\n["10-a"]\ntimeout = "1s"\nallow.namespaces = ["prod"]'
+    found = policy(text)
+    assert found.timeout_s(CREATE) == 1
+    assert found.to_json()["allow"] == {"namespaces": ["prod"], "fields": ["Env"]}
+
+
+def test_a_timeout_of_the_plugin_replaces_a_table_of_timeouts_of_defaults():
+    text = '[defaults]\ntimeout = { CreateContainer = 9 }\n["10-a"]\ntimeout = 1'
+    assert policy(text).timeout_s(CREATE) == 1
+
+
+# --- the keys
+
+
+def test_one_timeout_holds_for_every_call():
+    assert set(table('timeout = "1m30s"').timeout) == {90.0}
+
+
+def test_a_timeout_by_event_leaves_other_events_to_the_runtime():
+    found = table('timeout = { CreateContainer = "500ms" }')
+    assert (found.timeout_s(CREATE), found.timeout_s(STOP), found.timeout_s()) == (0.5, None, None)
+
+
+def test_a_timeout_by_event_may_have_a_default():
+    found = table("timeout = { default = 4, CreateContainer = 1 }")
+    assert (found.timeout_s(CREATE), found.timeout_s(STOP), found.timeout_s()) == (1, 4, 4)
+
+
+def test_fail_request_takes_a_list_of_events():
+    found = table('fail_request = ["CreateContainer"]')
+    assert (found.fails_request(CREATE), found.fails_request(STOP)) == (True, False)
+
+
+def test_fail_request_true_means_every_event():
+    assert all(table("fail_request = true").fails_request(spec.number) for spec in EVENTS)
+
+
+REFUSED = {"RunPodSandbox", "UpdatePodSandbox", "CreateContainer", "StartContainer", "UpdateContainer"}
+
+
+def test_a_required_plugin_is_required_by_five_events_and_no_other():
+    found = table("required = true")
+    assert {spec.pretty for spec in EVENTS if found.requires(spec.number, "prod")} == REFUSED
+
+
+def test_namespaces_can_be_exempted_from_a_required_plugin():
+    found = table('required = { exempt_namespaces = ["kube-*", "!kube-public"] }')
+    asked = ("kube-system", "kube-public", "prod")
+    assert [found.requires(CREATE, namespace) for namespace in asked] == [False, True, True]
+
+
+def test_breaker_false_switches_it_off():
+    assert table("breaker = false").breaker_misses == 0
+
+
+def test_breaker_takes_misses_and_retry():
+    found = table('breaker = { misses = 2, retry = "1m" }')
+    assert (found.breaker_misses, found.breaker_retry_s) == (2, 60.0)
+
+
+def test_a_shadow_plugin_can_neither_fail_nor_block_a_request():
+    found = table("shadow = true\nrequired = true\nfail_request = true")
+    assert not any(found.requires(spec.number, "x") or found.fails_request(spec.number) for spec in EVENTS)
+
+
+def test_a_policy_reads_back_in_the_words_of_the_file():
+    found = table('fail_request = true\nrequired = { exempt_namespaces = ["a"] }\ntimeout = { CreateContainer = 1 }')
+    assert found.fail_request == ALL
+    assert found.to_json() == {
+        "timeout": {"default": None, "CreateContainer": 1.0},
+        "keep_connected": True,
+        "fail_request": True,
+        "required": {"exempt_namespaces": ["a"]},
+        "breaker": {"misses": 5, "retry": 30.0},
+        "restart": "on-failure",
+        "shadow": False,
+        "allow": None,
+        "filters": None,
+    }
+
+
+# --- mistakes
+
+MISTAKES = {
+    "a key outside of a table": ('timeout = "2s"', "policy.toml:1: timeout: stands outside of a table"),
+    "a table that is no plugin": ("[injector]\n", "policy.toml:1: injector: not the name of a plugin"),
+    "an unknown key": ('["10-a"]\ntimout = 3', '10-a.timout: unknown key (did you mean "timeout"?)'),
+    "a timeout that is none": ('["10-a"]\ntimeout = "2x"', '10-a.timeout: "2x" is not a duration'),
+    "a timeout of nothing": ('["10-a"]\ntimeout = 0', "10-a.timeout: expected between 1ms and 24h, not 0 s"),
+    "a timeout without end": ('["10-a"]\ntimeout = inf', "10-a.timeout: expected between 1ms and 24h, not inf s"),
+    "an event that is none": ('["10-a"]\nfail_request = ["CreateContaner"]', 'did you mean "CreateContainer"?'),
+    "a timeout of an event that is none": ('["10-a"]\ntimeout = { Create = 1 }', 'not "Create"'),
+    "a breaker that never closes": ('["10-a"]\nbreaker.misses = 0', "breaker = false switches it off"),
+    "a restart that is none": ('["10-a"]\nrestart = "onfailure"', 'did you mean "on-failure"?'),
+    "a field that is none": ('["10-a"]\nallow.fields = ["Envv"]', 'did you mean "Env"?'),
+    "a selector that is none": ('["10-a"]\nfilters.label = ["!a=b"]', '"!a=b" is not a selector'),
+    "an empty namespace": ('["10-a"]\nfilters.namespace = [""]', '"" is not a namespace'),
+    "a number that no float can hold": (f'["10-a"]\ntimeout = {"9" * 400}', "too large"),
+    "not TOML at all": ("{", "policy.toml:1: not valid TOML"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_a_mistake_is_named_with_line_key_and_remedy(text):
+    source, expected = MISTAKES[text]
+    assert expected in complaint(source)
+
+
+def test_all_mistakes_are_reported_at_once():
+    text = complaint('[defaults]\nshadow = 1\n["10-a"]\nshadow = 2\n["20-b"]\nshaddow = true')
+    assert [line.split(":")[1] for line in text.splitlines()] == ["2", "4", "6"]
+
+
+def test_a_mistake_in_defaults_is_blamed_once():
+    assert complaint('[defaults]\ntimeout = 0\n["10-a"]\n["20-b"]').count("\n") == 0
+
+
+WORDS = ["2s", "CreateContainer", "Env", "a=b", "!x", "on-failure", "prod-*", "99999999h"]
+INNER = ["misses", "retry", "events", "fields", "namespaces", "label", "default", "CreateContainer", "x"]
+OUTER = ["timeout", "keep_connected", "fail_request", "required", "breaker", "restart", "shadow", "allow", "filters"]
+
+leaves = st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(WORDS)
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(INNER), inner, max_size=2),
+    max_leaves=6,
+)
+trees = st.dictionaries(
+    st.sampled_from(["defaults", "10-a", "99-b.c", "nobody", ""]),
+    values | st.dictionaries(st.sampled_from(OUTER), values, max_size=3),
+)
+
+
+@given(trees)
+def test_any_tree_is_a_policy_or_a_config_error(tree):
+    text = _toml(tree)
+    try:
+        tables = policy_file.parse(Source("policy.toml", text, "toml"))
+    except ConfigError:
+        return
+    for one in tables.values():
+        resolve(one).to_json()
+
+
+@given(st.text() | st.text(alphabet="[]{}=\"\n\t# 019ae.-,\\'", max_size=200))
+def test_any_text_is_a_policy_or_a_config_error(text):
+    with contextlib.suppress(ConfigError):
+        policy_file.parse(Source("policy.toml", text, "toml"))
+
+
+def _toml(value: object) -> str:
+    """A tree as TOML: top-level tables by header, all else inline."""
+    lines = []
+    for name, inner in value.items():
+        if isinstance(inner, dict):
+            lines = [*lines, f"[{_inline(name)}]", *(f"{_inline(key)} = {_inline(one)}" for key, one in inner.items())]
+        else:
+            lines.insert(0, f"{_inline(name)} = {_inline(inner)}")
+    return "\n".join(lines)
+
+
+def _inline(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_inline(key)} = {_inline(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    if isinstance(value, str):
+        return '"' + "".join(f"\\U{ord(char):08x}" if not char.isalnum() else char for char in value) + '"'
+    return str(value).lower()
+
+
+# --- the file
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "policy.toml"
+
+
+def watching(path, clock, reports=None):
+    return Policies(str(path), clock=clock, report=(reports if reports is not None else []).append)
+
+
+def write(path, text: str) -> None:
+    """Replace the file, as careful tools do; the inode tells two writes within one tick of the clock apart."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text)
+    os.replace(fresh, path)
+
+
+def test_a_changed_file_takes_effect_and_moves_the_generation(path):
+    clock = Clock()
+    write(path, '["10-a"]\ntimeout = 1')
+    policies = watching(path, clock)
+    before = policies.refresh()
+    write(path, '["10-a"]\ntimeout = 2')
+    clock.now += 1.1
+    assert policies.refresh() == before + 1
+    assert policies.for_plugin("10", "a").timeout_s(CREATE) == 2
+
+
+def test_the_file_is_looked_at_once_a_second_at_most(path):
+    clock = Clock()
+    write(path, '["10-a"]\ntimeout = 1')
+    policies = watching(path, clock)
+    write(path, '["10-a"]\ntimeout = 2')
+    clock.now += 0.5
+    policies.refresh()
+    assert policies.for_plugin("10", "a").timeout_s(CREATE) == 1, "the file was looked at too early"
+
+
+def test_a_broken_new_file_keeps_the_last_good_one_and_is_reported_once(path):
+    clock, reports = Clock(), []
+    write(path, '["10-a"]\nrequired = true')
+    policies = watching(path, clock, reports)
+    write(path, '["10-a"]\nrequired = maybe')
+    for _ in range(3):
+        clock.now += 1.1
+        policies.refresh()
+    assert policies.for_plugin("10", "a").required
+    assert len(reports) == 1, "reported with every look"
+    assert policies.error is reports[0]
+
+
+def test_a_repaired_file_clears_the_error(path):
+    clock = Clock()
+    write(path, "")
+    policies = watching(path, clock)
+    for text in ("{", '["10-a"]\ntimeout = 3'):
+        write(path, text)
+        clock.now += 1.1
+        policies.refresh()
+    assert policies.error is None
+    assert policies.for_plugin("10", "a").timeout_s(CREATE) == 3
+
+
+def test_a_file_that_is_broken_from_the_start_is_an_error(path):
+    write(path, "{")
+    with pytest.raises(ConfigError, match=r"policy\.toml:1"):
+        watching(path, Clock())
+
+
+def test_a_file_that_appears_later_counts(path):
+    clock = Clock()
+    policies = watching(path, clock)
+    assert not policies.for_plugin("10", "a").required
+    write(path, '["10-a"]\nrequired = true')
+    clock.now += 1.1
+    policies.refresh()
+    assert policies.required_names() == ("10-a",)
+
+
+def test_a_file_that_is_gone_for_a_moment_keeps_its_policies(path):
+    clock = Clock()
+    write(path, '["10-a"]\nrequired = true')
+    policies = watching(path, clock)
+    path.unlink()
+    clock.now += 1.1
+    policies.refresh()
+    assert policies.required_names() == ("10-a",), "one look found no file, and all protection was off"
+
+
+def test_a_file_that_stays_away_ends_its_policies(path):
+    clock = Clock()
+    write(path, '["10-a"]\nrequired = true')
+    policies = watching(path, clock)
+    path.unlink()
+    for _ in range(2):
+        clock.now += 1.1
+        policies.refresh()
+    assert policies.required_names() == ()
+
+
+def test_the_same_question_gets_the_same_object_until_the_generation_moves(path):
+    write(path, '["10-a"]\ntimeout = 1')
+    clock = Clock()
+    policies = watching(path, clock)
+    first = policies.for_plugin("10", "a", m.FailurePolicy())
+    assert policies.for_plugin("10", "a") is first, "the hot path resolves anew"
+    write(path, '["10-a"]\ntimeout = 1.5')
+    clock.now += 1.1
+    policies.refresh()
+    assert policies.for_plugin("10", "a") is not first
+
+
+def test_required_names_are_those_of_the_file_be_they_present_or_not(path):
+    write(path, '[defaults]\nrequired = true\n["20-b"]\n["10-a"]\nrequired = false\n["30-c"]\nshadow = true')
+    assert watching(path, Clock()).required_names() == ("20-b",)
+
+
+def test_without_a_path_nothing_is_ever_read():
+    policies = Policies(None)
+    assert policies.refresh() == 0
+    assert policies.for_plugin("10", "a") == PluginPolicy()
