@@ -14,6 +14,7 @@ from nri.adaptation.merge.entries import Entry
 from nri.adaptation.merge.fields import ROWS, Kind
 from nri.adaptation.merge.ledger import Ledger
 from nri.adaptation.rules import Rules
+from nri.api.removal import split
 from nri.errors import PluginError
 
 __all__ = ["Claimer"]
@@ -45,23 +46,32 @@ class Claimer:
         return self.ledger.claim(self.container, entry.row.claim, "", self.plugin)
 
     def _keys(self, entry: Entry) -> bool:
-        """Claim a map's or list's keys; removals come first, wherever they stand in the reply."""
+        """Claim a map's or list's keys."""
         ledger, container, field, plugin = self.ledger, self.container, entry.row.claim, self.plugin
-        plain = True
-        if not entry.row.removable:
+        if entry.marked:
+            return self._marked_keys(entry)
+        if not entry.row.removable and self.rules.literal_marks_refused:
             self._refuse_marks(entry)
-        elif entry.removed:
-            if entry.row.removal_claims and not self.rules.removal_frees_key:
-                for key, _ in entry.order:
-                    ledger.claim(container, field, key, plugin)
-                return True
-            plain = False
-            for key in self._cleared(entry):
-                ledger.clear(container, field, key, plugin)
-        for key, removed in entry.order:
-            if not removed and not ledger.claim(container, field, key, plugin):
+        plain = True
+        for key in entry.keys:
+            if not ledger.claim(container, field, key, plugin):
                 plain = False
         return plain
+
+    def _marked_keys(self, entry: Entry) -> bool:
+        """Claim keys of which some are removed: removals come first, wherever they stand in the reply."""
+        ledger, container, field, plugin = self.ledger, self.container, entry.row.claim, self.plugin
+        keys = [split(key) for key in entry.keys]
+        if entry.row.removal_claims and not self.rules.removal_frees_key:
+            for key, _ in keys:
+                ledger.claim(container, field, key, plugin)
+            return True
+        for key in self._cleared(entry):
+            ledger.clear(container, field, key, plugin)
+        for key, removed in keys:
+            if not removed:
+                ledger.claim(container, field, key, plugin)
+        return False
 
     def _cleared(self, entry: Entry) -> list[str]:
         """Which removed keys change hands."""
@@ -74,10 +84,9 @@ class Claimer:
         return [key for key in collected if key in entry.removed]
 
     def _refuse_marks(self, entry: Entry) -> None:
-        if self.rules.literal_marks_refused:
-            for key, _ in entry.order:
-                if key[:1] == "-":
-                    raise PluginError(self.plugin, f"cannot remove {key[1:]}: {entry.row.path} knows no removal")
+        for key in entry.keys:
+            if key[:1] == "-":
+                raise PluginError(self.plugin, f"cannot remove {key[1:]}: {entry.row.path} knows no removal")
 
     def _args(self, entry: Entry) -> bool:
         ledger, field = self.ledger, entry.row.claim
@@ -102,7 +111,7 @@ class Claimer:
         return True
 
 
-_BY_KIND: dict[Kind, Callable[[Claimer, Entry], bool]] = {
+_METHODS: dict[Kind, Callable[[Claimer, Entry], bool]] = {
     Kind.SIMPLE: Claimer._simple,
     Kind.MAP: Claimer._keys,
     Kind.KEYED: Claimer._keys,
@@ -111,3 +120,4 @@ _BY_KIND: dict[Kind, Callable[[Claimer, Entry], bool]] = {
     Kind.ARGS: Claimer._args,
     Kind.RESET: Claimer._reset,
 }
+_BY_KIND = [_METHODS[kind] for kind in Kind]

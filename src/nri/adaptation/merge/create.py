@@ -68,27 +68,29 @@ class CreateState:
             if reply.HasField("adjust"):
                 entries = read(reply.adjust, TREE)
                 plain = Claimer(self.ledger, self._rules, self._id, plugin, self._adjust).claim(entries)
-            planned = self._book.plan(reply.update, plugin) if reply.update else []
+            updates = reply.update
+            planned = self._book.plan(updates, plugin) if updates else None
         except NriError:
             self.ledger.rollback(before)
             del self._book.ignored[ignored:]
             raise
         self._collect(reply.adjust, entries, plain)
         self._shown.add(entries)
-        self._book.commit(planned)
-        self._book.evict(reply.evict, plugin)
+        if planned:
+            self._book.commit(planned)
+        if self._rules.evictions_kept and reply.evict:
+            self._book.evict(reply.evict, plugin)
 
     def _collect(self, adjust: m.ContainerAdjustment, entries: list[Entry], plain: bool) -> None:
         merged = self._adjust
         # A mark that is already there may have to go: merging messages cannot do that.
         if plain and not (self._marked and self._rules.last_word_wins):
-            if entries:
-                merged.MergeFrom(adjust)
+            merged.MergeFrom(adjust)
         else:
             for entry in entries:
                 collect(merged, entry, self._rules)
         if not self._marked:
-            self._marked = any(entry.removed for entry in entries)
+            self._marked = any(entry.marked for entry in entries)
         if not self._rules.rdt_only_when_asked and adjust.HasField("linux"):
             merged.linux.rdt.SetInParent()
 
@@ -106,10 +108,16 @@ class CreateState:
         request.container.CopyFrom(self.container)
         return request
 
+    def encoded_base(self) -> bytes:
+        """Bytes of the container as it was after the last step that is None, or of the request's container.
+
+        Not normalised as long as no step is None: `nri.adaptation.encoded` sees to that.
+        """
+        return self._shown.encoded_base()
+
     def steps(self) -> list[m.Container | None]:
         """How `container` came about: per change the message to append to its bytes, or None for encoding it anew."""
-        self._shown.container()
-        return self._shown.steps
+        return self._shown.steps()
 
     def reply(self) -> m.CreateContainerResponse:
         """The merged reply. Its adjustment is always present."""

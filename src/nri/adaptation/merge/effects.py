@@ -17,17 +17,20 @@ from nri.api.removal import mark
 __all__ = ["collect", "drop", "put_map", "put_simple"]
 
 
+_SIMPLE, _MAP, _KEYED = Kind.SIMPLE, Kind.MAP, Kind.KEYED
+
+
 def collect(adjust: Any, entry: Entry, rules: Rules) -> None:
     """Merge one entry into the collected adjustment."""
     row = entry.row
     kind, parent = row.kind, row.parent(adjust)
-    if kind is Kind.SIMPLE:
+    if kind is _SIMPLE:
         put_simple(parent, row, entry.value)
         if row.path.startswith("linux.rdt.") and not rules.rdt_removal_kept:
             parent.remove = False
-    elif kind is Kind.MAP:
+    elif kind is _MAP:
         _collect_map(getattr(parent, row.name), entry, rules)
-    elif kind is Kind.KEYED:
+    elif kind is _KEYED:
         _collect_keyed(getattr(parent, row.name), entry, rules)
     elif kind is Kind.ARGS:
         parent.args[:] = entry.value if entry.value[0] else entry.value[1:]

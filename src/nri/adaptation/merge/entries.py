@@ -1,20 +1,21 @@
 """What a reply asks for, row by row: finding the rows that it touches and splitting removals from settings.
 
-Rules of this file: nothing is claimed or changed here, the plugin's message least of all; entries come in the
-table's order. Next: `nri.adaptation.merge.claims`, which claims entries, and `nri.adaptation.merge.effects`, which
-applies them.
+Rules of this file: nothing is claimed or changed here, the plugin's message least of all; entries come in the table's
+order. It runs for every reply, so the split is made only for entries that need it. Next:
+`nri.adaptation.merge.claims`, which claims entries, and `nri.adaptation.merge.effects`, which applies them.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from operator import attrgetter
+from typing import Any
 
 from nri.adaptation.merge.fields import Kind, Node, Row
 from nri.api.removal import split
 
 __all__ = ["Entry", "read"]
 
-_NOTHING: dict[str, Any] = {}
+_KEYED, _MAP = Kind.KEYED, Kind.MAP
 
 
 class Entry:
@@ -23,61 +24,88 @@ class Entry:
     Attributes:
         row: the field.
         value: the value as received: a message, text, list or map.
-        order: KEYED and MAP: every key, and whether it is removed, in the reply's order (a map's: alphabetical).
-        sets: KEYED and MAP: key -> the last value that the reply gives it.
-        removed: KEYED and MAP: key -> the last removal of it.
+        keys: KEYED and MAP: every key as received, in the reply's order (a map's: alphabetical).
+        marked: some of the keys ask for removal.
     """
 
-    __slots__ = ("order", "removed", "row", "sets", "value")
+    __slots__ = ("_removed", "_sets", "keys", "marked", "row", "value")
 
     def __init__(self, row: Row, value: Any) -> None:
         self.row = row
         self.value = value
-        self.order: list[tuple[str, bool]] = []
-        self.sets = self.removed = _NOTHING
-        if row.kind is Kind.KEYED:
+        self.marked = False
+        kind = row.kind
+        if kind is _KEYED:
             name = row.key
-            self._split([(getattr(element, name), element) for element in value])
-        elif row.kind is Kind.MAP:
-            self._split([(key, value[key]) for key in sorted(value)])
-
-    def _split(self, items: list[tuple[str, Any]]) -> None:
-        if not self.row.removable or not any(key[:1] == "-" for key, _ in items):
-            self.order = [(key, False) for key, _ in items]
-            self.sets = dict(items)
+            self.keys = keys = [getattr(element, name) for element in value]
+        elif kind is _MAP:
+            self.keys = keys = sorted(value)
+        else:
             return
-        self.sets, self.removed = {}, {}
-        for marked, element in items:
-            key, removed = split(marked)
-            (self.removed if removed else self.sets)[key] = element
-            self.order.append((key, removed))
+        self._sets: dict[str, Any] | None = None
+        if row.removable:
+            for key in keys:
+                if key[:1] == "-":
+                    self.marked = True
+
+    def _split(self) -> dict[str, Any]:
+        values = self.value if self.row.kind is _KEYED else [self.value[key] for key in self.keys]
+        sets: dict[str, Any] = {}
+        removed: dict[str, Any] = {}
+        for key, value in zip(self.keys, values, strict=True):
+            bare, mark = split(key) if self.marked else (key, False)
+            (removed if mark else sets)[bare] = value
+        self._sets, self._removed = sets, removed
+        return sets
+
+    @property
+    def sets(self) -> dict[str, Any]:
+        """KEYED and MAP: key -> the last value that the reply gives it."""
+        return self._split() if self._sets is None else self._sets
+
+    @property
+    def removed(self) -> dict[str, Any]:
+        """KEYED and MAP: key -> the last removal of it, the mark stripped."""
+        if not self.marked:
+            return {}
+        if self._sets is None:
+            self._split()
+        return self._removed
+
+    @property
+    def plain(self) -> bool:
+        """KEYED and MAP: every key is set, and once."""
+        return not self.marked and len(set(self.keys)) == len(self.keys)
 
     @property
     def unpaired(self) -> list[str]:
         """Keys that are removed and not set again."""
-        return [key for key in self.removed if key not in self.sets]
+        return [key for key in self.removed if key not in self.sets] if self.marked else []
 
     def __repr__(self) -> str:
         return f"Entry({self.row.path})"
+
+
+_rank = attrgetter("row.rank")
 
 
 def read(message: Any, tree: Node) -> list[Entry]:
     """Find the rows that a message sets, in the table's order."""
     entries: list[Entry] = []
     _collect(message, tree, entries)
-    if len(entries) > 1:
-        entries.sort(key=_rank)
+    before = -1
+    for entry in entries:
+        if entry.row.rank < before:
+            entries.sort(key=_rank)  # fields come by number, which is the table's order but for a few
+            break
+        before = entry.row.rank
     return entries
 
 
 def _collect(message: Any, tree: Node, entries: list[Entry]) -> None:
     for field, value in message.ListFields():
         node = tree[field.number]
-        if type(node) is dict:
-            _collect(value, node, entries)
+        if isinstance(node, Row):
+            entries.append(Entry(node, value))
         else:
-            entries.append(Entry(cast(Row, node), value))
-
-
-def _rank(entry: Entry) -> int:
-    return entry.row.rank
+            _collect(value, node, entries)

@@ -9,7 +9,7 @@ which finds the rows that a reply touches.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
+from enum import Enum, IntEnum
 from operator import attrgetter
 from typing import Any
 
@@ -22,16 +22,23 @@ FIELD_NAMES: dict[int, str] = {number: name for name, number in m.Field.items()}
 _NUMBERS = {name: number for number, name in FIELD_NAMES.items()}
 
 
-class Kind(Enum):
-    """How the values of several plugins combine."""
+class Kind(IntEnum):
+    """How the values of several plugins combine. Integers, because members of a plain Enum hash slowly."""
 
-    SIMPLE = "one value, one owner; set when present (texts: when not empty)"
-    MAP = "entries by key, one owner each"
-    KEYED = "a list whose elements have a key, one owner each"
-    LIST = "a list that only grows; nobody owns an element"
-    ACCUMULATED = "everybody adds, all are owners"
-    ARGS = "one list, one owner; a leading empty text takes it from its owner"
-    RESET = "a switch that takes the fields beside it from their owners"
+    SIMPLE = 0
+    """One value, one owner; set when present (texts: when not empty)."""
+    MAP = 1
+    """Entries by key, one owner each."""
+    KEYED = 2
+    """A list whose elements have a key, one owner each."""
+    LIST = 3
+    """A list that only grows; nobody owns an element."""
+    ACCUMULATED = 4
+    """Everybody adds, all are owners."""
+    ARGS = 5
+    """One list, one owner; a leading empty text takes it from its owner."""
+    RESET = 6
+    """A switch that takes the fields beside it from their owners."""
 
 
 class Shown(Enum):
@@ -57,8 +64,8 @@ class Row:
     """
 
     __slots__ = (
-        "claim", "is_text", "is_wrapper", "key", "kind", "marks_kept", "name", "parent", "path", "rank", "removable",
-        "removal_claims", "shown",
+        "always_shown", "claim", "is_text", "is_wrapper", "key", "kind", "marks_kept", "name", "parent", "path", "rank",
+        "removable", "removal_claims", "shown",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +86,7 @@ class Row:
         self.removable, self.marks_kept, self.removal_claims, self.shown = removable, marks_kept, removal_claims, shown
         #: Gives the message that holds the field, from an adjustment or from a container.
         self.parent: Callable[[Any], Any] = attrgetter(above) if above else _itself
+        self.always_shown = shown is Shown.ALWAYS
         self.rank = 0
         #: A plain text, set when it is not empty.
         self.is_text = False

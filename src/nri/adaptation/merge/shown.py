@@ -1,9 +1,9 @@
 """What later plugins are shown: the container with the adjustments of earlier plugins in it.
 
-`Shown` keeps its own copy of the container, made when a later plugin first needs it, and remembers of every step
-whether it only appended. Protobuf bytes may be appended to: then old bytes + bytes of the step are the new
-container, and the shell need not encode the rest again (`nri.adaptation.encoded`). Next:
-`nri.adaptation.merge.create`.
+Worked out only when somebody looks. Most adjustments only add, and a protobuf message may be added to by appending
+bytes: such a step is kept as a small message of its own, and the container is neither copied nor encoded again
+(`nri.adaptation.encoded` joins the bytes). Anything else makes a copy and changes that; the runtime's own message is
+never touched. Next: `nri.adaptation.merge.create`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from nri.api import messages as m
 
 __all__ = ["Shown", "normalise"]
 
+_SIMPLE, _MAP, _KEYED, _ARGS, _RESET = Kind.SIMPLE, Kind.MAP, Kind.KEYED, Kind.ARGS, Kind.RESET
+
 
 def normalise(container: m.Container) -> None:
     """Make the parts present that plugins may rely on: hooks, linux, resources, memory and cpu."""
@@ -28,133 +30,166 @@ def normalise(container: m.Container) -> None:
 
 
 class Shown:
-    """A container as the next plugin sees it; the runtime's own message is never touched.
+    """A container as the next plugin sees it: a base, and what has been appended to it since."""
 
-    Attributes:
-        steps: one per change made so far: the message to append, or None if the container must be encoded anew.
-    """
-
-    __slots__ = ("_copy", "_keys", "_origin", "_pending", "_rules", "steps")
+    __slots__ = ("_added", "_base", "_bytes", "_origin", "_pending", "_rules", "_steps", "_whole")
 
     def __init__(self, origin: m.Container, rules: Rules) -> None:
         self._origin = origin
-        self._copy: m.Container | None = None
+        self._base = origin
+        self._added: m.Container | None = None
+        self._whole: m.Container | None = None
         self._pending: list[list[Entry]] = []
-        self._keys: dict[str, list[str]] = {}
+        self._bytes: bytes | None = None
         self._rules = rules
-        self.steps: list[m.Container | None] = []
+        self._steps: list[m.Container | None] = []
 
     def add(self, entries: list[Entry]) -> None:
         """Note one plugin's adjustments; they are applied when somebody looks."""
         if entries:
             self._pending.append(entries)
 
+    def steps(self) -> list[m.Container | None]:
+        """How the container changed so far: per change the message to append, or None for encoding it anew."""
+        if self._pending:
+            pending, self._pending = self._pending, []
+            for entries in pending:
+                self._step([entry for entry in entries if entry.row.always_shown or self._visible(entry.row)])
+        return self._steps
+
     def container(self) -> m.Container:
         """The container now. Belongs to this object: do not change it."""
-        if self._copy is None:
-            self._copy = m.Container()
-            self._copy.CopyFrom(self._origin)
-            normalise(self._copy)
-        while self._pending:
-            self._step(self._copy, self._pending.pop(0))
-        return self._copy
+        self.steps()
+        return self._settle()
 
-    def _step(self, container: m.Container, entries: list[Entry]) -> None:
-        wanted = [entry for entry in entries if self._visible(entry.row)]
-        if not wanted:
+    def encoded_base(self) -> bytes:
+        """Bytes of the container without what was appended since the last step that was None; encoded once."""
+        if self._bytes is None:
+            self._bytes = self._base.SerializeToString()
+        return self._bytes
+
+    def _settle(self) -> m.Container:
+        """Bring the base and what was appended together, in a copy of our own."""
+        if self._whole is None:
+            self._whole = m.Container()
+            self._whole.CopyFrom(self._base)
+            normalise(self._whole)
+            if self._added is not None:
+                self._whole.MergeFrom(self._added)
+        return self._whole
+
+    def _step(self, entries: list[Entry]) -> None:
+        if not entries:
             return
-        if all(self._appends(container, entry) for entry in wanted):
-            delta = m.Container()
-            for entry in wanted:
-                self._apply(delta, entry)
-                self._remember(entry)
-            container.MergeFrom(delta)
-            self.steps.append(delta)
+        for entry in entries:
+            if not (self._appends(self._base, entry) and (self._added is None or self._appends(self._added, entry))):
+                break
+        else:
+            self._append(entries)
             return
-        for entry in wanted:
-            self._apply(container, entry)
-        self._keys.clear()
-        self.steps.append(None)
+        self._base = self._settle()
+        for entry in entries:
+            self._apply(self._base, entry)
+        self._added = self._bytes = self._whole = None
+        self._steps.append(None)
+
+    def _append(self, entries: list[Entry]) -> None:
+        delta = m.Container()
+        for entry in entries:
+            self._apply(delta, entry)
+        self._steps.append(delta)
+        if self._whole is not None:
+            self._whole.MergeFrom(delta)
+        if self._added is None:
+            self._added = delta
+            return
+        together = m.Container()  # a step may still be encoded by somebody: it stays as it is
+        together.MergeFrom(self._added)
+        together.MergeFrom(delta)
+        self._added = together
 
     def _visible(self, row: Row) -> bool:
-        return row.shown is When.ALWAYS or (row.shown is When.BY_RULE and self._rules.later_plugins_see_all)
+        return row.shown is not When.NEVER and self._rules.later_plugins_see_all
 
     def _replaces(self, row: Row) -> bool:
         """Whether setting a key of this list drops the element that has it."""
         return row.removable or self._rules.limits_replace
 
-    def _keys_of(self, container: m.Container, row: Row) -> list[str]:
-        """Keys of a list in the container; kept until the container is changed by more than appending."""
-        keys = self._keys.get(row.path)
-        if keys is None:
-            elements: Any = getattr(row.parent(container), row.name)
-            if row.path == "env":
-                keys = [text.partition("=")[0] for text in elements]
-            else:
-                keys = [getattr(element, row.key) for element in elements]
-            self._keys[row.path] = keys
-        return keys
-
-    def _remember(self, entry: Entry) -> None:
-        """Keep the known keys true after appending; a variable's name ends at the first equals sign, whoever set it."""
-        keys = self._keys.get(entry.row.path)
-        if keys is not None:
-            keys.extend([key.partition("=")[0] for key in entry.sets] if entry.row.path == "env" else entry.sets)
-
     def _appends(self, container: m.Container, entry: Entry) -> bool:
         """Whether merging the entry over the container, as protobuf merges bytes, gives what the entry means."""
         row = entry.row
-        if row.kind is Kind.KEYED:
-            if not self._replaces(row):
-                return True
-            keys = self._keys_of(container, row)
-            if row.removal_claims and len(set(keys)) != len(keys):
-                return False
-            return entry.removed.keys().isdisjoint(keys) and entry.sets.keys().isdisjoint(keys)
-        if row.kind is Kind.MAP:
-            present = getattr(row.parent(container), row.name)
-            return not (self._rules.last_word_wins and any(key in present for key in entry.unpaired))
-        if row.kind is Kind.SIMPLE:
+        kind = row.kind
+        if kind is _KEYED:
+            return not self._replaces(row) or self._has_none(container, entry)
+        if kind is _SIMPLE:
             return row.is_text or (row.is_wrapper and bool(entry.value.ListFields())) or not row.has(container)
-        if row.kind is Kind.ARGS:
+        if kind is _MAP:
+            present = getattr(row.parent(container), row.name)
+            return not (entry.marked and self._rules.last_word_wins and any(key in present for key in entry.unpaired))
+        if kind is _ARGS:
             return bool(entry.value[0]) and not container.args
-        if row.kind is Kind.RESET:
-            return not container.linux.HasField("rdt")
-        return True
+        return kind is not _RESET or not container.linux.HasField("rdt")
+
+    def _has_none(self, container: m.Container, entry: Entry) -> bool:
+        """Whether no element of the list has a key that the entry names, nor the entry a key twice."""
+        row = entry.row
+        named = entry.keys if not entry.marked else [*entry.sets, *entry.removed]
+        if len(set(named)) != len(entry.keys):
+            return False
+        # Looking for a key's bytes in the whole message is ten times as fast as reading the keys. They may stand there
+        # for another reason: then the keys are read after all.
+        if container is self._base and not row.removal_claims:
+            data = self.encoded_base()
+            if all(key.encode() not in data for key in named):
+                return True
+        keys = _keys(container, row)
+        if row.removal_claims and len(set(keys)) != len(keys):
+            return False
+        return not [key for key in named if key in keys]
 
     def _apply(self, container: m.Container, entry: Entry) -> None:
         row = entry.row
         parent = row.parent(container)
-        if row.kind is Kind.SIMPLE:
+        kind = row.kind
+        if kind is _SIMPLE:
             put_simple(parent, row, entry.value)
-        elif row.kind is Kind.MAP:
-            target = getattr(parent, row.name)
-            if self._rules.last_word_wins:
-                for key in entry.unpaired:
-                    target.pop(key, None)
-            put_map(target, entry.sets)
+        elif kind is _MAP:
+            self._apply_map(getattr(parent, row.name), entry)
         elif row.path == "env":
             self._apply_env(container, entry)
-        elif row.kind is Kind.KEYED:
+        elif kind is _KEYED:
             self._apply_keyed(getattr(parent, row.name), entry)
-        elif row.kind is Kind.ARGS:
+        elif kind is _ARGS:
             self._apply_args(container, entry)
-        elif row.kind is Kind.RESET:
+        elif kind is _RESET:
             container.linux.ClearField("rdt")
         else:
             getattr(parent, row.name).MergeFrom(entry.value)
 
+    def _apply_map(self, target: Any, entry: Entry) -> None:
+        if not entry.marked:
+            target.MergeFrom(entry.value)
+            return
+        if self._rules.last_word_wins:
+            for key in entry.unpaired:
+                target.pop(key, None)
+        put_map(target, entry.sets)
+
     def _apply_keyed(self, target: Any, entry: Entry) -> None:
         row = entry.row
-        if self._replaces(row):
+        if len(target) and self._replaces(row):
             drop(target, row.key, {*entry.removed, *entry.sets})
             if row.removal_claims:
                 _drop_repeated(target, row.key)
-        target.extend(entry.sets.values())
+        if entry.plain:
+            target.MergeFrom(entry.value)
+        else:
+            target.extend(entry.sets.values())
 
     def _apply_env(self, container: m.Container, entry: Entry) -> None:
-        gone = {*entry.removed, *entry.sets}
-        container.env[:] = [text for text in container.env if text.partition("=")[0] not in gone]
+        if container.env:
+            gone = {*entry.removed, *entry.sets}
+            container.env[:] = [text for text in container.env if text.partition("=")[0] not in gone]
         container.env.extend([f"{key}={variable.value}" for key, variable in entry.sets.items()])
 
     def _apply_args(self, container: m.Container, entry: Entry) -> None:
@@ -162,6 +197,13 @@ class Shown:
         if not args and self._rules.args_reset_shows_original:
             args = list(self._origin.args)
         container.args[:] = args
+
+
+def _keys(container: m.Container, row: Row) -> list[str]:
+    elements: Any = getattr(row.parent(container), row.name)
+    if row.path == "env":
+        return [text.partition("=")[0] for text in elements]
+    return [getattr(element, row.key) for element in elements]
 
 
 def _drop_repeated(elements: Any, key: str) -> None:

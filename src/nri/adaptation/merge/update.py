@@ -26,6 +26,9 @@ __all__ = ["Eviction", "Ignored", "StopState", "UpdateBook", "UpdateState"]
 _PIDS = next(row for row in ROWS if row.path == "linux.resources.pids")
 
 
+_NONE = m.ContainerUpdate()
+
+
 class Eviction(NamedTuple):
     """One plugin asks that a container be evicted."""
 
@@ -76,8 +79,9 @@ class UpdateBook:
         """`created` or `requested` is the event's own container, `resources` what is requested for it."""
         self.ledger, self._rules, self._known = ledger, rules, known
         self._created, self._requested = created, requested
-        self.live = m.ContainerUpdate()
+        self.live = _NONE
         if resources is not None:
+            self.live = m.ContainerUpdate()
             self.live.linux.resources.CopyFrom(resources)
             self.live.linux.resources.memory.SetInParent()
             self.live.linux.resources.cpu.SetInParent()
