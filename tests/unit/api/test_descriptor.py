@@ -122,7 +122,7 @@ def test_the_generated_code_demands_no_newer_protobuf_than_the_package() -> None
 
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     lower = next(text for text in wanted if text.startswith("protobuf")).split(">=")[1].split(",")[0]
-    floor = tuple(int(part) for part in (lower.split(".") + ["0"])[:3])
+    floor = tuple(int(part) for part in [*lower.split("."), "0"][:3])
     source = (ROOT / "src" / "nri" / "api" / "pb" / "api_pb2.py").read_text()
     demand = source.split("Domain.PUBLIC,")[1].split("''")[0]
     assert tuple(int(part) for part in demand.split(",") if part.strip()) <= floor, (

@@ -1,0 +1,118 @@
+"""Laws of masks, marks, versions and builders."""
+
+import string
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.api.adjustment import Adjustment
+from nri.api.events import ALL, EVENTS, EventMask
+from nri.api.naming import check_index, check_name, split_file_name
+from nri.api.removal import is_marked, mark, split
+from nri.api.update import Update
+from nri.api.versions import infer_nri_version, parse_version, version_at_least
+
+MASKS = st.integers(0, 0x3FFF).map(EventMask)
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+KEYS = TEXT.filter(lambda text: text and not text.startswith("-") and "=" not in text)
+I64 = st.integers(-(1 << 63), (1 << 63) - 1)
+U64 = st.integers(0, (1 << 64) - 1)
+VERSION_LIKE = st.text("v0123456789.-+~abcdgmr ", max_size=24)
+
+
+@given(MASKS.filter(bool))
+def test_a_mask_is_read_back_from_its_pretty_text(mask: EventMask) -> None:
+    assert EventMask.parse(mask.pretty()) == mask
+    assert EventMask.parse(*mask.pretty().split(",")) == mask
+    assert EventMask.of(*mask) == mask
+
+
+@given(MASKS, MASKS)
+def test_masks_obey_the_laws_of_sets(one: EventMask, other: EventMask) -> None:
+    names = {spec.name for spec in one}
+    others = {spec.name for spec in other}
+    assert {spec.name for spec in one | other} == names | others
+    assert {spec.name for spec in one & other} == names & others
+    assert {spec.name for spec in one - other} == names - others
+    assert {spec.name for spec in one ^ other} == names ^ others
+    assert one | ~one == ALL
+    assert one & ~one == 0
+
+
+@given(st.integers(0, (1 << 31) - 1).map(EventMask))
+def test_no_bit_of_a_mask_is_lost(mask: EventMask) -> None:
+    assert sum(spec.bit for spec in mask) + mask.unknown == mask
+    assert all(mask.has(spec) == (spec in set(mask)) for spec in EVENTS)
+
+
+@given(TEXT)
+def test_a_marked_key_splits_into_the_key(key: str) -> None:
+    assert split(mark(key)) == (key, True)
+    assert is_marked(mark(key))
+
+
+@given(TEXT)
+def test_splitting_only_ever_takes_off_one_mark(key: str) -> None:
+    rest, removed = split(key)
+    assert (mark(rest) if removed else rest) == key
+
+
+@given(st.one_of(TEXT, VERSION_LIKE))
+def test_a_version_is_parsed_or_none_and_never_an_error(text: str) -> None:
+    assert parse_version(text) is None or version_at_least(text, text)
+    assert isinstance(infer_nri_version("containerd", text), str)
+
+
+@given(VERSION_LIKE, VERSION_LIKE)
+def test_versions_are_in_one_order(one: str, other: str) -> None:
+    if parse_version(one) is not None and parse_version(other) is not None:
+        assert version_at_least(one, other) or version_at_least(other, one)
+
+
+@given(
+    st.text(string.digits, min_size=2, max_size=2), st.text(string.ascii_letters + string.digits + "_.+-", min_size=1)
+)
+def test_a_good_index_and_name_survive_the_file_name(index: str, name: str) -> None:
+    assert split_file_name(f"{check_index(index)}-{check_name(name)}") == (index, name)
+
+
+@given(
+    env=st.dictionaries(KEYS, TEXT),
+    annotations=st.dictionaries(KEYS, TEXT),
+    removed=st.lists(KEYS, unique=True),
+    args=st.lists(TEXT, min_size=1).filter(lambda args: args[0] != ""),
+    limit=I64,
+    shares=U64,
+)
+def test_an_adjustment_survives_the_wire(
+    env: dict[str, str], annotations: dict[str, str], removed: list[str], args: list[str], limit: int, shares: int
+) -> None:
+    adjustment = Adjustment().set_args(args).set_memory_limit(limit).set_cpu_shares(shares)
+    for name, value in env.items():
+        adjustment.add_env(name, value)
+    for key, value in annotations.items():
+        adjustment.add_annotation(key, value)
+    for path in removed:
+        adjustment.remove_mount(path)
+    again = Adjustment.from_bytes(adjustment.to_bytes())
+    assert again == adjustment == adjustment.copy()
+    assert (again.env, again.annotations, again.args) == (env, annotations, args)
+    assert (again.memory_limit, again.cpu_shares) == (limit, shares)
+    assert again.removed().get("mounts", []) == removed
+    assert repr(again).startswith("Adjustment(")
+    assert again.to_json() == adjustment.to_json()
+
+
+@given(container_id=TEXT.filter(bool), unified=st.dictionaries(KEYS, TEXT), pids=I64, quota=I64)
+def test_an_update_survives_the_wire(container_id: str, unified: dict[str, str], pids: int, quota: int) -> None:
+    update = Update(container_id).set_pids_limit(pids).set_cpu_quota(quota)
+    for key, value in unified.items():
+        update.add_unified(key, value)
+    again = Update.from_bytes(update.to_bytes())
+    assert again == update
+    assert (again.container_id, again.unified, again.pids_limit, again.cpu_quota) == (
+        container_id,
+        unified,
+        pids,
+        quota,
+    )

@@ -1,0 +1,45 @@
+"""What the vocabulary costs a plugin's start: modules are counted, not milliseconds."""
+
+import subprocess
+import sys
+
+import pytest
+
+LIGHT = ["annotations", "events", "failure", "naming", "readers", "removal", "versions"]
+#: Each of these costs milliseconds, and none has work to do before the first event.
+HEAVY = {
+    "asyncio",
+    "dataclasses",
+    "google.protobuf.descriptor_pool",
+    "google.protobuf.json_format",
+    "google.protobuf.text_format",
+    "inspect",
+    "json",
+    "logging",
+    "nri.api.pb.api_pb2",
+    "pickle",
+    "socket",
+}
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"import sys\nbefore = set(sys.modules)\n{statement}\nprint(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_a_light_module_does_not_load_protobuf(name: str) -> None:
+    loaded = loaded_by(f"import nri.api.{name}")
+    assert not {module for module in loaded if module.startswith("google")}
+    assert "typing" not in loaded
+
+
+def test_the_package_loads_nothing() -> None:
+    assert {name for name in loaded_by("import nri.api") if name.startswith("nri.api.")} == set()
+
+
+def test_the_builders_load_nothing_heavy() -> None:
+    loaded = loaded_by("import nri.api.adjustment, nri.api.update, nri.api.eviction, nri.api.owners")
+    assert not loaded & HEAVY
