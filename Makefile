@@ -50,9 +50,10 @@ generate: venv   ## write the generated code anew from proto/
 lock: venv       ## resolve pyproject.toml anew and export requirements/*.txt
 	@tools/lock.sh
 
-fresh:           ## run both commands of the README in a new Debian chroot (root)
+fresh:           ## run both commands of the README in a new Debian chroot (root); GOALS="demo test-quick" runs others
 	@tools/setup.sh packages fresh
-	@tools/fresh.sh
+	@tools/setup.sh venv demo
+	@$(PY) tools/fresh.py $(GOALS)
 
 wheel: venv      ## build the wheel and the source archive into dist/
 	@$(PY) -m build --no-isolation
