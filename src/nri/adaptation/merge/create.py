@@ -3,7 +3,7 @@
 A reply is taken whole or not at all: first every field is claimed, then the collected adjustment changes, in one
 bulk merge when nothing is removed or taken over. What later plugins see is only worked out when somebody asks.
 Nothing is logged, nobody is called, the runtime's own messages stay as they are. Next:
-`nri.adaptation.merge.changes`.
+`nri.adaptation.pipeline`, which calls the plugins.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class CreateState:
     def encoded_base(self) -> bytes:
         """Bytes of the container as it was after the last step that is None, or of the request's container.
 
-        Not normalised as long as no step is None: `nri.adaptation.encoded` sees to that.
+        Not normalised as long as no step is None: `nri.adaptation.question` sees to that.
         """
         return self._shown.encoded_base()
 

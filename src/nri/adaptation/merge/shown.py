@@ -2,7 +2,7 @@
 
 Worked out only when somebody looks. Most adjustments only add, and a protobuf message may be added to by appending
 bytes: such a step is kept as a small message of its own, and the container is neither copied nor encoded again
-(`nri.adaptation.encoded` joins the bytes). Anything else makes a copy and changes that; the runtime's own message is
+(`nri.adaptation.question` joins the bytes). Anything else makes a copy and changes that; the runtime's own message is
 never touched. Next: `nri.adaptation.merge.create`.
 """
 

@@ -1,0 +1,77 @@
+"""What `nri conformance merge` prints, and how it ends."""
+
+import json
+import lzma
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nri.testing.conformance import read_cases
+
+CASES = Path(__file__).parent / "data" / "merge.jsonl.xz"
+
+
+def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", "from nri.cli.main import main; main()", "conformance", "merge", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.fixture(scope="module")
+def some_cases() -> list[dict]:  # type: ignore[type-arg]
+    return [case for number, case in enumerate(read_cases(CASES)) if number < 20]
+
+
+def write(path: Path, cases: list[dict]) -> Path:  # type: ignore[type-arg]
+    path.write_text("".join(json.dumps(case) + "\n" for case in cases))
+    return path
+
+
+def test_cases_that_pass_are_counted_and_the_exit_code_is_zero(tmp_path: Path, some_cases: list) -> None:  # type: ignore[type-arg]
+    done = run(write(tmp_path / "plain.jsonl", some_cases))
+    assert (done.returncode, done.stdout) == (0, "20 passed, 0 failed\n"), done.stderr
+
+
+def test_several_files_are_read_plain_or_compressed(tmp_path: Path, some_cases: list) -> None:  # type: ignore[type-arg]
+    packed = tmp_path / "packed"
+    packed.write_bytes(lzma.compress(write(tmp_path / "plain.jsonl", some_cases[:5]).read_bytes()))
+    done = run(packed, tmp_path / "plain.jsonl")
+    assert (done.returncode, done.stdout) == (0, "10 passed, 0 failed\n"), done.stderr
+
+
+def test_a_case_that_differs_is_shown_as_a_diff_with_its_id(tmp_path: Path, some_cases: list) -> None:  # type: ignore[type-arg]
+    case = next(case for case in some_cases if case["op"] == "create" and "adjust" in case["expect"])
+    case = json.loads(json.dumps(case))
+    case["expect"]["adjust"]["annotations"] = {"never": "set"}
+    done = run(write(tmp_path / "wrong.jsonl", [case]))
+    assert done.returncode == 1
+    assert f"case {case['id']} (create) differs:" in done.stdout
+    assert '-   "never": "set"' in done.stdout, done.stdout
+    assert done.stdout.splitlines()[-1] == "0 passed, 1 failed"
+
+
+def test_a_recorded_error_that_does_not_happen_is_a_failure(tmp_path: Path, some_cases: list) -> None:  # type: ignore[type-arg]
+    case = next(case for case in some_cases if "error" not in case["expect"])
+    case = {**case, "expect": {**case["expect"], "error": "plugin says no"}}
+    done = run(write(tmp_path / "wrong.jsonl", [case]))
+    assert done.returncode == 1
+    assert "plugin says no" in done.stdout
+
+
+def test_cases_of_other_kinds_are_skipped(tmp_path: Path, some_cases: list) -> None:  # type: ignore[type-arg]
+    spec = {"id": "s", "op": "spec", "expect": {}}
+    done = run(write(tmp_path / "mixed.jsonl", [*some_cases[:3], spec]))
+    assert (done.returncode, done.stdout) == (0, "3 passed, 0 failed\n")
+
+
+@pytest.mark.parametrize("content", [None, b"{not json\n", b"[]\n", b"\xfd7zXZ\x00garbage", b"\xff\xfe"])
+def test_a_file_that_cannot_be_read_ends_with_2_and_one_line(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "bad.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    done = run(path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert str(path) in done.stderr
+    assert "Traceback" not in done.stderr

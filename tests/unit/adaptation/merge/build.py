@@ -1,0 +1,59 @@
+"""Requests and replies for merge tests, written as protobuf JSON, and the fold over them."""
+
+from typing import Any
+
+from google.protobuf import json_format
+
+from nri.adaptation.merge import CreateState, StopState, UpdateState
+from nri.adaptation.rules import Rules
+from nri.api import messages as m
+from nri.errors import NriError
+
+Json = dict[str, Any]
+
+
+def parse(data: Json, message: Any) -> Any:
+    return json_format.ParseDict(data, message)
+
+
+def as_json(message: Any) -> Any:
+    return json_format.MessageToDict(message, preserving_proto_field_name=True)
+
+
+def adjusts(**adjust: Any) -> m.CreateContainerResponse:
+    return parse({"adjust": adjust}, m.CreateContainerResponse())
+
+
+def resources(**limits: Any) -> m.CreateContainerResponse:
+    return adjusts(linux={"resources": limits})
+
+
+def update(container: str, ignore: bool = False, **limits: Any) -> Json:
+    return {"container_id": container, "ignore_failure": ignore, "linux": {"resources": limits}}
+
+
+def create_state(container: Json | None = None, rules: Rules = Rules.DEFAULT, known: Any = None) -> CreateState:
+    request = parse({"pod": {"id": "pod"}, "container": {"id": "ctr", **(container or {})}}, m.CreateContainerRequest())
+    return CreateState(request, rules, known)
+
+
+def update_state(wanted: Json | None = None, rules: Rules = Rules.DEFAULT, known: Any = None) -> UpdateState:
+    request = parse({"container": {"id": "ctr"}, "linux_resources": wanted or {}}, m.UpdateContainerRequest())
+    return UpdateState(request, rules, known)
+
+
+def stop_state(rules: Rules = Rules.DEFAULT, known: Any = None) -> StopState:
+    return StopState(parse({"container": {"id": "ctr"}}, m.StopContainerRequest()), rules, known)
+
+
+def fold(state: Any, *replies: Any) -> str:
+    """Let plugins 10-a, 20-b, ... answer; the text of the error that ended it, or ""."""
+    for place, reply in enumerate(replies):
+        if isinstance(reply, dict):
+            kind = {CreateState: m.CreateContainerResponse, UpdateState: m.UpdateContainerResponse}
+            reply = parse(reply, kind.get(type(state), m.StopContainerResponse)())
+        try:
+            state.apply(f"{place + 1}0-{'abcdef'[place]}", reply)
+        except NriError as error:
+            return str(error)
+    return ""

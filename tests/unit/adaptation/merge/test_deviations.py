@@ -1,0 +1,204 @@
+"""Every rule by which the merge leaves the reference, tried in both modes with the same plugins."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.adaptation.rules import Rules
+from nri.api import messages as m
+from tests.unit.adaptation.merge.build import (
+    adjusts,
+    as_json,
+    create_state,
+    fold,
+    parse,
+    resources,
+    stop_state,
+    update,
+    update_state,
+)
+
+REPOSITORY = Path(__file__).parents[4]
+SHARES = {"cpu": {"shares": {"value": "5"}}}
+LIMIT = {"memory": {"limit": {"value": "9"}}}
+
+
+def removals_reach_reply(rules: Rules) -> Any:
+    state = create_state({"env": ["A=1"], "linux": {"devices": [{"path": "/dev/x"}]}}, rules)
+    fold(state, adjusts(env=[{"key": "-A"}], linux={"devices": [{"path": "-/dev/x"}]}))
+    adjust = state.reply().adjust
+    return [entry.key for entry in adjust.env], [device.path for device in adjust.linux.devices]
+
+
+def last_word_wins(rules: Rules) -> Any:
+    state = create_state({}, rules)
+    fold(state, adjusts(annotations={"k": "v"}), adjusts(annotations={"-k": ""}))
+    return dict(state.reply().adjust.annotations), dict(state.container.annotations)
+
+
+def removal_frees_key(rules: Rules) -> Any:
+    states = create_state({}, rules), create_state({}, rules)
+    return (
+        fold(states[0], adjusts(env=[{"key": "A"}]), adjusts(env=[{"key": "-A"}]), adjusts(env=[{"key": "A", "value": "c"}])),
+        fold(states[1], *[adjusts(linux={"namespaces": [{"type": "-pid"}]})] * 2),
+    )
+
+
+def same_plugin_may_repeat(rules: Rules) -> Any:
+    state = create_state({}, rules)
+    error = fold(state, adjusts(env=[{"key": "A", "value": "1"}, {"key": "A", "value": "2"}]))
+    return error, [entry.value for entry in state.reply().adjust.env]
+
+
+def literal_marks_refused(rules: Rules) -> Any:
+    state = create_state({}, rules)
+    return fold(state, adjusts(rlimits=[{"type": "-RLIMIT_CORE"}])), len(state.reply().adjust.rlimits)
+
+
+def limits_replace(rules: Rules) -> Any:
+    state = create_state({"rlimits": [{"type": "RLIMIT_CORE", "hard": "1"}]}, rules)
+    fold(state, adjusts(rlimits=[{"type": "RLIMIT_CORE", "hard": "2"}]))
+    return [limit.hard for limit in state.container.rlimits]
+
+
+def args_reset_shows_original(rules: Rules) -> Any:
+    state = create_state({"args": ["original"]}, rules)
+    fold(state, adjusts(args=["a"]), adjusts(args=[""]))
+    return list(state.container.args), fold(state, adjusts(args=["c"]))
+
+
+def rdt_removal_kept(rules: Rules) -> Any:
+    state = create_state({}, rules)
+    fold(state, adjusts(linux={"rdt": {"remove": True, "clos_id": {"value": "gold"}}}))
+    return as_json(state.reply().adjust.linux.rdt)
+
+
+def rdt_only_when_asked(rules: Rules) -> Any:
+    state = create_state({}, rules)
+    fold(state, adjusts(linux={"cgroups_path": "/x"}))
+    return state.reply().adjust.linux.HasField("rdt")
+
+
+def later_plugins_see_all(rules: Rules) -> Any:
+    state = create_state({}, rules)
+    fold(state, adjusts(linux={"rdt": {"clos_id": {"value": "gold"}}}, CDI_devices=[{"name": "v/c=1"}]))
+    return state.container.linux.rdt.clos_id.value, [device.name for device in state.container.CDI_devices]
+
+
+def pids_in_updates(rules: Rules) -> Any:
+    state = update_state({"pids": {"limit": "9"}}, rules)
+    error = fold(state, {"update": [update("x", pids={"limit": "7"}), update("ctr", **SHARES)]}, {"update": [update("ctr", **LIMIT)]})
+    return error, as_json(state.reply().update[0].linux.resources.pids)
+
+
+def ignored_update_rolls_back(rules: Rules) -> Any:
+    state = stop_state(rules)
+    first, ignored = update("o", **SHARES), update("o", ignore=True, **LIMIT, **SHARES)
+    return fold(state, {"update": [first]}, {"update": [ignored]}, {"update": [update("o", **LIMIT)]})
+
+
+def update_target_checked(rules: Rules) -> Any:
+    return (
+        fold(stop_state(rules), {"update": [update("", **SHARES)]}),
+        fold(stop_state(rules, {"known"}), {"update": [update("gone", **SHARES)]}),
+        fold(stop_state(rules, {"known"}), {"update": [update("known", **SHARES)]}),
+    )
+
+
+def ignore_failure_covers_self_update(rules: Rules) -> Any:
+    return fold(create_state({}, rules), {"update": [update("ctr", ignore=True, **SHARES)]})
+
+
+def empty_updates_change_nothing(rules: Rules) -> Any:
+    state = update_state({"cpu": {"shares": {"value": "3"}}}, rules)
+    fold(state, {"update": [{"container_id": "ctr"}, {"container_id": "other"}]})
+    return [as_json(each) for each in state.reply().update]
+
+
+def evictions_kept(rules: Rules) -> Any:
+    state = create_state({}, rules)
+    fold(state, {"evict": [{"container_id": "x", "reason": "r"}]})
+    return [each.container_id for each in state.reply().evict], len(state.evictions)
+
+
+EMPTY = {"linux": {"resources": {"memory": {}, "cpu": {}}}}
+#: Rule -> what to do, what the reference makes of it, what we make of it by default.
+SCENARIOS: dict[Callable[[Rules], Any], tuple[Any, Any]] = {
+    removals_reach_reply: (([], []), (["-A"], ["-/dev/x"])),
+    last_word_wins: (({"k": "v", "-k": ""}, {"k": "v"}), ({"-k": ""}, {})),
+    removal_frees_key: (
+        ('plugins "30-c" and "20-b" both tried to set Env A', 'plugins "20-b" and "10-a" both tried to set Namespace pid'),
+        ("", ""),
+    ),
+    same_plugin_may_repeat: (('plugins "10-a" and "10-a" both tried to set Env A', []), ("", ["2"])),
+    literal_marks_refused: (("", 1), ("plugin 10-a: cannot remove RLIMIT_CORE: rlimits knows no removal", 0)),
+    limits_replace: ([1, 2], [2]),
+    args_reset_shows_original: (([], 'plugins "10-a" and "20-b" both tried to set Args '), (["original"], "")),
+    rdt_removal_kept: ({"clos_id": {"value": "gold"}}, {"remove": True, "clos_id": {"value": "gold"}}),
+    rdt_only_when_asked: (True, False),
+    later_plugins_see_all: (("", []), ("gold", ["v/c=1"])),
+    pids_in_updates: (('plugins "20-b" and "10-a" both tried to set PidsLimit ', {}), ("", {"limit": "7"})),
+    ignored_update_rolls_back: ('plugins "30-c" and "20-b" both tried to set MemLimit ', ""),
+    update_target_checked: (
+        ("", "", ""),
+        (
+            'plugin "10-a": update of container "": it names no container',
+            'plugin "10-a": update of container "gone": the runtime knows no such container',
+            "",
+        ),
+    ),
+    ignore_failure_covers_self_update: ('plugin "10-a" asked update of "ctr" during creation', ""),
+    empty_updates_change_nothing: ([{"container_id": "other", **EMPTY}, {"container_id": "ctr", **EMPTY}], [{}]),
+    evictions_kept: (([], 0), (["x"], 1)),
+}
+
+
+@pytest.mark.parametrize("rule", SCENARIOS, ids=lambda rule: rule.__name__)
+def test_the_reference_is_reproduced(rule: Callable[[Rules], Any]) -> None:
+    assert rule(Rules.REFERENCE) == SCENARIOS[rule][0]
+
+
+@pytest.mark.parametrize("rule", SCENARIOS, ids=lambda rule: rule.__name__)
+def test_the_default_does_what_users_expect(rule: Callable[[Rules], Any]) -> None:
+    assert rule(Rules.DEFAULT) == SCENARIOS[rule][1]
+
+
+def test_every_rule_has_its_row_in_the_documentation() -> None:
+    text = (REPOSITORY / "docs" / "deviations.md").read_text()
+    rows = [line.split("|")[1].strip().strip("`") for line in text.splitlines() if line.startswith("| `")]
+    names = [field.name for field in fields(Rules)]
+    assert sorted(rows) == sorted(names), f"rows and rules differ in {set(rows) ^ set(names)}"
+
+
+def test_every_rule_is_off_in_the_reference_and_on_by_default() -> None:
+    for field in fields(Rules):
+        assert getattr(Rules.DEFAULT, field.name) is True
+        assert getattr(Rules.REFERENCE, field.name) is False
+
+
+def test_every_rule_is_named_by_a_test() -> None:
+    texts = [path.read_text() for path in (REPOSITORY / "tests").rglob("test_*.py")]
+    unnamed = [field.name for field in fields(Rules) if not any(field.name in text for text in texts)]
+    assert not unnamed, f"no test names these rules: {unnamed}"
+
+
+def test_a_rule_names_its_scenario() -> None:
+    assert {rule.__name__ for rule in SCENARIOS} <= {field.name for field in fields(Rules)}
+
+
+def test_device_rules_in_an_update_are_reported_and_not_applied() -> None:
+    state = stop_state()
+    fold(state, {"update": [update("x", devices=[{"type": "c"}], **SHARES)]})
+    assert [(each.container_id, each.field) for each in state.book.ignored] == [("x", "linux.resources.devices")]
+    assert not state.reply().update[0].linux.resources.devices
+
+
+def test_what_was_ignored_of_a_failed_reply_is_forgotten() -> None:
+    state = create_state()
+    parse({}, m.Container())
+    error = fold(state, resources(**SHARES), {"update": [update("x", devices=[{"type": "c"}]), update("ctr", **SHARES)]})
+    assert "during creation" in error
+    assert state.ignored == []
