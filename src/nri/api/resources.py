@@ -31,7 +31,9 @@ class _Reader:
         self.group = group
         self.field = field
 
-    def read(self, builder: Resources) -> Any:
+    def read(self, builder: Resources | None) -> Any:
+        if builder is None:  # asked of the class, by help() and the like
+            return self
         resources = builder.resources
         return optional.get(getattr(resources, self.group) if self.group else resources, self.field)
 
@@ -39,7 +41,7 @@ class _Reader:
 class _Int(_Reader):
     __slots__ = ()
 
-    def __get__(self, builder: Resources, owner: type) -> int | None:
+    def __get__(self, builder: Resources | None, owner: type) -> int | None:
         value: int | None = self.read(builder)
         return value
 
@@ -47,7 +49,7 @@ class _Int(_Reader):
 class _Bool(_Reader):
     __slots__ = ()
 
-    def __get__(self, builder: Resources, owner: type) -> bool | None:
+    def __get__(self, builder: Resources | None, owner: type) -> bool | None:
         value: bool | None = self.read(builder)
         return value
 
@@ -55,7 +57,7 @@ class _Bool(_Reader):
 class _Text(_Reader):
     __slots__ = ()
 
-    def __get__(self, builder: Resources, owner: type) -> str | None:
+    def __get__(self, builder: Resources | None, owner: type) -> str | None:
         value: str | None = self.read(builder)
         return value
 
@@ -214,6 +216,7 @@ class Resources(Builder):
         """Whether any resource is set."""
         return bool(self.message.linux.resources.ByteSize())
 
+    # What is set, None when not; each by the name and in the unit of its setter.
     memory_limit = _Int("memory", "limit")
     memory_reservation = _Int("memory", "reservation")
     memory_swap = _Int("memory", "swap")

@@ -1,6 +1,7 @@
 """What a plugin author sees of `Adjustment`, `Update` and `Eviction`."""
 
 import json
+import pydoc
 
 import pytest
 
@@ -249,3 +250,9 @@ def test_an_eviction_has_a_container_and_a_reason() -> None:
     assert repr(eviction) == "Eviction(container_id='c1', reason='too hot')"
     with pytest.raises(ValueError, match="container_id"):
         Eviction("")
+
+
+def test_help_works_on_the_builders() -> None:
+    text = pydoc.plain(pydoc.render_doc(Adjustment))
+    assert "set_memory_limit(self, limit_bytes" in text
+    assert "Most memory in bytes" in text
