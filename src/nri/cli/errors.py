@@ -1,0 +1,78 @@
+"""From an error to one line on standard error and one exit code. Next module: none, this is the way out.
+
+The codes are public: documented in the help, tested, never reused. See `EXIT_CODES` for which error gives which.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import click
+
+from nri import errors
+from nri.cli.output import paint, wants_color
+
+if TYPE_CHECKING:
+    from nri.cli.verb import Settings
+
+FAILED, USAGE, UNREACHABLE, REJECTED, DIFFERS, INTERRUPTED = 1, 2, 3, 4, 5, 130
+
+#: The first class that matches decides. All other errors are FAILED.
+EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (click.UsageError, USAGE),
+    (errors.ConfigError, USAGE),
+    (errors.RuntimeUnavailable, UNREACHABLE),
+    (errors.ConnectionClosed, UNREACHABLE),
+    (errors.DeadlineExceeded, UNREACHABLE),
+    (errors.Reject, REJECTED),
+    (errors.ConflictError, REJECTED),
+    (errors.ValidationRejected, REJECTED),
+    (KeyboardInterrupt, INTERRUPTED),
+    (click.Abort, INTERRUPTED),
+)
+
+
+class Failure(click.ClickException):
+    """A verb cannot do what it was asked to: what, where and next step in one line; `code` is the exit code."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that an error ends the command with."""
+    if isinstance(error, Failure):
+        return error.code
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), FAILED)
+
+
+def describe(error: BaseException) -> str:
+    """The error as one line (a ConfigError: one per problem) that says what, where, and what to do next."""
+    if isinstance(error, click.UsageError):
+        verb = error.ctx.command_path if error.ctx else "nri"
+        text = error.format_message().rstrip(".")
+        stop = "" if text.endswith("?") else "."
+        return f"{text[:1].lower()}{text[1:]}{stop} try: {verb} --help"
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return "interrupted"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}"
+    if isinstance(error, errors.NriError):
+        return str(error)
+    return f"{type(error).__name__}: {error}. This is a defect of nri; -v -v shows where it happened"
+
+
+def report(error: BaseException, settings: Settings) -> int:
+    """Print the error to standard error and return the exit code. The traceback comes with -v -v only."""
+    if settings.verbose >= 2:
+        traceback.print_exception(error, file=sys.stderr)
+    color = wants_color(settings.color, sys.stderr)
+    for line in describe(error).splitlines() or [type(error).__name__]:
+        sys.stderr.write(f"{paint('error:', 'red', color)} {line}\n")
+    return exit_code(error)

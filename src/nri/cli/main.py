@@ -1,0 +1,99 @@
+"""The entry point of the `nri` command: a table of verbs, loaded when they are called, and the way out of errors.
+
+Rules: nothing heavy is imported here, nor by a verb's module at its top; `nri --help` imports no verb at all.
+What a verb is made of is `nri.cli.verb`; which exit code an error gives is `nri.cli.errors`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+import click
+
+from nri.cli.verb import Settings, VerbGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Row(NamedTuple):
+    """A verb: the module that holds it as `command`, and what it does in one line."""
+
+    module: str
+    summary: str
+
+
+VERBS = {
+    "run": Row("nri.cli.run", "run a plugin from a file or a module"),
+    "new": Row("nri.cli.new", "start a plugin: code, test, image, manifests"),
+    "enable": Row("nri.cli.enable", "let the runtime launch a plugin from now on"),
+    "disable": Row("nri.cli.disable", "take a plugin out of the runtime's folder again"),
+    "events": Row("nri.cli.events", "show pods and containers, and follow what happens to them"),
+    "call": Row("nri.cli.call", "call a method over ttRPC by hand"),
+    "decode": Row("nri.cli.decode", "explain captured NRI or ttRPC bytes, frame by frame"),
+    "doctor": Row("nri.cli.doctor", "find out why NRI does not work here"),
+    "conformance": Row("nri.cli.conformance", "check merging and specs against recorded cases"),
+    "completion": Row("nri.cli.completion", "print the shell's completion script"),
+    "version": Row("nri.cli.version", "print the versions of everything"),
+}
+
+EXIT_CODES = """\
+Exit codes: 0 done; 1 the operation failed; 2 wrong usage or configuration; 3 no runtime, or lost it; 4 rejected;
+5 a replay differs; 130 and 143 interrupted. Data goes to standard output, words to standard error."""
+
+
+class Nri(VerbGroup):
+    """The group of all verbs, which imports a verb's module when that verb is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        row = VERBS.get(name)
+        if row is None:
+            return None
+        command: click.Command = importlib.import_module(row.module).command
+        command.name = name
+        return command
+
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
+        return [(name, row.summary) for name, row in VERBS.items()]
+
+
+@click.group(
+    cls=Nri,
+    examples=[
+        "nri new pod-name                        # a plugin, its test and all that deploys it",
+        "nri run pod_name.py --idx 10            # run it against the runtime on this machine",
+        "nri events -f                           # what happens to containers here",
+        "nri doctor                              # when something does not work",
+    ],
+    epilog=EXIT_CODES,
+)
+def nri() -> None:
+    """Write, run and examine NRI plugins: programs that adjust containers inside a container runtime."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit with one of the documented codes. Tracebacks are shown with -v -v only."""
+    settings = Settings()
+    try:
+        result = nri.main(args=arguments, prog_name="nri", obj=settings, standalone_mode=False)
+        sys.stdout.flush()
+        code = result if isinstance(result, int) else 0
+    except BrokenPipeError:
+        # The reader of our output had enough, as in `nri events -f | head`. Python would complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (the one place where every error becomes a line)
+        from nri.cli.errors import report
+
+        code = report(error, settings)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""`nri new`: a plugin's project, from code and test to image and manifests, ready to run.
+
+The files are in `templates/`, each with `@name@` and the like where the plugin's own names go; this file has the table
+of what becomes what. The manifests keep to the least privilege that a plugin which only answers can live with.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from nri.cli.errors import USAGE, Failure
+from nri.cli.verb import Settings, Verb
+
+#: Template, and the file that it becomes.
+FILES = {
+    "plugin.py.txt": "@module@.py",
+    "tests/test_plugin.py.txt": "tests/test_@module@.py",
+    "pyproject.toml.txt": "pyproject.toml",
+    "README.md.txt": "README.md",
+    "Containerfile.txt": "Containerfile",
+    "containerignore.txt": ".containerignore",
+    "gitignore.txt": ".gitignore",
+    "deploy/daemonset.yaml.txt": "deploy/daemonset.yaml",
+    "deploy/plugin.service.txt": "deploy/@name@.service",
+}
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+EXAMPLES = [
+    "nri new pod-name                        # makes the folder pod-name",
+    "nri new pod-name --idx 50 --folder src/pod-name",
+]
+
+
+@click.command(cls=Verb, examples=EXAMPLES)
+@click.argument("name")
+@click.option("--idx", "-idx", default="10", metavar="NN", help="Place in the order of plugins, 00 to 99.")
+@click.option("--folder", metavar="DIR", type=click.Path(path_type=Path), help="Where to make it; default: NAME.")
+@click.pass_obj
+def command(settings: Settings, name: str, idx: str, folder: Path | None) -> None:
+    """Start a plugin: code, test, Containerfile, DaemonSet, systemd unit, pyproject and README in a new folder.
+
+    NAME is the plugin's name, in lower case with dashes.
+    """
+    made = scaffold(folder or Path(name), name, idx)
+    out = settings.out
+    if not out.human:
+        out.document({"folder": str(folder or name), "files": made})
+        return
+    for path in made:
+        out.text(path)
+    module = names_of(name, idx)["module"]
+    out.note(f"\nnext:  cd {folder or name}  and then  pytest  or, as root,  nri run {module}.py --idx {idx}")
+
+
+def names_of(name: str, idx: str) -> dict[str, str]:
+    """What the markers in the templates stand for. Failure says what is wrong with a name."""
+    from importlib import metadata
+
+    from nri.api.naming import check_index
+
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise Failure(
+            f'"{name}" cannot be a plugin\'s name: use lower case letters, digits and single dashes, such as pod-name',
+            USAGE,
+        )
+    try:
+        check_index(idx)
+    except ValueError as error:
+        raise Failure(f"--idx: {error}", USAGE) from None
+    words = name.split("-")
+    module = "_".join(words)
+    if module == "nri":
+        raise Failure('"nri" is the name of the library that plugins import: choose another one', USAGE)
+    try:
+        version = metadata.version("nri")
+    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
+        version = "0"
+    names = {"name": name, "module": module, "class": "".join(word.capitalize() for word in words)}
+    return names | {"Name": " ".join(words).capitalize(), "idx": idx, "nri_version": version}
+
+
+def scaffold(folder: Path, name: str, idx: str) -> list[str]:
+    """Write all files; returns their paths. Refuses a folder that has something in it: nothing is ever overwritten."""
+    names = names_of(name, idx)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Failure(f"{folder}: there is something already. Choose another --folder, or empty this one")
+    made = []
+    for template, target in FILES.items():
+        path = folder / fill(target, names)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(fill((TEMPLATES / template).read_text(encoding="utf-8"), names), encoding="utf-8")
+        made.append(str(path))
+    return made
+
+
+def fill(text: str, names: dict[str, str]) -> str:
+    """The text with every marker replaced. What merely looks like one (systemd's @system-service) stays."""
+    return re.sub(r"@(\w+)@", lambda found: names.get(found[1], found[0]), text)

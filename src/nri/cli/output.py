@@ -1,0 +1,126 @@
+"""How results are printed: tables for people, JSON and YAML for programs, colours only where they are welcome.
+
+Rules: results go to standard output, words to standard error. JSON and YAML have everything, in full; only tables cut
+long ids. `-o json` is one document, and one object per line where results come one by one (`stream`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import TextIO
+
+    from nri.cli.verb import Settings
+
+_STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
+
+
+class Column(NamedTuple):
+    """A table's column: its title, the key in each row, and the length that it is cut to in tables (0: not cut)."""
+
+    title: str
+    key: str
+    cut: int = 0
+
+
+def wants_color(mode: str, stream: TextIO) -> bool:
+    """Whether to colour: as told by --color, else NO_COLOR and FORCE_COLOR, else if a person is watching."""
+    if mode != "auto":
+        return mode == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, style: str, wanted: bool = True) -> str:
+    """The text in a colour or weight, if that is wanted and there is such a style."""
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if wanted and text and style in _STYLES else text
+
+
+def safe(text: str) -> str:
+    """The text without control characters: what a container's author names things must not steer the terminal."""
+    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
+
+
+class Output:
+    """Prints in the form that the global options ask for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.format = settings.output
+        self.quiet = settings.quiet
+        self.color = wants_color(settings.color, sys.stdout)
+
+    @property
+    def human(self) -> bool:
+        """Whether a person reads this: neither JSON nor YAML was asked for."""
+        return self.format == "table"
+
+    def paint(self, text: str, style: str) -> str:
+        """`paint`, if standard output takes colours."""
+        return paint(text, style, self.color)
+
+    def text(self, line: str) -> None:
+        """A line of results for people."""
+        sys.stdout.write(f"{line}\n")
+
+    def note(self, line: str) -> None:
+        """A line about what is going on, to standard error; not in quiet mode."""
+        if not self.quiet:
+            sys.stderr.write(f"{line}\n")
+
+    def document(self, value: Any) -> None:
+        """One value as the whole output. In table mode too it is JSON: for verbs whose result is data by nature."""
+        if self.format == "yaml":
+            sys.stdout.write(to_yaml(value))
+        else:
+            sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+    def stream(self, value: Any) -> None:
+        """One of many values, written out at once: a JSON line, or a YAML document."""
+        if self.format == "yaml":
+            sys.stdout.write(f"---\n{to_yaml(value)}")
+        else:
+            sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
+        """Rows as a table with a heading, as a list in JSON or YAML, or with -q the first column alone, uncut."""
+        found = list(rows)
+        if self.quiet and self.human:
+            sys.stdout.writelines(f"{safe(str(row.get(columns[0].key, '')))}\n" for row in found)
+        elif not self.human:
+            self.document(found)
+        else:
+            self._draw(columns, [[cell(row.get(column.key), column.cut) for column in columns] for row in found])
+
+    def _draw(self, columns: Sequence[Column], body: list[list[str]]) -> None:
+        heading = [column.title for column in columns]
+        widths = [max(len(line[place]) for line in (heading, *body)) for place in range(len(columns))]
+        for number, line in enumerate((heading, *body)):
+            padded = "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+            sys.stdout.write(f"{padded if number else self.paint(padded, 'bold')}\n")
+
+
+def cell(value: object, cut: int = 0) -> str:
+    """A value as it stands in a table: "-" for nothing, lists joined, cut to `cut` characters unless that is 0."""
+    if value is None or value in ("", [], {}):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = safe(",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
+    return text[:cut] if cut else text
+
+
+def to_yaml(value: Any) -> str:
+    """YAML in block style, keys in the given order."""
+    import yaml
+
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    return text

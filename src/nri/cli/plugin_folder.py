@@ -1,0 +1,94 @@
+"""The folder from which runtimes launch plugins: launchers written and removed so that a runtime never sees half a one.
+
+Rules: everything is checked before anything is written. A file appears under its final name in one rename, from a
+folder inside the plugin folder, because runtimes ignore folders there but refuse to start over a stray executable.
+The drop-in configuration comes first and goes last, so that no plugin is launched without its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+from nri.api.naming import check_index, check_name
+from nri.cli.errors import USAGE, Failure
+
+#: Tells our launchers from other plugins: `nri disable` removes nothing else.
+MARK = "# Written by `nri enable`."
+
+
+def launcher(command: list[str], file_name: str) -> str:
+    """The text of a launcher.
+
+    A shell, because a shebang takes neither blanks nor long paths; it becomes the plugin at once. Runtimes start
+    plugins without PATH, so that every path in it is absolute.
+    """
+    words = " ".join(map(shlex.quote, command))
+    return f'#!/bin/sh\n{MARK} Remove it with: nri disable {file_name}\nexec {words} "$@"\n'
+
+
+def file_name_of(index: str, name: str) -> str:
+    """``NN-name``, or a Failure that says which part is wrong."""
+    try:
+        check_index(index)
+        check_name(name)
+    except ValueError as error:
+        raise Failure(str(error), USAGE) from None
+    return f"{index}-{name}"
+
+
+def refuse_untrusted(path: Path) -> None:
+    """A plugin runs as root. Refuse a file, or a place, that somebody else may change."""
+    for place, kind in ((path, "file"), (path.parent, "folder")):
+        found = place.stat()
+        sticky = kind == "folder" and found.st_mode & stat.S_ISVTX
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+            mode = f"{found.st_mode & 0o7777:04o}"
+            reason = f"others may write to this {kind} (mode {mode}), and a plugin runs as root"
+            raise Failure(f"{place}: {reason}. First: chmod go-w {place}")
+        if os.geteuid() == 0 and found.st_uid != 0 and kind == "file":
+            raise Failure(
+                f"{place}: belongs to user {found.st_uid}, and a plugin runs as root. First: chown root {place}"
+            )
+
+
+def refuse_clash(folder: Path, file_name: str) -> None:
+    """Refuse to replace what we did not write, and a second index for the same name."""
+    name = file_name.partition("-")[2]
+    for other in sorted(folder.glob(f"[0-9][0-9]-{name}")):
+        if other.name != file_name:
+            raise Failure(f"{other}: {name} is enabled with another index already. First: nri disable {other.name}")
+        if not is_ours(other):
+            raise Failure(f"{other}: there is a plugin that `nri enable` did not write. Move it away first")
+
+
+def is_ours(path: Path) -> bool:
+    """Whether `nri enable` wrote the file."""
+    try:
+        with path.open("rb") as file:
+            return MARK.encode() in file.read(512)
+    except OSError:
+        return False
+
+
+def put(folder: Path, file_name: str, content: bytes, mode: int) -> None:
+    """Make the file, whole and with its mode, in one step; an older one of that name is replaced."""
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise Failure(
+            f"{folder}: others may write to this folder, and what is in it runs as root. First: chmod go-w {folder}"
+        )
+    inner = Path(tempfile.mkdtemp(prefix=".nri-", dir=folder))
+    try:
+        made = inner / file_name
+        with made.open("xb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        made.replace(folder / file_name)
+    finally:
+        shutil.rmtree(inner, ignore_errors=True)

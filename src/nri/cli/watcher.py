@@ -1,0 +1,183 @@
+"""The plugin inside `nri events`: takes every event, changes nothing, never makes the runtime wait for a printer."""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.json_format import MessageToDict
+
+from nri.api.events import EVENTS
+from nri.cli.output import safe
+from nri.errors import ConnectionClosed, DeadlineExceeded, RuntimeUnavailable
+from nri.stream import connect_unix
+from nri.stub.options import Options
+from nri.stub.plugin import Plugin
+from nri.stub.reconnect import Program
+from nri.stub.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nri.api.events import EventMask
+    from nri.cli.output import Output
+
+#: Behind all others, to see what they made of a container.
+INDEX = "99"
+#: Events that may wait for the printer; what comes on top is counted and dropped.
+MOST_WAITING = 10_000
+
+_STATES = ("unknown", "created", "paused", "running", "stopped")
+
+
+class Snapshot(Plugin):
+    """Takes what is there, and is done."""
+
+    name = "nri-events"
+
+    def __init__(self) -> None:
+        self.pods: list[Any] = []
+        self.containers: list[Any] = []
+
+    def synchronize(self, pods: list[Any], containers: list[Any]) -> None:
+        self.pods, self.containers = pods, containers
+
+
+class Follower(Snapshot):
+    """Passes every event on. One method per event is made below: they only differ by their names."""
+
+    name = "nri-events"
+
+    def __init__(self, show: Callable[[str, Any, Any], None]) -> None:
+        super().__init__()
+        self.show = show
+
+
+def _handler(event: str, kind: str) -> Any:
+    def pod_event(self: Follower, pod: Any, *_: Any) -> None:
+        self.show(event, pod, None)
+
+    def container_event(self: Follower, pod: Any, container: Any, *_: Any) -> None:
+        self.show(event, pod, container)
+
+    return pod_event if kind == "pod" else container_event
+
+
+for _spec in EVENTS:
+    if _spec.kind != "validation":
+        setattr(Follower, _spec.method, _handler(_spec.pretty, _spec.kind))
+
+
+def name_of_us() -> str:
+    """A name of its own for each process: two people may watch one node."""
+    return f"nri-events-{os.getpid()}"
+
+
+def snapshot(socket: str, timeout_s: float) -> tuple[list[Any], list[Any]]:
+    """The runtime's pods and containers. RuntimeUnavailable, DeadlineExceeded, ConnectionClosed, RegistrationError."""
+    try:
+        sock = connect_unix(socket)
+    except OSError as error:
+        raise RuntimeUnavailable(socket, (error.strerror or str(error)).lower()) from None
+    plugin = Snapshot()
+    done, late = threading.Event(), threading.Event()
+
+    def ready() -> None:
+        done.set()
+        session.stop()
+
+    def give_up() -> None:
+        late.set()
+        session.stop()
+
+    session = Session(plugin, sock, index=INDEX, name=name_of_us(), registration_timeout_s=timeout_s, on_ready=ready)
+    bound = threading.Timer(timeout_s, give_up)
+    bound.daemon = True
+    bound.start()
+    try:
+        reason = session.run()
+    finally:
+        bound.cancel()
+    if not done.is_set():
+        raise DeadlineExceeded(f"the state at {socket}") if late.is_set() else ConnectionClosed(f"{socket}: {reason}")
+    return plugin.pods, plugin.containers
+
+
+def follow(socket: str, mask: EventMask, out: Output, timeout_s: float) -> int:
+    """Print events until stopped or the runtime is gone; returns the exit code."""
+    waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(MOST_WAITING)
+    lost = [0]
+
+    def show(event: str, pod: Any, container: Any) -> None:
+        entry = {"time": now(), "event": event, "pod": pod, "container": container}
+        try:
+            waiting.put_nowait(entry)
+        except queue.Full:
+            lost[0] += 1
+
+    plugin = Follower(show)
+    options = Options()
+    options.socket, options.index, options.name, options.events = socket, INDEX, name_of_us(), mask
+    options.no_reconnect, options.log_level, options.registration_timeout_s = True, "warning", timeout_s
+    printer = threading.Thread(target=_print_all, args=(waiting, lost, out), daemon=True)
+    printer.start()
+    code = Program(plugin, options).run()
+    waiting.put(None)
+    printer.join(1.0)
+    return code
+
+
+def _print_all(waiting: queue.Queue[dict[str, Any] | None], lost: list[int], out: Output) -> None:
+    """The printer's loop. When the reader of our output is gone, the whole process ends, as `| head` expects."""
+    try:
+        if out.human and not out.quiet:
+            out.text(out.paint(line_of("TIME", "EVENT", "CONTAINER", "POD", "NAME"), "bold"))
+            sys.stdout.flush()
+        while (entry := waiting.get()) is not None:
+            _print(entry, out)
+            if lost[0]:
+                missed, lost[0] = lost[0], 0
+                out.note(f"{missed} events were not shown: the output is not read fast enough")
+    except BrokenPipeError:
+        os._exit(0)
+
+
+def _print(entry: dict[str, Any], out: Output) -> None:
+    pod, container = entry["pod"], entry["container"]
+    if not out.human:
+        shown = {"time": entry["time"], "event": entry["event"], "pod": as_dict(pod)}
+        out.stream(shown if container is None else shown | {"container": as_dict(container)})
+        return
+    subject = pod if container is None else container
+    if out.quiet:
+        out.text(safe(subject.id))
+    else:
+        name = container.name if container is not None else "-"
+        ident = container.id[:13] if container is not None else "-"
+        out.text(line_of(entry["time"][11:23], entry["event"], ident, f"{pod.namespace}/{pod.name}", name))
+    sys.stdout.flush()
+
+
+def line_of(time: str, event: str, ident: str, pod: str, name: str) -> str:
+    """A line of the running table. Widths are fixed, since nobody knows what comes."""
+    return f"{time:12}  {event:20}  {safe(ident) or '-':13}  {safe(pod):40}  {safe(name) or '-'}".rstrip()
+
+
+def now() -> str:
+    """The time as RFC 3339 in UTC, with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def as_dict(message: Any) -> dict[str, Any]:
+    """A message under its protobuf JSON names."""
+    found: dict[str, Any] = MessageToDict(message)
+    return found
+
+
+def state_name(container: Any) -> str:
+    """A container's state in one word."""
+    return _STATES[container.state] if 0 <= container.state < len(_STATES) else str(container.state)
