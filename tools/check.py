@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 # Everything that is not named in a later stage is quick: a new folder of tests is never left out by mistake.
 LATER = ("docs", "packaging", "interop", "faults", "real")
+# Typed like the package, though not part of it.
+TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ def stages() -> list[Stage]:
         Stage("lint", "ruff", tool("ruff", "check", "--quiet", ".")),
         Stage("lint", "import-linter", tool("lint-imports", "--no-logo")),
         Stage("lint", "mypy", tool("mypy", "--no-error-summary")),
+        Stage("lint", "mypy tools", tool("mypy", "--no-error-summary", "--explicit-package-bases", *TYPED)),
         *(Stage("lint", path.stem, (sys.executable, str(path), "--check")) for path in generators),
         Stage("lint", "lock file", ("tools/lock.sh", "--check")),
         pytest_stage("quick", "tests", *(f"--ignore=tests/{name}" for name in LATER)),
