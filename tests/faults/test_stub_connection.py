@@ -89,8 +89,12 @@ def test_an_oversized_message_fails_only_its_own_call() -> None:
         runtime.begin()
         length = frames.MAX_DATA + 1
         header = struct.pack(">IIBB", length, 101, frames.REQUEST, 0)
-        sender = threading.Thread(target=lambda: [runtime.raw(mux.pack(PLUGIN_SERVICE_CONN, header)),
-                                                  runtime.raw(mux.pack(PLUGIN_SERVICE_CONN, bytes(length)))])
+        sender = threading.Thread(
+            target=lambda: [
+                runtime.raw(mux.pack(PLUGIN_SERVICE_CONN, header)),
+                runtime.raw(mux.pack(PLUGIN_SERVICE_CONN, bytes(length))),
+            ]
+        )
         sender.start()
         refused = runtime.response()
         sender.join(10)

@@ -44,8 +44,15 @@ class ScriptedRuntime:
         """Bytes on the trunk, as they are."""
         self.sock.sendall(data)
 
-    def request_bytes(self, method: str, message: Any = None, *, timeout_s: float = 2.0, stream_id: int = 0,
-                      service: str = PLUGIN_SERVICE) -> bytes:
+    def request_bytes(
+        self,
+        method: str,
+        message: Any = None,
+        *,
+        timeout_s: float = 2.0,
+        stream_id: int = 0,
+        service: str = PLUGIN_SERVICE,
+    ) -> bytes:
         """The trunk's bytes of one request to the plugin; `message` is a protobuf message or bytes."""
         if not stream_id:
             stream_id, self._next_id = self._next_id, self._next_id + 2
@@ -118,10 +125,17 @@ class ScriptedRuntime:
         self.answer(request)
         return m.RegisterPluginRequest.FromString(request.payload)
 
-    def configure(self, config: str = "", *, name: str = "scripted", version: str = "v1", nri: str = "v0.12.5") -> Response:
+    def configure(
+        self, config: str = "", *, name: str = "scripted", version: str = "v1", nri: str = "v0.12.5"
+    ) -> Response:
         """Configure the plugin; returns its response."""
         request = m.ConfigureRequest(
-            config=config, runtime_name=name, runtime_version=version, NRI_version=nri, registration_timeout=5000, request_timeout=2000
+            config=config,
+            runtime_name=name,
+            runtime_version=version,
+            NRI_version=nri,
+            registration_timeout=5000,
+            request_timeout=2000,
         )
         return self.call("Configure", request)
 

@@ -188,7 +188,9 @@ def test_create_is_never_taken_from_a_state_change() -> None:
     called = []
     with plugin_thread(creates(lambda: called.append(1))) as running:
         running.runtime.begin()
-        running.runtime.call("StateChange", m.StateChangeEvent(event=m.Event.CREATE_CONTAINER, pod=POD, container=CONTAINER))
+        running.runtime.call(
+            "StateChange", m.StateChangeEvent(event=m.Event.CREATE_CONTAINER, pod=POD, container=CONTAINER)
+        )
     assert called == []
 
 
@@ -294,7 +296,9 @@ def test_a_handler_that_takes_half_of_its_time_is_warned_about(caplog: pytest.Lo
         running.runtime.begin()
         running.runtime.call("CreateContainer", CREATE, timeout_s=0.2)
         running.runtime.call("RunPodSandbox", m.RunPodSandboxRequest(pod=POD))
-    assert any("CreateContainer took 0.1" in r.getMessage() for r in caplog.records if r.levelno == logging.WARNING), caplog.text
+    assert any("CreateContainer took 0.1" in r.getMessage() for r in caplog.records if r.levelno == logging.WARNING), (
+        caplog.text
+    )
 
 
 def test_log_lines_carry_pod_and_container(caplog: pytest.LogCaptureFixture) -> None:

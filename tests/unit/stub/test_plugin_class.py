@@ -33,7 +33,9 @@ def test_other_methods_are_the_plugins_own_business(name: str) -> None:
 
 
 def test_a_handler_with_the_wrong_arguments_is_an_error() -> None:
-    with pytest.raises(TypeError, match=r"Wrong\.create_container is called with \(pod, container\), and takes \(container\)"):
+    with pytest.raises(
+        TypeError, match=r"Wrong\.create_container is called with \(pod, container\), and takes \(container\)"
+    ):
 
         class Wrong(nri.Plugin):
             def create_container(self, container): ...
@@ -62,7 +64,13 @@ def test_a_handler_that_is_no_method_is_an_error() -> None:
 
 @pytest.mark.parametrize(
     ("class_name", "name"),
-    [("PodName", "pod-name"), ("HTTPInjector", "http-injector"), ("Pin", "pin"), ("My_Plugin", "my-plugin"), ("A2B", "a2-b")],
+    [
+        ("PodName", "pod-name"),
+        ("HTTPInjector", "http-injector"),
+        ("Pin", "pin"),
+        ("My_Plugin", "my-plugin"),
+        ("A2B", "a2-b"),
+    ],
 )
 def test_the_name_is_the_class_name_in_kebab_case(class_name: str, name: str) -> None:
     assert kebab_case(class_name) == name

@@ -51,7 +51,9 @@ def test_the_runtime_is_known_in_configure() -> None:
 
     class Asks(Names):
         def configure(self):
-            seen.append((self.runtime.name, self.runtime.version, self.runtime.nri_version, self.runtime.request_timeout_s))
+            seen.append(
+                (self.runtime.name, self.runtime.version, self.runtime.nri_version, self.runtime.request_timeout_s)
+            )
 
     with plugin_thread(Asks()) as running:
         running.runtime.begin(name="containerd", version="v2.4.2", nri="v0.12.3")
@@ -90,7 +92,13 @@ def test_a_command_line_may_narrow_the_subscription() -> None:
 
 @pytest.mark.parametrize(
     ("nri_version", "version", "mask"),
-    [("", "1.7.24~ds1", 0x8), ("v0.8.0", "2.1.9", 0x8), ("v0.10.0", "2.2.0", 0x2808), ("", "v2.2.1", 0x2808), ("v0.12.5", "x", 0x2808)],
+    [
+        ("", "1.7.24~ds1", 0x8),
+        ("v0.8.0", "2.1.9", 0x8),
+        ("v0.10.0", "2.2.0", 0x2808),
+        ("", "v2.2.1", 0x2808),
+        ("v0.12.5", "x", 0x2808),
+    ],
 )
 def test_the_mask_is_cut_to_what_the_runtime_knows(nri_version: str, version: str, mask: int) -> None:
     class New(Names):
@@ -260,7 +268,9 @@ def test_an_update_can_be_awaited_from_a_background_task() -> None:
     background = Background(plugin)
     with plugin_thread(plugin, on_ready=background.start) as running:
         running.runtime.begin()
-        running.runtime.answer(running.runtime.request(), m.UpdateContainersResponse(failed=[m.ContainerUpdate(container_id="c1")]))
+        running.runtime.answer(
+            running.runtime.request(), m.UpdateContainersResponse(failed=[m.ContainerUpdate(container_id="c1")])
+        )
         wait_for(lambda: results, "the await")
         background.stop()
     assert [u.container_id for u in results[0]] == ["c1"]
