@@ -48,6 +48,7 @@ NAMESPACES = {"reject_namespace_adjustment": True}
 SYSCTL = {"reject_sysctl_adjustment": True}
 NEEDS_X = {"required_plugins": ("x",)}
 TOLERATING = {**NEEDS_X, "tolerate_missing_plugins_annotation": TOLERATE}
+BY_PLUGINS = "validation error: attempted restricted namespace adjustment by plugin(s)"
 
 REFUSED = [
     (HOOKS, {"simple": {m.Field.OciHooks: "10-a"}},
@@ -63,8 +64,7 @@ REFUSED = [
     ({"reject_custom_seccomp_adjustment": True}, {"simple": SECCOMP, "profile": "custom"},
      "validation error: plugin 10-a attempted restricted  custom seccomp policy adjustment"),
     (NAMESPACES, {"compound": {m.Field.Namespace: {"pid": "10-a", "ipc": "20-b"}}},
-     "validation error: attempted restricted namespace adjustment by plugin(s) "
-     + '"20-b" (namespace "ipc"), "10-a" (namespace "pid")'),
+     f'{BY_PLUGINS} "20-b" (namespace "ipc"), "10-a" (namespace "pid")'),
     (SYSCTL, {"compound": {m.Field.Sysctl: {"b": "10-a", "a": "20-b"}}, "sysctl": ("a", "b", "unowned")},
      "validation error: attempted restricted sysctl adjustment by plugin(s) 20-b, 10-a"),
     (NEEDS_X, {}, 'validation error: required plugin "x" not present'),
