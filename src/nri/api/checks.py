@@ -104,11 +104,13 @@ def texts(name: str, values: Iterable[str]) -> list[str]:
     """
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{name} must be a list of texts, not the one text {values!r}")
-    return [text(f"{name}[{position}]", value) for position, value in enumerate(values)]
+    return [mapping_text(name, position, value) for position, value in enumerate(values)]
 
 
-def mapping_text(name: str, entry: str, value: str) -> str:
-    """The value of an entry of a map, such as an annotation."""
+def mapping_text(name: str, entry: str | int, value: str) -> str:
+    """The value of an entry of a map or list, such as an annotation; see `text`."""
+    if isinstance(value, str) and value.isascii() and "\0" not in value:
+        return value  # the common case does not pay for the name of the entry
     return text(f"{name}[{entry!r}]", value)
 
 
