@@ -1,0 +1,59 @@
+"""The stages of `make test` and the table at their end."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import check
+
+FAILING = "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\ndef test_c(): pytest.skip('needs a thing')\n"
+
+
+def pytest_on(folder: Path, text: str) -> check.Stage:
+    """A stage that runs one test file outside of this project."""
+    folder.joinpath("test_it.py").write_text(text)
+    argv = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}", str(folder))
+    return check.Stage("quick", "quick", (*argv, "-c", "/dev/null"), tests=True)
+
+
+def test_every_folder_of_tests_is_run_by_exactly_one_stage() -> None:
+    tests = check.ROOT / "tests"
+    folders = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}
+    stages = [row for row in check.stages() if row.tests]
+    (quick,) = (row for row in stages if row.group == "quick")
+    named = {word.removeprefix("tests/") for row in stages for word in row.argv if word.startswith("tests/")}
+    ignored = {word.removeprefix("--ignore=tests/") for word in quick.argv if word.startswith("--ignore=tests/")}
+
+    assert folders & ignored <= named
+    assert not named & (folders - ignored)
+
+
+def test_the_table_counts_tests_and_lists_every_skip_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("CI", "NRI_NO_SKIP"):
+        monkeypatch.delenv(name, raising=False)
+    outcome = check.run(pytest_on(tmp_path, FAILING))
+    check.print_table([outcome])
+
+    printed = capfd.readouterr().out.splitlines()
+    assert (outcome.passed, outcome.failed, outcome.code) == (1, 1, 1)
+    assert printed[-2:] == ["skipped in quick: 1 x needs a thing", "1 passed, 1 failed, 1 skipped"]
+
+
+def test_a_stage_that_runs_no_test_has_failed(tmp_path: Path) -> None:
+    outcome = check.run(pytest_on(tmp_path, "def not_a_test(): ...\n"))
+
+    assert outcome.code
+
+
+def test_a_failed_linter_counts_in_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
+    check.print_table([check.Outcome(check.Stage("lint", "ruff", ("ruff",)), code=1)])
+
+    assert capsys.readouterr().out.endswith("0 passed, 1 failed, 0 skipped\n")
+
+
+def test_an_unknown_stage_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main(["qick"]) == 2
+    assert "qick" in capsys.readouterr().err
