@@ -149,13 +149,13 @@ def _element(elements: Any, row: Row, key: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A protobuf value as JSON would hold it; wrappers become what they wrap, numbers stay numbers."""
+    """A protobuf value as JSON would hold it; a message of one field becomes what is in it; numbers stay numbers."""
     if isinstance(value, (str, int, float, bytes)):
         return value.hex() if isinstance(value, bytes) else value
     if hasattr(value, "ListFields"):
         fields = value.DESCRIPTOR.fields
-        if [field.name for field in fields] == ["value"]:
-            return plain(value.value)
+        if len(fields) == 1:
+            return plain(getattr(value, fields[0].name))
         return {field.name: _member(field, inner) for field, inner in value.ListFields()}
     if hasattr(value, "keys"):
         return {key: plain(value[key]) for key in sorted(value)}

@@ -1,0 +1,126 @@
+"""What a plugin may touch."""
+
+import typing
+
+import pytest
+
+from nri.adaptation.allow import Allow, AllowedField, EventName, breach
+from nri.adaptation.filters import Pattern
+from nri.adaptation.merge.fields import FIELD_NAMES, ROWS
+from nri.api import messages as m
+from nri.api.events import BY_PRETTY, EVENTS
+from nri.errors import PluginError
+
+CREATE = m.Event.CREATE_CONTAINER
+NAMESPACE_OF = {"c2": "dev", "c3": "prod"}.get
+
+
+def fields(*names):
+    return Allow(fields=tuple(map(AllowedField.parse, names)))
+
+
+def namespaces(*names):
+    return Allow(namespaces=tuple(map(Pattern.parse, names)))
+
+
+def adjustment(**parts):
+    return m.ContainerAdjustment(**parts)
+
+
+def update(container="c2", **resources):
+    return m.ContainerUpdate(
+        container_id=container, linux=m.LinuxContainerUpdate(resources=m.LinuxResources(**resources))
+    )
+
+
+ENV = adjustment(env=[m.KeyValue(key="A", value="1")])
+MEMORY = m.LinuxMemory(limit=m.OptionalInt64(value=1))
+
+
+def test_an_answer_within_the_allowed_fields_is_no_breach():
+    assert breach(fields("Env"), "10-a", "prod", CREATE, adjust=ENV) is None
+
+
+def test_a_breach_is_an_error_that_names_plugin_and_field():
+    error = breach(fields("Mounts"), "10-a", "prod", CREATE, adjust=ENV)
+    assert isinstance(error, PluginError)
+    assert str(error) == "plugin 10-a: its policy does not allow it to set Env (allow.fields)"
+
+
+def test_a_field_without_an_owner_is_named_by_its_path():
+    rules = adjustment(linux=m.LinuxContainerAdjustment(resources=m.LinuxResources(devices=[m.LinuxDeviceCgroup()])))
+    assert "set linux.resources.devices" in str(breach(fields("Env"), "10-a", "prod", CREATE, adjust=rules))
+
+
+def test_a_path_allows_everything_below_it():
+    cpu = m.LinuxCPU(shares=m.OptionalUInt64(value=1), cpus="0")
+    adjust = adjustment(linux=m.LinuxContainerAdjustment(resources=m.LinuxResources(cpu=cpu)))
+    assert breach(fields("linux.resources.cpu"), "10-a", "prod", CREATE, adjust=adjust) is None
+    assert breach(fields("CPUShares"), "10-a", "prod", CREATE, adjust=adjust) is not None
+
+
+def test_fields_hold_for_updates_of_other_containers_too():
+    error = breach(fields("Env"), "10-a", "prod", CREATE, update=[update(memory=MEMORY)])
+    assert 'set MemLimit of container "c2" (allow.fields)' in str(error)
+
+
+def test_messages_that_are_present_but_set_nothing_are_no_breach():
+    adjust = adjustment(linux=m.LinuxContainerAdjustment(resources=m.LinuxResources(memory=m.LinuxMemory())))
+    assert breach(fields(), "10-a", "prod", CREATE, adjust=adjust, update=[update()]) is None
+
+
+def test_an_empty_list_of_fields_allows_nothing():
+    assert breach(Allow(fields=()), "10-a", "prod", CREATE, adjust=ENV) is not None
+
+
+def test_an_eviction_needs_to_be_allowed_by_name():
+    evict = [m.ContainerEviction(container_id="c2", reason="x")]
+    assert 'evict of container "c2"' in str(breach(fields("Env"), "10-a", "prod", CREATE, evict=evict))
+    assert breach(fields("evict"), "10-a", "prod", CREATE, evict=evict) is None
+
+
+def test_a_pod_of_another_namespace_may_not_be_adjusted():
+    error = breach(namespaces("dev"), "10-a", "prod", CREATE, adjust=ENV)
+    assert 'set Env in namespace "prod" (allow.namespaces)' in str(error)
+
+
+def test_an_update_counts_for_the_namespace_of_the_container_that_it_names():
+    one = [update("c2", memory=MEMORY)]
+    assert breach(namespaces("dev"), "10-a", "prod", CREATE, update=one, namespace_of=NAMESPACE_OF) is None
+    assert breach(namespaces("prod"), "10-a", "prod", CREATE, update=one, namespace_of=NAMESPACE_OF) is not None
+
+
+def test_a_container_that_nobody_knows_is_in_no_allowed_namespace():
+    error = breach(namespaces("*"), "10-a", "prod", CREATE, update=[update("c9", memory=MEMORY)])
+    assert 'of container "c9", which nobody knows' in str(error)
+
+
+def test_a_change_in_an_event_that_is_not_allowed_is_a_breach():
+    error = breach(Allow(events=("UpdateContainer",)), "10-a", "prod", CREATE, adjust=ENV)
+    assert "set Env in CreateContainer (allow.events)" in str(error)
+
+
+def test_an_answer_that_changes_nothing_is_never_a_breach():
+    nothing = Allow(events=(), namespaces=(), fields=())
+    assert breach(nothing, "10-a", "prod", CREATE, adjust=adjustment()) is None
+
+
+def test_the_subscription_is_cut_to_the_allowed_events():
+    assert Allow(events=("CreateContainer", "StopContainer")).events_mask.pretty() == "CreateContainer,StopContainer"
+    assert list(Allow().events_mask) == list(EVENTS)
+
+
+def test_an_unknown_field_is_refused_with_the_nearest_one():
+    with pytest.raises(ValueError, match='did you mean "MemLimit"'):
+        AllowedField.parse("memlimt")
+
+
+def test_every_field_of_the_api_can_be_allowed_by_its_name_and_by_its_path():
+    for row in ROWS:
+        assert row.path in AllowedField.parse(row.path).paths
+        if row.claim:
+            assert row.path in AllowedField.parse(FIELD_NAMES[row.claim]).paths
+
+
+def test_the_names_of_events_are_those_of_the_api():
+    assert set(typing.get_args(EventName)) == set(BY_PRETTY)

@@ -1,0 +1,117 @@
+"""Which pods a plugin gets to see."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.adaptation.filters import Filters, Pattern, Selector, matches
+from nri.api import messages as m
+
+
+def pod(namespace="prod", labels=(), annotations=()):
+    return m.PodSandbox(namespace=namespace, labels=dict(labels), annotations=dict(annotations))
+
+
+def patterns(*texts):
+    return tuple(map(Pattern.parse, texts))
+
+
+def selectors(*texts):
+    return tuple(map(Selector.parse, texts))
+
+
+NAMESPACES = [
+    ((), "any", True),
+    (("prod",), "prod", True),
+    (("prod",), "production", False),
+    (("prod",), "Prod", False),
+    (("prod-*",), "prod-eu", True),
+    (("prod-*",), "prod", False),
+    (("team-?",), "team-a", True),
+    (("[ab]*",), "cache", False),
+    (("a", "b"), "b", True),
+    (("!kube-*",), "prod", True),
+    (("!kube-*",), "kube-system", False),
+    (("*", "!kube-system"), "kube-system", False),
+    (("kube-*", "!kube-system"), "kube-public", True),
+    (("kube-*", "!kube-system"), "prod", False),
+    (("a.b",), "axb", False),
+]
+
+
+@pytest.mark.parametrize(("texts", "name", "expected"), NAMESPACES)
+def test_namespaces_are_selected_by_name_pattern_and_exclusion(texts, name, expected):
+    assert matches(patterns(*texts), name) is expected
+
+
+SELECTORS = [
+    ("tier", {"tier": ""}, True),
+    ("tier", {}, False),
+    ("!tier", {}, True),
+    ("!tier", {"tier": "x"}, False),
+    ("app=web", {"app": "web"}, True),
+    ("app=web", {"app": "website"}, False),
+    ("app=web", {}, False),
+    ("app!=web", {"app": "db"}, True),
+    ("app!=web", {"app": "web"}, False),
+    ("app!=web", {}, True),
+    ("app=web-*", {"app": "web-1"}, True),
+    ("app=", {"app": ""}, True),
+    ("app=", {"app": "x"}, False),
+    ("example.com/app=a=b", {"example.com/app": "a=b"}, True),
+    ("app=two words", {"app": "two words"}, True),
+]
+
+
+@pytest.mark.parametrize(("text", "pairs", "expected"), SELECTORS)
+def test_selectors_ask_for_presence_and_value(text, pairs, expected):
+    assert Selector.parse(text).holds(pairs) is expected
+
+
+@pytest.mark.parametrize("text", ["", "=web", "!a=b", "two words", "!", "!=x", "a!b"])
+def test_what_is_not_a_selector_is_refused_with_the_forms_there_are(text):
+    with pytest.raises(ValueError, match="write key, !key, key=value or key!=value"):
+        Selector.parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "!", "a b", " a", "a\n"])
+def test_what_is_not_a_namespace_is_refused(text):
+    with pytest.raises(ValueError, match="is not a namespace"):
+        Pattern.parse(text)
+
+
+def test_without_filters_every_pod_is_seen():
+    assert Filters().admits(pod())
+
+
+def test_all_three_kinds_of_filters_must_agree():
+    filters = Filters(patterns("prod"), selectors("app=web", "!batch"), selectors("inject"))
+    right = {"namespace": "prod", "labels": {"app": "web"}, "annotations": {"inject": "1"}}
+    wrong = [{"namespace": "dev"}, {"labels": {"app": "web", "batch": ""}}, {"labels": {}}, {"annotations": {}}]
+    assert filters.admits(pod(**right))
+    assert not any(filters.admits(pod(**{**right, **one})) for one in wrong)
+
+
+def test_asking_a_pod_leaves_it_as_it_was():
+    asked = pod(labels={"a": "b"})
+    before = asked.SerializeToString(deterministic=True)
+    Filters(label=selectors("app=web"), annotation=selectors("x=y")).admits(asked)
+    assert asked.SerializeToString(deterministic=True) == before, "a lookup in a protobuf map made an entry"
+
+
+@given(st.text(), st.text())
+def test_any_text_is_a_pattern_or_a_value_error(text, name):
+    try:
+        pattern = Pattern.parse(text)
+    except ValueError:
+        return
+    assert pattern.fits(name) in (True, False)
+
+
+@given(st.text(), st.dictionaries(st.text(), st.text()))
+def test_a_selector_and_its_opposite_never_agree(key, pairs):
+    try:
+        present, absent = Selector.parse(key), Selector.parse("!" + key)
+    except ValueError:
+        return
+    assert present.holds(pairs) is not absent.holds(pairs)
