@@ -1,0 +1,354 @@
+"""The blocking front: calls from many threads, deadlines, the end of connections, idle watching."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from nri.errors import ConnectionClosed, DeadlineExceeded, OversizedMessage, RpcError
+from nri.mux import Trunk
+from nri.ttrpc import LATER, Code, Endpoint, Interceptor, Monitor, Request
+from nri.ttrpc.frames import MAX_DATA
+
+PATIENCE_S = 10.0
+
+
+def soon(seconds: float = PATIENCE_S) -> float:
+    return time.monotonic() + seconds
+
+
+class Pair:
+    """Two endpoints on one trunk; the far one serves in a thread."""
+
+    def __init__(self, on_request=None, near_request=None, near_interceptors=()) -> None:
+        near, far = socket.socketpair()
+        self.near_sock, self.far_sock = near, far
+        self.closed: list[str] = []
+        self.near = Endpoint(
+            Trunk(near),
+            client_id=1,
+            server_id=2,
+            on_request=near_request,
+            interceptors=near_interceptors,
+            on_close=self.closed.append,
+        )
+        self.far = Endpoint(Trunk(far), client_id=2, server_id=1, on_request=on_request or (lambda r: r.payload))
+        self.thread = threading.Thread(target=self.far.serve, daemon=True)
+        self.thread.start()
+
+    def call(self, payload: bytes = b"", deadline: float | None = None, **options) -> bytes:
+        return self.near.call("s", "m", payload, deadline=soon() if deadline is None else deadline, **options)
+
+    def close(self) -> None:
+        self.near.close()
+        self.thread.join(PATIENCE_S)
+        assert not self.thread.is_alive(), "the serving end hangs"
+        for endpoint in (self.near, self.far):
+            endpoint.close()
+            endpoint.release(soon(1))
+
+
+@pytest.fixture
+def pairs() -> Iterator:
+    made: list[Pair] = []
+
+    def make(*args, **kwargs) -> Pair:
+        made.append(Pair(*args, **kwargs))
+        return made[-1]
+
+    yield make
+    for pair in made:
+        pair.close()
+
+
+def test_a_call_returns_what_the_handler_returned(pairs) -> None:
+    assert pairs().call(b"hello") == b"hello"
+
+
+def test_an_empty_reply_is_empty_bytes(pairs) -> None:
+    assert pairs(lambda r: b"").call(b"x") == b""
+
+
+def test_the_handler_learns_service_method_time_left_and_metadata(pairs) -> None:
+    seen: list[Request] = []
+    pairs(lambda r: seen.append(r) or b"").call(b"x", soon(5), metadata=[("k", "v"), ("k", "w")])
+    request = seen[0]
+    assert (request.service, request.method, request.metadata) == ("s", "m", (("k", "v"), ("k", "w")))
+    assert 4e9 < request.timeout_ns <= 5e9
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RpcError(Code.NOT_FOUND, "text"), Code.NOT_FOUND),
+        (ValueError("text"), Code.UNKNOWN),
+        (TimeoutError("text"), Code.DEADLINE_EXCEEDED),
+        (FileNotFoundError("text"), Code.NOT_FOUND),
+        (PermissionError("text"), Code.PERMISSION_DENIED),
+    ],
+)
+def test_what_a_handler_raises_becomes_a_status(pairs, error, code) -> None:
+    def fail(request):
+        raise error
+
+    with pytest.raises(RpcError) as caught:
+        pairs(fail).call()
+    assert (caught.value.code, caught.value.message) == (code, "text")
+
+
+def test_the_text_of_a_status_is_the_references() -> None:
+    assert str(RpcError(2, "boom")) == "rpc error: code = Unknown desc = boom"
+    assert str(RpcError(99, "boom")) == "rpc error: code = Code(99) desc = boom"
+
+
+def test_a_late_answer_costs_one_call_and_not_the_connection(pairs) -> None:
+    release = threading.Event()
+    pair = pairs(lambda r: release.wait(PATIENCE_S) and b"late" if r.payload == b"slow" else b"quick")
+    with pytest.raises(DeadlineExceeded):
+        pair.call(b"slow", soon(0.05))
+    release.set()
+    assert pair.call(b"next") == b"quick"
+
+
+def test_a_deadline_that_has_passed_sends_nothing(pairs) -> None:
+    seen = []
+    pair = pairs(lambda r: seen.append(r) or b"")
+    with pytest.raises(DeadlineExceeded):
+        pair.call(b"", time.monotonic() - 1)
+    pair.call()
+    assert len(seen) == 1
+
+
+def test_a_peer_that_does_not_read_costs_the_deadline_and_reads_whole_messages_later() -> None:
+    near, far = socket.socketpair()
+    endpoint = Endpoint(Trunk(near), client_id=1, server_id=2)
+    big = bytes(3_000_000)
+    with pytest.raises(DeadlineExceeded):
+        endpoint.call("s", "m", big, deadline=soon(0.1))
+    with pytest.raises(DeadlineExceeded):
+        endpoint.call("s", "m", b"second", deadline=soon(0.1))
+    seen = []
+    server = Endpoint(Trunk(far), client_id=2, server_id=1, on_request=lambda r: seen.append(len(r.payload)) or b"ok")
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    assert endpoint.call("s", "m", b"third", deadline=soon()) == b"ok"
+    assert seen == [len(big), len(b"third")], "the message that was cut short must end before another one begins"
+    endpoint.close()
+    thread.join(PATIENCE_S)
+    server.release(soon(1))
+    endpoint.release(soon(1))
+
+
+def test_an_oversized_request_is_refused_here_and_the_connection_goes_on(pairs) -> None:
+    pair = pairs()
+    with pytest.raises(OversizedMessage):
+        pair.call(bytes(MAX_DATA))
+    assert pair.call(b"x") == b"x"
+
+
+def test_an_oversized_reply_is_a_status_and_the_connection_goes_on(pairs) -> None:
+    pair = pairs(lambda r: bytes(MAX_DATA + 1) if r.payload == b"big" else b"ok")
+    with pytest.raises(RpcError) as caught:
+        pair.call(b"big")
+    assert caught.value.code == Code.RESOURCE_EXHAUSTED
+    assert pair.call(b"x") == b"ok"
+
+
+def test_when_the_peer_goes_every_pending_and_later_call_fails(pairs) -> None:
+    entered = threading.Event()
+    pair = pairs(lambda r: entered.set() or time.sleep(0.2) or b"")
+    failures: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            pair.call()
+        except ConnectionClosed as error:
+            failures.append(error)
+
+    callers = [threading.Thread(target=call) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    entered.wait(PATIENCE_S)
+    pair.far_sock.shutdown(socket.SHUT_RDWR)
+    for caller in callers:
+        caller.join(PATIENCE_S)
+    assert len(failures) == 3, failures
+    with pytest.raises(ConnectionClosed):
+        pair.call()
+    assert len(pair.closed) == 1, "the end is told once"
+
+
+def test_an_answer_that_was_written_before_the_peer_went_still_arrives() -> None:
+    near, far = socket.socketpair()
+    endpoint = Endpoint(Trunk(near), client_id=1, server_id=2)
+    server = Endpoint(Trunk(far), client_id=2, server_id=1, on_request=lambda r: b"last words")
+
+    def once() -> None:
+        server.serve(until=lambda: bool(answered))
+        server.close()
+
+    answered: list[int] = []
+    server._on_request = lambda r: answered.append(1) or b"last words"  # type: ignore[assignment]
+    thread = threading.Thread(target=once, daemon=True)
+    thread.start()
+    assert endpoint.call("s", "m", b"", deadline=soon()) == b"last words"
+    thread.join(PATIENCE_S)
+    for end in (endpoint, server):
+        end.close()
+        end.release(soon(1))
+
+
+def test_many_threads_may_call_and_each_gets_its_own_answer(pairs) -> None:
+    pair = pairs()
+    wrong: list[object] = []
+
+    def work(n: int) -> None:
+        for i in range(200):
+            payload = f"{n}-{i}".encode()
+            if pair.call(payload) != payload:
+                wrong.append(payload)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(t.is_alive() for t in threads), "a caller waits for ever"
+    assert wrong == []
+
+
+def test_callers_with_short_deadlines_do_not_take_the_reader_away_from_the_others(pairs) -> None:
+    def answer(request):
+        if request.payload == b"slow":
+            time.sleep(0.02)
+        return request.payload
+
+    pair = pairs(answer)
+    lost: list[bytes] = []
+
+    def patient() -> None:
+        for _ in range(20):
+            if pair.call(b"patient") != b"patient":
+                lost.append(b"patient")
+
+    def hasty() -> None:
+        for _ in range(20):
+            try:
+                pair.call(b"slow", soon(0.005))
+            except DeadlineExceeded:
+                pass
+
+    threads = [threading.Thread(target=f) for f in (patient, hasty, patient, hasty)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(t.is_alive() for t in threads), "a caller waits for ever"
+    assert lost == []
+
+
+def test_a_request_that_comes_while_we_wait_is_served(pairs) -> None:
+    seen = []
+    pair = pairs(near_request=lambda r: seen.append(r.method) or b"from the caller")
+
+    def ask_back(request: Request) -> object:
+        threading.Thread(target=lambda: replies.append(pair.far.call("t", "back", b"", deadline=soon()))).start()
+        until = soon()
+        while not seen and time.monotonic() < until:
+            time.sleep(0.001)
+        return b"done"
+
+    replies: list[bytes] = []
+    pair.far._on_request = ask_back
+    assert pair.call() == b"done"
+    assert seen == ["back"]
+
+
+def test_a_handler_may_answer_later(pairs) -> None:
+    waiting: list[Request] = []
+    pair = pairs(lambda r: waiting.append(r) or LATER)
+
+    def answer_backwards() -> None:
+        until = soon()
+        while len(waiting) < 2 and time.monotonic() < until:
+            time.sleep(0.001)
+        for request in reversed(waiting):
+            pair.far.reply(request, request.payload)
+
+    threading.Thread(target=answer_backwards).start()
+    got: list[bytes] = []
+    other = threading.Thread(target=lambda: got.append(pair.call(b"one")))
+    other.start()
+    got.append(pair.call(b"two"))
+    other.join(PATIENCE_S)
+    assert sorted(got) == [b"one", b"two"]
+
+
+def test_a_monitor_serves_requests_that_come_between_calls(pairs) -> None:
+    monitor = Monitor()
+    try:
+        pair = pairs(near_request=lambda r: b"served by the monitor")
+        monitor.add(pair.near)
+        for _ in range(5):
+            assert pair.far.start("t", "m", b"", soon(), lambda r: None) is None
+            assert pair.call(b"x") == b"x"
+        replies: list[object] = []
+        pair.far.start("t", "m", b"", soon(), replies.append)
+        until = soon()
+        while not replies and time.monotonic() < until:
+            time.sleep(0.001)
+        assert replies[0].payload == b"served by the monitor"
+    finally:
+        monitor.stop()
+
+
+def test_a_monitor_notices_a_peer_that_goes_between_calls(pairs) -> None:
+    monitor = Monitor()
+    try:
+        pair = pairs()
+        monitor.add(pair.near)
+        pair.call()
+        pair.far.close()
+        until = soon()
+        while not pair.closed and time.monotonic() < until:
+            time.sleep(0.001)
+        assert pair.closed == ["closed"]
+    finally:
+        monitor.stop()
+
+
+def test_interceptors_see_calls_from_the_outermost_in() -> None:
+    seen: list[str] = []
+
+    class Records(Interceptor):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def call(self, request, proceed):
+            seen.append(f"{self.name} before {request.method}")
+            reply = proceed(request)
+            seen.append(f"{self.name} after {len(reply)} bytes")
+            return reply
+
+    pair = Pair(near_interceptors=(Records("outer"), Records("inner")))
+    pair.call(b"abc")
+    pair.close()
+    assert seen == ["outer before m", "inner before m", "inner after 3 bytes", "outer after 3 bytes"]
+
+
+def test_without_a_handler_every_request_is_unimplemented() -> None:
+    near, far = socket.socketpair()
+    caller, mute = Endpoint(Trunk(near), client_id=1, server_id=2), Endpoint(Trunk(far), client_id=2, server_id=1)
+    thread = threading.Thread(target=mute.serve, daemon=True)
+    thread.start()
+    with pytest.raises(RpcError, match="service s") as caught:
+        caller.call("s", "m", deadline=soon())
+    assert caught.value.code == Code.UNIMPLEMENTED
+    caller.close()
+    thread.join(PATIENCE_S)
+    for end in (caller, mute):
+        end.release(soon(1))
