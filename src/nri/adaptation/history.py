@@ -47,11 +47,6 @@ class Record(NamedTuple):
     failed: str = ""
     outcomes: Sequence[tuple[str, str, str, str]] = ()
 
-    @property
-    def size_bytes(self) -> int:
-        """What it counts towards a bound: the bytes that are kept, and about what holding them costs."""
-        return 400 + len(self.request) + sum(100 + len(reply) for _, reply in self.replies)
-
 
 class Step(NamedTuple):
     """One change, and who made it.

@@ -1,8 +1,10 @@
 """Who changed what in a container, when, and from which value to which: the chain behind `nri why CONTAINER`.
 
-While requests run, only bytes are kept: per event of a container the request as the runtime made it and every plugin's
-reply, appended in one go. The chain is worked out when somebody asks, by running the merge again. Bounded twice, in
-containers and in bytes: the containers that were touched longest ago are forgotten first, removed ones at once.
+While requests run, only bytes are kept: per event the request as the runtime made it and every plugin's reply,
+appended to a list in one go. Now and then, and when somebody asks, the list is sorted into one chain per container;
+what belongs to containers that are gone by then is dropped unread. The meaning of a chain is worked out when somebody
+asks (`nri.adaptation.history`). Bounded twice, in containers and in bytes: who was touched longest ago is forgotten
+first.
 
 Next: `nri.adaptation.admin`, which serves it.
 """
@@ -11,8 +13,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from nri.adaptation.history import Explanation, Record, explain
@@ -20,20 +22,29 @@ from nri.adaptation.rules import Rules
 
 __all__ = ["Provenance", "Record"]
 
+#: That many events, or that many bytes, are kept unsorted at most.
+_LOOSE_RECORDS = 512
+_LOOSE_BYTES = 4 << 20
+
+#: About what a record costs beside its bytes, and a reply in it.
+_RECORD_BYTES = 400
+_REPLY_BYTES = 100
+
 
 class _Chain:
     """The records of one container. The first one, its creation, outlives later ones."""
 
-    __slots__ = ("forgotten", "records", "size_bytes")
+    __slots__ = ("forgotten", "records", "size_bytes", "sizes")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.sizes: list[int] = []
         self.size_bytes = 0
         self.forgotten = 0
 
 
 class Provenance:
-    """The records of all containers. Thread-safe; `record` is an append under a lock.
+    """The records of all containers. Thread-safe; `record` takes no lock most of the time.
 
     Args:
         max_containers: that many containers are remembered at most.
@@ -57,6 +68,11 @@ class Provenance:
         self._lock = threading.Lock()
         self._chains: OrderedDict[str, _Chain] = OrderedDict()
         self._bytes = 0
+        # Appending to a deque is atomic, so requests need no lock. The count of bytes may be off by a race; it only
+        # decides when to sort.
+        self._loose: deque[tuple[Record, Collection[str], int]] = deque()
+        self._loose_bytes = 0
+        self._gone: set[str] = set()
 
     def record(
         self,
@@ -64,12 +80,11 @@ class Provenance:
         container: str,
         request: bytes,
         replies: Sequence[tuple[str, bytes]],
-        touched: Iterable[str] = (),
-        *,
+        touched: Collection[str] = (),
         failed: str = "",
         outcomes: Sequence[tuple[str, str, str, str]] = (),
     ) -> None:
-        """Keep one event.
+        """Keep one event. What is passed is kept as it is: do not change it afterwards.
 
         Args:
             event: pretty name; ``UpdateContainers`` and ``Synchronize`` for what plugins ask for without one.
@@ -80,41 +95,56 @@ class Provenance:
             failed: why the event failed, in which case nothing was applied.
             outcomes: what became of single fields of updates: (container, field, outcome, reason).
         """
+        size_bytes = _RECORD_BYTES + len(request)
+        for _, reply in replies:
+            size_bytes += _REPLY_BYTES + len(reply)
         record = Record(self._clock(), event, container, request, replies, failed, outcomes)
-        with self._lock:
-            for target in {container, *touched} if touched else (container,):
-                if target:
-                    self._append(target, record)
-            while self._chains and (len(self._chains) > self._max_containers or self._bytes > self._max_bytes):
-                _, chain = self._chains.popitem(last=False)
-                self._bytes -= chain.size_bytes
+        self._loose.append((record, touched, size_bytes))
+        self._loose_bytes += size_bytes
+        if len(self._loose) >= _LOOSE_RECORDS or self._loose_bytes >= _LOOSE_BYTES:
+            with self._lock:
+                self._sort()
 
-    def _append(self, target: str, record: Record) -> None:
+    def forget(self, container: str) -> None:
+        """The container is removed; ids are not used twice."""
+        self._gone.add(container)
+
+    def _sort(self) -> None:
+        """Put what is loose into the chains, and drop what is gone. Holds the lock."""
+        self._loose_bytes = 0
+        gone = self._gone
+        while self._loose:
+            record, touched, size_bytes = self._loose.popleft()
+            for target in {record.container, *touched} if touched else (record.container,):
+                if target and target not in gone:
+                    self._append(target, record, size_bytes)
+        while gone:
+            chain = self._chains.pop(gone.pop(), None)
+            if chain is not None:
+                self._bytes -= chain.size_bytes
+        while self._chains and (len(self._chains) > self._max_containers or self._bytes > self._max_bytes):
+            _, chain = self._chains.popitem(last=False)
+            self._bytes -= chain.size_bytes
+
+    def _append(self, target: str, record: Record, size_bytes: int) -> None:
         chain = self._chains.get(target)
         if chain is None:
             chain = self._chains[target] = _Chain()
         else:
             self._chains.move_to_end(target)
         chain.records.append(record)
-        self._grow(chain, record.size_bytes)
+        chain.sizes.append(size_bytes)
         if len(chain.records) > self._max_records:
-            self._grow(chain, -chain.records.pop(1).size_bytes)
+            chain.records.pop(1)
+            size_bytes -= chain.sizes.pop(1)
             chain.forgotten += 1
-
-    def _grow(self, chain: _Chain, size_bytes: int) -> None:
         chain.size_bytes += size_bytes
         self._bytes += size_bytes
-
-    def forget(self, container: str) -> None:
-        """The container is removed."""
-        with self._lock:
-            chain = self._chains.pop(container, None)
-            if chain is not None:
-                self._bytes -= chain.size_bytes
 
     def find(self, prefix: str) -> list[str]:
         """Ids of the remembered containers that start with this; the exact one alone if there is one."""
         with self._lock:
+            self._sort()
             if prefix in self._chains:
                 return [prefix]
             return sorted(one for one in self._chains if one.startswith(prefix))
@@ -122,6 +152,7 @@ class Provenance:
     def explain(self, container: str, rules: Rules = Rules.DEFAULT) -> Explanation | None:
         """The chain of changes of a container; None if nothing is remembered of it."""
         with self._lock:
+            self._sort()
             chain = self._chains.get(container)
             if chain is None:
                 return None
@@ -131,4 +162,5 @@ class Provenance:
     def stats(self) -> dict[str, Any]:
         """How much is kept."""
         with self._lock:
+            self._sort()
             return {"containers": len(self._chains), "bytes": self._bytes, "max_bytes": self._max_bytes}

@@ -1,6 +1,7 @@
 """Who changed what in a container: what is kept, and what is worked out of it."""
 
 import json
+import threading
 
 import pytest
 from hypothesis import given
@@ -254,3 +255,19 @@ def test_the_bounds_hold_and_the_count_is_true_whatever_is_recorded(events):
     for container in provenance.find(""):
         provenance.forget(container)
     assert provenance.stats()["bytes"] == 0, "bytes are counted wrongly"
+
+
+def test_records_of_many_threads_are_all_kept():
+    provenance = Provenance(max_records=10_000)
+
+    def work(name):
+        for _ in range(1000):
+            provenance.record("UpdateContainer", name, b"\xff", [])
+
+    threads = [threading.Thread(target=work, args=(f"c{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    kept = {name: len(provenance.explain(name).notes) for name in provenance.find("c")}
+    assert kept == {f"c{number}": 1000 for number in range(4)}, "records were lost, or sorted into the wrong chain"
