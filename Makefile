@@ -11,7 +11,7 @@ help:            ## this list
 demo:            ## change a real container with a ten-line plugin (root; Debian; under a minute the second time)
 	@tools/setup.sh packages demo
 	@tools/setup.sh venv demo
-	@$(PY) tools/demo/demo.py
+	@$(PY) tools/demo/demo.py $(ARGS)
 
 test: setup      ## everything: lint, types, quick tests, packaging, docs, other languages' peers, faults, real runtimes
 	@$(PY) tools/check.py
