@@ -139,8 +139,8 @@ CASES: dict[str, Case] = {
     "annotation-remove": Case(
         "remove_annotation",
         SPEC,
-        lambda _: A().remove_annotation("of-container"),
-        lambda v: str((v.spec("annotations") or {}).get("of-container")),
+        lambda _: A().remove_annotation("io.kubernetes.cri.image-name"),
+        lambda v: str((v.spec("annotations") or {}).get("io.kubernetes.cri.image-name")),
         "None",
     ),
     "mount": Case(
@@ -186,7 +186,7 @@ CASES: dict[str, Case] = {
         INSIDE,
         # /dev/fuse, which the default rules do not allow: opening it shows the rule that comes with the device.
         lambda _: A().add_device("/dev/added", "c", 10, 229, file_mode=0o666),
-        lambda v: v.exec("/bin/sh", "-c", "exec 3</dev/added && echo open || echo none").strip(),
+        lambda v: v.exec("/bin/sh", "-c", "(exec 3</dev/added) 2>/dev/null && echo open || echo none").strip(),
         "open",
     ),
     "device-rule": Case(
@@ -338,7 +338,7 @@ CASES: dict[str, Case] = {
     "namespace-replace": Case(
         "add_or_replace_namespace at a path",
         PROCESS,
-        lambda _: A().add_or_replace_namespace("ipc", "/proc/1/ns/ipc"),
+        lambda _: A().add_or_replace_namespace("ipc", f"/proc/{os.getpid()}/ns/ipc"),
         lambda v: _namespace(v, "ipc"),
         "host",
     ),

@@ -22,14 +22,21 @@ Line = dict[str, Any]
 class PluginProcess:
     """A running plugin; a context manager that stops it with SIGTERM."""
 
-    def __init__(self, socket: Path, idx: str = "10", name: str = "recorder", policy: Mapping[str, bool] | None = None):
+    def __init__(
+        self,
+        socket: Path,
+        idx: str = "10",
+        name: str = "recorder",
+        policy: Mapping[str, bool] | None = None,
+        events: str = "all",
+    ):
         policy_text = {} if policy is None else {"TEST_POLICY": json.dumps(policy)}
         self.name = f"{idx}-{name}"
         self._changed = threading.Condition()
         self._lines: list[Line] = []
         self._errors: list[str] = []
         self.process = subprocess.Popen(
-            [sys.executable, RECORDER, "--idx", idx, "--name", name, "--socket-path", socket],
+            [sys.executable, RECORDER, "--idx", idx, "--name", name, "--socket-path", socket, "--events", events],
             env={**os.environ, **policy_text},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

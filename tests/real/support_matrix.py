@@ -1,14 +1,12 @@
 """What each containerd supports of NRI: the one table, for the tests and for docs/reference/runtimes.md.
 
 Rules: a cell says what happens, not what should; a test measures it on the real runtime, cells that say "no" included.
-`python -m tests.real.support_matrix --write` renews the page from the table.
+Next: `support_page`, which writes the page.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.real.adjustments import CASES
 
@@ -16,8 +14,6 @@ RUNTIMES = ("1.7", "2.1", "2.4")
 APPLIED = "applied"
 IGNORED = "ignored"
 YES, NO = "yes", "no"
-
-PAGE = Path(__file__).resolve().parents[2] / "docs/reference/runtimes.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +53,8 @@ EVENTS = (
 
 FACTS = {
     "timeouts": Row("Configure tells the timeouts", (NO, YES, YES)),
-    "nri-version": Row("Configure tells the NRI version", (NO, NO, YES)),
     "pod-ips": Row("RunPodSandbox has the pod's addresses", (NO, YES, YES)),
+    "preinstalled-sync": Row("a pre-installed plugin gets Synchronize", (NO, YES, YES)),
     "failure-policy": Row("heeds a plugin's failure policy", (NO, NO, YES)),
 }
 
@@ -71,7 +67,38 @@ UPDATES = {
     "set_memory_reservation": everywhere("set_memory_reservation", IGNORED),
 }
 
-ADJUSTMENTS = {row.name: row for row in (everywhere(name, APPLIED) for name in CASES)}
+_OLD = (IGNORED, IGNORED, APPLIED)
+_SINCE_2 = (IGNORED, APPLIED, APPLIED)
+_NEVER = (IGNORED, IGNORED, IGNORED)
+_NO_CLASSES = "refused: no OCI BlockIO parameters for class"
+
+# What is not listed is applied by all.
+_EXCEPTIONS: dict[str, tuple[tuple[str, str, str], str]] = {
+    "env-remove": (_NEVER, "only variables that another plugin added can be removed"),
+    "mount-remove": (_SINCE_2, ""),
+    "args": (_OLD, ""),
+    "device-rule": (_OLD, ""),
+    "cdi": (_SINCE_2, ""),
+    "memory-reservation": (_NEVER, "the limit is the only memory setting that the reference applies at creation"),
+    "hugepages": (_NEVER, "needs disable_hugetlb_controller = false in containerd's configuration"),
+    "pids": (_SINCE_2, ""),
+    "blockio": ((_NO_CLASSES,) * 3, "the creation fails until classes are configured"),
+    "rdt": (_OLD, ""),
+    "oom-score": (_SINCE_2, ""),
+    "namespace-add": (_OLD, ""),
+    "namespace-replace": (_OLD, ""),
+    "namespace-remove": (_OLD, ""),
+    "sysctl": (_OLD, ""),
+    "seccomp": (_OLD, ""),
+    "scheduler": (_OLD, "runc 1.3 heeds it, runc 1.1 does not"),
+    "io-priority": (_OLD, "runc 1.3 heeds it, runc 1.1 does not"),
+    "net-device": (_OLD, "crun 1.28 heeds it, runc up to 1.3 does not"),
+    "memory-policy": (_OLD, "crun 1.28 heeds it, runc up to 1.3 does not"),
+}
+_APPLIED = ((APPLIED, APPLIED, APPLIED), "")
+
+ADJUSTMENTS = {name: Row(case.text, *_EXCEPTIONS.get(name, _APPLIED)) for name, case in CASES.items()}
+"""What becomes of each case of adjustments.py."""
 
 
 def adjustment_support(name: str) -> dict[str, str]:

@@ -12,6 +12,8 @@ from tools.runtimes import Containerd
 from tools.runtimes.cri import Pod
 
 TIMEOUT_S = 0.5
+# Without validation: that request would wait for the late handler as well, be late itself, and refuse the container.
+EVENTS = "CreateContainer,StopContainer"
 LATE = {"test/delay": f"CreateContainer {TIMEOUT_S * 4}", "test/adjust": "env"}
 
 
@@ -60,9 +62,11 @@ def test_a_late_handler_without_a_policy_costs_the_connection(start: Start, plug
 
 def test_a_late_handler_that_declares_keep_connected(key: str, start: Start, plug: Plug) -> None:
     daemon = start(request_timeout_s=TIMEOUT_S)
-    plugin = plug(daemon, policy={"keep_connected": True})
+    plugin = plug(daemon, policy={"keep_connected": True}, events=EVENTS)
     assert created(daemon, daemon.cri.run_pod("late", annotations=LATE)) == "plain"
     if FACTS["failure-policy"][key] == YES:
+        # Its handlers run one at a time, so until then the next request would be late as well.
+        plugin.wait_for("Awake")
         assert created(daemon, daemon.cri.run_pod("next", annotations={"test/adjust": "env"})) == "adjusted"
         assert not plugin.lines("Closed"), plugin.story()
     else:
@@ -71,7 +75,7 @@ def test_a_late_handler_that_declares_keep_connected(key: str, start: Start, plu
 
 def test_a_late_handler_that_declares_fail_request(key: str, start: Start, plug: Plug) -> None:
     daemon = start(request_timeout_s=TIMEOUT_S)
-    plug(daemon, policy={"fail_request": True})
+    plug(daemon, policy={"fail_request": True}, events=EVENTS)
     outcome = created(daemon, daemon.cri.run_pod("late", annotations=LATE))
     if FACTS["failure-policy"][key] == YES:
         assert "plugin 10-recorder failed to handle CreateContainer request" in outcome

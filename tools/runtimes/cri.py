@@ -56,9 +56,9 @@ class Cri:
         return invoke(request, timeout=timeout_s)
 
     def answers(self) -> bool:
-        """Whether the runtime serves the CRI by now."""
+        """Whether the runtime serves the CRI by now. (It answers Version before it is ready.)"""
         try:
-            self.call("Version", pb.VersionRequest(), timeout_s=0.5)
+            self.call("Status", pb.StatusRequest(), timeout_s=0.5)
         except grpc.RpcError:
             return False
         return True

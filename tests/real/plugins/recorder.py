@@ -27,6 +27,9 @@ from google.protobuf.json_format import MessageToDict
 import nri
 from tests.real.adjustments import CASES
 
+# As it was at the start: the library takes the connection's number out of the environment.
+ENVIRON = {key: value for key, value in os.environ.items() if key.startswith("NRI_")}
+
 
 class Recorder(nri.Plugin):
     """Records everything; its answers are the pods' own wishes."""
@@ -40,16 +43,18 @@ class Recorder(nri.Plugin):
 
     def __init__(self) -> None:
         self._ids: dict[tuple[str, str], str] = {}
-        self._output: Any = None
         self._listening = False
 
     # -- what it writes -----------------------------------------------------------------------------------------------
 
     def emit(self, event: str, **fields: Any) -> None:
         """Write one line."""
-        if self._output is None:
-            self._output = open(self.config.log, "a") if self.config.log else sys.stdout
-        print(json.dumps({"event": event, **fields}), file=self._output, flush=True)
+        line = json.dumps({"event": event, **fields})
+        if not self.config.log:
+            print(line, flush=True)
+            return
+        with Path(self.config.log).open("a") as log:
+            print(line, file=log)
 
     def seen(self, event: str, pod: nri.PodSandbox, container: nri.Container | None = None, **more: Any) -> None:
         """Write what came, then fail or be late if the pod wants that."""
@@ -61,14 +66,15 @@ class Recorder(nri.Plugin):
         late, _, seconds = pod.annotations.get("test/delay", "").partition(" ")
         if late == event:
             time.sleep(float(seconds))
+            self.emit("Awake", pod=pod.name)
         if pod.annotations.get("test/fail") == event:
             raise RuntimeError(f"asked to fail at {event}")
 
-    def updates(self, event: str, pod: nri.PodSandbox) -> list[nri.Update]:
-        """The update that the pod wants returned at this event."""
+    def updates(self, event: str, pod: nri.PodSandbox, itself: str = "") -> list[nri.Update]:
+        """The update that the pod wants returned at this event; not of the container that is being created."""
         wish = json.loads(pod.annotations.get("test/update", "{}"))
         target = self._ids.get((pod.id, wish.get("container", "")))
-        return [make_update(target, wish["set"])] if wish.get("on") == event and target else []
+        return [make_update(target, wish["set"])] if wish.get("on") == event and target not in (None, itself) else []
 
     def listen(self) -> None:
         """Ask for the updates that come on stdin."""
@@ -92,8 +98,7 @@ class Recorder(nri.Plugin):
             nri_version=runtime.nri_version,
             request_timeout_s=runtime.request_timeout_s,
             pid=os.getpid(),
-            environ={key: value for key, value in os.environ.items() if key.startswith("NRI_")},
-            has_path="PATH" in os.environ,
+            environ=ENVIRON,
         )
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> list[nri.Update]:
@@ -139,7 +144,7 @@ class Recorder(nri.Plugin):
     ) -> tuple[nri.Adjustment | None, list[nri.Update]]:
         self.seen("CreateContainer", pod, container)
         name = pod.annotations.get("test/adjust")
-        return CASES[name].adjust(pod) if name else None, self.updates("CreateContainer", pod)
+        return CASES[name].adjust(pod) if name else None, self.updates("CreateContainer", pod, container.id)
 
     def validate_container_adjustment(self, request: nri.ValidateContainerAdjustmentRequest) -> None:
         self.seen("ValidateContainerAdjustment", request.pod, request.container)
