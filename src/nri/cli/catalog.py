@@ -51,7 +51,7 @@ class Catalog:
             files = descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file
         except DecodeError:
             raise Failure(
-                f"{path}: not a descriptor set. Make one: protoc --include_imports --descriptor_set_out={path} FILE.proto",
+                f"{path}: not a descriptor set. Make one: protoc --include_imports --descriptor_set_out={path} ...",
                 USAGE,
             ) from None
         pool = descriptor_pool.DescriptorPool()

@@ -56,6 +56,10 @@ class Follower(Snapshot):
         super().__init__()
         self.show = show
 
+    def synchronize(self, pods: list[Any], containers: list[Any]) -> None:
+        counts = f"{len(pods)} pods, {len(containers)} containers"
+        self.show(f"following {self.runtime.name} {self.runtime.version}: {counts} now", None, None)
+
 
 def _handler(event: str, kind: str) -> Any:
     def pod_event(self: Follower, pod: Any, *_: Any) -> None:
@@ -134,9 +138,6 @@ def follow(socket: str, mask: EventMask, out: Output, timeout_s: float) -> int:
 def _print_all(waiting: queue.Queue[dict[str, Any] | None], lost: list[int], out: Output) -> None:
     """The printer's loop. When the reader of our output is gone, the whole process ends, as `| head` expects."""
     try:
-        if out.human and not out.quiet:
-            out.text(out.paint(line_of("TIME", "EVENT", "CONTAINER", "POD", "NAME"), "bold"))
-            sys.stdout.flush()
         while (entry := waiting.get()) is not None:
             _print(entry, out)
             if lost[0]:
@@ -148,6 +149,12 @@ def _print_all(waiting: queue.Queue[dict[str, Any] | None], lost: list[int], out
 
 def _print(entry: dict[str, Any], out: Output) -> None:
     pod, container = entry["pod"], entry["container"]
+    if pod is None:  # synchronized
+        out.note(entry["event"])
+        if out.human and not out.quiet:
+            out.text(out.paint(line_of("TIME", "EVENT", "CONTAINER", "POD", "NAME"), "bold"))
+            sys.stdout.flush()
+        return
     if not out.human:
         shown = {"time": entry["time"], "event": entry["event"], "pod": as_dict(pod)}
         out.stream(shown if container is None else shown | {"container": as_dict(container)})

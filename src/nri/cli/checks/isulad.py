@@ -78,7 +78,7 @@ def _examine(file: File, key: str, findings: list[Finding]) -> None:
     elif key.replace("_", "-") in KEYS and key not in KEYS:
         step = f'write "{key.replace("_", "-")}"'
         findings.append(Finding("warning", "an old spelling of the key", file.where(key), step))
-    elif re.search(r"(?i)nri|plugin.*(path|time)|disable.*conn", key) and key not in KEYS:
+    elif re.search(r"(?i)nri|^plugin|disable.*conn", key) and key not in KEYS:
         what = f'unknown key "{key}"; iSulad ignores it'
         findings.append(Finding("problem", what, file.where(key), suggest(key, KEYS)))
 

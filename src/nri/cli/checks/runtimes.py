@@ -98,7 +98,7 @@ def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
         what = f"the request timeout is {shown}: on a busy node a plugin answers later now and then, and is cut off"
         findings.append(Finding("warning", what, _where(nri, request_key), "the default is 2s"))
     if request > 60:
-        what = f"the request timeout is {shown}: so long does one silent plugin hold up every container; the kubelet waits 2m"
+        what = f"the request timeout is {shown}: so long one silent plugin holds up a container; the kubelet waits 2m"
         findings.append(Finding("warning", what, _where(nri, request_key), "the default is 2s"))
     if registration < request:
         what = (

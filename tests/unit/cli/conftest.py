@@ -1,0 +1,95 @@
+"""How these tests run the command: as a process of its own, as people do."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.scripted_runtime import ScriptedRuntime
+
+Nri = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "nri.cli.main", *arguments]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NRI_", "NO_COLOR", "FORCE_COLOR"))}
+    return kept | {"COLUMNS": "100", **more}
+
+
+@pytest.fixture
+def nri() -> Nri:
+    """Run `nri ...` and give its exit code, output and errors."""
+
+    def run(*arguments: str, input: str = "", env: dict[str, str] | None = None, **kwargs: Any) -> Any:
+        return subprocess.run(
+            command(*arguments), input=input, capture_output=True, text=True, timeout=60, env=environment(**(env or {})), check=False, **kwargs
+        )
+
+    return run
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a path that is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="nri-cli-", dir="/tmp") as path:
+        yield Path(path)
+
+
+class Listener:
+    """A runtime that takes one plugin after the other and plays a script to each, in a thread."""
+
+    def __init__(self, path: Path, script: Callable[[ScriptedRuntime], None]) -> None:
+        self.path = path
+        self.errors: list[BaseException] = []
+        self._script = script
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(str(path))
+        self._socket.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                sock, _ = self._socket.accept()
+            except OSError:
+                return
+            runtime = ScriptedRuntime(sock)
+            try:
+                self._script(runtime)
+            except (EOFError, OSError):
+                pass
+            except BaseException as error:
+                self.errors.append(error)
+            finally:
+                runtime.close()
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        assert not self.errors, f"the scripted runtime saw something unexpected: {self.errors}"
+
+
+@pytest.fixture
+def listen(folder: Path) -> Iterator[Callable[[Callable[[ScriptedRuntime], None]], str]]:
+    """Start a scripted runtime; gives the path of its socket."""
+    listeners: list[Listener] = []
+
+    def start(script: Callable[[ScriptedRuntime], None]) -> str:
+        listeners.append(Listener(folder / f"{len(listeners)}.sock", script))
+        return str(listeners[-1].path)
+
+    yield start
+    for listener in listeners:
+        listener.close()
