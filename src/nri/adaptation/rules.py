@@ -61,6 +61,28 @@ class Rules:
     late_answer_costs_event: bool = True
     """A plugin that answers late stays connected, unless the operator wants otherwise; it loses that event only."""
 
+    # --- plugins
+    errors_name_plugin: bool = True
+    """The error of a failed event begins with the plugin that failed it."""
+    duplicates_refused: bool = True
+    """A second plugin with the index and name of one that is connected is refused, by name."""
+    registers_once: bool = True
+    """A plugin that registers again on the same connection is refused; its identity stays."""
+    updates_need_registration: bool = True
+    """Updates of a plugin that is not configured yet are refused."""
+    bad_files_skipped: bool = True
+    """A file in the plugin folder with a wrong name, or that others may write, is reported and skipped."""
+    launched_plugins_restart: bool = True
+    """A plugin that the runtime launched is started again when it dies or its configuration changes."""
+    shutdown_is_sent: bool = True
+    """Plugins are told that the runtime stops."""
+    synchronize_timeout_per_message: bool = True
+    """Every part of a split Synchronize has the whole request timeout."""
+    validators_see_answerers: bool = True
+    """Validators are told of the plugins that answered, not of those that were about to be called."""
+    unsolicited_evictions_kept: bool = True
+    """Evictions that a plugin asks for by itself reach the runtime."""
+
 
 Rules.DEFAULT = Rules()
 Rules.REFERENCE = Rules(**dict.fromkeys((f.name for f in fields(Rules)), False))

@@ -1,0 +1,428 @@
+"""NRI for a container runtime: `Adaptation`.
+
+    adaptation = Adaptation("myruntime", "1.0", synchronize=state, update=apply_updates)
+    adaptation.start()
+    with adaptation.block_sync():
+        reply = adaptation.create_container(pod, container)
+        ...                                        # create it with reply.adjust, apply reply.updates
+    adaptation.stop()
+
+This module wires the parts and holds no logic of its own: events go through `nri.adaptation.pipeline`, plugins come through
+`nri.adaptation.registry`, `listener` and `supervisor`. One method per event, made from the table of events.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
+
+from nri.adaptation import allow
+from nri.adaptation.asking import Asker
+from nri.adaptation.builtin import BuiltinPeer, BuiltinPlugin
+from nri.adaptation.chain import Chain
+from nri.adaptation.discovery import discover
+from nri.adaptation.events import ContainerEvent, PodEvent
+from nri.adaptation.gate import Block
+from nri.adaptation.health import PluginHealth, health
+from nri.adaptation.joining import Joining, Settings
+from nri.adaptation.listener import Listener
+from nri.adaptation.peer import LAUNCHED, Peer, RemotePeer
+from nri.adaptation.pipeline import Pipeline
+from nri.adaptation.policy import DEFAULT_PATH, Policies
+from nri.adaptation.question import Question
+from nri.adaptation.recording import Recorder
+from nri.adaptation.registry import Registry
+from nri.adaptation.replies import CreateReply, StopReply, UpdateReply
+from nri.adaptation.rules import Rules
+from nri.adaptation.state import ENDED, JOINED, State
+from nri.adaptation.supervisor import Supervisor
+from nri.adaptation.unsolicited import Unsolicited
+from nri.adaptation.validate import INDEX, NAME, DefaultValidator, ValidatorConfig
+from nri.api import messages as m
+from nri.api import naming
+from nri.api.events import BY_METHOD, EVENTS
+from nri.errors import LocalProtocolError, NriError
+
+if TYPE_CHECKING:
+    from nri.api.events import EventSpec
+    from nri.metrics import Observer
+    from nri.stream import Socket
+    from nri.ttrpc import Interceptor
+
+__all__ = ["Adaptation"]
+
+log = logging.getLogger("nri.adaptation")
+
+#: How long plugins have to answer Shutdown, and launched ones to end, in seconds.
+SHUTDOWN_S = 1.0
+
+
+class Adaptation:
+    """The runtime side of NRI. Thread-safe: call events from as many threads as there are requests.
+
+    Every event takes `timeout_s` (seconds) or `deadline` (absolute `time.monotonic()`), which bound the whole event; without
+    them it is bounded by the plugins' own timeouts. What an event raises is what the runtime's request should fail with:
+    `PluginError` and its kinds, `ConflictError`, `UpdateError`, `ValidationRejected`, `DeadlineExceeded`.
+
+    Args:
+        name, version: of the runtime, as plugins are told.
+        synchronize: gives all pods and containers, now. Called when plugins join; must not wait for a lock that a caller of an
+            event holds outside of `block_sync`.
+        update: applies updates of containers that a plugin asks for by itself; returns those that failed, or None.
+        evict: acts on evictions that a plugin asks for by itself; None: such requests are answered with an error.
+        plugin_path, plugin_config_path, socket_path: the places; see `nri.api.naming` for the defaults.
+        disable_connections: only built-in and installed plugins.
+        registration_timeout_s, request_timeout_s: how long a plugin has to register, and for one request, in seconds.
+        builtin: plugins inside the runtime.
+        observer: see `nri.metrics`.
+        interceptors: see `nri.ttrpc.interceptors`; they see every call of every plugin.
+        policy_path: the operator's file (see `nri.adaptation.policy`); None for none.
+        admin_socket: where `nri why` asks; None for nowhere.
+        allowed_uids: users whose processes may connect, beside root and our own.
+        compat: "reference" reproduces the reference's behaviour where it is deterministic; see docs/deviations.md.
+        default_validator: configuration of the validator that is built in; None for none.
+    """
+
+    run_pod_sandbox: PodEvent
+    stop_pod_sandbox: PodEvent
+    remove_pod_sandbox: PodEvent
+    post_update_pod_sandbox: PodEvent
+    post_create_container: ContainerEvent
+    start_container: ContainerEvent
+    post_start_container: ContainerEvent
+    post_update_container: ContainerEvent
+    remove_container: ContainerEvent
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        *,
+        synchronize: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
+        update: Callable[[list[m.ContainerUpdate]], Iterable[m.ContainerUpdate] | None],
+        evict: Callable[[list[m.ContainerEviction]], object] | None = None,
+        plugin_path: str = naming.PLUGIN_DIR,
+        plugin_config_path: str = naming.CONFIG_DIR,
+        socket_path: str = naming.DEFAULT_SOCKET,
+        disable_connections: bool = False,
+        registration_timeout_s: float = naming.REGISTRATION_TIMEOUT_S,
+        request_timeout_s: float = naming.REQUEST_TIMEOUT_S,
+        builtin: Sequence[BuiltinPlugin] = (),
+        observer: Observer | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        policy_path: str | None = DEFAULT_PATH,
+        admin_socket: str | None = None,
+        allowed_uids: Collection[int] = (),
+        compat: Literal["default", "reference"] = "default",
+        default_validator: ValidatorConfig | None = None,
+    ) -> None:
+        if not callable(synchronize):
+            raise LocalProtocolError("failed to create NRI adaptation, nil SyncFn")
+        if not callable(update):
+            raise LocalProtocolError("failed to create NRI adaptation, nil UpdateFn")
+        if compat not in ("default", "reference"):
+            raise LocalProtocolError(f'compat must be "default" or "reference", not {compat!r}')
+        self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
+        self._settings = Settings(name, version, registration_timeout_s, request_timeout_s, self.rules)
+        self._update, self._evict = update, evict
+        self._interceptors = interceptors
+        self._plugin_path, self._config_path = plugin_path, plugin_config_path
+        self._policies = Policies(policy_path)
+        self._generation = self._policies.generation
+        self._observer = observer
+        self._recorder = Recorder(self._apply)
+        self._chain = Chain(request_timeout_s, observer.update_plugin_count if observer is not None else None)
+        self._joining = Joining(
+            self._settings,
+            self._chain,
+            self._policies,
+            self._recorder.inventory,
+            synchronize,
+            self._apply_reply,
+            observer,
+        )
+        self._registry = Registry(self.rules, self._chain, self._joining, Unsolicited(self._apply_request))
+        self._registry.on_change = self._plugins_changed
+        self._pipeline = Pipeline(
+            self._chain, Asker(self.rules, observer), self.rules, self._recorder, request_timeout_s
+        )
+        self._listener = None
+        if not disable_connections:
+            self._listener = Listener(socket_path, self._registry, allowed_uids, registration_timeout_s, interceptors)
+        self._builtin = [*_default_validator(default_validator), *builtin]
+        self._supervisors: dict[str, Supervisor] = {}
+        self._admin_socket = admin_socket
+        self._stopping = threading.Event()
+        self._keeper: threading.Thread | None = None
+        self._plugins_changed()
+        for spec in EVENTS:
+            if spec.relayed:
+                setattr(
+                    self, spec.method, partial(self._relay_pod if spec.kind == "pod" else self._relay_container, spec)
+                )
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _relay_pod(
+        self, spec: EventSpec, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None
+    ) -> None:
+        self._pipeline.relay(Question(spec, pod), _absolute(timeout_s, deadline))
+        if spec.number == 3:  # RemovePodSandbox
+            self._recorder.pod_removed(pod)
+
+    def _relay_container(
+        self,
+        spec: EventSpec,
+        pod: m.PodSandbox,
+        container: m.Container,
+        *,
+        timeout_s: float | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        self._pipeline.relay(Question(spec, pod, container), _absolute(timeout_s, deadline))
+        if spec.number == 11:  # RemoveContainer
+            self._recorder.container_removed(container)
+
+    def update_pod_sandbox(
+        self,
+        pod: m.PodSandbox,
+        overhead: m.LinuxResources | None = None,
+        resources: m.LinuxResources | None = None,
+        *,
+        timeout_s: float | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        """The resources of a pod are about to change."""
+        question = Question(BY_METHOD["update_pod_sandbox"], pod, None, resources, overhead)
+        self._pipeline.relay(question, _absolute(timeout_s, deadline))
+
+    def create_container(
+        self,
+        pod: m.PodSandbox,
+        container: m.Container,
+        *,
+        timeout_s: float | None = None,
+        deadline: float | None = None,
+    ) -> CreateReply:
+        """A container is about to be created: what plugins make of it. Call `commit` or `abort` of the reply in the end."""
+        return self._pipeline.create(pod, container, _absolute(timeout_s, deadline))
+
+    def update_container(
+        self,
+        pod: m.PodSandbox,
+        container: m.Container,
+        resources: m.LinuxResources,
+        *,
+        timeout_s: float | None = None,
+        deadline: float | None = None,
+    ) -> UpdateReply:
+        """A container's resources are about to change: what plugins make of it."""
+        return self._pipeline.update(pod, container, resources, _absolute(timeout_s, deadline))
+
+    def stop_container(
+        self,
+        pod: m.PodSandbox,
+        container: m.Container,
+        *,
+        timeout_s: float | None = None,
+        deadline: float | None = None,
+    ) -> StopReply:
+        """A container has stopped, or is about to: what plugins want of others."""
+        return self._pipeline.stop(pod, container, _absolute(timeout_s, deadline))
+
+    def block_sync(
+        self, *, urgent: bool = False, timeout_s: float | None = None, deadline: float | None = None
+    ) -> Block:
+        """Keep plugins from joining until the block is released; a context manager. Hold it for each whole request.
+
+        Without it a plugin that joins in the middle of a request may see the request's container neither in the state of
+        the runtime nor in an event.
+
+        Args:
+            urgent: do not queue behind a plugin that waits to join: for requests that stop or remove.
+        """
+        return self._chain.gate.block(urgent=urgent, deadline=_absolute(timeout_s, deadline))
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the plugins of this machine, wait until each takes part or has failed, then listen.
+
+        Raises ConfigError, NriError if a built-in plugin fails, OSError if the socket cannot be made.
+        """
+        for plugin in self._builtin:
+            peer = BuiltinPeer(self._registry, plugin)
+            self._registry.adopt(peer)
+            peer.state = State.REGISTERED
+            self._joining.admit((peer,))
+            if peer.state not in JOINED:
+                raise NriError(f"failed to start builtin plugin {peer.label}: {peer.last_error}")
+        found, skipped = discover(self._plugin_path, self.rules)
+        for file in skipped:
+            log.error("not a plugin, skipped: %s: %s", file.path, file.reason)
+        for each in found:
+            self._supervisors[each.label] = Supervisor(
+                each, self._config_path, self._settings, self._policies, self._registry, self._interceptors
+            )
+        for supervisor in self._supervisors.values():
+            supervisor.start()
+        settings = self._settings
+        deadline = monotonic() + settings.registration_timeout_s + 2 * settings.request_timeout_s
+        for supervisor in self._supervisors.values():
+            supervisor.settled.wait(max(0.0, deadline - monotonic()))
+        if self._listener is not None:
+            self._listener.start()
+        self._keeper = threading.Thread(target=self._keep, name="nri-keeper", daemon=True)
+        self._keeper.start()
+
+    def connect(self, sock: Socket, *, pid: int = 0, uid: int | None = None) -> None:
+        """Take over a connected stream socket as an external plugin's, as if it had come through the listening one."""
+        self._registry.connect(
+            RemotePeer(self._registry, sock, "external", pid=pid, uid=uid, interceptors=self._interceptors)
+        )
+
+    def stop(self) -> None:
+        """Tell the plugins (Shutdown), end all connections and launched plugins, stop listening. Takes some seconds at most."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self._joining.stopping = True
+        if self._listener is not None:
+            self._listener.stop()
+        for supervisor in self._supervisors.values():
+            supervisor.stop()
+        peers = self._registry.peers()
+        if self.rules.shutdown_is_sent:
+            self._shut_down([peer for peer in peers if peer.state in JOINED])
+        self._registry.stop(peers)
+        deadline = monotonic() + SHUTDOWN_S
+        for supervisor in self._supervisors.values():
+            supervisor.join(deadline)
+        if self._keeper is not None:
+            self._keeper.join(5.0)
+
+    def _shut_down(self, peers: list[Peer]) -> None:
+        deadline = monotonic() + SHUTDOWN_S
+
+        def tell(peer: Peer) -> None:
+            try:
+                peer.command("Shutdown", b"", deadline)
+            except Exception as error:  # noqa: BLE001 - it is leaving anyway
+                log.debug("plugin %s did not take Shutdown: %s", peer.qualified, error)
+
+        threads = [threading.Thread(target=tell, args=(peer,), daemon=True) for peer in peers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, deadline - monotonic()) + 0.1)
+
+    def __enter__(self) -> Adaptation:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _keep(self) -> None:
+        """Once a second: has the policy changed, can descriptors be given back."""
+        while not self._stopping.wait(1.0):
+            self._registry.reap()
+            if self._policies.refresh() != self._generation:
+                self._generation = self._policies.generation
+                for peer in self._chain.peers:
+                    self._joining.plan(peer)
+                self._chain.refresh()
+                self._plugins_changed()
+
+    # -- who is there -------------------------------------------------------------------------------------------------
+
+    @property
+    def plugins(self) -> list[PluginHealth]:
+        """How every plugin is that is or was connected, or is installed; by index."""
+        peers = {id(peer): peer for peer in self._registry.peers()}
+        rows = [
+            health(peer, self._supervisors.get(peer.label) if peer.kind == LAUNCHED else None)
+            for peer in peers.values()
+        ]
+        return sorted(rows, key=lambda row: row.plugin)
+
+    def ready(self, names: Iterable[str] = (), timeout_s: float = 0.0) -> bool:
+        """Whether these plugins (``NN-name``) have answered and take part; none named: all that the policy requires.
+
+        Waits up to `timeout_s` seconds for it.
+        """
+        wanted = tuple(names) or self._policies.required_names()
+
+        def all_there() -> bool:
+            found = [self._registry.find(label) for label in wanted]
+            return all(peer is not None and peer.state is State.ACTIVE for peer in found)
+
+        return self._registry.wait(all_there, monotonic() + timeout_s)
+
+    def _plugins_changed(self) -> None:
+        """Who is required and not there; and supervisors want to know, too."""
+        there = {peer.label for peer in self._chain.peers if peer.state not in ENDED}
+        self._pipeline.absent = tuple(each for each in self._policies.required if each[0] not in there)
+        for supervisor in list(self._supervisors.values()):
+            supervisor.nudge()
+
+    # -- what plugins ask for -----------------------------------------------------------------------------------------
+
+    def _apply(self, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
+        return list(self._update(updates) or ()) if updates else []
+
+    def _apply_reply(self, peer: Peer, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
+        """What a plugin answered to Synchronize."""
+        self._check(peer, updates, ())
+        failed = self._apply(updates)
+        for update in failed:
+            log.warning("plugin %s: update of container %s failed", peer.qualified, update.container_id)
+        return failed
+
+    def _apply_request(self, peer: RemotePeer, request: m.UpdateContainersRequest) -> list[m.ContainerUpdate]:
+        """What a plugin asks for by itself."""
+        evictions = list(request.evict) if self.rules.unsolicited_evictions_kept else []
+        self._check(peer, request.update, evictions)
+        if evictions and self._evict is None:
+            raise NriError("this runtime does not evict containers")
+        failed = self._apply(list(request.update))
+        if evictions and self._evict is not None:
+            self._evict(evictions)
+        return failed
+
+    def _check(
+        self, peer: Peer, updates: Iterable[m.ContainerUpdate], evictions: Iterable[m.ContainerEviction]
+    ) -> None:
+        policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, self.rules)
+        if policy.allow is not None:
+            namespace_of = self._recorder.inventory.known().namespace_of
+            breach = allow.breach(
+                policy.allow, peer.label, "", update=updates, evict=evictions, namespace_of=namespace_of
+            )
+            if breach is not None:
+                peer.last_error = str(breach)
+                raise breach
+
+
+def _absolute(timeout_s: float | None, deadline: float | None) -> float | None:
+    """The earlier of the two, in monotonic seconds."""
+    if timeout_s is None:
+        return deadline
+    limit = monotonic() + timeout_s
+    return limit if deadline is None else min(limit, deadline)
+
+
+def _default_validator(config: ValidatorConfig | None) -> list[BuiltinPlugin]:
+    if config is None or not config.enable:
+        return []
+    validator = DefaultValidator(config)
+
+    class Handlers:
+        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> Any:
+            return validator.validate(request)
+
+    return [BuiltinPlugin(INDEX, NAME, Handlers())]

@@ -1,0 +1,166 @@
+"""Plugins inside the runtime: any object with methods named after events.
+
+They take part in the order of indices like every other plugin, without a socket: handlers get messages and run in the
+thread of the event, so they must be quick, and no timeout can interrupt them. They must not change what they are given.
+A handler returns what plugins return elsewhere: None, an adjustment, updates, or both as a pair; builders of `nri.api`
+and messages are both fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from nri.adaptation.peer import BUILTIN, Owner, Peer
+from nri.api import messages as m
+from nri.api import naming
+from nri.api.events import BY_METHOD, EVENTS, EventMask
+from nri.errors import DeadlineExceeded, NriError, RpcError
+from nri.ttrpc import Code
+
+if TYPE_CHECKING:
+    from nri.adaptation.question import Question
+
+__all__ = ["BuiltinPeer", "BuiltinPlugin"]
+
+_VALIDATE = BY_METHOD["validate_container_adjustment"]
+
+
+class BuiltinPlugin:
+    """An object of the runtime as a plugin.
+
+    Args:
+        index: two digits.
+        name: the name without index.
+        handlers: has a method per event that it wants (`create_container(pod, container)`), perhaps `synchronize(pods,
+            containers)`, `configure(config, runtime, version)` (may return an event mask) and `shutdown()`.
+        events: what to subscribe to; default: every event that `handlers` has a method for.
+        failure_policy: what it declares, as plugins do.
+    """
+
+    __slots__ = ("events", "failure_policy", "handlers", "index", "name")
+
+    def __init__(
+        self,
+        index: str,
+        name: str,
+        handlers: object,
+        *,
+        events: EventMask | None = None,
+        failure_policy: m.FailurePolicy | None = None,
+    ) -> None:
+        if not index or not name:
+            raise ValueError(f'builtin plugin without index or name ("{index}", "{name}")')
+        naming.check_index(index)
+        naming.check_name(name)
+        self.index, self.name, self.handlers = index, name, handlers
+        self.events = (
+            events if events is not None else EventMask.of(*(spec for spec in EVENTS if _method(handlers, spec.method)))
+        )
+        self.failure_policy = failure_policy
+
+
+def _method(handlers: object, name: str) -> Callable[..., Any] | None:
+    method = getattr(handlers, name, None)
+    return method if callable(method) else None
+
+
+class BuiltinPeer(Peer):
+    """A built-in plugin in the chain."""
+
+    __slots__ = ("_handlers", "plugin")
+
+    def __init__(self, owner: Owner, plugin: BuiltinPlugin) -> None:
+        super().__init__(owner, BUILTIN, plugin.index, plugin.name)
+        self.plugin = plugin
+        self._handlers = plugin.handlers
+
+    def invoke(self, question: Question, deadline: float) -> bytes:
+        """Run the handler of an event."""
+        spec = question.spec
+        handler = _method(self._handlers, spec.method)
+        if handler is None:
+            return b""
+        arguments: tuple[Any, ...] = (question.pod,)
+        if spec is _VALIDATE:
+            arguments = (question.message(m.ValidateContainerAdjustmentRequest),)
+        elif spec.kind == "container":
+            arguments = (question.pod, question.shown())
+            if spec.method == "update_container":
+                arguments += (question.resources,)
+        elif spec.method == "update_pod_sandbox":
+            arguments = (question.pod, question.overhead, question.resources)
+        if monotonic() >= deadline:
+            raise DeadlineExceeded(spec.pretty)
+        return self._run(spec.reply, spec is _VALIDATE, handler, *arguments)
+
+    def _run(self, reply: str, validates: bool, handler: Callable[..., Any], *arguments: Any) -> bytes:
+        try:
+            encoded: bytes = _reply(getattr(m, reply), handler(*arguments)).SerializeToString()
+            return encoded
+        except NriError as error:
+            if validates:
+                return _rejection(str(error))
+            raise RpcError(Code.UNKNOWN, str(error)) from error
+        except Exception as error:
+            if validates:
+                return _rejection(str(error) or type(error).__name__)
+            raise RpcError(Code.UNKNOWN, str(error) or type(error).__name__) from error
+
+    def command(self, method: str, payload: bytes, deadline: float) -> bytes:
+        """Configure and Shutdown, by the same names."""
+        handler = _method(self._handlers, method.lower())
+        if method == "Configure":
+            asked = m.ConfigureRequest.FromString(payload)
+            mask = self.plugin.events
+            if handler is not None:
+                mask = EventMask(handler(asked.config, asked.runtime_name, asked.runtime_version) or mask)
+            reply = m.ConfigureResponse(events=mask)
+            if self.plugin.failure_policy is not None:
+                reply.failure_policy.CopyFrom(self.plugin.failure_policy)
+            configured: bytes = reply.SerializeToString()
+            return configured
+        if handler is not None:
+            handler()
+        return b""
+
+    def synchronize(
+        self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container], timeout_s: float, *, each: bool
+    ) -> list[m.ContainerUpdate]:
+        """Hand over the runtime's own messages."""
+        handler = _method(self._handlers, "synchronize")
+        if handler is None:
+            return []
+        reply = m.SynchronizeResponse.FromString(self._run("SynchronizeResponse", False, handler, pods, containers))
+        return list(reply.update)
+
+
+def _rejection(reason: str) -> bytes:
+    encoded: bytes = m.ValidateContainerAdjustmentResponse(reject=True, reason=reason).SerializeToString()
+    return encoded
+
+
+def _message(value: Any) -> Any:
+    """A builder's message, or the message itself."""
+    return getattr(value, "message", value)
+
+
+def _reply(kind: Any, result: Any) -> Any:
+    """A handler's result as the reply message of its event."""
+    reply = kind()
+    if kind is m.ValidateContainerAdjustmentResponse:
+        if result:  # a reason, or a verdict
+            return result if isinstance(result, kind) else kind(reject=True, reason=str(result))
+        return reply
+    for value in result if isinstance(result, tuple) else (result,):
+        message = _message(value)
+        if isinstance(message, kind):
+            return message
+        if isinstance(message, m.ContainerAdjustment):
+            reply.adjust.CopyFrom(message)
+            continue
+        for each in message if isinstance(message, Iterable) else () if message is None else (message,):
+            item = _message(each)
+            (reply.evict if isinstance(item, m.ContainerEviction) else reply.update).append(item)
+    return reply

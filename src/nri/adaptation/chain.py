@@ -1,0 +1,77 @@
+"""The plugins in the order in which they are called, and who of them validates.
+
+The list is a tuple that is replaced, never changed, and only while no event is under way (the gate sees to that): so all
+events in flight have the same list, and their order at one plugin is their order at every plugin. A plugin that is gone
+stays in the list until then and is skipped. Next: `nri.adaptation.pipeline`, which walks it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from nri.adaptation.gate import Gate
+from nri.adaptation.state import ENDED, JOINED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nri.adaptation.peer import Peer
+
+__all__ = ["Chain"]
+
+_VALIDATION = 14  # number of the event
+
+
+class Chain:
+    """All plugins that take part in events, by index and then by time of registration.
+
+    Attributes:
+        gate: between events and joining plugins.
+        peers: the plugins; read it while inside the gate.
+        validators: those of them that are subscribed to validation.
+    """
+
+    def __init__(self, preference_s: float, on_change: Callable[[int], None] | None = None) -> None:
+        self.gate = Gate(preference_s, self._at_rest)
+        self.peers: tuple[Peer, ...] = ()
+        self.validators: tuple[Peer, ...] = ()
+        self._lock = threading.Lock()
+        self._stale = False
+        self._on_change = on_change
+
+    def add(self, peer: Peer) -> None:
+        """Put a plugin into its place. To be called between `gate.join` and `gate.joined`."""
+        with self._lock:
+            self._replace((*self.peers, peer))
+        self._changed()
+
+    def leave(self) -> None:
+        """Some plugin is gone: drop it as soon as no event is under way."""
+        self._stale = True
+        if self.gate.idle(self._at_rest):
+            self._changed()
+
+    def _at_rest(self) -> None:
+        if self._stale:
+            self._stale = False
+            with self._lock:
+                self._replace(self.peers)
+
+    def _replace(self, peers: tuple[Peer, ...]) -> None:
+        alive = [peer for peer in peers if peer.state not in ENDED]
+        self.peers = tuple(sorted(alive, key=lambda peer: (peer.index, peer.order)))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Work out anew who validates: a policy or a plugin has changed."""
+        self.validators = tuple(peer for peer in self.peers if peer.plans and peer.plans[_VALIDATION] is not None)
+
+    def _changed(self) -> None:
+        if self._on_change is not None:
+            self._on_change(self.active)
+
+    @property
+    def active(self) -> int:
+        """How many plugins are in and alive."""
+        return sum(peer.state in JOINED for peer in self.peers)

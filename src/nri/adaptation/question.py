@@ -1,0 +1,163 @@
+"""One event as it is put to the plugins: the request's parts, encoded once, and joined into whatever form a plugin takes.
+
+A remote plugin gets bytes: those of the event's own request, or of a `StateChange` if it is old. A built-in one gets the
+messages. Nothing is encoded before somebody asks, nor twice for two plugins; what an earlier plugin changed is replaced by
+`show_resources`, and for CreateContainer followed step by step. Knows no plugin and no connection. Next: `nri.adaptation.pipeline`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nri.adaptation.merge.shown import normalise
+from nri.api import messages as m
+from nri.wire import bytes_field, varint
+
+if TYPE_CHECKING:
+    from nri.adaptation.merge import CreateState
+    from nri.api.events import EventSpec
+
+__all__ = ["CreateQuestion", "Question"]
+
+_POD = b"\x0a"  # field 1, length-delimited
+_CONTAINER = b"\x12"  # field 2
+
+
+class Question:
+    """The request of one event.
+
+    Attributes:
+        spec: the event.
+        pod: the pod, never changed.
+        container: the container as the next plugin sees it; None for events of pods.
+        resources: what UpdateContainer or UpdatePodSandbox asks for, as the next plugin sees it.
+        overhead: UpdatePodSandbox alone.
+    """
+
+    __slots__ = ("_container_bytes", "_payload", "_pod_bytes", "container", "overhead", "pod", "resources", "spec")
+
+    def __init__(
+        self,
+        spec: EventSpec,
+        pod: m.PodSandbox,
+        container: m.Container | None = None,
+        resources: m.LinuxResources | None = None,
+        overhead: m.LinuxResources | None = None,
+    ) -> None:
+        self.spec = spec
+        self.pod = pod
+        self.container = container
+        self.resources = resources
+        self.overhead = overhead
+        self._pod_bytes: bytes | None = None
+        self._container_bytes: bytes | None = None
+        self._payload: bytes | None = None
+
+    @classmethod
+    def prepared(cls, spec: EventSpec, pod: m.PodSandbox, payload: bytes) -> Question:
+        """A request whose bytes are there already."""
+        question = cls(spec, pod)
+        question._payload = payload
+        return question
+
+    def show_resources(self, resources: m.LinuxResources) -> None:
+        """From now on plugins see these resources."""
+        self.resources = resources
+        self._payload = None
+
+    def shown(self) -> m.Container | None:
+        """The container as the next plugin sees it."""
+        return self.container
+
+    @property
+    def pod_bytes(self) -> bytes:
+        """The pod, encoded."""
+        if self._pod_bytes is None:
+            self._pod_bytes = self.pod.SerializeToString()
+        return self._pod_bytes
+
+    @property
+    def container_bytes(self) -> bytes:
+        """The container, encoded; empty for events of pods."""
+        if self._container_bytes is None:
+            self._container_bytes = b"" if self.container is None else self.container.SerializeToString()
+        return self._container_bytes
+
+    @property
+    def payload(self) -> bytes:
+        """The bytes of the event's own request message."""
+        if self._payload is None:
+            pod = self.pod_bytes
+            parts = [_POD, varint(len(pod)), pod]
+            if self.container is not None:
+                container = self.container_bytes
+                parts += (_CONTAINER, varint(len(container)), container)
+            if self.overhead is not None:
+                parts.append(bytes_field(2, self.overhead.SerializeToString()))
+            if self.resources is not None:
+                parts.append(bytes_field(3, self.resources.SerializeToString()))
+            self._payload = b"".join(parts)
+        return self._payload
+
+    @property
+    def state_change(self) -> bytes:
+        """The same event for a plugin that knows `StateChange` only."""
+        parts = [b"\x08", varint(self.spec.number), bytes_field(2, self.pod_bytes)]
+        if self.container is not None:
+            parts.append(bytes_field(3, self.container_bytes))
+        return b"".join(parts)
+
+    def message(self, kind: Any) -> Any:
+        """The request as a message of its class, for whoever wants that."""
+        return kind.FromString(self.payload)
+
+
+def _normal_suffix() -> bytes:
+    container = m.Container()
+    normalise(container)
+    encoded: bytes = container.SerializeToString()
+    return encoded
+
+
+# Appended to a container's bytes, this makes the parts present that plugins may rely on: protobuf merges what follows.
+_NORMAL = _normal_suffix()
+
+
+class CreateQuestion(Question):
+    """The request of CreateContainer, which follows what the state collects from the plugins asked so far."""
+
+    __slots__ = ("_adjusted", "_original", "_seen", "state")
+
+    def __init__(self, spec: EventSpec, pod: m.PodSandbox, container: m.Container, state: CreateState) -> None:
+        super().__init__(spec, pod, container)
+        self._original = container
+        self.state = state
+        self._adjusted = False
+        self._seen = 0
+
+    def adjusted(self) -> None:
+        """The state has taken another reply."""
+        self._adjusted = True
+        self._payload = None
+
+    @property
+    def container_bytes(self) -> bytes:
+        """The container as the next plugin sees it, encoded; what was only appended to is not encoded again."""
+        encoded = self._container_bytes
+        if encoded is None:
+            encoded = self._original.SerializeToString() + _NORMAL
+        if self._adjusted:
+            self._adjusted = False
+            steps = self.state.steps()
+            since = self._seen
+            self._seen = len(steps)
+            for place in range(len(steps) - 1, since - 1, -1):
+                if steps[place] is None:
+                    encoded, since = self.state.encoded_base(), place + 1
+                    break
+            encoded += b"".join([step.SerializeToString() for step in steps[since:] if step is not None])
+        self._container_bytes = encoded
+        return encoded
+
+    def shown(self) -> m.Container:
+        return self.state.container

@@ -1,0 +1,219 @@
+"""All plugins that are connected or were: who may register, and what follows from the signals of their state machine.
+
+The owner of every peer. Refusals are answers to RegisterPlugin, with the reference's texts where it has one. What a launched
+plugin's end means is up to its supervisor, which listens here. Next: `nri.adaptation.listener` for external plugins,
+`nri.adaptation.supervisor` for launched ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from nri.adaptation.peer import LAUNCHED, Peer, RemotePeer
+from nri.adaptation.state import ENDED, Action, Signal, State
+from nri.api import messages as m
+from nri.api import naming
+from nri.errors import RpcError
+from nri.ttrpc import Code, Monitor, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from nri.adaptation.chain import Chain
+    from nri.adaptation.joining import Joining
+    from nri.adaptation.rules import Rules
+    from nri.adaptation.unsolicited import Unsolicited
+    from nri.api.events import EventSpec
+
+__all__ = ["Registry"]
+
+log = logging.getLogger("nri.adaptation")
+
+
+class Registry:
+    """Keeps the peers. Thread-safe."""
+
+    def __init__(self, rules: Rules, chain: Chain, joining: Joining, unsolicited: Unsolicited) -> None:
+        self._rules = rules
+        self._chain = chain
+        self._joining = joining
+        self._unsolicited = unsolicited
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._connected: dict[RemotePeer, Registry | None] = {}
+        self._closed: list[RemotePeer] = []
+        self._by_label: dict[str, Peer] = {}
+        self._warned: set[tuple[str, int]] = set()
+        self.monitor = Monitor("nri-monitor")
+        #: Called whenever somebody joins or leaves, without locks held.
+        self.on_change: Callable[[], None] = lambda: None
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    def connect(self, peer: RemotePeer) -> None:
+        """A new connection: watch it from now on."""
+        with self._lock:
+            self._connected[peer] = None
+        self.monitor.add(peer.endpoint)
+
+    def adopt(self, peer: Peer) -> None:
+        """A plugin without a connection of its own: it counts as registered."""
+        self._claim(peer)
+
+    def unsettled(self) -> list[RemotePeer]:
+        """Connections that do not take part yet, oldest first."""
+        with self._lock:
+            return [peer for peer in self._connected if not peer.settled.is_set()]
+
+    def peers(self) -> list[Peer]:
+        """All plugins by name, and those that have not given one."""
+        with self._lock:
+            named = set(map(id, self._by_label.values()))
+            return [*self._by_label.values(), *(peer for peer in self._connected if id(peer) not in named)]
+
+    def find(self, label: str) -> Peer | None:
+        """The plugin of this ``NN-name``, connected or gone."""
+        return self._by_label.get(label)
+
+    # -- registration -------------------------------------------------------------------------------------------------
+
+    def register(self, peer: RemotePeer, payload: bytes) -> None:
+        """Answer RegisterPlugin."""
+        try:
+            request = m.RegisterPluginRequest.FromString(payload)
+        except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+            raise RpcError(Code.INTERNAL, f"ttrpc: error unmarshalling payload: {error}") from None
+        first = peer.state is State.CONNECTED
+        if not first and self._rules.registers_once:
+            raise RpcError(Code.ALREADY_EXISTS, f"plugin {peer.label} is registered on this connection already")
+        if peer.kind != LAUNCHED:
+            _check(request)
+            peer.identify(request.plugin_idx, request.plugin_name)
+        peer.version = request.NRI_version
+        self._claim(peer)
+        if first:
+            peer.signal(Signal.REGISTER)
+
+    def _claim(self, peer: Peer) -> None:
+        """Take the name, from one who is gone if need be."""
+        with self._lock:
+            holder = self._by_label.get(peer.label)
+        if holder is not None and holder is not peer and self._rules.duplicates_refused:
+            if _alive(holder):
+                process = f" (process {holder.pid})" if holder.pid else ""
+                raise RpcError(Code.ALREADY_EXISTS, f"plugin {peer.label} is connected already{process}")
+            holder.signal(Signal.STOP, "replaced by a new connection")
+        with self._lock:
+            self._by_label[peer.label] = peer
+
+    # -- what follows from signals ------------------------------------------------------------------------------------
+
+    def act(self, peer: Peer, action: Action) -> None:
+        """Carry out what the state machine asks for."""
+        if action is Action.CONFIGURE:
+            threading.Thread(
+                target=self._joining.admit, args=((peer,),), name=f"nri-join-{peer.label}", daemon=True
+            ).start()
+        elif action is Action.LEAVE:
+            self._chain.leave()
+        elif action is Action.CLOSE:
+            self._forget(peer)
+        elif action is Action.REPORT_READY:
+            log.info("plugin %s is active", peer.qualified)
+        elif action is Action.REPORT_LATE:
+            log.warning("plugin %s is late: %s", peer.qualified, peer.last_error)
+        elif action is Action.REPORT_OPEN:
+            log.error("plugin %s is left out for %g s: %s", peer.qualified, peer.breaker.retry_s, peer.last_error)
+        elif action is Action.REPORT_BACK:
+            log.info("plugin %s answers again", peer.qualified)
+        elif action is Action.REPORT_GONE:
+            log.warning("plugin %s is gone: %s", peer.qualified, peer.last_error)
+        if action in (Action.CLOSE, Action.REPORT_READY, Action.REPORT_OPEN, Action.REPORT_BACK):
+            self.on_change()
+            with self._lock:
+                self._changed.notify_all()
+
+    def _forget(self, peer: Peer) -> None:
+        if not isinstance(peer, RemotePeer):
+            return
+        self.monitor.remove(peer.endpoint)
+        with self._lock:
+            if self._connected.pop(peer, self) is self:
+                return
+            self._closed.append(peer)
+        self.reap()
+
+    def reap(self) -> None:
+        """Give back the descriptors of closed connections that no thread uses any more."""
+        with self._lock:
+            closed, self._closed = self._closed, []
+        busy = []
+        for peer in closed:
+            peer.release(0.0)
+            if peer.endpoint.fileno() >= 0:
+                busy.append(peer)  # whoever reports the end is often inside the connection
+        with self._lock:
+            self._closed += busy
+
+    def unsolicited(self, peer: RemotePeer, request: Request) -> object:
+        """Answer UpdateContainers."""
+        actions = peer.signal(Signal.UPDATE)
+        if Action.APPLY_UPDATE in actions or not self._rules.updates_need_registration:
+            return self._unsolicited.take(peer, request)
+        raise RpcError(
+            Code.FAILED_PRECONDITION, "updates are only taken from plugins that are registered and configured"
+        )
+
+    def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:
+        """Tell once per plugin and event."""
+        if (peer.label, spec.number) not in self._warned:
+            self._warned.add((peer.label, spec.number))
+            log.warning("plugin %s knows only StateChange, which is deprecated: %s", peer.qualified, spec.pretty)
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def wait(self, condition: Callable[[], bool], deadline: float) -> bool:
+        """Wait until a condition on the plugins holds; False if it does not by the deadline."""
+        with self._lock:
+            while not condition():
+                left_s = deadline - monotonic()
+                if left_s <= 0:
+                    return False
+                self._changed.wait(left_s)
+            return True
+
+    def stop(self, peers: Iterable[Peer]) -> None:
+        """End all connections."""
+        for peer in peers:
+            peer.signal(Signal.STOP, "the runtime stops")
+        self.monitor.stop()
+        self.reap()
+
+
+def _check(request: m.RegisterPluginRequest) -> None:
+    try:
+        naming.check_name(request.plugin_name)
+    except ValueError as error:
+        raise RpcError(Code.UNKNOWN, f"invalid plugin name: {error}") from None
+    try:
+        naming.check_index(request.plugin_idx)
+    except ValueError as error:
+        raise RpcError(Code.UNKNOWN, f"invalid plugin index: {error}") from None
+
+
+def _alive(peer: Peer) -> bool:
+    """Whether a plugin's process lives and its connection is open."""
+    if isinstance(peer, RemotePeer):
+        peer.endpoint.poll()  # takes note of a hang-up that nobody has read yet
+        if peer.state not in ENDED and peer.pid:
+            try:
+                os.kill(peer.pid, 0)
+            except ProcessLookupError:
+                return False
+            except OSError:
+                pass  # it lives, and is somebody else's
+    return peer.state not in ENDED

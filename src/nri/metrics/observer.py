@@ -1,0 +1,34 @@
+"""`Observer`: who is told what plugins do. Does nothing by itself; subclass it, or use `nri.metrics.prometheus`.
+
+Every method may be called from several threads at once, and is called on the hot path: it must be quick, and must not raise.
+`plugin` is ``NN-name``; `operation` is the pretty name of an event (``CreateContainer``) or ``Synchronize``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nri.api import messages as m
+
+__all__ = ["Observer"]
+
+
+class Observer:
+    """Base that ignores everything."""
+
+    __slots__ = ()
+
+    def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
+        """A plugin was asked; `error` is None if it answered well."""
+
+    def record_plugin_latency(self, plugin: str, operation: str, seconds: float) -> None:
+        """How long that took, in seconds; follows every `record_plugin_invocation`."""
+
+    def record_plugin_adjustments(
+        self, plugin: str, operation: str, adjustment: m.ContainerAdjustment | None, updates: int, evictions: int
+    ) -> None:
+        """A plugin answered CreateContainer, UpdateContainer, StopContainer or Synchronize with these."""
+
+    def update_plugin_count(self, count: int) -> None:
+        """So many plugins are active now."""
