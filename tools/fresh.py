@@ -148,7 +148,7 @@ def outside(suite: str, goals: list[str]) -> int:
     """Make sure of the tarball, then start again in namespaces of our own."""
     if os.geteuid() != 0:
         sys.exit("fresh: error: a chroot needs root; try: sudo make fresh")
-    for name in ("debootstrap", "unshare", "git", "tar", "pivot_root"):
+    for name in ("debootstrap", "unshare", "setpriv", "git", "tar", "pivot_root"):
         if shutil.which(name) is None:
             sys.exit(f"fresh: error: no {name}; try: apt-get install debootstrap util-linux git")
     tarball = bare_system(suite)
@@ -156,10 +156,12 @@ def outside(suite: str, goals: list[str]) -> int:
     if changed.stdout:
         say(f"{len(changed.stdout.splitlines())} changed files are not committed, and so not tried")
     with tempfile.TemporaryDirectory(prefix="nri-fresh-") as folder:
+        with_us = ["setpriv", "--pdeathsig", "KILL"]
         namespaces = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]
         again = [sys.executable, __file__, "--inside", folder, "--tarball", str(tarball), *goals]
-        child = subprocess.Popen([*namespaces, *again], stdin=subprocess.DEVNULL)
-        signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+        child = subprocess.Popen([*with_us, *namespaces, *again], stdin=subprocess.DEVNULL)
+        # unshare ignores SIGTERM; killed, it takes everything inside with it.
+        signal.signal(signal.SIGTERM, lambda *_: child.kill())
         try:
             return child.wait()
         except KeyboardInterrupt:
