@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nri.api.annotations import effective
     from nri.api.events import EventMask
     from nri.api.eviction import Eviction
-    from nri.api.messages import Container, Event, LinuxResources, PodSandbox
     from nri.api.failure import FailurePolicy
+    from nri.api.messages import Container, Event, LinuxResources, PodSandbox
     from nri.api.readers import env_of
     from nri.api.update import Update
     from nri.errors import (

@@ -48,7 +48,7 @@ def _pack_timeval(seconds: float) -> bytes:
 
 
 def connect_unix(path: str) -> _socket.socket:
-    """Connect to a unix stream socket; OSError as the kernel says it. A local connect does not wait unless the backlog is full."""
+    """Connect to a unix stream socket; OSError as the kernel says it. It waits only while the backlog is full."""
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, _pack_timeval(5.0))
@@ -79,7 +79,7 @@ class Stream:
         return self._sock.fileno()
 
     def receive(self, size: int, deadline: float | None) -> bytes:
-        """Read up to `size` bytes, at least one. Raises ConnectionClosed at the end, DeadlineExceeded with nothing read."""
+        """Read up to `size` bytes, at least one. ConnectionClosed at the end, DeadlineExceeded with nothing read."""
         wait_s = _FOREVER
         if deadline is not None:
             wait_s = deadline - monotonic()
@@ -159,7 +159,7 @@ class Stream:
             raise ConnectionClosed(f"closed ({error.strerror or error})") from None
 
     def shut(self) -> None:
-        """End both directions now: a thread that waits in `receive` wakes with ConnectionClosed. Safe in a signal handler."""
+        """End both directions now: a thread that waits in `receive` gets ConnectionClosed. Safe in a signal handler."""
         try:
             self._sock.shutdown(_socket.SHUT_RDWR)
         except OSError:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from tests.support.scripted_runtime import PATIENCE_S, ScriptedRuntime
 
@@ -121,7 +122,7 @@ class Listener:
         self._sock.close()
         self.path.unlink(missing_ok=True)
 
-    def __enter__(self) -> Listener:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""Several logical connections over one socket: 8-byte frames with a connection id. Knows neither ttRPC nor NRI's messages.
+"""Several logical connections over one socket: frames with a connection id. Knows neither ttRPC nor NRI.
 
 `frames` cuts and packs (pure), `demux` takes bytes apart (pure), `trunk` is the blocking front that people use.
 The streams that come out are read by `nri.ttrpc`.

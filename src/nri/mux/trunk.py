@@ -45,7 +45,7 @@ class Trunk:
         self._stream.send(cut(conn_id, message), deadline)
 
     def receive(self, deadline: float | None) -> list[tuple[int, bytes]]:
-        """Read once; returns (connection id, chunk), perhaps none. DeadlineExceeded, ConnectionClosed, RemoteProtocolError."""
+        """Read once; returns (connection id, chunk), perhaps none. Raises DeadlineExceeded, ConnectionClosed."""
         size = _READ_LARGE if self._demux.missing > _READ else _READ
         return self._demux.receive(self._stream.receive(size, deadline))
 

@@ -1,8 +1,8 @@
 """`async def` handlers from a loop that is not asyncio's.
 
-While the plugin does not use asyncio, a coroutine is stepped by hand, which costs half a microsecond. As soon as asyncio
-has been imported, coroutines are tasks on one long-lived loop in a thread of its own, so that timeouts, background tasks
-and async clients work as everywhere. asyncio is never imported for a plugin that does not use it.
+While the plugin does not use asyncio, a coroutine is stepped by hand, which costs half a microsecond. As soon as
+asyncio has been imported, coroutines are tasks on one long-lived loop in a thread of its own, so that timeouts,
+background tasks and async clients work as everywhere. asyncio is never imported for a plugin that does not use it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-__all__ = ["CoroutineType", "finish", "start", "stop"]
+__all__ = ["CoroutineType", "finish", "settle", "start", "stop"]
 
 
 async def _nothing() -> None: ...
@@ -53,15 +53,20 @@ def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
     )
 
 
+def settle(result: Any) -> Any:
+    """What a `def` returned, or what an `async def` will have returned."""
+    return finish(result) if result.__class__ is CoroutineType else result
+
+
 def start(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Make it a task on the loop's thread; returns a `concurrent.futures.Future`. The task sees the caller's context."""
+    """Make it a task on the loop's thread; returns a `concurrent.futures.Future`. It sees the caller's context."""
     import asyncio
 
     return asyncio.run_coroutine_threadsafe(coroutine, _running_loop())
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:
-    global _loop
+    global _loop  # noqa: PLW0603 - one loop for the process is the point
     with _lock:
         if _loop is None or _loop.is_closed():
             import asyncio
@@ -99,6 +104,6 @@ def stop(timeout_s: float = 2.0) -> None:
 
     try:
         asyncio.run_coroutine_threadsafe(cancel_all(), loop).result(timeout_s)
-    except Exception:
+    except Exception:  # noqa: BLE001
         pass  # a task that does not let itself be cancelled in time dies with the process
     loop.call_soon_threadsafe(loop.stop)

@@ -170,8 +170,10 @@ _EXPECTED = {
 
 
 def _would_cancel(update: m.ContainerUpdate, call: Call) -> bool:
-    """An update of the container that is being updated, without resources, makes runtimes apply all zeros instead of
-    what the kubelet asked for. It is left out, and said.
+    """Whether this update has to be left out, which is then said.
+
+    An update of the container that is being updated, without resources, makes runtimes apply all zeros instead of what
+    the kubelet asked for.
     """
     if call.container is None or update.container_id != call.container.id or update.linux.resources.ByteSize():
         return False

@@ -1,4 +1,4 @@
-"""Readiness for the outside: systemd's notification socket, and /healthz and /readyz over HTTP. Loaded only when asked for."""
+"""Readiness for the outside: systemd's notification socket, /healthz and /readyz over HTTP. Loaded when asked for."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class HealthServer:
                 self.end_headers()
                 self.wfile.write(text.encode())
 
-            def log_message(self, format: str, *args: object) -> None:
+            def log_message(self, *arguments: object) -> None:
                 """A probe every few seconds is not worth a line."""
 
         try:

@@ -1,7 +1,8 @@
 """The mirror: all pods and containers of the node, kept true from Synchronize and the events. For `self.state`.
 
 Synchronize replaces everything; each event then brings the newest message of its pod and container. A container enters
-when it has been created and leaves when it is removed; one that has stopped stays, with the state that the runtime gave.
+when it has been created and leaves when it is removed; one that has stopped stays, with the state that the runtime
+gave.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a plugin's program is told: flags, environment, file name. Parsed by hand, because argparse costs 8 ms of a start.
+"""What a plugin's program is told: flags, environment, file name. Parsed by hand: argparse costs 8 ms of a start.
 
-Both `--idx 10` and `-idx 10` work, and both with `=`: manifests of Go plugins use one dash. Flag beats environment beats
-file name beats class.
+Both `--idx 10` and `-idx 10` work, and both with `=`: manifests of Go plugins use one dash. Flag beats environment
+beats file name beats class.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Options:
     """How to run a plugin. `index` is "" until `identify` has found it."""
 
     __slots__ = (
-        "config", "events", "health_addr", "help", "index", "log_file", "log_format", "log_level", "name", "no_reconnect",
-        "registration_timeout_s", "socket", "socket_fd", "verbose", "version",
+        "config", "events", "health_addr", "help", "index", "log_file", "log_format", "log_level", "name",
+        "no_reconnect", "registration_timeout_s", "socket", "socket_fd", "verbose", "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -158,12 +158,12 @@ def help_text(program: str, summary: str) -> str:
         f"{summary.strip()}\n" if summary else "",
         f"Examples:\n  python {name} --idx 10                    run it beside a runtime",
         f"  nri run {name} --idx 10 --reload         the same, again whenever the file changes",
-        f"  ln -s $PWD/{name} /opt/nri/plugins/10-{name.removesuffix('.py').replace('_', '-')}   let the runtime start it\n",
+        f"  nri enable {name} --idx 10                 let the runtime start it\n",
         "Flags (one dash works too):",
     ]
     for flag, (_, value_name, text) in FLAGS.items():
         lines.append(f"  {f'--{flag} {value_name}'.strip():26s} {text}")
     lines.append(
-        "\nExit codes: 0 stopped, 1 refused by the runtime, 2 wrong usage or configuration, 3 no runtime, 130 interrupted"
+        "\nExit codes: 0 stopped, 1 refused by the runtime, 2 wrong usage or configuration, 3 no runtime, 130 Ctrl-C"
     )
     return "\n".join(line for line in lines if line) + "\n"

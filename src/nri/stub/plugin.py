@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
     from collections.abc import Sequence
-    from typing import Any, ClassVar
+    from typing import Any, ClassVar, Literal
 
     from nri.api import messages as m
     from nri.api.adjustment import Adjustment
@@ -33,7 +33,9 @@ __all__ = ["Plugin"]
 
 
 class Plugin:
-    """A plugin. Override the methods of the events that it wants; run it with `main()`, `nri run FILE`, or pre-installed.
+    """A plugin: override the methods of the events that it wants.
+
+    Run it with `main()`, with `nri run FILE`, or pre-installed.
 
     Class attributes:
         name: its name; default: the class name in kebab-case. The command line and the environment come first.
@@ -51,7 +53,7 @@ class Plugin:
     failure_policy: ClassVar[FailurePolicy | None] = None
     mirror: ClassVar[bool] = False
     max_concurrent: ClassVar[int] = 1
-    config_format: ClassVar[str] = "auto"
+    config_format: ClassVar[Literal["auto", "json", "yaml", "toml"]] = "auto"
     log_file: ClassVar[str | None] = None
     Config: ClassVar[type | None] = None
 
@@ -98,11 +100,11 @@ class Plugin:
         return None
 
     def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> Updates:
-        """Everything that runs already: the full truth, on each connection anew. Returns updates to make."""
+        """Take in everything that runs already: the full truth, on each connection anew. Returns updates to make."""
         return None
 
     def shutdown(self) -> None:
-        """The runtime is going away. (Reference runtimes never say so.)"""
+        """The runtime is going away. Runtimes on the Go reference never say so."""
 
     def closed(self) -> None:
         """The connection is gone; unless this is the end, another one follows."""

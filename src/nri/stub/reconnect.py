@@ -53,7 +53,8 @@ def backoff_s(attempt: int, fraction: float) -> float:
     Args:
         fraction: a random number from 0 to 1.
     """
-    return max(0.05, fraction * min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempt, 10)))
+    longest_s: float = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempt, 10))
+    return max(0.05, fraction * longest_s)
 
 
 def _fraction() -> float:

@@ -1,8 +1,8 @@
-"""The other side, as a plugin sees it: who the runtime is, and updates and evictions that the plugin asks for by itself.
+"""The other side, as a plugin sees it: who the runtime is, and updates that the plugin asks for by itself.
 
-An update goes out at once, or after the reply if a handler asks for it: old runtimes hold a lock while an event is under
-way, and would wait for the handler that waits for them. The outcome is a `Pending`, which can be waited for anywhere but
-in a handler.
+An update goes out at once, or after the reply if a handler asks for it: old runtimes hold a lock while an event is
+under way, and would wait for the handler that waits for them. The outcome is a `Pending`, which can be waited for
+anywhere but in a handler.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Pending:
         if not self.done:
             if self._in_handler and context.current.get() is not None:
                 raise NriError(
-                    "the update is sent after this handler's reply: do not wait for it here, return it or add a callback"
+                    "the update is sent after this handler's reply: do not wait here; return it or add a callback"
                 )
             if not self._waiting.acquire(timeout=-1 if timeout is None else timeout):
                 raise DeadlineExceeded("the runtime's answer to an update")
@@ -72,7 +72,7 @@ class Pending:
         return self._failed
 
     def add_done_callback(self, function: Callable[[Pending], object]) -> None:
-        """Call `function(self)` once the outcome is there, in the thread that brings it; at once if it is there already."""
+        """Call `function(self)` once the outcome is there, in the thread that brings it; at once if it is there."""
         with self._lock:
             if not self.done:
                 self._callbacks.append(function)
@@ -87,8 +87,12 @@ class Pending:
         loop = asyncio.get_running_loop()
         arrived = loop.create_future()
 
+        def wake() -> None:
+            if not arrived.done():  # the task that waited may have been cancelled
+                arrived.set_result(None)
+
         def finish(_: Pending) -> None:
-            loop.call_soon_threadsafe(lambda: arrived.done() or arrived.set_result(None))
+            loop.call_soon_threadsafe(wake)
 
         self.add_done_callback(finish)
         yield from arrived.__await__()
@@ -144,7 +148,7 @@ class RuntimeHandle:
         """
         request = m.UpdateContainersRequest()
         for update in updates:
-            message: m.ContainerUpdate = getattr(update, "message", update)
+            message = update if isinstance(update, m.ContainerUpdate) else update.message
             if not message.container_id:
                 raise NriError("an update names no container: give it the container's id")
             request.update.append(message)
@@ -188,7 +192,7 @@ class RuntimeHandle:
             else:
                 try:
                     pending.finish(list(m.UpdateContainersResponse.FromString(response.payload).failed))
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - protobuf's own error, which has no public home
                     pending.finish([], NriError(f"the runtime's answer cannot be read: {error}"))
 
         try:

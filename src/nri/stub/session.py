@@ -3,8 +3,8 @@
     Session(plugin, sock, index="10").run()      # returns why the connection ended
 
 One thread does it all (design: no hand-offs): it reads a request, runs the handler, writes the reply, reads again. The
-plugin's server is up before RegisterPlugin is sent, because Configure may overtake the reply to it, and every wait until
-Configure has a deadline. What follows after the end is `nri.stub.reconnect`.
+plugin's server is up before RegisterPlugin is sent, because Configure may overtake the reply to it, and every wait
+until Configure has a deadline. What follows after the end is `nri.stub.reconnect`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from nri.api.events import ALL, BY_NUMBER, BY_PRETTY, OLD, EventMask
 from nri.errors import ConfigError, ConnectionClosed, DeadlineExceeded, NriError, RegistrationError, Reject, RpcError
 from nri.mux.trunk import Trunk
 from nri.stub import context, handlers
+from nri.stub.coroutines import settle
 from nri.stub.mirror import MIRROR_EVENTS, Mirror
 from nri.stub.plugin import Plugin
 from nri.stub.runtime import RuntimeHandle
@@ -53,12 +54,12 @@ class Session:
         name: the name to register under; default: the plugin's.
         events: take only these, of the events that the plugin handles.
         registration_timeout_s: how long the runtime may take to register and configure us.
-        configure: called with the runtime's configuration text; sets `plugin.config`. Default: `nri.stub.settings.apply`.
-        on_ready: called when synchronized.
+        configure: called with the runtime's configuration text; sets `plugin.config`. Default:
+        `nri.stub.settings.apply`. on_ready: called when synchronized.
         interceptors: see `nri.ttrpc.interceptors`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options, all but two by keyword
         self,
         plugin: Plugin,
         sock: Socket,
@@ -171,10 +172,8 @@ class Session:
     def _quietly(self, what: str, function: Callable[[], Any]) -> None:
         """Call a handler whose error nobody waits for."""
         try:
-            result = function()
-            if result.__class__ is handlers.CoroutineType:
-                handlers.finish(result)
-        except Exception:
+            settle(function())
+        except Exception:  # noqa: BLE001
             self._log().exception("%s failed", what)
 
     def _log(self) -> Any:
@@ -221,8 +220,8 @@ class Session:
                     reply = serve(request.payload, call)
             else:
                 reply = serve(request.payload, call)
-        except Exception as error:
-            self._fail(request, call, error)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises, the runtime gets an answer
+            self._fail(request, error)
         else:
             endpoint.reply(request, reply)
             if self._announce is not None:
@@ -236,7 +235,7 @@ class Session:
                 for pending, payload in call.queued:
                     self.plugin.runtime.send(pending, payload)
 
-    def _fail(self, request: Request, call: context.Call, error: Exception) -> None:
+    def _fail(self, request: Request, error: Exception) -> None:
         """Turn what a handler raised into a status, or into a refusal."""
         method = request.method
         text = str(error) or type(error).__name__
@@ -263,7 +262,7 @@ class Session:
 
     # -- Configure ----------------------------------------------------------------------------------------------------
 
-    def _serve_configure(self, payload: bytes, call: context.Call) -> bytes:
+    def _serve_configure(self, payload: bytes, _: context.Call) -> bytes:
         request = m.ConfigureRequest.FromString(payload)
         runtime = self.plugin.runtime
         runtime.name, runtime.version = request.runtime_name, request.runtime_version
@@ -298,16 +297,14 @@ class Session:
         return reply.SerializeToString()
 
     def _subscription(self) -> EventMask:
-        """The events to take: what is handled, what the plugin and the command line chose, and what the runtime knows."""
+        """The events to take: what is handled, what plugin and command line chose, and what the runtime knows."""
         handled = EventMask.of(*(name for name in self._table if name in BY_PRETTY))
         own = EventMask.of(*(spec for spec in handled if handlers.overridden(self.plugin, Plugin, spec.method)))
         wanted = own if self._events is None else own & self._events
         if own and not wanted:
             chosen_text = (self._events or EventMask(0)).pretty()
             raise RegistrationError(f"{type(self.plugin).__name__} handles none of the chosen events: {chosen_text}")
-        chosen = self.plugin.configure()
-        if chosen.__class__ is handlers.CoroutineType:
-            chosen = handlers.finish(chosen)  # type: ignore[arg-type]
+        chosen: EventMask | None = settle(self.plugin.configure())
         if chosen:
             if chosen - own:
                 excess = EventMask(int(chosen) & ~int(own)).pretty()
@@ -321,8 +318,9 @@ class Session:
         known = ALL if naming.version_at_least(runtime.nri_version, MORE_EVENTS_SINCE) else OLD
         mask = wanted & known
         if wanted and not mask:
+            plugin = type(self.plugin).__name__
             raise RegistrationError(
-                f"{runtime.name} {runtime.version} knows none of the events of {type(self.plugin).__name__}: {wanted.pretty()}"
+                f"{runtime.name} {runtime.version} knows none of the events of {plugin}: {wanted.pretty()}"
             )
         if not mask and not handlers.overridden(self.plugin, Plugin, "synchronize"):
             raise RegistrationError(
@@ -338,11 +336,10 @@ class Session:
         """Run `apply` between two handlers, then `configure` again: a configuration file has changed."""
         with self._turn:
             apply()
-            result = self.plugin.configure()
-            if result.__class__ is handlers.CoroutineType:
-                handlers.finish(result)  # type: ignore[arg-type]
+            settle(self.plugin.configure())
 
-    # -- Synchronize, StateChange, Shutdown -----------------------------------------------------------------------------
+    # -- Synchronize, StateChange, Shutdown
+    # -----------------------------------------------------------------------------
 
     def _serve_synchronize(self, payload: bytes, call: context.Call) -> bytes:
         wanted = self._mirror is not None or handlers.overridden(self.plugin, Plugin, "synchronize")
@@ -353,9 +350,7 @@ class Session:
             pods, containers = self._parts.take()
             if self._mirror is not None:
                 self._mirror.replace(pods, containers)
-            result: Any = self.plugin.synchronize(pods, containers)
-            if result.__class__ is handlers.CoroutineType:
-                result = handlers.finish(result)
+            result = settle(self.plugin.synchronize(pods, containers))
             if result is not None:
                 reply = handlers.encode_answer("Synchronize", result, call)
         self.stage = "ready"
@@ -363,8 +358,9 @@ class Session:
         return reply
 
     def _serve_state_change(self, payload: bytes, call: context.Call) -> bytes:
-        """How runtimes before 0.12 tell of nine events: pod and container have the field numbers of the events' own
-        requests plus one, so they are passed on without a parse.
+        """How runtimes before 0.12 tell of nine events.
+
+        Pod and container have the field numbers of the events' own requests plus one, so they are passed on unparsed.
         """
         number = 0
         fields = []
@@ -381,7 +377,7 @@ class Session:
         call.event = spec.pretty
         return serve(b"".join(fields if spec.kind == "container" else fields[:1]), call)
 
-    def _serve_shutdown(self, payload: bytes, call: context.Call) -> bytes:
+    def _serve_shutdown(self, _payload: bytes, _: context.Call) -> bytes:
         self._quietly("shutdown", self.plugin.shutdown)
         return b""
 

@@ -49,7 +49,7 @@ def _has_all_defaults(config_class: type) -> bool:
 
 
 def _defaults(config_class: type) -> Any:
-    """An instance of its own: lists and dicts among the class attributes are not shared, nested classes become instances."""
+    """An instance of its own: lists, dicts and sets among the class attributes are not shared."""
     instance = config_class()
     for base in reversed(config_class.__mro__[:-1]):
         for name in base.__dict__.get("__annotations__", ()):

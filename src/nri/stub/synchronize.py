@@ -1,4 +1,4 @@
-"""Synchronize in parts: put together before anybody looks, because a container may come in an earlier part than its pod."""
+"""Synchronize in parts: put together before anybody looks: a container may come in an earlier part than its pod."""
 
 from __future__ import annotations
 

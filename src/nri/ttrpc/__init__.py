@@ -1,8 +1,8 @@
 """ttRPC for Python: the remote procedure calls of containerd, without HTTP/2. Knows nothing of NRI.
 
-`Client` and `Server` are for programs that talk to unix sockets; `Endpoint` is the front beneath them, over any transport;
-`frames`, `envelope` and `connection` are pure and can be put under any other kind of I/O. Unary calls only: a request that
-wants to stream is answered Unimplemented.
+`Client` and `Server` are for programs that talk to unix sockets; `Endpoint` is the front beneath them, over any
+transport; `frames`, `envelope` and `connection` are pure and can be put under any other kind of I/O. Unary calls only:
+a request that wants to stream is answered Unimplemented.
 
 Names load when they are first used, so that a plugin's start does not pay for the server.
 """

@@ -15,7 +15,7 @@ from nri.ttrpc.transport import SocketTransport
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any
+    from typing import Any, Self
 
     from nri.ttrpc.interceptors import Interceptor
 
@@ -70,7 +70,7 @@ class Client:
         self._endpoint.close()
         self._endpoint.release(monotonic() + 1.0)
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,7 @@
 """The two ends of one ttRPC connection as pure state: bytes in, requests or responses out. No I/O, no clock.
 
-`ClientSide` numbers streams and matches responses; `ServerSide` checks the order of stream ids and prepares the answer to
-what breaks the rules. A connection goes on after a broken stream, as the reference's does; only bytes that are not
+`ClientSide` numbers streams and matches responses; `ServerSide` checks the order of stream ids and prepares the answer
+to what breaks the rules. A connection goes on after a broken stream, as the reference's does; only bytes that are not
 frames at all end it. Threads, sockets and deadlines are in `nri.ttrpc.endpoint`.
 """
 

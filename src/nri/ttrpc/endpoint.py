@@ -1,8 +1,8 @@
 """The blocking front: call and serve over one transport, with deadlines. Knows no sockets: those are in the transport.
 
 There is no reader thread and no queue. Whoever waits for a response reads the transport itself; a response for another
-caller met on the way is handed to it, and a caller that is done wakes the next one, which reads on. A request met on the
-way goes to `on_request`. So one call costs one write and one read, and no switch between threads.
+caller met on the way is handed to it, and a caller that is done wakes the next one, which reads on. A request met on
+the way goes to `on_request`. So one call costs one write and one read, and no switch between threads.
 
 Three ways to use it, which can be mixed:
 - `call()` from any thread;
@@ -25,7 +25,7 @@ from nri.ttrpc.envelope import Request, Response, request_prefix
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Protocol
+    from typing import Any, Protocol
 
     from nri.ttrpc.interceptors import Interceptor
 
@@ -117,8 +117,8 @@ class Endpoint:
     """
 
     __slots__ = (
-        "_client", "_client_id", "_close_lock", "_idle", "_interceptors", "_on_close", "_on_request", "_reader", "_sender",
-        "_server", "_server_id", "_transport", "_waiters", "closed",
+        "_client", "_client_id", "_close_lock", "_idle", "_interceptors", "_on_close", "_on_request", "_reader",
+        "_sender", "_server", "_server_id", "_transport", "_waiters", "closed",
     )  # fmt: skip
 
     def __init__(
@@ -183,10 +183,11 @@ class Endpoint:
         def proceed(request: Request) -> bytes:
             return self._call(request.service, request.method, request.payload, deadline, request.metadata)
 
-        step = proceed
+        step: Callable[[Request], Any] = proceed
         for interceptor in reversed(self._interceptors):
             step = _bind(interceptor.call, step)
-        return step(Request(service, method, payload, metadata=tuple(metadata)))
+        reply: bytes = step(Request(service, method, payload, metadata=tuple(metadata)))
+        return reply
 
     def _call(
         self, service: str, method: str, payload: bytes, deadline: float | None, metadata: Iterable[tuple[str, str]]
@@ -197,6 +198,7 @@ class Endpoint:
             if timeout_ns <= 0:
                 raise DeadlineExceeded(method)
         waiter = _Waiter()
+        failure: ConnectionClosed | None = None
         with self._sender:
             if self.closed is not None:
                 raise ConnectionClosed(self.closed)
@@ -209,8 +211,6 @@ class Endpoint:
                 raise DeadlineExceeded(method) from None
             except ConnectionClosed as error:
                 failure = error
-            else:
-                failure = None
         if failure is not None:
             # What the peer wrote before it went may hold the answer, or the reason; the reader finds the end itself.
             self._drain_before_close(failure.reason)
@@ -250,9 +250,8 @@ class Endpoint:
                 waiter.lock.acquire()
             else:
                 left_s = deadline - monotonic()
-                if left_s <= 0 or not waiter.lock.acquire(timeout=left_s):
-                    if waiter.response is None:
-                        raise DeadlineExceeded("a response")
+                if (left_s <= 0 or not waiter.lock.acquire(timeout=left_s)) and waiter.response is None:
+                    raise DeadlineExceeded("a response")
         return waiter.response
 
     def _hand_over(self) -> None:
@@ -333,7 +332,7 @@ class Endpoint:
             reply = handler(request)
         except RpcError as error:
             self.reply_error(request, error.code, error.message)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the caller gets an answer, whatever the handler raises
             self.reply_error(request, code_of(error), str(error) or type(error).__name__)
         else:
             if reply is not LATER:
@@ -429,6 +428,6 @@ class Endpoint:
 
 
 def _bind(
-    intercept: Callable[[Request, Callable[[Request], object]], object], step: Callable[[Request], object]
+    intercept: Callable[[Request, Callable[[Request], Any]], Any], step: Callable[[Request], Any]
 ) -> Callable[[Request], object]:
     return lambda request: intercept(request, step)

@@ -57,7 +57,7 @@ class FrameReader:
         self._missing = 0
 
     def receive(self, chunk: bytes) -> list[tuple[int, int, int, bytes | None, int]]:
-        """Returns (stream id, type, flags, data, length) of each whole frame; data is None if it was too long to keep."""
+        """Returns (stream id, type, flags, data, length) of each whole frame; data is None if it was too long."""
         out: list[tuple[int, int, int, bytes | None, int]] = []
         position, end = 0, len(chunk)
         header = self._header

@@ -1,7 +1,7 @@
 """The one place where calls and requests of a connection can be observed: metrics, tracing, recording.
 
-An interceptor wraps what it sees: it gets the request and `proceed`, calls `proceed(request)` once, and returns what that
-returned. It may time it, copy the bytes, or add metadata; it must not change payloads. Two directions:
+An interceptor wraps what it sees: it gets the request and `proceed`, calls `proceed(request)` once, and returns what
+that returned. It may time it, copy the bytes, or add metadata; it must not change payloads. Two directions:
 - `call`: we call the peer. `proceed` returns the reply's bytes or raises.
 - `serve`: the peer calls us. `proceed` returns the reply's bytes or `LATER`, or raises.
 """

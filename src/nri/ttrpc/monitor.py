@@ -1,7 +1,8 @@
 """One thread that watches idle connections, so that requests and hang-ups between calls are noticed at once.
 
-epoll, one-shot: a connection is watched only while nobody reads it. A caller says `busy` before it reads and `idle` after
-it (one cheap system call each); so a response never wakes this thread, and a thousand connections cost one thread.
+epoll, one-shot: a connection is watched only while nobody reads it. A caller says `busy` before it reads and `idle`
+after it (one cheap system call each); so a response never wakes this thread, and a thousand connections cost one
+thread.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     with server:
         ...
 
-Requests of one connection are answered concurrently, as ttRPC asks for, by at most `workers` threads for the whole server;
-`backlog` more may wait, and what comes on top is answered ResourceExhausted. A plugin does not use this: its loop answers
-inline (`nri.stub.session`).
+Requests of one connection are answered concurrently, as ttRPC asks for, by at most `workers` threads for the whole
+server; `backlog` more may wait, and what comes on top is answered ResourceExhausted. A plugin does not use this: its
+loop answers inline (`nri.stub.session`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from nri.ttrpc.transport import SocketTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Self
 
     from nri.ttrpc.envelope import Request
     from nri.ttrpc.interceptors import Interceptor
@@ -44,6 +45,7 @@ class Server:
         backlog: requests that may wait for a thread.
         max_connections: connections at one time; further ones are closed at once.
         interceptors: see `nri.ttrpc.interceptors`.
+        admit: decides about a connection before anything is read from it; what it refuses is closed at once.
     """
 
     def __init__(
@@ -55,8 +57,10 @@ class Server:
         backlog: int = 256,
         max_connections: int = 256,
         interceptors: Sequence[Interceptor] = (),
+        admit: Callable[[socket.socket], bool] | None = None,
     ) -> None:
         self.path = path
+        self._admit = admit
         self._answer = dispatcher(services)
         self._interceptors = tuple(interceptors)
         self._room = threading.Semaphore(workers + backlog)
@@ -94,7 +98,7 @@ class Server:
                 return  # closed by stop()
             with self._lock:
                 full = len(self._connections) >= self._max_connections or self._stopping
-            if full:
+            if full or not (self._admit is None or self._admit(sock)):
                 sock.close()
                 continue
             threading.Thread(target=self._serve, args=(sock,), name="ttrpc-connection", daemon=True).start()
@@ -130,7 +134,7 @@ class Server:
             endpoint.reply(request, answer(request))
         except RpcError as error:
             endpoint.reply_error(request, error.code, error.message)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the caller gets an answer, whatever the method raises
             endpoint.reply_error(request, code_of(error), str(error) or type(error).__name__)
         finally:
             self._room.release()
@@ -153,7 +157,7 @@ class Server:
         if self._accepting is not None:
             self._accepting.join(timeout_s)
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -1,8 +1,9 @@
 """Services as data: method name -> (request type, reply type, function). Turns them into the handler of an `Endpoint`.
 
 Messages are any protobuf messages (anything with `FromString` and `SerializeToString`), or bytes with the type None.
-A function gets the parsed request and returns the reply message; what it raises becomes a status: RpcError as it is, the
-well-known errors of `nri.ttrpc.codes.code_of`, and Unknown with the error's text for the rest, as the reference does.
+A function gets the parsed request and returns the reply message; what it raises becomes a status: RpcError as it is,
+the well-known errors of `nri.ttrpc.codes.code_of`, and Unknown with the error's text for the rest, as the reference
+does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["Method", "Service", "dispatcher"]
 
 
 class Method:
-    """One method: `function(message)` or, with `wants_request`, `function(message, request)` for deadline and metadata."""
+    """One method: `function(message)`; with `wants_request`, `function(message, request)`: deadline, metadata."""
 
     __slots__ = ("function", "reply_type", "request_type", "wants_request")
 
@@ -44,7 +45,7 @@ class Method:
         if self.request_type is not None:
             try:
                 message = self.request_type.FromString(request.payload)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - DecodeError has no public home
                 raise RpcError(Code.INTERNAL, f"ttrpc: error unmarshalling payload: {error}") from None
         reply = self.function(message, request) if self.wants_request else self.function(message)
         if self.reply_type is None:

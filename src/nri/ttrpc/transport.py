@@ -33,7 +33,7 @@ class SocketTransport:
         """The descriptor; -1 once closed."""
         return self._stream.fileno()
 
-    def send(self, conn_id: int, message: bytes, deadline: float | None) -> None:
+    def send(self, conn_id: int, message: bytes, deadline: float | None) -> None:  # noqa: ARG002 - as Trunk
         """Write one frame; `conn_id` is 0 and not on the wire."""
         self._stream.send(message, deadline)
 

@@ -247,7 +247,7 @@ def test_waiting_for_an_update_in_its_own_handler_raises_at_once() -> None:
 
     with plugin_thread(Waits()) as running:
         running.runtime.begin()
-        assert "do not wait for it here" in running.runtime.call("StartContainer", START).message
+        assert "do not wait here" in running.runtime.call("StartContainer", START).message
         assert running.runtime.request().method == "UpdateContainers", "the update itself is still sent"
 
 

@@ -68,7 +68,7 @@ def test_a_method_that_returns_the_wrong_type_is_internal(path) -> None:
 
 def test_requests_of_one_connection_are_served_concurrently(path) -> None:
     meet = threading.Barrier(3, timeout=10)
-    service = pods(("Meet", Method(lambda _: meet.wait() and b"" or b"")))
+    service = pods(("Meet", Method(lambda _: (meet.wait() and b"") or b"")))
     with Server(path, [service]), Client.connect(path) as client:
         threads = [threading.Thread(target=client.call, args=("test.Pods", "Meet")) for _ in range(3)]
         for thread in threads:
@@ -80,7 +80,7 @@ def test_requests_of_one_connection_are_served_concurrently(path) -> None:
 
 def test_what_is_over_the_backlog_is_refused(path) -> None:
     release = threading.Event()
-    service = pods(("Wait", Method(lambda _: release.wait(10) and b"" or b"")))
+    service = pods(("Wait", Method(lambda _: (release.wait(10) and b"") or b"")))
     with Server(path, [service], workers=1, backlog=1), Client.connect(path) as client:
         refused: list[int] = []
 
