@@ -80,9 +80,8 @@ def _show_chain(out: Output, chain: dict[str, Any]) -> None:
         return
     from nri.adaptation.changes import show
 
-    out.note(
-        f"container {chain['container'][:13]} {chain['name'] or '(name not known)'} of pod {chain['pod'] or '(not known)'}"
-    )
+    name, pod = chain["name"] or "(name not known)", chain["pod"] or "(not known)"
+    out.note(f"container {chain['container'][:13]} {name} of pod {pod}")
     columns = [
         Column("TIME", "time"),
         Column("EVENT", "event"),

@@ -1,0 +1,141 @@
+"""The admin socket: a runtime built on this package explains itself to `nri why` and other tools of the operator.
+
+A ttRPC service of its own, on a socket of its own, that only root and the runtime's user may connect to. Requests and
+replies are JSON: they are for people and scripts, and free to grow. Nothing here changes anything. Next:
+`nri.cli.why` asks.
+
+| method | request | reply | |---|---|---| | Why | `{"container": "id or the beginning of one"}` | the container's
+chain of changes (`history.Explanation.to_json`) | | Plugins | `{}` | `{"plugins": [health of each, and the policy
+that it is under]}` | | Policies | `{}` | where policies come from, what they say, what is wrong with the file |
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from nri.adaptation.listener import credentials
+from nri.errors import RpcError
+from nri.ttrpc import Client, Code, Method, Server, Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nri.adaptation.policy import Policies
+    from nri.adaptation.provenance import Provenance
+    from nri.adaptation.rules import Rules
+
+__all__ = ["DEFAULT_SOCKET", "SERVICE", "Admin", "ask"]
+
+#: Where `nri why` looks unless it is told otherwise.
+DEFAULT_SOCKET = "/var/run/nri/admin.sock"
+SERVICE = "nri.admin.v1.Admin"
+
+#: Longest reply, in bytes; ttRPC refuses 4 MiB. A longer chain loses its oldest steps.
+_MAX_REPLY_BYTES = 3 << 20
+
+log = logging.getLogger("nri.adaptation.admin")
+
+
+class Admin:
+    """Serves the admin socket between `start` and `stop`.
+
+    Args:
+        path: the socket; its folder is made, with mode 0700, if it is missing.
+        provenance: what is remembered of containers.
+        policies: the operator's policies.
+        plugins: health of every plugin, as tables of JSON; called for every request.
+        rules: by which replies are merged again.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        provenance: Provenance,
+        policies: Policies,
+        plugins: Callable[[], list[dict[str, Any]]],
+        rules: Rules,
+    ) -> None:
+        self.path = path
+        self._provenance = provenance
+        self._policies = policies
+        self._plugins = plugins
+        self._rules = rules
+        answers = {"Why": self._why, "Plugins": self._health, "Policies": self._policy}
+        methods = {name: Method(_json(answer)) for name, answer in answers.items()}
+        self._server = Server(
+            path, [Service(SERVICE, methods)], workers=2, backlog=16, max_connections=16, admit=_admit
+        )
+
+    def start(self) -> None:
+        """Listen. OSError if the socket cannot be made."""
+        os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
+        self._server.start()
+
+    def stop(self) -> None:
+        """Stop listening and remove the socket."""
+        self._server.stop(1.0)
+
+    def _why(self, request: dict[str, Any]) -> dict[str, Any]:
+        wanted = request.get("container")
+        if not isinstance(wanted, str) or not wanted:
+            raise RpcError(Code.INVALID_ARGUMENT, 'name a container: {"container": "1f2e3d"}')
+        found = self._provenance.find(wanted)
+        if len(found) > 1:
+            several = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+            raise RpcError(
+                Code.FAILED_PRECONDITION, f'"{wanted}" is the beginning of {len(found)} containers: {several}'
+            )
+        explanation = self._provenance.explain(found[0], self._rules) if found else None
+        if explanation is None:
+            raise RpcError(Code.NOT_FOUND, f'nothing is remembered of a container "{wanted}"')
+        while explanation.steps and len(json.dumps(explanation.to_json())) > _MAX_REPLY_BYTES:
+            half = len(explanation.steps) // 2 + 1
+            explanation.forgotten += half
+            del explanation.steps[:half]
+        return explanation.to_json()
+
+    def _health(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"plugins": self._plugins()}
+
+    def _policy(self, _: dict[str, Any]) -> dict[str, Any]:
+        return self._policies.to_json()
+
+
+def _json(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[bytes], bytes]:
+    """A function of JSON tables as one of bytes."""
+
+    def method(payload: bytes) -> bytes:
+        try:
+            request = json.loads(payload or b"{}")
+        except (ValueError, RecursionError) as error:
+            raise RpcError(Code.INVALID_ARGUMENT, f"the request is not JSON: {error}") from None
+        if not isinstance(request, dict):
+            raise RpcError(Code.INVALID_ARGUMENT, "the request is not a JSON object")
+        return json.dumps(answer(request)).encode()
+
+    return method
+
+
+def _admit(sock: socket.socket) -> bool:
+    """Whether the other end belongs to root or to our own user. The mode says so too, but modes can be changed."""
+    uid = credentials(sock).uid
+    if uid in (0, os.geteuid()):
+        return True
+    log.warning("refused a connection of user %d to the admin socket", uid)
+    return False
+
+
+def ask(path: str, method: str, request: dict[str, Any], timeout_s: float = 5.0) -> dict[str, Any]:
+    """Ask the admin socket of a runtime.
+
+    Raises RuntimeUnavailable if nobody listens there, RpcError with the runtime's words, and what `Client.call` raises.
+    """
+    with Client.connect(path) as client:
+        reply: dict[str, Any] = json.loads(
+            client.call(SERVICE, method, json.dumps(request).encode(), timeout_s=timeout_s)
+        )
+    return reply

@@ -1,0 +1,116 @@
+"""The admin socket, over a real socket."""
+
+import json
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from nri.adaptation import admin
+from nri.adaptation.admin import SERVICE, Admin, ask
+from nri.adaptation.policy import Policies
+from nri.adaptation.provenance import Provenance
+from nri.adaptation.rules import Rules
+from nri.api import messages as m
+from nri.errors import ConnectionClosed, RpcError, RuntimeUnavailable
+from nri.ttrpc import Client, Code
+
+PLUGINS = [{"plugin": "10-a", "state": "active"}]
+
+
+def record(provenance: Provenance, container: str, value: str = "1") -> None:
+    request = m.CreateContainerRequest(container=m.Container(id=container, name="web"))
+    pairs = [m.KeyValue(key="A", value=value)]
+    reply = m.CreateContainerResponse(adjust=m.ContainerAdjustment(env=pairs))
+    provenance.record("CreateContainer", container, request.SerializeToString(), [("10-a", reply.SerializeToString())])
+
+
+@pytest.fixture
+def provenance():
+    return Provenance()
+
+
+@pytest.fixture
+def path(provenance):
+    with tempfile.TemporaryDirectory(prefix="nri-admin-", dir="/tmp") as folder:
+        served = Admin(f"{folder}/run/admin.sock", provenance, Policies(None), lambda: PLUGINS, Rules.DEFAULT)
+        served.start()
+        yield served.path
+        served.stop()
+        assert not os.path.exists(served.path), "the socket stays behind"
+
+
+def refusal(path: str, method: str, request: dict) -> RpcError:
+    with pytest.raises(RpcError) as caught:
+        ask(path, method, request)
+    return caught.value
+
+
+def test_why_gives_the_chain_of_a_container(path, provenance):
+    record(provenance, "1f2e3d4c")
+    chain = ask(path, "Why", {"container": "1f2e3d4c"})
+    assert [(step["plugin"], step["key"], step["after"]) for step in chain["steps"]] == [("10-a", "A", "1")]
+
+
+def test_the_beginning_of_an_id_is_enough(path, provenance):
+    record(provenance, "1f2e3d4c")
+    assert ask(path, "Why", {"container": "1f2"})["container"] == "1f2e3d4c"
+
+
+def test_a_beginning_that_several_have_is_refused_with_their_ids(path, provenance):
+    record(provenance, "1f2e")
+    record(provenance, "1f2d")
+    error = refusal(path, "Why", {"container": "1f"})
+    assert error.message == '"1f" is the beginning of 2 containers: 1f2d, 1f2e'
+
+
+def test_a_container_that_nobody_remembers_is_not_found(path):
+    assert refusal(path, "Why", {"container": "9"}).code == Code.NOT_FOUND
+
+
+@pytest.mark.parametrize("request_", [{}, {"container": ""}, {"container": 7}])
+def test_why_needs_the_name_of_a_container(path, request_):
+    assert refusal(path, "Why", request_).code == Code.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("payload", [b"{", b"[]", b"\xff", b"[" * 100_000])
+def test_what_is_not_a_json_object_is_refused(path, payload):
+    with Client.connect(path) as client, pytest.raises(RpcError) as caught:
+        client.call(SERVICE, "Plugins", payload)
+    assert caught.value.code == Code.INVALID_ARGUMENT
+
+
+def test_an_empty_request_is_an_empty_object(path):
+    with Client.connect(path) as client:
+        assert json.loads(client.call(SERVICE, "Plugins")) == {"plugins": PLUGINS}
+
+
+def test_policies_tell_where_they_come_from(path):
+    assert ask(path, "Policies", {}) == {"path": None, "generation": 0, "error": None, "policies": {}}
+
+
+def test_the_socket_is_for_its_owner_alone(path):
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(Path(path).parent).st_mode) == 0o700
+
+
+def test_another_user_is_turned_away_even_if_the_mode_was_widened(path, monkeypatch):
+    monkeypatch.setattr(admin.os, "geteuid", lambda: 4711)
+    monkeypatch.setattr(admin, "credentials", lambda sock: type("Who", (), {"uid": 4712}))
+    with pytest.raises((ConnectionClosed, RuntimeUnavailable)):
+        ask(path, "Plugins", {})
+
+
+def test_a_chain_that_is_too_long_for_one_reply_loses_its_oldest_steps(path, provenance):
+    for number in range(60):
+        record(provenance, "c1", f"{number:02}" + "x" * 100_000)
+    chain = ask(path, "Why", {"container": "c1"})
+    assert chain["forgotten"] > 0
+    assert chain["steps"][-1]["after"].startswith("59"), "the newest step is missing"
+
+
+def test_nobody_at_the_socket_is_an_unavailable_runtime(tmp_path):
+    with pytest.raises(RuntimeUnavailable):
+        ask(str(tmp_path / "none.sock"), "Plugins", {})

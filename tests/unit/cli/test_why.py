@@ -1,0 +1,84 @@
+"""`nri why` against a real admin socket."""
+
+import json
+import tempfile
+
+import pytest
+
+from nri.adaptation.admin import Admin
+from nri.adaptation.policy import Policies
+from nri.adaptation.provenance import Provenance
+from nri.adaptation.rules import Rules
+from nri.api import messages as m
+from nri.ttrpc import Server
+
+HEALTH = {"plugin": "10-a", "kind": "external", "state": "active", "pid": 7, "events": "CreateContainer"}
+
+
+@pytest.fixture
+def socket():
+    provenance = Provenance(clock=lambda: 1_000_000_000.0)
+    container = m.Container(id="1f2e3d4c5b6a79881f2e3d4c", name="web", env=["A=0"])
+    request = m.CreateContainerRequest(pod=m.PodSandbox(namespace="prod", name="web-1"), container=container)
+    reply = m.CreateContainerResponse(adjust=m.ContainerAdjustment(env=[m.KeyValue(key="A", value="1")]))
+    replies = [("10-a", reply.SerializeToString())]
+    provenance.record("CreateContainer", container.id, request.SerializeToString(), replies)
+    with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder:
+        served = Admin(f"{folder}/admin.sock", provenance, Policies(None), lambda: [HEALTH], Rules.DEFAULT)
+        served.start()
+        yield served.path
+        served.stop()
+
+
+def test_the_chain_is_a_table(nri, socket):
+    done = nri("why", "1f2e", "--admin-socket", socket)
+    assert done.returncode == 0, done.stderr
+    heading, row = (line.split() for line in done.stdout.splitlines())
+    assert heading == ["TIME", "EVENT", "PLUGIN", "FIELD", "KEY", "BEFORE", "AFTER"]
+    assert row == ["2001-09-09T01:46:40.000Z", "CreateContainer", "10-a", "Env", "A", '"0"', '"1"']
+    assert "container 1f2e3d4c5b6a7 web of pod prod/web-1" in done.stderr
+
+
+def test_with_json_the_whole_chain_is_one_document(nri, socket):
+    done = nri("why", "1f2e", "-o", "json", "--admin-socket", socket)
+    tree = json.loads(done.stdout)
+    assert (tree["container"], tree["steps"][0]["after"]) == ("1f2e3d4c5b6a79881f2e3d4c", "1")
+
+
+def test_the_socket_can_come_from_the_environment(nri, socket):
+    assert nri("why", "1f2e", env={"NRI_ADMIN_SOCKET": socket}).returncode == 0
+
+
+def test_plugins_are_shown_with_their_state(nri, socket):
+    done = nri("why", "--plugins", "--admin-socket", socket)
+    assert done.stdout.splitlines()[1].split()[:3] == ["10-a", "external", "active"]
+
+
+def test_policies_are_shown_as_a_document(nri, socket):
+    done = nri("why", "--policies", "--admin-socket", socket)
+    assert json.loads(done.stdout)["policies"] == {}
+
+
+def test_an_unknown_container_fails_with_the_likely_reasons(nri, socket):
+    done = nri("why", "9", "--admin-socket", socket)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert 'nothing is remembered of a container "9"; it was removed, or' in done.stderr
+
+
+def test_where_nobody_listens_it_says_that_only_our_runtimes_keep_a_history(nri, tmp_path):
+    done = nri("why", "9", "--admin-socket", str(tmp_path / "none"))
+    assert done.returncode == 3
+    assert "only runtimes that are built on nri, with admin_socket set, keep the history of containers" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_another_service_at_the_socket_is_told_from_the_admin_socket(nri):
+    with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder, Server(f"{folder}/s", []):
+        done = nri("why", "9", "--admin-socket", f"{folder}/s")
+    assert done.returncode == 3
+    assert "is not an admin socket" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["c1", "--plugins"], ["--plugins", "--policies"]])
+def test_it_wants_one_question(nri, arguments):
+    assert nri("why", *arguments).returncode == 2
