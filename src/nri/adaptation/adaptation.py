@@ -21,6 +21,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
 from nri.adaptation import allow
+from nri.adaptation.admin import Admin
 from nri.adaptation.asking import Asker
 from nri.adaptation.builtin import BuiltinPeer, BuiltinPlugin
 from nri.adaptation.chain import Chain
@@ -29,10 +30,11 @@ from nri.adaptation.events import ContainerEvent, PodEvent
 from nri.adaptation.gate import Block
 from nri.adaptation.health import PluginHealth, health
 from nri.adaptation.joining import Joining, Settings
-from nri.adaptation.listener import Listener
-from nri.adaptation.peer import LAUNCHED, Peer, RemotePeer
+from nri.adaptation.listener import Listener, credentials
+from nri.adaptation.peer import EXTERNAL, LAUNCHED, Peer, RemotePeer
 from nri.adaptation.pipeline import Pipeline
 from nri.adaptation.policy import DEFAULT_PATH, Policies
+from nri.adaptation.provenance import Provenance
 from nri.adaptation.question import Question
 from nri.adaptation.recording import Recorder
 from nri.adaptation.registry import Registry
@@ -50,7 +52,8 @@ from nri.errors import LocalProtocolError, NriError
 if TYPE_CHECKING:
     from nri.api.events import EventSpec
     from nri.metrics import Observer
-    from nri.stream import Socket
+    import socket
+
     from nri.ttrpc import Interceptor
 
 __all__ = ["Adaptation"]
@@ -81,6 +84,7 @@ class Adaptation:
         observer: see `nri.metrics`.
         interceptors: see `nri.ttrpc.interceptors`; they see every call of every plugin.
         policy_path: the operator's file (see `nri.adaptation.policy`); None for none.
+        provenance: remember who changed what in which container, for `nri why`; bounded.
         admin_socket: where `nri why` asks; None for nowhere.
         allowed_uids: users whose processes may connect, beside root and our own.
         compat: "reference" reproduces the reference's behaviour where it is deterministic; see docs/deviations.md.
@@ -115,6 +119,7 @@ class Adaptation:
         observer: Observer | None = None,
         interceptors: Sequence[Interceptor] = (),
         policy_path: str | None = DEFAULT_PATH,
+        provenance: bool = True,
         admin_socket: str | None = None,
         allowed_uids: Collection[int] = (),
         compat: Literal["default", "reference"] = "default",
@@ -134,7 +139,7 @@ class Adaptation:
         self._policies = Policies(policy_path)
         self._generation = self._policies.generation
         self._observer = observer
-        self._recorder = Recorder(self._apply)
+        self._recorder = Recorder(self._apply, Provenance() if provenance else None)
         self._chain = Chain(request_timeout_s, observer.update_plugin_count if observer is not None else None)
         self._joining = Joining(
             self._settings,
@@ -155,7 +160,10 @@ class Adaptation:
             self._listener = Listener(socket_path, self._registry, allowed_uids, registration_timeout_s, interceptors)
         self._builtin = [*_default_validator(default_validator), *builtin]
         self._supervisors: dict[str, Supervisor] = {}
-        self._admin_socket = admin_socket
+        self._admin = None
+        if admin_socket is not None:
+            records = self._recorder.provenance or Provenance()
+            self._admin = Admin(admin_socket, records, self._policies, self._describe, self.rules)
         self._stopping = threading.Event()
         self._keeper: threading.Thread | None = None
         self._plugins_changed()
@@ -276,13 +284,16 @@ class Adaptation:
             supervisor.settled.wait(max(0.0, deadline - monotonic()))
         if self._listener is not None:
             self._listener.start()
+        if self._admin is not None:
+            self._admin.start()
         self._keeper = threading.Thread(target=self._keep, name="nri-keeper", daemon=True)
         self._keeper.start()
 
-    def connect(self, sock: Socket, *, pid: int = 0, uid: int | None = None) -> None:
+    def connect(self, sock: socket.socket) -> None:
         """Take over a connected stream socket as an external plugin's, as if it had come through the listening one."""
+        pid, uid, _ = credentials(sock)
         self._registry.connect(
-            RemotePeer(self._registry, sock, "external", pid=pid, uid=uid, interceptors=self._interceptors)
+            RemotePeer(self._registry, sock, EXTERNAL, pid=pid, uid=uid, interceptors=self._interceptors)
         )
 
     def stop(self) -> None:
@@ -293,6 +304,8 @@ class Adaptation:
         self._joining.stopping = True
         if self._listener is not None:
             self._listener.stop()
+        if self._admin is not None:
+            self._admin.stop()
         for supervisor in self._supervisors.values():
             supervisor.stop()
         peers = self._registry.peers()
@@ -350,6 +363,17 @@ class Adaptation:
         ]
         return sorted(rows, key=lambda row: row.plugin)
 
+    def _describe(self) -> list[dict[str, Any]]:
+        """Health and policy of every plugin, for the admin socket."""
+        rows = []
+        for peer in self._registry.peers():
+            policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, self.rules)
+            rows.append({**self._health(peer).to_json(), "policy": policy.to_json()})
+        return sorted(rows, key=lambda row: str(row["plugin"]))
+
+    def _health(self, peer: Peer) -> PluginHealth:
+        return health(peer, self._supervisors.get(peer.label) if peer.kind == LAUNCHED else None)
+
     def ready(self, names: Iterable[str] = (), timeout_s: float = 0.0) -> bool:
         """Whether these plugins (``NN-name``) have answered and take part; none named: all that the policy requires.
 
@@ -377,7 +401,13 @@ class Adaptation:
 
     def _apply_reply(self, peer: Peer, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
         """What a plugin answered to Synchronize."""
-        self._check(peer, updates, ())
+        encoded = m.SynchronizeResponse(update=updates).SerializeToString()
+        try:
+            self._check(peer, updates, ())
+        except NriError as error:
+            self._recorder.asked("Synchronize", peer.label, encoded, updates, str(error))
+            raise
+        self._recorder.asked("Synchronize", peer.label, encoded, updates)
         failed = self._apply(updates)
         for update in failed:
             log.warning("plugin %s: update of container %s failed", peer.qualified, update.container_id)
@@ -389,7 +419,9 @@ class Adaptation:
         self._check(peer, request.update, evictions)
         if evictions and self._evict is None:
             raise NriError("this runtime does not evict containers")
-        failed = self._apply(list(request.update))
+        updates = list(request.update)
+        self._recorder.asked("UpdateContainers", peer.label, request.SerializeToString(), updates)
+        failed = self._apply(updates)
         if evictions and self._evict is not None:
             self._evict(evictions)
         return failed

@@ -80,11 +80,20 @@ class Inventory:
         with self._lock:
             self._put(container_id, None)
 
-    def pod_removed(self, pod_id: str) -> None:
-        """A pod is gone with all that was in it."""
+    def restored(self, container_id: str, resources: m.LinuxResources) -> None:
+        """A container is given back what it had."""
         with self._lock:
-            for container_id in [key for key, entry in self._entries.items() if entry.pod_id == pod_id]:
+            entry = self._entries.get(container_id)
+            if entry is not None:
+                self._put(container_id, _Entry(entry.pod_id, entry.namespace, resources.SerializeToString()))
+
+    def pod_removed(self, pod_id: str) -> list[str]:
+        """A pod is gone with all that was in it; returns the ids of its containers."""
+        with self._lock:
+            inside = [key for key, entry in self._entries.items() if entry.pod_id == pod_id]
+            for container_id in inside:
                 self._put(container_id, None)
+            return inside
 
     def resources_of(self, container_id: str) -> m.LinuxResources | None:
         """What a container was given, as far as it is known."""

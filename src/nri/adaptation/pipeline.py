@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nri.adaptation import allow, validating
+from nri.adaptation import validating
 from nri.adaptation.asking import Asker
-from nri.adaptation.inventory import Known
+from nri.adaptation.folding import Fold
 from nri.adaptation.merge import CreateState, StopState, UpdateState
-from nri.adaptation.question import CreateQuestion, Question
+from nri.adaptation.question import CreateQuestion, Question, UpdateQuestion
 from nri.adaptation.replies import CreateReply, StopReply, UpdateReply
 from nri.api import messages as m
 from nri.api.events import BY_METHOD, EventMask
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nri.adaptation.chain import Chain
+    from nri.adaptation.inventory import Known
     from nri.adaptation.peer import Peer
     from nri.adaptation.plans import Plan
     from nri.adaptation.policy import PluginPolicy
     from nri.adaptation.recording import Recorder
     from nri.adaptation.rules import Rules
 
-    Fold = Callable[[Peer, Plan, bytes], None]
+    Take = Callable[[Peer, Plan, bytes], None]
 
 __all__ = ["Pipeline"]
 
@@ -70,10 +71,10 @@ class Pipeline:
         self,
         question: Question,
         deadline: float | None,
-        fold: Fold | None = None,
+        take: Take | None = None,
         after: Callable[[], None] | None = None,
     ) -> None:
-        """Put a question to all plugins in turn; `fold` gets each reply, `after` runs at the end, before plugins may join."""
+        """Put a question to all plugins in turn; `take` gets each reply, `after` runs at the end, before plugins may join."""
         number = question.spec.number
         chain, ask = self._chain, self._asker.ask
         urgent = bool(URGENT >> number - 1 & 1)
@@ -101,8 +102,8 @@ class Pipeline:
                     if plan is None or (plan.guarded and not plan.admits(question.pod)):
                         continue
                     reply = ask(peer, plan, question, deadline)
-                    if reply is not None and fold is not None:
-                        fold(peer, plan, reply)
+                    if reply is not None and take is not None:
+                        take(peer, plan, reply)
             finally:
                 if held is not None:
                     held.release()
@@ -123,19 +124,14 @@ class Pipeline:
         known = self._recorder.inventory.known()
         state = CreateState(_Parts(pod, container), self._rules, known)  # type: ignore[arg-type]
         question = CreateQuestion(_CREATE, pod, container, state)
+        fold = self._fold(question, state, m.CreateContainerResponse, known)
         validators = self._chain.validators
-        answered: list[Peer] = []
-
-        def fold(peer: Peer, plan: Plan, reply: bytes) -> None:
-            answered.append(peer)
-            if reply and self._take(peer, plan, question, state, m.CreateContainerResponse.FromString(reply), known):
-                question.adjusted()
 
         def validate() -> None:
-            present = answered if self._rules.validators_see_answerers else list(self._chain.peers)
+            present = fold.answered if self._rules.validators_see_answerers else self._chain.peers
             validating.run(self._asker, validators, validating.request(pod, container, state, present), pod, deadline)
 
-        self.relay(question, deadline, fold, validate if validators else None)
+        self._run(fold, deadline, validate if validators else None)
         return CreateReply(state.reply(), state, self._recorder, pod, container)
 
     def update(
@@ -144,56 +140,25 @@ class Pipeline:
         """UpdateContainer: what the container is to have, and updates of others."""
         known = self._recorder.inventory.known()
         state = UpdateState(_Parts(pod, container, resources), self._rules, known)  # type: ignore[arg-type]
-        question = Question(_UPDATE, pod, container, state.resources)
-        revision = state.revision
-
-        def fold(peer: Peer, plan: Plan, reply: bytes) -> None:
-            nonlocal revision
-            if reply:
-                self._take(peer, plan, question, state, m.UpdateContainerResponse.FromString(reply), known)
-                if state.revision != revision:
-                    revision = state.revision
-                    question.show_resources(state.resources)
-
-        self.relay(question, deadline, fold)
+        question = UpdateQuestion(_UPDATE, pod, container, state)
+        self._run(self._fold(question, state, m.UpdateContainerResponse, known), deadline)
         return UpdateReply(state.reply(), state, self._recorder, container.id, resources)
 
     def stop(self, pod: m.PodSandbox, container: m.Container, deadline: float | None) -> StopReply:
         """StopContainer: updates of others."""
         known = self._recorder.inventory.known()
         state = StopState(_Parts(pod, container), self._rules, known)  # type: ignore[arg-type]
-        question = Question(_STOP, pod, container)
+        self._run(self._fold(Question(_STOP, pod, container), state, m.StopContainerResponse, known), deadline)
+        return StopReply(state.reply(), state, self._recorder)
 
-        def fold(peer: Peer, plan: Plan, reply: bytes) -> None:
-            if reply:
-                self._take(peer, plan, question, state, m.StopContainerResponse.FromString(reply), known)
+    def _fold(self, question: Question, state: Any, kind: Any, known: Known) -> Fold:
+        return Fold(question, state, kind, self._recorder.inventory, known, self._asker.observer)
 
-        self.relay(question, deadline, fold)
-        return StopReply(state.reply(), state)
-
-    def _take(self, peer: Peer, plan: Plan, question: Question, state: Any, reply: Any, known: Known) -> bool:
-        """Merge one reply. False if it changed nothing: the plugin is a shadow."""
-        adjust = reply.adjust if question.spec is _CREATE and reply.HasField("adjust") else None
-        evict = () if question.spec is _STOP else reply.evict
-        if plan.policy.allow is not None and not plan.policy.shadow:
-            breach = allow.breach(
-                plan.policy.allow, peer.label, question.pod.namespace, plan.number,
-                adjust=adjust, update=reply.update, evict=evict, namespace_of=known.namespace_of,
-            )  # fmt: skip
-            if breach is not None:
-                peer.last_error = str(breach)
-                raise breach
-        if plan.policy.shadow:
-            self._recorder.shadow(peer, question, state, reply)
-            return False
-        before = self._recorder.before(state)
+    def _run(self, fold: Fold, deadline: float | None, after: Callable[[], None] | None = None) -> None:
+        """Relay, and have the event recorded, whether it went well or not."""
         try:
-            state.apply(peer.label, reply)
+            self.relay(fold.question, deadline, fold.take, after)
         except NriError as error:
-            peer.last_error = str(error)
+            self._recorder.event(fold, str(error))
             raise
-        self._recorder.took(peer, question, state, reply, before)
-        observer = self._asker.observer
-        if observer is not None:
-            observer.record_plugin_adjustments(peer.label, question.spec.pretty, adjust, len(reply.update), len(evict))
-        return True
+        self._recorder.event(fold)

@@ -1,8 +1,8 @@
 """One event as it is put to the plugins: the request's parts, encoded once, and joined into whatever form a plugin takes.
 
 A remote plugin gets bytes: those of the event's own request, or of a `StateChange` if it is old. A built-in one gets the
-messages. Nothing is encoded before somebody asks, nor twice for two plugins; what an earlier plugin changed is replaced by
-`show_resources`, and for CreateContainer followed step by step. Knows no plugin and no connection. Next: `nri.adaptation.pipeline`.
+messages. Nothing is encoded before somebody asks, nor twice for two plugins; what an earlier plugin changed is
+followed step by step. Knows no plugin and no connection. Next: `nri.adaptation.pipeline`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from nri.api import messages as m
 from nri.wire import bytes_field, varint
 
 if TYPE_CHECKING:
-    from nri.adaptation.merge import CreateState
+    from nri.adaptation.merge import CreateState, UpdateState
     from nri.api.events import EventSpec
 
-__all__ = ["CreateQuestion", "Question"]
+__all__ = ["CreateQuestion", "Question", "UpdateQuestion"]
 
 _POD = b"\x0a"  # field 1, length-delimited
 _CONTAINER = b"\x12"  # field 2
@@ -60,10 +60,8 @@ class Question:
         question._payload = payload
         return question
 
-    def show_resources(self, resources: m.LinuxResources) -> None:
-        """From now on plugins see these resources."""
-        self.resources = resources
-        self._payload = None
+    def follow(self, state: Any) -> None:
+        """The state has taken another reply: what the next plugin sees may have changed."""
 
     def shown(self) -> m.Container | None:
         """The container as the next plugin sees it."""
@@ -135,8 +133,8 @@ class CreateQuestion(Question):
         self._adjusted = False
         self._seen = 0
 
-    def adjusted(self) -> None:
-        """The state has taken another reply."""
+    def follow(self, state: CreateState) -> None:
+        """Another reply was merged: the container that is shown may have changed."""
         self._adjusted = True
         self._payload = None
 
@@ -161,3 +159,20 @@ class CreateQuestion(Question):
 
     def shown(self) -> m.Container:
         return self.state.container
+
+
+class UpdateQuestion(Question):
+    """The request of UpdateContainer, which follows what plugins make of the requested resources."""
+
+    __slots__ = ("_revision",)
+
+    def __init__(self, spec: EventSpec, pod: m.PodSandbox, container: m.Container, state: UpdateState) -> None:
+        super().__init__(spec, pod, container, state.resources)
+        self._revision = state.revision
+
+    def follow(self, state: UpdateState) -> None:
+        """Another reply was merged: the resources that are shown may have changed."""
+        if state.revision != self._revision:
+            self._revision = state.revision
+            self.resources = state.resources
+            self._payload = None

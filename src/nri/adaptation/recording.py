@@ -1,21 +1,21 @@
-"""What is remembered of events beside their outcome: the inventory, provenance, the answers of shadow plugins.
+"""What is remembered of events beside their outcome: which containers there are, and who changed what.
 
-One object between the pipeline and those who keep records, so that the pipeline stays free of them and a runtime that wants
-none pays for none. Next: `nri.adaptation.inventory`, `nri.adaptation.provenance`, `nri.adaptation.shadow`.
+One object between the pipeline and those who keep records, so that the pipeline stays free of them and a runtime that
+wants none pays for none. Next: `nri.adaptation.inventory`, `nri.adaptation.provenance`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nri.adaptation.inventory import Inventory
 from nri.api import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from nri.adaptation.peer import Peer
-    from nri.adaptation.question import Question
+    from nri.adaptation.folding import Fold
+    from nri.adaptation.provenance import Provenance
 
 __all__ = ["Recorder"]
 
@@ -25,32 +25,59 @@ class Recorder:
 
     Args:
         update: the runtime's update callback, for undoing side updates.
+        provenance: who changed what; None to keep no record of that.
     """
 
-    def __init__(self, update: Callable[[list[m.ContainerUpdate]], list[m.ContainerUpdate]]) -> None:
+    def __init__(
+        self,
+        update: Callable[[list[m.ContainerUpdate]], list[m.ContainerUpdate]],
+        provenance: Provenance | None,
+    ) -> None:
         self.inventory = Inventory()
+        self.provenance = provenance
         self._update = update
 
-    def before(self, state: Any) -> int:
-        """Where the ledger stands before a plugin's reply is merged."""
-        return 0
+    def event(self, fold: Fold, failed: str = "") -> None:
+        """An event with an answer is over."""
+        if self.provenance is None or fold.request is None:
+            return
+        question = fold.question
+        container = "" if question.container is None else question.container.id
+        self.provenance.record(question.spec.pretty, container, fold.request, fold.replies, fold.touched, failed)
 
-    def took(self, peer: Peer, question: Question, state: Any, reply: Any, before: int) -> None:
-        """A plugin's reply was merged."""
-
-    def shadow(self, peer: Peer, question: Question, state: Any, reply: Any) -> None:
-        """A shadow plugin answered; nothing of it is merged."""
+    def asked(
+        self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], failed: str = ""
+    ) -> None:
+        """A plugin asked for updates outside of an event: `what` is UpdateContainers or Synchronize."""
+        if not failed:
+            for update in updates:
+                self.inventory.updated(update.container_id, update.linux.resources)
+        if self.provenance is not None and updates:
+            touched = [update.container_id for update in updates]
+            self.provenance.record(what, "", b"", [(plugin, encoded)], touched, failed)
 
     def pod_removed(self, pod: m.PodSandbox) -> None:
         """A pod is gone."""
-        self.inventory.pod_removed(pod.id)
+        for container_id in self.inventory.pod_removed(pod.id):
+            self._forget(container_id)
 
     def container_removed(self, container: m.Container) -> None:
         """A container is gone."""
         self.inventory.removed(container.id)
+        self._forget(container.id)
 
-    def before_update(self, update: m.ContainerUpdate) -> m.ContainerUpdate | None:
-        """The update that takes back what `update` changes; None if what was before is not known."""
+    def _forget(self, container_id: str) -> None:
+        if self.provenance is not None:
+            self.provenance.forget(container_id)
+
+    def updated(self, updates: Sequence[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
+        """Containers are being updated; returns the updates that would take that back, where it is known how."""
+        undo = [back for update in updates if (back := self._before(update)) is not None]
+        for update in updates:
+            self.inventory.updated(update.container_id, update.linux.resources)
+        return undo
+
+    def _before(self, update: m.ContainerUpdate) -> m.ContainerUpdate | None:
         earlier = self.inventory.resources_of(update.container_id)
         if earlier is None:
             return None
@@ -61,5 +88,5 @@ class Recorder:
     def undo(self, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
         """Have containers given back what they had; returns what could not be applied."""
         for update in updates:
-            self.inventory.updated(update.container_id, update.linux.resources)
+            self.inventory.restored(update.container_id, update.linux.resources)
         return self._update(updates)

@@ -44,9 +44,7 @@ class CreateReply:
         self._state = state
         self._recorder = recorder
         recorder.inventory.created(pod, container, reply.adjust)
-        self._side = [before for update in self.updates if (before := recorder.before_update(update)) is not None]
-        for update in self.updates:
-            recorder.inventory.updated(update.container_id, update.linux.resources)
+        self._side = recorder.updated(self.updates) if self.updates else []
 
     @property
     def owners(self) -> m.OwningPlugins:
@@ -97,8 +95,7 @@ class UpdateReply:
         self.message = reply
         self._state = state
         recorder.inventory.updated(container_id, self.resources)
-        for update in others:
-            recorder.inventory.updated(update.container_id, update.linux.resources)
+        recorder.updated(others)
 
     @property
     def owners(self) -> m.OwningPlugins:
@@ -111,10 +108,11 @@ class StopReply:
 
     __slots__ = ("_state", "ignored", "updates")
 
-    def __init__(self, reply: m.StopContainerResponse, state: StopState) -> None:
+    def __init__(self, reply: m.StopContainerResponse, state: StopState, recorder: Recorder) -> None:
         self.updates: list[m.ContainerUpdate] = list(reply.update)
         self.ignored: list[Ignored] = state.book.ignored
         self._state = state
+        recorder.updated(self.updates)
 
     @property
     def owners(self) -> m.OwningPlugins:

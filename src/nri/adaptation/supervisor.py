@@ -197,7 +197,7 @@ class Supervisor:
 
     def _look_at_files(self) -> object:
         """What tells one configuration from the next."""
-        marks = []
+        marks: list[tuple[int, int, int] | None] = []
         for name in naming.config_file_names(self.found.index, self.found.name):
             try:
                 info = os.stat(os.path.join(self._folder, name))

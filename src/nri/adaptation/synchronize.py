@@ -36,7 +36,8 @@ def parts(
     pods: Iterable[m.PodSandbox], containers: Iterable[m.Container], part_size: int = PART
 ) -> Iterator[tuple[bytes, bool]]:
     """Encoded `SynchronizeRequest`s, and whether more follow; one if everything fits into a message."""
-    objects = itertools.chain(((1, pod) for pod in pods), ((2, container) for container in containers))
+    objects: Iterator[tuple[int, m.PodSandbox | m.Container]]
+    objects = itertools.chain(zip(itertools.repeat(1), pods), zip(itertools.repeat(2), containers))
     whole, rest = _upto(objects, MAX_DATA - ENVELOPE)
     if rest is None:
         yield b"".join(whole), False

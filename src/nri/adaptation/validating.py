@@ -61,9 +61,9 @@ def run(asker: Asker, validators: Sequence[Peer], payload: bytes, pod: m.PodSand
     for peer, plan in asked:
         work = (outcomes, asker, peer, plan, question, deadline)
         threading.Thread(target=_report, args=work, name=f"nri-validator-{peer.label}", daemon=True).start()
-    for error in [outcomes.get() for _ in asked]:
-        if error is not None:
-            raise error
+    for outcome in [outcomes.get() for _ in asked]:
+        if outcome is not None:
+            raise outcome
 
 
 def _report(

@@ -32,3 +32,6 @@ class Observer:
 
     def update_plugin_count(self, count: int) -> None:
         """So many plugins are active now."""
+
+    def record_shadow(self, report: object) -> None:
+        """A shadow plugin answered; `report` is a `nri.adaptation.shadow.ShadowReport`. Not of the reference."""
