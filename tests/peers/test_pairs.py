@@ -158,15 +158,17 @@ def test_the_oracle_says_what_the_reference_merges() -> None:
         assert answer["expect"]["spec"]["process"]["env"] == ["A=1"]
 
 
-def test_the_ttrpc_peers_talk_to_each_other(folder: Path) -> None:
+@pytest.mark.parametrize("client_name", ["ttrpcpeer", "rustpeer"])
+@pytest.mark.parametrize("server_name", ["ttrpcpeer", "rustpeer"])
+def test_the_ttrpc_peers_talk_to_each_other(folder: Path, server_name: str, client_name: str) -> None:
     socket = folder / "e.sock"
-    with LineProcess([peer("ttrpcpeer"), "server", "-socket", socket]) as server:
+    with LineProcess([peer(server_name), "server", "-socket", socket]) as server:
         server.wait_event("listening")
-        with LineProcess([peer("ttrpcpeer"), "client", "-socket", socket]) as client:
+        with LineProcess([peer(client_name), "client", "-socket", socket]) as client:
             big = client.ask({"payload_size": 4_000_000, "metadata": {"k": ["v", "w"]}, "timeout_ms": 10_000})
             assert big["intact"], "the payload came back changed"
             assert big["metadata"] == {"k": ["v", "w"]}
             assert big["timeout_ns"] > 0, "the server did not see the deadline"
             assert client.ask({"code": 5, "message": "gone"})["code"] == 5
-            assert client.ask({"delay_ms": 3000, "timeout_ms": 50})["deadline"]
+            assert client.ask({"delay_ms": 500, "timeout_ms": 50})["deadline"]
         server.kill()
