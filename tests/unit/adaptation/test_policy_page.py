@@ -1,0 +1,24 @@
+"""What the guide to policies shows is a policy."""
+
+from pathlib import Path
+
+import pytest
+
+from nri.adaptation import policy_file
+from nri.adaptation.policy import resolve
+from nri.config import Source
+from tests.support.pages import read_blocks
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "howto" / "policy.md"
+BLOCKS = [block for block in read_blocks(PAGE) if block.language == "toml"]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=[f"line{block.line}" for block in BLOCKS])
+def test_a_policy_that_the_guide_shows_can_be_read(block):
+    for table in policy_file.parse(Source(str(PAGE), block.text, "toml")).values():
+        resolve(table)
+
+
+def test_the_guide_has_a_row_for_every_key_with_its_default():
+    rows = [line.split("|")[1].strip(" `") for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    assert rows == list(resolve(policy_file.Table()).to_json()), "a key is not in the guide, or out of order"
