@@ -62,7 +62,7 @@ class Dissector:
     def run(self, data: bytes, *, with_mux: bool | None = None) -> list[Entry]:
         """All entries, in the order of the input. `with_mux` None: find out from the first bytes."""
         if with_mux is None:
-            with_mux = looks_like_mux(data, 0)
+            with_mux = begins_with_mux(data)
         if with_mux:
             self._mux(data)
         else:
@@ -167,6 +167,12 @@ class Dissector:
     def _broken(self, offset: int, problem: str, conn: int | None = None) -> None:
         entry: Entry = {"offset": offset, "kind": "broken", "problem": problem}
         self.entries.append(entry if conn is None else entry | {"connection": conn})
+
+
+def begins_with_mux(data: bytes) -> bool:
+    """Whether a capture is NRI's, with mux headers, or plain ttRPC."""
+    plain = len(data) >= frames.HEADER_LENGTH and data[8] in _KINDS and data[9] < 8
+    return looks_like_mux(data, 0, strict=True) or (looks_like_mux(data, 0) and not plain)
 
 
 def looks_like_mux(data: bytes, position: int, *, strict: bool = False) -> bool:

@@ -39,8 +39,8 @@ def child_command() -> list[str]:
     return [sys.executable, "-m", "nri.cli.main", *(word for word in sys.argv[1:] if word != "--reload")]
 
 
-class _Stop(Exception):  # noqa: N818  (not an error: how a signal leaves the loop)
-    """A signal asked us to end."""
+class _Stop(Exception):
+    """A signal asked us to end. Not an error: how it leaves the loop."""
 
 
 def _stop(number: int, _: object) -> None:

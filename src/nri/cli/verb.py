@@ -94,7 +94,7 @@ GLOBAL_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         ("--color",),
         {"type": click.Choice(["auto", "always", "never"]), "help": "Colours (also NO_COLOR, FORCE_COLOR)."},
     ),
-    (("--timeout",), {"type": DURATION, "metavar": "5s", "help": "How long to wait for the other side."}),
+    (("--timeout", "timeout_s"), {"type": DURATION, "metavar": "5s", "help": "How long to wait for the other side."}),
 )
 
 

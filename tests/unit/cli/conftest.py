@@ -24,7 +24,9 @@ def command(*arguments: str) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NRI_", "NO_COLOR", "FORCE_COLOR"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("NRI_", "NO_COLOR", "FORCE_COLOR"))
+    }
     return kept | {"COLUMNS": "100", **more}
 
 
@@ -32,9 +34,16 @@ def environment(**more: str) -> dict[str, str]:
 def nri() -> Nri:
     """Run `nri ...` and give its exit code, output and errors."""
 
-    def run(*arguments: str, input: str = "", env: dict[str, str] | None = None, **kwargs: Any) -> Any:
+    def run(*arguments: str, stdin: str = "", env: dict[str, str] | None = None, **kwargs: Any) -> Any:
         return subprocess.run(
-            command(*arguments), input=input, capture_output=True, text=True, timeout=60, env=environment(**(env or {})), check=False, **kwargs
+            command(*arguments),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environment(**(env or {})),
+            check=False,
+            **kwargs,
         )
 
     return run

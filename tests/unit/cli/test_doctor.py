@@ -56,7 +56,9 @@ def read_isulad(root: str) -> tuple[RuntimeNri | None, list[str]]:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_containerd_settings_are_read_with_their_places(put, version: int) -> None:
-    text = f'version = {version}\n{NRI_TABLE}disable = false\nsocket_path = "/run/x.sock"\nplugin_request_timeout = "3s"\n'
+    text = (
+        f'version = {version}\n{NRI_TABLE}disable = false\nsocket_path = "/run/x.sock"\nplugin_request_timeout = "3s"\n'
+    )
     nri, found = read_containerd(put({CONFIG: text}))
     assert nri is not None
     assert found == []
@@ -90,10 +92,12 @@ def test_a_version_2_file_without_an_nri_table_depends_on_the_release(put) -> No
 
 
 def test_an_imported_file_wins_key_by_key_in_2(put) -> None:
-    root = put({
-        CONFIG: f'version = 3\nimports = ["conf.d/*.toml"]\n{NRI_TABLE}disable = true\nplugin_path = "/a"\n',
-        "/etc/containerd/conf.d/nri.toml": f'version = 3\n{NRI_TABLE}disable = false\nsocket_path = "/s"\n',
-    })
+    root = put(
+        {
+            CONFIG: f'version = 3\nimports = ["conf.d/*.toml"]\n{NRI_TABLE}disable = true\nplugin_path = "/a"\n',
+            "/etc/containerd/conf.d/nri.toml": f'version = 3\n{NRI_TABLE}disable = false\nsocket_path = "/s"\n',
+        }
+    )
     nri, found = read_containerd(root, "2.1.9")
     assert nri is not None
     assert (nri.enabled, nri.plugin_path, nri.socket_path) == (True, "/a", "/s")
@@ -101,22 +105,29 @@ def test_an_imported_file_wins_key_by_key_in_2(put) -> None:
 
 
 def test_an_imported_table_replaces_the_whole_table_in_1_7(put) -> None:
-    root = put({
-        CONFIG: f'version = 2\nimports = ["conf.d/*.toml"]\n{NRI_TABLE}disable = true\nplugin_path = "/a"\n',
-        "/etc/containerd/conf.d/nri.toml": f'version = 2\n{NRI_TABLE}disable = false\n',
-    })
+    root = put(
+        {
+            CONFIG: f'version = 2\nimports = ["conf.d/*.toml"]\n{NRI_TABLE}disable = true\nplugin_path = "/a"\n',
+            "/etc/containerd/conf.d/nri.toml": f"version = 2\n{NRI_TABLE}disable = false\n",
+        }
+    )
     nri, found = read_containerd(root, "1.7.24")
     assert nri is not None
     assert (nri.enabled, nri.plugin_path) == (True, "/opt/nri/plugins")
-    assert any("replace the one in /etc/containerd/config.toml: plugin_path go back to their defaults" in line for line in found)
+    assert any(
+        "replace the one in /etc/containerd/config.toml: plugin_path go back to their defaults" in line
+        for line in found
+    )
 
 
 def test_imports_of_imports_and_circles_are_followed_once(put) -> None:
-    root = put({
-        CONFIG: 'version = 3\nimports = ["/etc/containerd/a.toml"]\n',
-        "/etc/containerd/a.toml": 'version = 3\nimports = ["config.toml", "b.toml"]\n',
-        "/etc/containerd/b.toml": f'version = 3\n{NRI_TABLE}plugin_path = "/b"\n',
-    })
+    root = put(
+        {
+            CONFIG: 'version = 3\nimports = ["/etc/containerd/a.toml"]\n',
+            "/etc/containerd/a.toml": 'version = 3\nimports = ["config.toml", "b.toml"]\n',
+            "/etc/containerd/b.toml": f'version = 3\n{NRI_TABLE}plugin_path = "/b"\n',
+        }
+    )
     nri, found = read_containerd(root)
     assert nri is not None
     assert (nri.plugin_path, found) == ("/b", [])
@@ -128,7 +139,9 @@ def test_a_missing_import_keeps_containerd_from_starting(put) -> None:
 
 
 def test_a_drop_in_that_nothing_imports_is_found(put) -> None:
-    root = put({CONFIG: "version = 3\n", "/etc/containerd/conf.d/nri.toml": f"version = 3\n{NRI_TABLE}disable = false\n"})
+    root = put(
+        {CONFIG: "version = 3\n", "/etc/containerd/conf.d/nri.toml": f"version = 3\n{NRI_TABLE}disable = false\n"}
+    )
     _, found = read_containerd(root)
     assert found == ["problem: /etc/containerd/conf.d/nri.toml: it configures NRI, but nothing imports it"]
 
@@ -143,7 +156,10 @@ def test_a_table_without_a_version_line_has_no_effect(put) -> None:
     ("text", "problem"),
     [
         (f'{NRI_TABLE}plugin_request_timout = "2s"', 'unknown key "plugin_request_timout"; containerd ignores it'),
-        ('[plugins]\nplugin_request_timeout = "5s"', '"plugin_request_timeout" is at the wrong level and has no effect'),
+        (
+            '[plugins]\nplugin_request_timeout = "5s"',
+            '"plugin_request_timeout" is at the wrong level and has no effect',
+        ),
         ('[plugins."io.containerd.grpc.v1.cri"]\nplugin_path = "/p"', '"plugin_path" is at the wrong level'),
         ('[plugins."io.containerd.grpc.v1.cri".nri]\ndisable = false', "containerd has no table"),
         ("[plugins.nri]\ndisable = false", 'containerd has no table "plugins.nri"'),
@@ -169,7 +185,9 @@ def test_a_disabled_plugin_is_off_whatever_its_table_says(put) -> None:
 
 
 def test_required_plugins_count_only_with_the_validator_enabled(put) -> None:
-    table = f"version = 3\n{NRI_TABLE}[plugins.'io.containerd.nri.v1.nri'.default_validator]\nrequired_plugins = ['a']\n"
+    table = (
+        f"version = 3\n{NRI_TABLE}[plugins.'io.containerd.nri.v1.nri'.default_validator]\nrequired_plugins = ['a']\n"
+    )
     nri, _ = read_containerd(put({CONFIG: table}))
     assert nri is not None
     assert nri.required == ()
@@ -195,11 +213,13 @@ def test_versions_of_distributions_are_understood(text: str, version: str) -> No
 
 
 def test_crio_drop_ins_win_by_name_key_by_key(put) -> None:
-    root = put({
-        "/etc/crio/crio.conf": '[crio.nri]\nenable_nri = false\nnri_plugin_dir = "/a"\n',
-        "/etc/crio/crio.conf.d/10-a.conf": "[crio.nri]\nenable_nri = true\n",
-        "/etc/crio/crio.conf.d/20-b.conf": '[crio.nri]\nnri_listen = "/s"\nnri_plugin_request_timeout = "4s"\n',
-    })
+    root = put(
+        {
+            "/etc/crio/crio.conf": '[crio.nri]\nenable_nri = false\nnri_plugin_dir = "/a"\n',
+            "/etc/crio/crio.conf.d/10-a.conf": "[crio.nri]\nenable_nri = true\n",
+            "/etc/crio/crio.conf.d/20-b.conf": '[crio.nri]\nnri_listen = "/s"\nnri_plugin_request_timeout = "4s"\n',
+        }
+    )
     nri, found = read_crio(root)
     assert nri is not None
     assert (nri.enabled, nri.plugin_path, nri.socket_path, nri.request_timeout_s) == (True, "/a", "/s", 4.0)
@@ -210,7 +230,7 @@ def test_crio_drop_ins_win_by_name_key_by_key(put) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('[crio.nri]\nsocket_path = "/s"', "\"socket_path\" is containerd's name, and CRI-O does not know it"),
+        ('[crio.nri]\nsocket_path = "/s"', '"socket_path" is containerd\'s name, and CRI-O does not know it'),
         ("[crio.nri]\nenable_nir = true", 'unknown key "enable_nir"; CRI-O ignores it'),
         ("[crio]\nenable_nri = true", '"enable_nri" is at the wrong level'),
         ("[nri]\nenable_nri = true", '"enable_nri" is at the wrong level'),
@@ -344,7 +364,12 @@ def test_good_plugins_are_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "mode", "text", "problem"),
     [
-        ("bad", 0o755, "#!/bin/sh\n", 'problem: /opt/nri/plugins/bad: invalid plugin name "bad", idx-pluginname expected'),
+        (
+            "bad",
+            0o755,
+            "#!/bin/sh\n",
+            'problem: /opt/nri/plugins/bad: invalid plugin name "bad", idx-pluginname expected',
+        ),
         ("1-a", 0o755, "#!/bin/sh\n", 'invalid plugin index "1", must be 2 digits'),
         ("10-a", 0o777, "#!/bin/sh\n", "others may write to it (mode 0777)"),
         ("10-a", 0o775, "#!/bin/sh\n", "others may write to it (mode 0775)"),
@@ -378,7 +403,14 @@ def test_equal_indices_are_worth_a_note(tmp_path: Path) -> None:
 
 def test_drop_ins_that_nobody_reads_are_found(tmp_path: Path, put) -> None:
     plugin(tmp_path, "10-a")
-    put({"/etc/nri/conf.d/10-a.conf": "", "/etc/nri/conf.d/a.conf": "", "/etc/nri/conf.d/b.conf": "", "/etc/nri/conf.d/c.yaml": ""})
+    put(
+        {
+            "/etc/nri/conf.d/10-a.conf": "",
+            "/etc/nri/conf.d/a.conf": "",
+            "/etc/nri/conf.d/b.conf": "",
+            "/etc/nri/conf.d/c.yaml": "",
+        }
+    )
     found = look(tmp_path)
     assert "warning: /etc/nri/conf.d/a.conf: the file with the index, NN-a.conf, is taken instead of this one" in found
     assert "note: /etc/nri/conf.d/b.conf: no plugin named b in /opt/nri/plugins reads it" in found
@@ -476,11 +508,18 @@ def test_a_sick_node_ends_with_1_and_says_what_to_do(nri, put) -> None:
 def test_the_doctor_says_which_source_of_the_socket_path_won(nri, put) -> None:
     root = put({CONFIG: "version = 3\n"})
     done = nri("doctor", "--root", root, env={"NRI_SOCKET": "/env.sock"})
-    assert "NRI_SOCKET: no runtime is configured to listen on /env.sock; configured: /var/run/nri/nri.sock" in done.stdout
+    assert (
+        "NRI_SOCKET: no runtime is configured to listen on /env.sock; configured: /var/run/nri/nri.sock" in done.stdout
+    )
     assert "NRI_SOCKET: plugins and nri use /env.sock" in done.stdout
-    assert "--socket-path: plugins and nri use /flag.sock" in nri("doctor", "--root", root, "--socket-path", "/flag.sock").stdout
+    assert (
+        "--socket-path: plugins and nri use /flag.sock"
+        in nri("doctor", "--root", root, "--socket-path", "/flag.sock").stdout
+    )
 
 
 def test_the_pure_python_back_end_is_a_problem(nri, put) -> None:
-    done = nri("doctor", "--root", put({CONFIG: "version = 3\n"}), env={"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"})
+    done = nri(
+        "doctor", "--root", put({CONFIG: "version = 3\n"}), env={"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+    )
     assert "problem  protobuf: protobuf runs on its pure-Python back end" in done.stdout

@@ -1,4 +1,4 @@
-"""`nri enable` and `nri disable`: launchers written whole, checked before, and removed without touching anything else."""
+"""`nri enable` and `nri disable`: launchers written whole, checked before, removed without touching anything else."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ def test_a_file_that_others_may_write_to_is_refused(nri, plugin: Path, places, t
     plugin.chmod(0o666)
     done = nri("enable", str(plugin), "--idx", "10", *places)
     assert done.returncode == 1
-    assert f"others may write to this file (mode 0666), and a plugin runs as root. First: chmod go-w {plugin}" in done.stderr
+    assert (
+        f"others may write to this file (mode 0666), and a plugin runs as root. First: chmod go-w {plugin}"
+        in done.stderr
+    )
     assert not (tmp_path / "plugins").exists()
 
 
@@ -129,7 +132,9 @@ def test_enabling_again_replaces_our_own_launcher_only(nri, plugin: Path, places
     second = nri("enable", str(plugin), "--idx", "20", *places)
     assert "pod-name is enabled with another index already. First: nri disable 10-pod-name" in second.stderr
     (tmp_path / "plugins/10-pod-name").write_text("#!/bin/sh\nsomebody else's\n")
-    assert "there is a plugin that `nri enable` did not write" in nri("enable", str(plugin), "--idx", "10", *places).stderr
+    assert (
+        "there is a plugin that `nri enable` did not write" in nri("enable", str(plugin), "--idx", "10", *places).stderr
+    )
 
 
 def test_disable_removes_the_launcher_and_keeps_the_configuration_unless_purged(

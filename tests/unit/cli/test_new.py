@@ -26,8 +26,8 @@ def test_every_template_is_used() -> None:
 def test_all_files_are_made_and_no_marker_is_left(project: Path) -> None:
     made = {str(path.relative_to(project)) for path in project.rglob("*") if path.is_file()}
     assert made == {
-        ".containerignore", ".gitignore", "Containerfile", "README.md", "deploy/daemonset.yaml", "deploy/pod-name.service",
-        "pod_name.py", "pyproject.toml", "tests/test_pod_name.py",
+        ".containerignore", ".gitignore", "Containerfile", "README.md", "deploy/daemonset.yaml",
+        "deploy/pod-name.service", "pod_name.py", "pyproject.toml", "tests/test_pod_name.py",
     }  # fmt: skip
     for path in made:
         text = (project / path).read_text()

@@ -1,0 +1,216 @@
+"""`nri events` as a process, against a runtime whose every byte the test decides."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from nri.api import messages as m
+from tests.support.scripted_runtime import ScriptedRuntime
+from tests.unit.cli.conftest import command, environment
+
+POD = m.PodSandbox(id="pod0123456789abcdef", name="web", namespace="shop")
+EMPTY_POD = m.PodSandbox(id="pod9", name="idle", namespace="shop")
+CONTAINER = m.Container(
+    id="ctr0123456789abcdef", pod_sandbox_id=POD.id, name="nginx", state=m.ContainerState.CONTAINER_RUNNING, pid=42
+)
+
+
+def begin(runtime: ScriptedRuntime) -> m.RegisterPluginRequest:
+    registered = runtime.register()
+    runtime.configure(name="containerd", version="2.1.9")
+    runtime.call("Synchronize", m.SynchronizeRequest(pods=[POD, EMPTY_POD], containers=[CONTAINER]))
+    return registered
+
+
+def snapshot_script(runtime: ScriptedRuntime) -> None:
+    begin(runtime)
+    runtime.closed_by_plugin()
+
+
+def test_without_follow_the_state_is_printed_and_the_plugin_leaves(nri, listen) -> None:
+    seen: list[m.RegisterPluginRequest] = []
+    left = threading.Event()
+
+    def script(runtime: ScriptedRuntime) -> None:
+        seen.append(begin(runtime))
+        if runtime.closed_by_plugin():
+            left.set()
+
+    done = nri("events", "--socket-path", listen(script))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        "CONTAINER      POD        NAME   STATE    PID\n"
+        "-              shop/idle  -      -        -\n"
+        "ctr0123456789  shop/web   nginx  running  42\n"
+    )
+    assert (seen[0].plugin_idx, seen[0].plugin_name[:11]) == ("99", "nri-events-")
+    assert left.wait(5), "the connection must be closed in order"
+
+
+def test_json_is_one_document_with_protobufs_names_and_whole_ids(nri, listen) -> None:
+    found = json.loads(nri("events", "-o", "json", "--socket-path", listen(snapshot_script)).stdout)
+    assert found["containers"][0]["podSandboxId"] == POD.id
+    assert [pod["name"] for pod in found["pods"]] == ["web", "idle"]
+
+
+def test_quiet_prints_whole_container_ids_only(nri, listen) -> None:
+    assert nri("events", "-q", "--socket-path", listen(snapshot_script)).stdout == f"{CONTAINER.id}\n"
+
+
+def test_no_socket_is_code_3(nri, folder) -> None:
+    for follow in ((), ("-f",)):
+        done = nri("events", *follow, "--socket-path", str(folder / "gone.sock"))
+        assert done.returncode == 3
+        assert "cannot connect" in done.stderr
+        assert "try: nri doctor" in done.stderr
+
+
+def test_a_runtime_that_never_synchronizes_is_code_3_after_the_timeout(nri, listen) -> None:
+    def script(runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        runtime.configure()
+        runtime.closed_by_plugin()
+
+    done = nri("events", "--timeout", "1s", "--socket-path", listen(script))
+    assert done.returncode == 3
+    assert "deadline exceeded while waiting for the state at" in done.stderr
+
+
+def test_a_refusal_is_code_1_with_the_runtimes_words(nri, listen) -> None:
+    def script(runtime: ScriptedRuntime) -> None:
+        runtime.answer(runtime.request(), code=2, text="invalid plugin name")
+        runtime.closed_by_plugin()
+
+    done = nri("events", "--socket-path", listen(script))
+    assert done.returncode == 1
+    assert "invalid plugin name" in done.stderr
+
+
+class Following:
+    """`nri events -f` and the runtime that it follows."""
+
+    def __init__(self, listen, *arguments: str) -> None:
+        self.ready = threading.Event()
+        self.mask = 0
+        self.runtime: ScriptedRuntime | None = None
+        self.over = threading.Event()
+        path = listen(self._script)
+        self.process = subprocess.Popen(
+            command("events", "-f", "--socket-path", path, *arguments),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+        )  # fmt: skip
+
+    def _script(self, runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        reply = runtime.configure(name="containerd", version="2.1.9")
+        self.mask = m.ConfigureResponse.FromString(reply.payload).events
+        runtime.call("Synchronize", m.SynchronizeRequest(pods=[POD], containers=[CONTAINER]))
+        self.runtime = runtime
+        self.ready.set()
+        self.over.wait(30)
+
+    def call(self, method: str, message: object) -> None:
+        assert self.ready.wait(20), "nri events has not registered"
+        assert self.runtime is not None
+        assert self.runtime.call(method, message).code == 0
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def end(self, number: int = signal.SIGINT) -> tuple[int, str]:
+        self.process.send_signal(number)
+        try:
+            _, errors = self.process.communicate(timeout=20)
+        finally:
+            self.process.kill()
+            self.over.set()
+        return self.process.returncode, errors
+
+
+def test_following_prints_every_event_as_it_comes(listen) -> None:
+    following = Following(listen)
+    following.call("CreateContainer", m.CreateContainerRequest(pod=POD, container=CONTAINER))
+    assert following.line().split() == ["TIME", "EVENT", "CONTAINER", "POD", "NAME"]
+    assert following.line().split()[1:] == ["CreateContainer", "ctr0123456789", "shop/web", "nginx"]
+    following.call("RunPodSandbox", m.RunPodSandboxRequest(pod=POD))
+    assert following.line().split()[1:] == ["RunPodSandbox", "-", "shop/web", "-"]
+    code, errors = following.end()
+    assert code == 130
+    assert errors == "following containerd 2.1.9: 1 pods, 1 containers now\n"
+
+
+def test_following_in_json_is_one_object_a_line_with_its_time(listen) -> None:
+    following = Following(listen, "-o", "json")
+    following.call("StopContainer", m.StopContainerRequest(pod=POD, container=CONTAINER))
+    found = json.loads(following.line())
+    assert (found["event"], found["pod"]["name"], found["container"]["id"]) == ("StopContainer", "web", CONTAINER.id)
+    assert found["time"].endswith("Z")
+    assert following.end(signal.SIGTERM)[0] == 0
+
+
+def test_old_runtimes_events_come_through_state_change(listen) -> None:
+    following = Following(listen, "-q")
+    following.call("StateChange", m.StateChangeEvent(event=m.Event.POST_START_CONTAINER, pod=POD, container=CONTAINER))
+    assert following.line() == f"{CONTAINER.id}\n"
+    following.end()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mask"),
+    [((), 0x1FFF), (("--events", "pod"), 0x1807), (("--events", "CreateContainer,StopContainer"), 0x208)],
+)
+def test_it_subscribes_to_what_is_shown_and_never_to_validation(listen, arguments, mask: int) -> None:
+    following = Following(listen, *arguments)
+    assert following.ready.wait(20)
+    assert following.mask == mask
+    following.end()
+
+
+def test_an_unknown_event_is_wrong_usage(nri) -> None:
+    done = nri("events", "--events", "CreateContaner")
+    assert done.returncode == 2
+    assert 'unknown event "CreateContaner"' in done.stderr
+
+
+def test_a_lost_runtime_ends_it_with_3(listen) -> None:
+    following = Following(listen)
+    assert following.ready.wait(20)
+    assert following.runtime is not None
+    following.over.set()
+    _, errors = following.process.communicate(timeout=20)
+    assert following.process.returncode == 3
+    assert "lost the runtime" in errors
+
+
+def test_a_pipe_that_nobody_reads_never_holds_up_the_runtime(listen) -> None:
+    following = Following(listen, "-o", "json")
+    big = m.Container(id="c", name="n", env=["x" * 10_000])
+    for _ in range(50):  # far more than a pipe holds; nobody reads standard output meanwhile
+        following.call("PostStartContainer", m.PostStartContainerRequest(pod=POD, container=big))
+    following.end()
+
+
+def test_head_ends_it(listen) -> None:
+    following = Following(listen, "-q")
+    following.call("PostStartContainer", m.PostStartContainerRequest(pod=POD, container=CONTAINER))
+    following.line()
+    assert following.process.stdout is not None
+    following.process.stdout.close()
+    assert following.runtime is not None
+    until = time.monotonic() + 20
+    while following.process.poll() is None and time.monotonic() < until:
+        try:
+            following.runtime.call("PostStartContainer", m.PostStartContainerRequest(pod=POD, container=CONTAINER))
+        except (EOFError, OSError):
+            break
+    assert following.process.wait(20) == 0
+    assert following.process.stderr is not None
+    following.process.stderr.close()
+    following.over.set()

@@ -1,0 +1,196 @@
+"""`nri run`: which class is taken, how mistakes in the author's file are shown, reload, and the way to the stub."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from nri.api import messages as m
+from tests.support.scripted_runtime import ScriptedRuntime
+from tests.unit.cli.conftest import command, environment
+
+PLUGIN = """\
+import nri
+
+class PodName(nri.Plugin):
+    class Config:
+        variable: str = "POD_NAME"
+    config: Config
+
+    def create_container(self, pod, container):
+        return nri.Adjustment().add_env(self.config.variable, pod.name)
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    path = tmp_path / "pod_name.py"
+    path.write_text(PLUGIN)
+    return path
+
+
+class Runs:
+    """A runtime for `nri run`: takes each plugin that comes, asks it for one adjustment, and remembers who it was."""
+
+    def __init__(self, listen, *, keep: bool = False) -> None:
+        self.names: list[str] = []
+        self.env: list[dict[str, str]] = []
+        self.keep = keep
+        self.arrived = threading.Semaphore(0)
+        self.over = threading.Event()
+        self.path = listen(self._script)
+
+    def _script(self, runtime: ScriptedRuntime) -> None:
+        registered = runtime.register()
+        runtime.configure()
+        runtime.call("Synchronize", m.SynchronizeRequest())
+        request = m.CreateContainerRequest(pod=m.PodSandbox(name="web"), container=m.Container(id="c"))
+        reply = m.CreateContainerResponse.FromString(runtime.call("CreateContainer", request).payload)
+        self.names.append(f"{registered.plugin_idx}-{registered.plugin_name}")
+        self.env.append({one.key: one.value for one in reply.adjust.env})
+        self.arrived.release()
+        if self.keep:
+            runtime.closed_by_plugin()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["{file}", "--idx", "10"], "10-pod-name"),
+        (["{file}", "-idx", "10", "-name", "other"], "10-other"),
+        (["{file}"], "50-pod-name"),
+        (["{file}:PodName", "--idx", "07"], "07-pod-name"),
+        (["pod_name:PodName", "--idx", "08"], "08-pod-name"),
+        (["pod_name", "--idx", "09"], "09-pod-name"),
+    ],
+)
+def test_a_plugin_runs_from_a_file_or_a_module(nri, listen, plugin: Path, arguments: list[str], name: str) -> None:
+    runs = Runs(listen)
+    words = [word.format(file=plugin) for word in arguments]
+    done = nri("run", *words, "--no-reconnect", "--socket-path", runs.path, cwd=plugin.parent)
+    assert done.returncode == 3, "the scripted runtime goes away, and without reconnect that is the end"
+    assert (runs.names, runs.env) == ([name], [{"POD_NAME": "web"}]), done.stderr
+
+
+def test_the_index_in_the_files_name_counts(nri, listen, plugin: Path) -> None:
+    runs = Runs(listen)
+    named = plugin.rename(plugin.with_name("33-pod-name.py"))
+    nri("run", str(named), "--no-reconnect", "--socket-path", runs.path)
+    assert runs.names == ["33-pod-name"]
+
+
+def test_the_configuration_file_reaches_the_plugin(nri, listen, plugin: Path, tmp_path: Path) -> None:
+    runs = Runs(listen)
+    (tmp_path / "c.yaml").write_text("variable: POD\n")
+    nri(
+        "run",
+        str(plugin),
+        "--idx",
+        "10",
+        "--config",
+        str(tmp_path / "c.yaml"),
+        "--no-reconnect",
+        "--socket-path",
+        runs.path,
+    )
+    assert runs.env == [{"POD": "web"}]
+
+
+def test_a_wrong_configuration_is_code_2_with_file_line_and_suggestion(
+    nri, listen, plugin: Path, tmp_path: Path
+) -> None:
+    runs = Runs(listen)
+    (tmp_path / "c.yaml").write_text("\nvariabel: POD\n")
+    done = nri("run", str(plugin), "--idx", "10", "--config", str(tmp_path / "c.yaml"), "--socket-path", runs.path)
+    assert done.returncode == 2
+    assert f'{tmp_path}/c.yaml:2: variabel: unknown key (did you mean "variable"?)' in done.stderr
+
+
+def test_no_socket_without_reconnect_is_code_3(nri, plugin: Path) -> None:
+    done = nri("run", str(plugin), "--no-reconnect", "--socket-path", "/nowhere/nri.sock")
+    assert done.returncode == 3
+    assert "cannot connect to /nowhere/nri.sock" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("import nri\nclass A(nri.Plugin):\n  x = (\n", "plugin.py:3: "),
+        ("import nri\n\nraise ValueError('no')\n", "plugin.py:3: ValueError: no"),
+        ("import missing_thing\n", "plugin.py:1: ModuleNotFoundError: No module named 'missing_thing'"),
+        (
+            "import nri\nclass A(nri.Plugin):\n  def create_containr(self, pod, container): ...\n",
+            "did you mean create_container",
+        ),
+        ("x = 1\n", "no class that inherits from nri.Plugin"),
+        (PLUGIN + PLUGIN.replace("PodName", "Other"), "several plugin classes: PodName, Other. Say which: "),
+    ],
+)
+def test_the_authors_mistake_is_one_line_with_its_place(nri, tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "plugin.py").write_text(text)
+    done = nri("run", str(tmp_path / "plugin.py"), "--idx", "10")
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "line"),
+    [
+        ("gone.py", "gone.py: no such file"),
+        ("no_such_module:X", "no_such_module: no such file, and no module of that name"),
+        ("json:JSONDecoder", "JSONDecoder is not a plugin class there"),
+    ],
+)
+def test_a_target_that_is_not_there_is_named(nri, tmp_path: Path, target: str, line: str) -> None:
+    done = nri("run", target, "--idx", "10", cwd=tmp_path)
+    assert done.returncode == 2
+    assert line in done.stderr
+
+
+def test_the_last_of_a_line_of_classes_is_the_plugin(nri, listen, plugin: Path) -> None:
+    plugin.write_text(PLUGIN + "\nclass Child(PodName):\n    pass\n")
+    runs = Runs(listen)
+    nri("run", str(plugin), "--idx", "10", "--no-reconnect", "--socket-path", runs.path)
+    assert runs.names == ["10-child"]
+
+
+def test_sigterm_ends_with_0(listen, plugin: Path) -> None:
+    runs = Runs(listen, keep=True)
+    process = subprocess.Popen(
+        command("run", str(plugin), "--idx", "10", "--socket-path", runs.path),
+        env=environment(),
+        stderr=subprocess.PIPE,
+    )
+    assert runs.arrived.acquire(timeout=20)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    assert process.stderr is not None
+    process.stderr.close()
+
+
+def test_reload_starts_the_plugin_again_when_its_file_changes_and_survives_a_mistake(listen, plugin: Path) -> None:
+    runs = Runs(listen, keep=True)
+    process = subprocess.Popen(
+        command("run", str(plugin), "--idx", "10", "--reload", "--socket-path", runs.path),
+        env=environment(), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        assert runs.arrived.acquire(timeout=30)
+        plugin.write_text("raise ValueError('half written')\n")
+        for line in process.stderr:
+            if "waiting for a change" in line:
+                break
+        plugin.write_text(PLUGIN.replace('"POD_NAME"', '"POD_NAME_2"'))
+        assert runs.arrived.acquire(timeout=30)
+        assert runs.env == [{"POD_NAME": "web"}, {"POD_NAME_2": "web"}]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.stderr.close()
