@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
@@ -50,10 +51,10 @@ from nri.api.events import BY_METHOD, EVENTS
 from nri.errors import LocalProtocolError, NriError
 
 if TYPE_CHECKING:
-    from nri.api.events import EventSpec
-    from nri.metrics import Observer
     import socket
 
+    from nri.api.events import EventSpec
+    from nri.metrics import Observer
     from nri.ttrpc import Interceptor
 
 __all__ = ["Adaptation"]
@@ -289,12 +290,21 @@ class Adaptation:
         self._keeper = threading.Thread(target=self._keep, name="nri-keeper", daemon=True)
         self._keeper.start()
 
-    def connect(self, sock: socket.socket) -> None:
-        """Take over a connected stream socket as an external plugin's, as if it had come through the listening one."""
+    def connect(self, sock: socket.socket, config: str = "") -> None:
+        """Take over a connected stream socket as an external plugin's, as if it had come through the listening one.
+
+        Args:
+            config: what the plugin is given with Configure.
+        """
         pid, uid, _ = credentials(sock)
-        self._registry.connect(
-            RemotePeer(self._registry, sock, EXTERNAL, pid=pid, uid=uid, interceptors=self._interceptors)
-        )
+        peer = RemotePeer(self._registry, sock, EXTERNAL, pid=pid, uid=uid, interceptors=self._interceptors)
+        peer.config = config
+        self._registry.connect(peer)
+
+    def set_request_timeout(self, seconds: float) -> None:
+        """From now on a plugin has so many seconds for one request, unless the policy says otherwise."""
+        self._joining.settings = replace(self._joining.settings, request_timeout_s=seconds)
+        self._plan_again()
 
     def stop(self) -> None:
         """Tell the plugins (Shutdown), end all connections and launched plugins, stop listening. Takes some seconds at most."""
@@ -346,10 +356,14 @@ class Adaptation:
             self._registry.reap()
             if self._policies.refresh() != self._generation:
                 self._generation = self._policies.generation
-                for peer in self._chain.peers:
-                    self._joining.plan(peer)
-                self._chain.refresh()
-                self._plugins_changed()
+                self._plan_again()
+
+    def _plan_again(self) -> None:
+        """A policy or a timeout has changed: it holds from the next event on."""
+        for peer in self._chain.peers:
+            self._joining.plan(peer)
+        self._chain.refresh()
+        self._plugins_changed()
 
     # -- who is there -------------------------------------------------------------------------------------------------
 

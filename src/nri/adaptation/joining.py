@@ -73,7 +73,7 @@ class Joining:
         apply: Callable[[Peer, list[m.ContainerUpdate]], object],
         observer: Observer | None,
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._chain = chain
         self._policies = policies
         self._inventory = inventory
@@ -119,7 +119,7 @@ class Joining:
 
     def configure(self, peer: Peer) -> None:
         """Send Configure, take over subscription and failure policy."""
-        settings = self._settings
+        settings = self.settings
         request = m.ConfigureRequest(
             config=peer.config if isinstance(peer, RemotePeer) else "",
             runtime_name=settings.name,
@@ -144,7 +144,7 @@ class Joining:
 
     def plan(self, peer: Peer) -> None:
         """Work out what the policy means for this plugin, now or after the policy has changed."""
-        settings = self._settings
+        settings = self.settings
         policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, settings.rules)
         peer.plans = compile_plans(peer.mask, policy, settings.request_timeout_s)
         peer.breaker.configure(policy.breaker_misses, policy.breaker_retry_s)
@@ -186,9 +186,9 @@ class Joining:
                 log.exception("the runtime failed to apply updates of plugin %s", peer.qualified)
 
     def _synchronize(self, peer: Peer, state: State_) -> list[m.ContainerUpdate]:
-        rules, observer = self._settings.rules, self._observer
+        rules, observer = self.settings.rules, self._observer
         policy = self._policies.for_plugin(peer.index, peer.name)
-        timeout_s = policy.timeout_s() or self._settings.request_timeout_s
+        timeout_s = policy.timeout_s() or self.settings.request_timeout_s
         began = monotonic()
         failure: NriError | None = None
         updates: list[m.ContainerUpdate] = []

@@ -51,6 +51,11 @@ class CreateReply:
         """Which plugin set which field, of this container and of those updated along with it."""
         return self._state.owners()
 
+    @property
+    def container(self) -> m.Container:
+        """The container with the adjustment in it, as a further plugin would be shown it. Do not change it."""
+        return self._state.container
+
     def commit(self) -> None:
         """The container was created: its side updates stand."""
         self._side = []

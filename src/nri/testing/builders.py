@@ -1,0 +1,80 @@
+"""Pods and containers for tests, in one call each: only what the test is about needs to be said.
+
+Ids count up, so two pods made one after the other differ. Keyword arguments beyond the named ones go to the message as they
+are (`make_container(args=["sleep", "1"])`). Next: `nri.testing.runtime`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from nri.api import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["make_container", "make_pod"]
+
+_numbers = itertools.count(1)
+
+
+def make_pod(
+    name: str = "pod",
+    namespace: str = "default",
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **fields: Any,
+) -> m.PodSandbox:
+    """A pod sandbox as a runtime would describe it."""
+    number = next(_numbers)
+    fields.setdefault("id", f"pod{number}")
+    fields.setdefault("uid", f"00000000-0000-4000-8000-{number:012}")
+    fields.setdefault("runtime_handler", "runc")
+    return m.PodSandbox(name=name, namespace=namespace, labels=labels or {}, annotations=annotations or {}, **fields)
+
+
+def make_container(
+    name: str = "container",
+    pod: m.PodSandbox | None = None,
+    env: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **fields: Any,
+) -> m.Container:
+    """A container as a runtime would describe it.
+
+    Args:
+        name: of the container in its pod.
+        pod: the pod that it belongs to, for `pod_sandbox_id`; events set it if it is not given.
+        env: environment by name.
+        labels: labels.
+        annotations: annotations.
+        fields: more fields of the message; `cpu_shares`, `cpu_quota`, `cpus`, `mems` and `memory_limit` are put where they
+            belong.
+    """
+    resources = {key: fields.pop(key) for key in tuple(fields) if key in _RESOURCES}
+    fields.setdefault("id", f"container{next(_numbers)}")
+    if pod is not None:
+        fields.setdefault("pod_sandbox_id", pod.id)
+    variables = [f"{key}={value}" for key, value in (env or {}).items()]
+    container = m.Container(name=name, env=variables, labels=labels or {}, annotations=annotations or {}, **fields)
+    for key, value in resources.items():
+        part, field, wrapped = _RESOURCES[key]
+        target = getattr(container.linux.resources, part)
+        if wrapped:
+            getattr(target, field).value = value
+        else:
+            setattr(target, field, value)
+    return container
+
+
+# Keyword -> part of the resources, field in it, and whether the field is an optional wrapper.
+_RESOURCES = {
+    "cpu_shares": ("cpu", "shares", True),
+    "cpu_quota": ("cpu", "quota", True),
+    "cpu_period": ("cpu", "period", True),
+    "cpus": ("cpu", "cpus", False),
+    "mems": ("cpu", "mems", False),
+    "memory_limit": ("memory", "limit", True),
+}

@@ -1,0 +1,23 @@
+"""The fixtures of pytest that come with the package, through its entry point: nothing to import, nothing in conftest.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nri.testing.runtime import FakeRuntime
+
+__all__ = ["nri_runtime"]
+
+
+@pytest.fixture
+def nri_runtime() -> Iterator[FakeRuntime]:
+    """A runtime for one test: `nri_runtime.add(MyPlugin()).create_container(...)`. See `nri.testing.FakeRuntime`."""
+    from nri.testing.runtime import FakeRuntime  # noqa: PLC0415 - every run of pytest loads this module
+
+    with FakeRuntime() as runtime:
+        yield runtime

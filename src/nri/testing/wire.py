@@ -1,0 +1,145 @@
+"""A wire between two sockets that can be made slow, cut, corrupted, split or deaf, in each direction on its own.
+
+    link = Link()
+    runtime.add(plugin, link=link)
+    link.to_plugin.cut_after(100)          # the 101st byte from now on never arrives: the connection ends
+
+Bytes are pumped by one thread per direction; what a fault does holds from the moment it is set. Counts are in bytes from then on.
+Close the link at the end, or use it as a context manager.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from time import sleep
+
+__all__ = ["Direction", "Link"]
+
+
+class Direction:
+    """One direction of a link, and what is wrong with it. All faults may be combined.
+
+    Attributes:
+        passed: bytes that came through so far.
+    """
+
+    def __init__(self, name: str, source: socket.socket, target: socket.socket) -> None:
+        self.passed = 0
+        self._source, self._target = source, target
+        self._lock = threading.Lock()
+        self._delay_s = 0.0
+        self._cut_at: int | None = None
+        self._corrupt_at: dict[int, int] = {}
+        self._piece = 0
+        self._deaf = False
+        self._thread = threading.Thread(target=self._pump, name=f"nri-link-{name}", daemon=True)
+
+    def delay(self, seconds: float) -> None:
+        """Hold everything back for so many seconds."""
+        self._delay_s = seconds
+
+    def cut_after(self, count: int) -> None:
+        """End the connection, both ways, after so many more bytes."""
+        with self._lock:
+            self._cut_at = self.passed + count
+
+    def corrupt(self, after: int, mask: int = 0xFF) -> None:
+        """Change one byte: the one after so many more bytes; `mask` says which bits."""
+        with self._lock:
+            self._corrupt_at[self.passed + after] = mask
+
+    def split(self, size: int) -> None:
+        """Pass everything on in pieces of at most so many bytes; 0 to stop that."""
+        self._piece = size
+
+    def drop(self, deaf: bool = True) -> None:
+        """Swallow everything: the sender sees nothing of it."""
+        self._deaf = deaf
+
+    def half_close(self) -> None:
+        """End this direction; the other one goes on."""
+        _shut(self._target, socket.SHUT_WR)
+
+    def _pump(self) -> None:
+        while True:
+            try:
+                data = self._source.recv(65536)
+            except OSError:
+                break
+            if not data:
+                break
+            if self._delay_s:
+                sleep(self._delay_s)
+            if self._deaf:
+                continue
+            with self._lock:
+                data, ends = self._spoil(data)
+            try:
+                for start in range(0, len(data), self._piece or len(data) or 1):
+                    self._target.sendall(data[start : start + (self._piece or len(data))])
+            except OSError:
+                break
+            if ends:
+                _shut(self._source, socket.SHUT_RDWR)
+                _shut(self._target, socket.SHUT_RDWR)
+                return
+        _shut(self._target, socket.SHUT_WR)
+
+    def _spoil(self, data: bytes) -> tuple[bytes, bool]:
+        """What is left of some bytes, and whether the connection ends after them."""
+        start, end = self.passed, self.passed + len(data)
+        for place, mask in list(self._corrupt_at.items()):
+            if start <= place < end:
+                del self._corrupt_at[place]
+                at = place - start
+                data = data[:at] + bytes((data[at] ^ mask,)) + data[at + 1 :]
+        ends = self._cut_at is not None and end >= self._cut_at
+        if ends and self._cut_at is not None:
+            data = data[: self._cut_at - start]
+        self.passed += len(data)
+        return data, ends
+
+
+class Link:
+    """Two connected sockets with faults in between.
+
+    Attributes:
+        plugin, runtime: the two ends; whoever takes an end closes it.
+        to_plugin, to_runtime: the two directions.
+    """
+
+    def __init__(self) -> None:
+        self.plugin, near_plugin = socket.socketpair()
+        self.runtime, near_runtime = socket.socketpair()
+        self._inner = (near_plugin, near_runtime)
+        self.to_plugin = Direction("to-plugin", near_runtime, near_plugin)
+        self.to_runtime = Direction("to-runtime", near_plugin, near_runtime)
+        for direction in (self.to_plugin, self.to_runtime):
+            direction._thread.start()
+
+    def cut(self) -> None:
+        """End the connection, both ways, at once."""
+        for sock in self._inner:
+            _shut(sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End the connection and the threads, and give back all four sockets."""
+        self.cut()
+        for direction in (self.to_plugin, self.to_runtime):
+            direction._thread.join(5.0)
+        for sock in (*self._inner, self.plugin, self.runtime):
+            sock.close()
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _shut(sock: socket.socket, how: int) -> None:
+    try:
+        sock.shutdown(how)
+    except OSError:
+        pass  # gone already
