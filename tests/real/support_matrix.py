@@ -54,6 +54,9 @@ EVENTS = (
 FACTS = {
     "timeouts": Row("Configure tells the timeouts", (NO, YES, YES)),
     "pod-ips": Row("RunPodSandbox has the pod's addresses", (NO, YES, YES)),
+    "split-sync": Row(
+        "Synchronize of more than 4 MiB comes in parts", (NO, YES, YES), "1.7: the plugin gets no events"
+    ),
     "preinstalled-sync": Row("a pre-installed plugin gets Synchronize", (NO, YES, YES)),
     "failure-policy": Row("heeds a plugin's failure policy", (NO, NO, YES)),
 }

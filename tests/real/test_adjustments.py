@@ -7,6 +7,7 @@ stops working and one that starts to work both fail a test.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,11 @@ class ContainerView:
     def __post_init__(self) -> None:
         self.info = self.cri.info(self.id)
         self.pid = self.info.get("pid", 0)
+        # "Started" is told a moment before runc's own process becomes the container's.
+        for _ in range(100):
+            if not self.pid or b"runc\0init" not in Path(f"/proc/{self.pid}/cmdline").read_bytes():
+                return
+            time.sleep(0.05)
 
     def exec(self, *command: str) -> str:
         return self.cri.exec(self.id, *command)

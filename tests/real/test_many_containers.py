@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.real.conftest import Plug, Start
+from tests.real.plugin_process import PluginProcess
+from tests.real.support_matrix import FACTS, YES
+from tools.runtimes import Containerd
 
 PODS = 4
-CONTAINERS = 1000
+
+
+def fill(daemon: Containerd, containers: int, annotation_bytes: int = 0) -> set[str]:
+    """Create that many containers in a few pods, without starting them; returns their ids."""
+    pods = [daemon.cri.run_pod(f"full-{number}") for number in range(PODS)]
+    annotations = {"padding": "x" * annotation_bytes}
+    with ThreadPoolExecutor(4) as pool:
+        made = pool.map(
+            lambda n: daemon.cri.create(pods[n % PODS], f"c{n}", annotations=annotations), range(containers)
+        )
+        return set(made)
 
 
 def test_a_thousand_containers_are_synchronized(start: Start, plug: Plug) -> None:
     daemon = start(log_level="info", request_timeout_s=10.0)
-    pods = [daemon.cri.run_pod(f"full-{number}") for number in range(PODS)]
-    with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda n: daemon.cri.create(pods[n % PODS], f"c{n}"), range(CONTAINERS)))
+    made = fill(daemon, 1000)
     line = plug(daemon).wait_for("Synchronize", timeout_s=60)
     assert len(line["pods"]) == PODS
-    assert line["ids"] == len(set(made)) == CONTAINERS
+    assert line["ids"] == len(made) == 1000
+
+
+def test_a_state_larger_than_a_message_is_synchronized_where_the_table_says_so(
+    key: str, start: Start, request: pytest.FixtureRequest
+) -> None:
+    daemon = start(log_level="info", request_timeout_s=10.0)
+    made = fill(daemon, 100, annotation_bytes=60_000)
+    with PluginProcess(daemon.nri_socket) as plugin:
+        if FACTS["split-sync"][key] == YES:
+            assert plugin.wait_for("Synchronize", timeout_s=60)["ids"] == len(made)
+            return
+        plugin.wait_for("Configure")
+        for _ in range(200):
+            if daemon.log_lines("failed to sync"):
+                break
+            time.sleep(0.05)
+        assert daemon.log_lines("failed to sync"), plugin.story()
+        assert not plugin.lines("Synchronize")

@@ -85,6 +85,8 @@ def _cri_tables(version: int, run_dir: Path, runc: str, snapshotter: str) -> Tab
     runtime["cni"] = {"bin_dirs": [CNI_PLUGINS], "conf_dir": f"{run_dir}/cni"}
     images = {"snapshotter": snapshotter, "pinned_images": {"sandbox": PAUSE}}
     return {
+        # Nothing here outlives a crash of the machine, so it need not reach the disk.
+        "io.containerd.metadata.v1.bolt": {"no_sync": True},
         "io.containerd.grpc.v1.cri": streaming,
         "io.containerd.cri.v1.runtime": runtime,
         "io.containerd.cri.v1.images": images,

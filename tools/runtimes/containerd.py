@@ -22,6 +22,7 @@ from tools.runtimes.config import Settings, cni_config, containerd_config
 from tools.runtimes.cri import Cri
 from tools.runtimes.images import image_archive
 from tools.runtimes.machine import MissingError, Say, find_tool, last_line, require_root
+from tools.runtimes.mounts import mount, unmount
 from tools.runtimes.releases import Installed
 
 START_TIMEOUT_S = 30.0
@@ -43,6 +44,8 @@ class Containerd:
         self._say = say
         place = next((p for p in leftovers.PLACES if os.access(p, os.W_OK)), tempfile.gettempdir())
         self.run_dir = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX, dir=place))
+        # In memory: much faster than a disk, and inside a container an overlay cannot lie on another one.
+        mount("tmpfs", self.run_dir, "mode=0700")
         self._owner = leftovers.own(self.run_dir)
         for name in ("plugins", "conf.d", "cni", "cdi", "logs"):
             (self.run_dir / name).mkdir()
@@ -180,15 +183,11 @@ class Containerd:
 
 def _snapshotter(run_dir: Path) -> str:
     """`overlayfs` where this folder can hold one, else `native` (slower: copies the image)."""
-    mount, umount = find_tool("mount"), find_tool("umount")
-    if mount is None or umount is None:
-        return "native"
     probe = run_dir / "probe"
     for name in ("lower", "upper", "work", "merged"):
         (probe / name).mkdir(parents=True)
     options = f"lowerdir={probe}/lower,upperdir={probe}/upper,workdir={probe}/work"
-    command = [mount, "-t", "overlay", "overlay", "-o", options, str(probe / "merged")]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+    if not mount("overlay", probe / "merged", options):
         return "native"
-    subprocess.run([umount, probe / "merged"], capture_output=True, check=False)
+    unmount(probe / "merged")
     return "overlayfs"

@@ -8,7 +8,6 @@ lock on its run directory; a sweep leaves such directories alone. Next: `contain
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import glob
 import os
@@ -19,12 +18,13 @@ import struct
 import time
 from pathlib import Path
 
+from tools.runtimes.mounts import unmount_all
+
 PREFIX = "nri-rt-"
 PLACES = ("/run", "/tmp")
 KEEP = "keep"
 """A file of this name in a run directory says: its owner has ended and wants it to stay."""
 
-_MNT_DETACH = 2
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCBRDELBR, _IFF_UP = 0x8913, 0x8914, 0x89A1, 1
 _ATTEMPTS, _PAUSE_S = 100, 0.05
 
@@ -69,7 +69,7 @@ def remove(run_dir: Path) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(_PAUSE_S)
-    _unmount_below(run_dir)
+    unmount_all(run_dir)
     _remove_cgroups(run_dir.name)
     _remove_bridge(run_dir.name)
     shutil.rmtree(run_dir, ignore_errors=True)
@@ -100,14 +100,6 @@ def _processes_naming(run_dir: Path) -> list[int]:
                 if any(part.startswith(wanted) for part in (entry / "cmdline").read_bytes().split(b"\0")):
                     found.append(int(entry.name))
     return found
-
-
-def _unmount_below(run_dir: Path) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    for mount in reversed(mounts):
-        if mount.startswith(f"{run_dir}/"):
-            libc.umount2(os.fsencode(mount), _MNT_DETACH)
 
 
 def _remove_cgroups(name: str) -> None:
