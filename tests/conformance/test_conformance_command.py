@@ -5,6 +5,7 @@ import lzma
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,33 +15,40 @@ CASES = Path(__file__).parent / "data" / "merge.jsonl.xz"
 
 
 def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-c", "from nri.cli.main import main; main()", "conformance", "merge", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-c",
+        "from nri.cli.main import main; main()",
+        "conformance",
+        "merge",
+        *map(str, arguments),
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
 @pytest.fixture(scope="module")
-def some_cases() -> list[dict]:  # type: ignore[type-arg]
+def some_cases() -> list[Any]:
     return [case for number, case in enumerate(read_cases(CASES)) if number < 20]
 
 
-def write(path: Path, cases: list[dict]) -> Path:  # type: ignore[type-arg]
+def write(path: Path, cases: list[Any]) -> Path:
     path.write_text("".join(json.dumps(case) + "\n" for case in cases))
     return path
 
 
-def test_cases_that_pass_are_counted_and_the_exit_code_is_zero(tmp_path: Path, some_cases: list) -> None:  # type: ignore[type-arg]
+def test_cases_that_pass_are_counted_and_the_exit_code_is_zero(tmp_path: Path, some_cases: list[Any]) -> None:
     done = run(write(tmp_path / "plain.jsonl", some_cases))
     assert (done.returncode, done.stdout) == (0, "20 passed, 0 failed\n"), done.stderr
 
 
-def test_several_files_are_read_plain_or_compressed(tmp_path: Path, some_cases: list) -> None:  # type: ignore[type-arg]
+def test_several_files_are_read_plain_or_compressed(tmp_path: Path, some_cases: list[Any]) -> None:
     packed = tmp_path / "packed"
     packed.write_bytes(lzma.compress(write(tmp_path / "plain.jsonl", some_cases[:5]).read_bytes()))
     done = run(packed, tmp_path / "plain.jsonl")
     assert (done.returncode, done.stdout) == (0, "10 passed, 0 failed\n"), done.stderr
 
 
-def test_a_case_that_differs_is_shown_as_a_diff_with_its_id(tmp_path: Path, some_cases: list) -> None:  # type: ignore[type-arg]
+def test_a_case_that_differs_is_shown_as_a_diff_with_its_id(tmp_path: Path, some_cases: list[Any]) -> None:
     case = next(case for case in some_cases if case["op"] == "create" and "adjust" in case["expect"])
     case = json.loads(json.dumps(case))
     case["expect"]["adjust"]["annotations"] = {"never": "set"}
@@ -51,7 +59,7 @@ def test_a_case_that_differs_is_shown_as_a_diff_with_its_id(tmp_path: Path, some
     assert done.stdout.splitlines()[-1] == "0 passed, 1 failed"
 
 
-def test_a_recorded_error_that_does_not_happen_is_a_failure(tmp_path: Path, some_cases: list) -> None:  # type: ignore[type-arg]
+def test_a_recorded_error_that_does_not_happen_is_a_failure(tmp_path: Path, some_cases: list[Any]) -> None:
     case = next(case for case in some_cases if "error" not in case["expect"])
     case = {**case, "expect": {**case["expect"], "error": "plugin says no"}}
     done = run(write(tmp_path / "wrong.jsonl", [case]))
@@ -59,7 +67,7 @@ def test_a_recorded_error_that_does_not_happen_is_a_failure(tmp_path: Path, some
     assert "plugin says no" in done.stdout
 
 
-def test_cases_of_other_kinds_are_skipped(tmp_path: Path, some_cases: list) -> None:  # type: ignore[type-arg]
+def test_cases_of_other_kinds_are_skipped(tmp_path: Path, some_cases: list[Any]) -> None:
     spec = {"id": "s", "op": "spec", "expect": {}}
     done = run(write(tmp_path / "mixed.jsonl", [*some_cases[:3], spec]))
     assert (done.returncode, done.stdout) == (0, "3 passed, 0 failed\n")

@@ -10,6 +10,11 @@ from nri.api import messages as m
 from nri.errors import NriError
 
 Json = dict[str, Any]
+REPLIES: dict[Any, Any] = {
+    CreateState: m.CreateContainerResponse,
+    UpdateState: m.UpdateContainerResponse,
+    StopState: m.StopContainerResponse,
+}
 
 
 def parse(data: Json, message: Any) -> Any:
@@ -49,11 +54,9 @@ def stop_state(rules: Rules = Rules.DEFAULT, known: Any = None) -> StopState:
 def fold(state: Any, *replies: Any) -> str:
     """Let plugins 10-a, 20-b, ... answer; the text of the error that ended it, or ""."""
     for place, reply in enumerate(replies):
-        if isinstance(reply, dict):
-            kind = {CreateState: m.CreateContainerResponse, UpdateState: m.UpdateContainerResponse}
-            reply = parse(reply, kind.get(type(state), m.StopContainerResponse)())
+        message = parse(reply, REPLIES[type(state)]()) if isinstance(reply, dict) else reply
         try:
-            state.apply(f"{place + 1}0-{'abcdef'[place]}", reply)
+            state.apply(f"{place + 1}0-{'abcdef'[place]}", message)
         except NriError as error:
             return str(error)
     return ""

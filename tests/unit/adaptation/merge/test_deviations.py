@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from nri.adaptation.rules import Rules
-from nri.api import messages as m
 from tests.unit.adaptation.merge.build import (
     adjusts,
     as_json,
     create_state,
     fold,
-    parse,
     resources,
     stop_state,
     update,
@@ -42,7 +40,12 @@ def last_word_wins(rules: Rules) -> Any:
 def removal_frees_key(rules: Rules) -> Any:
     states = create_state({}, rules), create_state({}, rules)
     return (
-        fold(states[0], adjusts(env=[{"key": "A"}]), adjusts(env=[{"key": "-A"}]), adjusts(env=[{"key": "A", "value": "c"}])),
+        fold(
+            states[0],
+            adjusts(env=[{"key": "A"}]),
+            adjusts(env=[{"key": "-A"}]),
+            adjusts(env=[{"key": "A", "value": "c"}]),
+        ),
         fold(states[1], *[adjusts(linux={"namespaces": [{"type": "-pid"}]})] * 2),
     )
 
@@ -90,7 +93,11 @@ def later_plugins_see_all(rules: Rules) -> Any:
 
 def pids_in_updates(rules: Rules) -> Any:
     state = update_state({"pids": {"limit": "9"}}, rules)
-    error = fold(state, {"update": [update("x", pids={"limit": "7"}), update("ctr", **SHARES)]}, {"update": [update("ctr", **LIMIT)]})
+    error = fold(
+        state,
+        {"update": [update("x", pids={"limit": "7"}), update("ctr", **SHARES)]},
+        {"update": [update("ctr", **LIMIT)]},
+    )
     return error, as_json(state.reply().update[0].linux.resources.pids)
 
 
@@ -130,7 +137,10 @@ SCENARIOS: dict[Callable[[Rules], Any], tuple[Any, Any]] = {
     removals_reach_reply: (([], []), (["-A"], ["-/dev/x"])),
     last_word_wins: (({"k": "v", "-k": ""}, {"k": "v"}), ({"-k": ""}, {})),
     removal_frees_key: (
-        ('plugins "30-c" and "20-b" both tried to set Env A', 'plugins "20-b" and "10-a" both tried to set Namespace pid'),
+        (
+            'plugins "30-c" and "20-b" both tried to set Env A',
+            'plugins "20-b" and "10-a" both tried to set Namespace pid',
+        ),
         ("", ""),
     ),
     same_plugin_may_repeat: (('plugins "10-a" and "10-a" both tried to set Env A', []), ("", ["2"])),
@@ -198,7 +208,7 @@ def test_device_rules_in_an_update_are_reported_and_not_applied() -> None:
 
 def test_what_was_ignored_of_a_failed_reply_is_forgotten() -> None:
     state = create_state()
-    parse({}, m.Container())
-    error = fold(state, resources(**SHARES), {"update": [update("x", devices=[{"type": "c"}]), update("ctr", **SHARES)]})
+    refused = [update("x", devices=[{"type": "c"}]), update("ctr", **SHARES)]
+    error = fold(state, resources(**SHARES), {"update": refused})
     assert "during creation" in error
     assert state.ignored == []

@@ -1,0 +1,201 @@
+"""What holds for the merge of any replies to CreateContainer."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.adaptation.merge import CreateState
+from nri.adaptation.merge.entries import read
+from nri.adaptation.merge.fields import COMPOUND_FIELDS, TREE, Kind
+from nri.adaptation.merge.shown import normalise
+from nri.adaptation.rules import Rules
+from nri.api import messages as m
+from nri.errors import ConflictError, NriError, PluginError, UpdateError
+from tests.property.merge_messages import containers, create_replies, rules
+
+SEVERAL = st.lists(create_replies(), min_size=1, max_size=4)
+
+
+def state_for(container: m.Container, which: Rules) -> CreateState:
+    request = m.CreateContainerRequest()
+    request.container.CopyFrom(container)
+    return CreateState(request, which)
+
+
+def snapshot(state: CreateState) -> tuple[Any, ...]:
+    return state.reply(), state.owners(), state.request, list(state.ignored), list(state.evictions)
+
+
+def joined_bytes(origin: m.Container, state: CreateState) -> bytes:
+    parts = m.Container()
+    normalise(parts)
+    encoded = origin.SerializeToString() + parts.SerializeToString()
+    for step in state.steps():
+        encoded = b"" if step is None else encoded + step.SerializeToString()
+    if None in state.steps():
+        encoded = state.encoded_base() + encoded
+    return encoded
+
+
+def fold(state: CreateState, replies: list[m.CreateContainerResponse]) -> str:
+    for place, reply in enumerate(replies):
+        try:
+            state.apply(f"{place}0-p", reply)
+        except (ConflictError, PluginError, UpdateError) as error:
+            return str(error)
+    return ""
+
+
+@given(containers(), SEVERAL, rules())
+def test_a_reply_is_taken_whole_or_not_at_all(container: m.Container, replies: list[Any], which: Rules) -> None:
+    state = state_for(container, which)
+    for place, reply in enumerate(replies):
+        before = snapshot(state)
+        try:
+            state.apply(f"{place}0-p", reply)
+        except NriError:
+            assert snapshot(state) == before, "a refused reply left something behind"
+
+
+@given(containers(), SEVERAL, rules())
+def test_neither_the_request_nor_a_reply_is_changed(container: m.Container, replies: list[Any], which: Rules) -> None:
+    given_before = [message.SerializeToString(deterministic=True) for message in (container, *replies)]
+    state = CreateState(m.CreateContainerRequest(container=container), which)
+    fold(state, replies)
+    state.request, state.reply(), state.owners(), state.steps()
+    assert [message.SerializeToString(deterministic=True) for message in (container, *replies)] == given_before
+
+
+@given(containers(), SEVERAL, rules())
+def test_the_merged_reply_and_owners_survive_the_wire(container: m.Container, replies: list[Any], which: Rules) -> None:
+    state = state_for(container, which)
+    fold(state, replies)
+    for message in (state.reply(), state.owners(), state.request):
+        assert type(message).FromString(message.SerializeToString()) == message
+
+
+@given(containers(), SEVERAL)
+def test_no_claim_is_lost(container: m.Container, replies: list[Any]) -> None:
+    """Every field of the merged reply that is not a removal has an owner, and it is the last plugin that set it."""
+    state = state_for(container, Rules.DEFAULT)
+    last: dict[tuple[int, str], str] = {}
+    for place, reply in enumerate(replies):
+        plugin = f"{place}0-p"
+        try:
+            state.apply(plugin, reply)
+        except NriError:
+            continue
+        for entry in read(reply.adjust, TREE):
+            keys = list(entry.sets) if entry.row.claim in COMPOUND_FIELDS else [""]
+            last.update(((entry.row.claim, key), plugin) for key in keys)
+    for entry in read(state.reply().adjust, TREE):
+        if entry.row.kind in (Kind.LIST, Kind.RESET) or (
+            entry.row.kind is Kind.ACCUMULATED and not entry.value.ListFields()
+        ):
+            continue
+        for key in list(entry.sets) if entry.row.claim in COMPOUND_FIELDS else [""]:
+            owner = state.ledger.owner("ctr", entry.row.claim, key)
+            expected = last[entry.row.claim, key]
+            assert expected in owner.split(","), f"{entry.row.path} {key}: owned by {owner!r}, set by {expected!r}"
+
+
+@given(containers(), SEVERAL)
+def test_a_key_is_in_the_reply_once(container: m.Container, replies: list[Any]) -> None:
+    state = state_for(container, Rules.DEFAULT)
+    for place, reply in enumerate(replies):
+        try:
+            state.apply(f"{place}0-p", reply)
+        except NriError:
+            continue
+    for entry in read(state.reply().adjust, TREE):
+        if entry.row.claim in COMPOUND_FIELDS and entry.row.removable:
+            bare = [key.removeprefix("-") for key in entry.keys if not key.startswith("--")]
+            assert len(set(bare)) == len(bare), f"{entry.row.path} has {entry.keys}"
+
+
+def _merged_or_conflict(container: m.Container, replies: list[Any], order: tuple[int, int]) -> Any:
+    state = state_for(container, Rules.REFERENCE)
+    try:
+        for place in order:
+            state.apply(f"{place}0-p", replies[place])
+    except ConflictError:
+        return "conflict"
+    adjust = state.reply().adjust
+    for field, value in adjust.ListFields():
+        if field.is_repeated and field.message_type is not None and not field.message_type.GetOptions().map_entry:
+            value.sort(key=lambda each: each.SerializeToString(deterministic=True))
+    linux = adjust.linux
+    for each in (linux.devices, linux.namespaces, linux.resources.hugepage_limits, linux.resources.devices):
+        each.sort(key=lambda element: element.SerializeToString(deterministic=True))
+    for hooks in adjust.hooks.DESCRIPTOR.fields_by_name:
+        getattr(adjust.hooks, hooks).sort(key=lambda hook: hook.SerializeToString(deterministic=True))
+    return adjust
+
+
+@given(containers(), st.lists(create_replies(marks=False), min_size=2, max_size=2))
+def test_without_removals_the_order_of_plugins_decides_nothing(container: m.Container, replies: list[Any]) -> None:
+    for reply in replies:
+        reply.adjust.linux.rdt.remove = False
+        if reply.adjust.args and not reply.adjust.args[0]:
+            reply.adjust.ClearField("args")
+        reply.ClearField("update")
+    forth, back = (_merged_or_conflict(container, replies, order) for order in ((0, 1), (1, 0)))
+    assert forth == back
+
+
+@given(containers(), SEVERAL, st.sampled_from([Rules.DEFAULT, Rules.REFERENCE]))
+def test_the_bulk_merge_gives_what_merging_field_by_field_gives(
+    container: m.Container, replies: list[Any], which: Rules
+) -> None:
+    bulk, slow = state_for(container, which), state_for(container, which)
+    errors = [fold(bulk, replies)]
+    from nri.adaptation.merge import create
+
+    original = create.Claimer.claim
+    try:
+        create.Claimer.claim = lambda self, entries: bool(original(self, entries)) and False  # type: ignore[method-assign]
+        errors.append(fold(slow, replies))
+    finally:
+        create.Claimer.claim = original  # type: ignore[method-assign]
+    assert errors[0] == errors[1]
+    assert bulk.reply() == slow.reply()
+
+
+@given(containers(), SEVERAL, rules(), st.lists(st.booleans(), min_size=4, max_size=4))
+def test_joined_bytes_are_the_container_that_the_next_plugin_sees(
+    container: m.Container, replies: list[Any], which: Rules, looks: list[bool]
+) -> None:
+    """The shell joins bytes where a plugin only added; both forms agree, whoever looked at which of them before."""
+    state = state_for(container, which)
+    for place, reply in enumerate(replies):
+        try:
+            state.apply(f"{place}0-p", reply)
+        except NriError:
+            continue
+        if looks[place]:
+            assert m.Container.FromString(joined_bytes(container, state)) == state.container
+
+
+@given(containers(), SEVERAL)
+def test_what_the_next_plugin_sees_does_not_depend_on_when_somebody_looks(
+    container: m.Container, replies: list[Any]
+) -> None:
+    patient, curious = state_for(container, Rules.DEFAULT), state_for(container, Rules.DEFAULT)
+    for place, reply in enumerate(replies):
+        for state in (patient, curious):
+            try:
+                state.apply(f"{place}0-p", reply)
+            except NriError:
+                continue
+        curious.steps()
+    assert patient.container == curious.container
+
+
+@given(containers())
+def test_without_plugins_the_container_is_only_normalised(container: m.Container) -> None:
+    state = state_for(container, Rules.DEFAULT)
+    normalise(container)
+    assert state.container == container
+    assert state.reply().adjust.HasField("linux")
+    assert not state.owners().owners

@@ -1,0 +1,66 @@
+"""The table of adjustable fields covers the whole API."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nri.adaptation.merge.fields import COMPOUND_FIELDS, RESOURCES_TREE, ROWS, TREE, Kind, Row, Shown
+from nri.api import messages as m
+
+#: Fields of an update that say which container and how, not what.
+NOT_ADJUSTED = {"container_id", "ignore_failure"}
+#: Removal cannot be asked for where a name may not start with a dash or the reference knows none.
+REMOVABLE = {"annotations", "mounts", "env", "linux.devices", "linux.namespaces", "linux.sysctl", "linux.net_devices"}
+
+
+def fields_without_row(descriptor: Any, tree: Any, path: str = "") -> Iterator[str]:
+    for field in descriptor.fields:
+        node = tree.get(field.number)
+        if node is None:
+            yield path + field.name
+        elif not isinstance(node, Row):
+            yield from fields_without_row(field.message_type, node, f"{path}{field.name}.")
+
+
+def test_every_field_of_an_adjustment_has_a_row() -> None:
+    missing = list(fields_without_row(m.ContainerAdjustment.DESCRIPTOR, TREE))
+    assert not missing, f"add rows to nri.adaptation.merge.fields for {missing}"
+
+
+def test_every_field_of_an_update_has_a_row() -> None:
+    update = m.ContainerUpdate.DESCRIPTOR
+    assert {field.name for field in update.fields} == {*NOT_ADJUSTED, "linux"}
+    assert [field.name for field in m.LinuxContainerUpdate.DESCRIPTOR.fields] == ["resources"]
+    missing = list(fields_without_row(m.LinuxResources.DESCRIPTOR, RESOURCES_TREE))
+    assert not missing, f"add rows to nri.adaptation.merge.fields for {missing}"
+
+
+def test_every_claim_of_the_api_guards_exactly_one_row() -> None:
+    claims = [row.claim for row in ROWS if row.claim]
+    assert sorted(claims) == [value for value in sorted(m.Field.values()) if value]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.path)
+def test_a_row_leads_to_its_field(row: Row) -> None:
+    parent = row.parent(m.ContainerAdjustment())
+    field = parent.DESCRIPTOR.fields_by_name[row.name]
+    if row.kind is Kind.KEYED:
+        assert field.message_type.fields_by_name[row.key].number == 1
+    assert (row.kind in (Kind.KEYED, Kind.LIST, Kind.ARGS, Kind.MAP)) == field.is_repeated
+    assert bool(row.key) == (row.kind is Kind.KEYED)
+    assert (row.claim in COMPOUND_FIELDS) == (row.kind in (Kind.KEYED, Kind.MAP))
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.shown is not Shown.NEVER], ids=lambda row: row.path)
+def test_what_later_plugins_see_is_a_field_of_the_container(row: Row) -> None:
+    parent = row.parent(m.Container())
+    assert row.name in parent.DESCRIPTOR.fields_by_name
+
+
+def test_the_rows_that_know_removal_are_those_of_the_protocol() -> None:
+    assert {row.path for row in ROWS if row.removable} == REMOVABLE
+
+
+def test_a_field_that_nobody_owns_is_a_list() -> None:
+    assert {row.path for row in ROWS if not row.claim} == {"linux.resources.devices", "linux.rdt.remove"}
