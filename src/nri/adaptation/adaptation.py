@@ -377,6 +377,11 @@ class Adaptation:
         ]
         return sorted(rows, key=lambda row: row.plugin)
 
+    @property
+    def provenance(self) -> Provenance | None:
+        """Who changed what in which container; None if no record of that is kept."""
+        return self._recorder.provenance
+
     def _describe(self) -> list[dict[str, Any]]:
         """Health and policy of every plugin, for the admin socket."""
         rows = []
