@@ -233,7 +233,7 @@ def test_callers_with_short_deadlines_do_not_take_the_reader_away_from_the_other
     def patient() -> None:
         for _ in range(20):
             if pair.call(b"patient") != b"patient":
-                lost.append(b"patient")
+                lost.append(b"patient")  # noqa: PERF401
 
     def hasty() -> None:
         for _ in range(20):
