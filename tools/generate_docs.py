@@ -1,0 +1,228 @@
+"""Write the tables of the documentation that follow from the code: `python tools/generate_docs.py`, or `--check`.
+
+One job: the text between `<!-- generated: NAME -->` and `<!-- end -->` of a page is what the function NAME of `REGIONS`
+returns. So that a page can be read in the tree as well, the tables are checked in, and compared in CI.
+Rules: names, numbers and types come from the descriptor and the tables of `nri.api`; words from the comments of the
+.proto file. Nothing is read from the running machine.
+
+Exit codes: 0 done or equal, 1 different.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from nri.api import go_names
+from nri.api import messages as m
+from nri.api.events import EVENTS
+from nri.stub.checks import ARGUMENTS
+
+ROOT = Path(__file__).resolve().parent.parent
+PROTO = ROOT / "proto/nri/pkg/api/v1alpha1/api.proto"
+REGION = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+FILE = m.PodSandbox.DESCRIPTOR.file
+SCALARS = {1: "double", 3: "int64", 4: "uint64", 5: "int32", 8: "bool", 9: "string", 12: "bytes", 13: "uint32"}
+#: What a runtime uses of the reply to an event.
+REPLIES = {
+    "CreateContainer": "`adjust`, `update`",
+    "UpdateContainer": "`update`",
+    "StopContainer": "`update`",
+    "ValidateContainerAdjustment": "`reject`, `reason`",
+}
+#: Messages by what they are for; a message that is in no list is put into the last one.
+GROUPS = {
+    "Registration, configuration, synchronization": (
+        "RegisterPluginRequest ConfigureRequest ConfigureResponse FailurePolicy SynchronizeRequest SynchronizeResponse "
+        "UpdateContainersRequest UpdateContainersResponse Empty"
+    ),
+    "Events": " ".join(f"{spec.request} {spec.reply}" for spec in EVENTS)
+    + " PluginInstance StateChangeEvent OwningPlugins FieldOwners CompoundFieldOwners",
+    "Pods and containers": (
+        "PodSandbox LinuxPodSandbox Container LinuxContainer Image User Mount Hooks Hook LinuxNamespace LinuxDevice "
+        "LinuxDeviceCgroup CDIDevice SecurityProfile LinuxSeccomp LinuxSyscall LinuxSeccompArg LinuxIOPriority "
+        "LinuxNetDevice LinuxScheduler LinuxRdt LinuxMemoryPolicy POSIXRlimit"
+    ),
+    "Resources": "LinuxResources LinuxMemory LinuxCPU HugepageLimit LinuxPids",
+    "Adjustments, updates, evictions": (
+        "ContainerAdjustment LinuxContainerAdjustment ContainerUpdate LinuxContainerUpdate ContainerEviction KeyValue"
+    ),
+    "Optional values": (
+        "OptionalString OptionalRepeatedString OptionalInt OptionalInt32 OptionalUInt32 OptionalInt64 OptionalUInt64 "
+        "OptionalBool OptionalFileMode"
+    ),
+    "Only between WebAssembly plugins and their host": "LogRequest",
+}
+
+
+def comments() -> dict[str, tuple[str, str]]:
+    """`Message.field`, `Message`, `Service.Method`, `Enum.VALUE` -> (comment, release that added it) of the .proto."""
+    found: dict[str, tuple[str, str]] = {}
+    scope: list[str] = []
+    words: list[str] = []
+    for line in PROTO.read_text(encoding="utf-8").splitlines():
+        text = line.strip()
+        since = match[1] if (match := re.search(r"// since v([\d.]+)", text)) else ""
+        if text.startswith("//"):
+            words.append(text.removeprefix("//").strip())
+            continue
+        if match := re.match(r"(?:message|enum|service) (\w+) \{", text):
+            scope.append(match[1])
+            found[".".join(scope)] = (" ".join(words), since)
+        elif (match := re.match(r"rpc (\w+)", text)) or (match := re.match(r"(?:[\w<>., ]+ )?(\w+) = \d+", text)):
+            found[".".join([*scope, match[1]])] = (" ".join(words), since)
+        words = []
+        if text.endswith("}") and scope:
+            scope.pop()
+    return found
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; a `|` in a cell is escaped."""
+    head = list(columns)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def type_of(field: Any) -> str:
+    """A field's type as the .proto writes it."""
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+        return f"map<{type_of(key)}, {type_of(value)}>"
+    named = field.message_type or field.enum_type
+    name = SCALARS[field.type] if named is None else named.full_name.removeprefix(f"{FILE.package}.")
+    # Its own default value tells a repeated field apart on every protobuf release that we support.
+    return f"repeated {name}" if isinstance(field.default_value, list) else name
+
+
+def messages() -> str:
+    """Every message, in groups."""
+    texts = comments()
+    left = dict(FILE.message_types_by_name)
+    out = []
+    for group, names in GROUPS.items():
+        out.append(f"## {group}\n")
+        out += [message_section(left.pop(name), texts) for name in names.split() if name in left]
+    if left:
+        raise KeyError(f"put into a group of GROUPS: {', '.join(left)}")
+    return "\n".join(out)
+
+
+def message_section(message: Any, texts: dict[str, tuple[str, str]]) -> str:
+    """One message: its comment and its fields."""
+    words, since = texts.get(message.name, ("", ""))
+    note = " ".join(part for part in (words, f"*Since {since}.*" if since else "") if part)
+    if not message.fields:
+        return f"### {message.name}\n\n{note or 'No fields.'}{'' if not note else ' No fields.'}\n"
+    rows = []
+    for field in sorted(message.fields, key=lambda field: int(field.number)):
+        text, added = texts.get(f"{message.name}.{field.name}", ("", ""))
+        rows.append((str(field.number), f"`{field.name}`", f"`{type_of(field)}`", added, text))
+    body = table(("#", "field", "type", "since", "meaning"), rows)
+    return f"### {message.name}\n\n" + (f"{note}\n\n" if note else "") + body
+
+
+def enums() -> str:
+    """Every enum with its values."""
+    texts = comments()
+    found = list(FILE.enum_types_by_name.values())
+    for message in FILE.message_types_by_name.values():
+        found += message.enum_types
+    rows = []
+    for enum in found:
+        name = enum.full_name.removeprefix(f"{FILE.package}.")
+        values = []
+        for value in enum.values:
+            added = texts.get(f"{name}.{value.name}", ("", ""))[1]
+            values.append(f"{value.number}&nbsp;`{value.name}`" + (f" ({added})" if added else ""))
+        rows.append((f"`{name}`", ", ".join(values)))
+    return table(("enum", "values (release that added one)"), rows)
+
+
+def services() -> str:
+    """Every method of both services."""
+    texts = comments()
+    rows = []
+    for service in FILE.services_by_name.values():
+        if service.name == "HostFunctions":
+            continue
+        for method in service.methods:
+            types = (f"`{method.input_type.name}`", f"`{method.output_type.name}`")
+            rows.append((f"`{service.name}`", f"`{method.name}`", *types, texts[f"{service.name}.{method.name}"][0]))
+    return table(("service", "method", "request", "reply", "meaning"), rows)
+
+
+def events() -> str:
+    """Every event: number, bit, what is used of the reply, whether old peers get it through StateChange."""
+    rows = [
+        (
+            str(spec.number),
+            f"`{spec.pretty}`",
+            f"`{spec.bit:#06x}`",
+            REPLIES.get(spec.pretty, "nothing"),
+            "yes" if spec.relayed else "no",
+            spec.since,
+        )
+        for spec in EVENTS
+    ]
+    return table(("#", "event", "bit", "used of the reply", "relayed by StateChange", "since"), rows)
+
+
+def go_handlers() -> str:
+    """Go's handler interfaces and the methods of `nri.Plugin`."""
+    rows = []
+    names = [("Configure", "configure"), ("Synchronize", "synchronize"), ("Shutdown", "shutdown")]
+    for go, method in [*names, *((spec.pretty, spec.method) for spec in EVENTS)]:
+        rows.append((f"`{go}`", f"`{method}({', '.join(ARGUMENTS[method])})`"))
+    return table(("Go", "Python"), [*rows, ("`WithOnClose`", "`closed()`")])
+
+
+def go_table(names: Iterable[tuple[str, str, str]]) -> Callable[[], str]:
+    """One table of `nri.api.go_names`."""
+    return lambda: table(("Go", "Python", "what differs"), [(f"`{go}`", f"`{ours}`", note) for go, ours, note in names])
+
+
+REGIONS: dict[str, Callable[[], str]] = {
+    "messages": messages,
+    "enums": enums,
+    "services": services,
+    "events": events,
+    "go-handlers": go_handlers,
+    "go-adjustment": go_table(go_names.ADJUSTMENT),
+    "go-resources": go_table(go_names.RESOURCES),
+    "go-update": go_table(go_names.UPDATE),
+    "go-functions": go_table(go_names.FUNCTIONS),
+}
+
+
+def fill(text: str) -> str:
+    """A page with its regions written anew. KeyError for a region that nobody generates."""
+    return REGION.sub(lambda found: f"{found[1]}\n{REGIONS[found['name']]().strip()}\n\n{found[3]}", text)
+
+
+def main() -> int:
+    """Write or compare all pages."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    check = parser.parse_args().check
+    code = 0
+    for page in sorted(ROOT.glob("docs/**/*.md")):
+        old = page.read_text(encoding="utf-8")
+        new = fill(old)
+        if new == old:
+            continue
+        if check:
+            print(f"{page.relative_to(ROOT)}: out of date, run: python tools/generate_docs.py")
+            code = 1
+        else:
+            page.write_text(new, encoding="utf-8")
+            print(f"wrote {page.relative_to(ROOT)}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
