@@ -2,7 +2,7 @@
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-interop test-faults test-real test-packaging lint format docs bench generate lock \
+.PHONY: help demo test test-quick test-interop test-faults test-real test-packaging test-deploy lint format docs bench generate lock \
         fresh wheel venv clean
 
 help:            ## this list
@@ -22,13 +22,16 @@ test-quick: setup   ## lint, types and the tests that need nothing but Python
 test-packaging: setup   ## build the wheel and try it in a clean environment
 	@$(PY) tools/check.py packaging
 
+test-deploy: setup  ## what `nri new` makes, with buildah, systemd and the Kubernetes schemas (root)
+	@$(PY) tools/check.py deploy
+
 test-interop: setup ## our side against peers in Go and Rust
 	@$(PY) tools/check.py interop
 
 test-faults: setup  ## the other side misbehaves
 	@$(PY) tools/check.py faults
 
-test-real: setup    ## real containerd, runc, systemd, buildah (root)
+test-real: setup    ## real containerd, runc (root)
 	@$(PY) tools/check.py real
 
 lint: venv       ## ruff, mypy, import-linter, generated code, lock file

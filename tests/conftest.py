@@ -20,6 +20,7 @@ MARKERS = {
     "support": "quick",
     "docs": "quick",
     "packaging": "slow",
+    "deploy": "real",
     "interop": "interop",
     "faults": "faults",
     "real": "real",

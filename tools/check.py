@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 # Everything that is not named in a later stage is quick: a new folder of tests is never left out by mistake.
-LATER = ("docs", "packaging", "interop", "faults", "real")
+LATER = ("docs", "packaging", "deploy", "interop", "faults", "real")
 # Typed like the package, though not part of it.
 TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
 
