@@ -32,6 +32,7 @@ VERBS = {
     "enable": Row("nri.cli.enable", "let the runtime launch a plugin from now on"),
     "disable": Row("nri.cli.disable", "take a plugin out of the runtime's folder again"),
     "events": Row("nri.cli.events", "show pods and containers, and follow what happens to them"),
+    "try": Row("nri.cli.try_", "show what plugins would do to a pod, without a runtime"),
     "why": Row("nri.cli.why", "show who changed what in a container"),
     "call": Row("nri.cli.call", "call a method over ttRPC by hand"),
     "decode": Row("nri.cli.decode", "explain captured NRI or ttRPC bytes, frame by frame"),

@@ -1,0 +1,157 @@
+"""`nri try`, as people run it."""
+
+import json
+import sys
+
+import pytest
+
+POD = """
+kind: Pod
+metadata: {name: web, namespace: prod}
+spec:
+  containers:
+  - {name: app, env: [{name: LOG, value: info}]}
+"""
+INJECT = """
+import nri
+
+class Inject(nri.Plugin):
+    class Config:
+        level: str = "debug"
+
+    config: Config
+
+    def create_container(self, pod, container):
+        return nri.Adjustment().remove_env("LOG").add_env("LOG", self.config.level)
+
+if __name__ == "__main__":
+    Inject.main()
+"""
+
+
+def plugin(body: str) -> str:
+    return f"import nri\n\nclass Other(nri.Plugin):\n    def {body}\n"
+
+
+@pytest.fixture
+def place(folder):
+    (folder / "pod.yaml").write_text(POD)
+    (folder / "inject.py").write_text(INJECT)
+    return folder
+
+
+def other(place, body: str, name: str = "other.py") -> None:
+    (place / name).write_text(plugin(body))
+
+
+def test_the_changes_are_shown_as_a_diff_plugin_by_plugin(nri, place):
+    other(place, 'create_container(self, pod, container): return nri.Adjustment().set_cpuset_cpus("0-3")')
+    done = nri("try", "inject.py", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "pod prod/web",
+        "container app",
+        "  10-inject",
+        '    - Env LOG "info"',
+        '    + Env LOG "debug"',
+        "  20-other",
+        '    + CPUSetCPUs "0-3"',
+    ]
+
+
+def test_lines_are_coloured_where_colours_are_wanted(nri, place):
+    done = nri("try", "inject.py", "--pod", "pod.yaml", "--color", "always", cwd=place)
+    assert '\x1b[32m+ Env LOG "debug"\x1b[0m' in done.stdout
+
+
+def test_with_json_everything_is_one_document(nri, place):
+    done = nri("try", "inject.py", "--pod", "pod.yaml", "-o", "json", cwd=place)
+    tree = json.loads(done.stdout)
+    assert tree["plugins"] == ["10-inject"]
+    assert [(step["plugin"], step["before"], step["after"]) for step in tree["containers"][0]["steps"]] == [
+        ("10-inject", "info", "debug")
+    ]
+
+
+def test_a_conflict_is_shown_and_ends_with_4(nri, place):
+    other(place, 'create_container(self, pod, container): return nri.Adjustment().add_env("LOG", "x")')
+    done = nri("try", "inject.py", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert done.returncode == 4
+    assert 'refused: plugins "20-other" and "10-inject" both tried to set Env LOG' in done.stdout
+
+
+def test_a_plugin_that_rejects_ends_with_4_and_its_reason(nri, place):
+    other(place, 'create_container(self, pod, container): raise nri.Reject("not today")')
+    done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert done.returncode == 4
+    assert "not today" in done.stdout
+
+
+def test_a_plugin_that_fails_ends_with_1(nri, place):
+    other(place, "create_container(self, pod, container): return 1 / 0")
+    done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert done.returncode == 1
+    assert "division by zero" in done.stdout
+
+
+def test_a_pod_that_is_refused_has_no_containers(nri, place):
+    other(place, 'run_pod_sandbox(self, pod): raise nri.Reject("no pods")')
+    done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert done.returncode == 4
+    assert "refused" in done.stdout
+    assert "container app" not in done.stdout
+
+
+def test_the_index_comes_from_the_command_line_then_from_the_files_name(nri, place):
+    other(place, "run_pod_sandbox(self, pod): pass", "70-late.py")
+    done = nri("try", "30=inject.py", "70-late.py", "--pod", "pod.yaml", "-o", "json", cwd=place)
+    assert json.loads(done.stdout)["plugins"] == ["30-inject", "70-late"]
+
+
+def test_a_plugin_gets_its_configuration(nri, place):
+    (place / "c.yaml").write_text("level: trace\n")
+    done = nri("try", "30=inject.py", "--pod", "pod.yaml", "--config", "30=c.yaml", cwd=place)
+    assert '+ Env LOG "trace"' in done.stdout, done.stderr
+
+
+def test_a_configuration_for_nobody_is_wrong_usage(nri, place):
+    (place / "c.yaml").write_text("")
+    done = nri("try", "inject.py", "--pod", "pod.yaml", "--config", "30=c.yaml", cwd=place)
+    assert done.returncode == 2
+    assert "no plugin has this index" in done.stderr
+
+
+def test_the_operators_policy_holds(nri, place):
+    (place / "policy.toml").write_text('["10-inject"]\nallow.fields = ["Mounts"]\n')
+    done = nri("try", "inject.py", "--pod", "pod.yaml", "--policy", "policy.toml", cwd=place)
+    assert done.returncode == 1
+    assert "its policy does not allow it to set Env" in done.stdout
+
+
+def test_a_program_is_run_as_an_installed_plugin_is(nri, place):
+    program = place / "40-prog"
+    program.write_text(f"#!{sys.executable}\n{INJECT}")
+    program.chmod(0o755)
+    done = nri("try", "./40-prog", "--pod", "pod.yaml", cwd=place)
+    assert (done.returncode, done.stdout.splitlines()[2]) == (0, "  40-prog"), done.stderr
+
+
+def test_a_program_that_is_no_plugin_is_told_with_its_last_words(nri, place):
+    program = place / "40-prog"
+    program.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
+    program.chmod(0o755)
+    done = nri("try", "./40-prog", "--pod", "pod.yaml", cwd=place)
+    assert done.returncode == 1
+    assert "plugin 40-prog does not take part: exit code 3: no such luck" in done.stderr
+
+
+def test_a_pod_that_nobody_changes_is_said_to_be_unchanged(nri, place):
+    other(place, "run_pod_sandbox(self, pod): pass")
+    done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert "nothing changes" in done.stdout
+
+
+def test_a_missing_manifest_is_one_line(nri, place):
+    done = nri("try", "inject.py", "--pod", "none.yaml", cwd=place)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == ["error: none.yaml: cannot read it: No such file or directory"]
