@@ -11,6 +11,8 @@ import pytest
 from tests.peers.build import peer
 from tests.peers.drivers import GoPlugin, GoRuntime, LineProcess, PeerError, install_plugin
 
+pytestmark = pytest.mark.interop
+
 POD = {"id": "pod0", "name": "p0", "uid": "u0", "namespace": "default"}
 CONTAINER = {"id": "ctr0", "pod_sandbox_id": "pod0", "name": "c0"}
 POD_EVENTS = ("RunPodSandbox", "UpdatePodSandbox", "PostUpdatePodSandbox", "StopPodSandbox", "RemovePodSandbox")
