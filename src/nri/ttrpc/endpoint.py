@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
     #: Answers a request: returns the reply's bytes, or LATER and then calls `Endpoint.reply` itself; raises to fail it.
     Handler = Callable[[Request], "bytes | object"]
+    #: What a monitor is told: "somebody reads this now", "nobody reads it any more".
+    Watch = tuple[Callable[["Endpoint"], None], Callable[["Endpoint"], None]]
 
 
 __all__ = ["LATER", "Endpoint"]
@@ -51,6 +53,9 @@ LATER = object()
 
 #: How long a reply may wait for a peer that does not read, in seconds; then the connection is given up.
 REPLY_TIMEOUT_S = 30.0
+
+# A frame of at most so many bytes goes into the empty buffer of a socket without waiting (its default is 208 KiB).
+_SURE_TO_FIT = 32768
 
 _prefixes: dict[tuple[str, str], bytes] = {}
 
@@ -88,6 +93,22 @@ class _Waiter:
         return True
 
 
+class _Reading:
+    """One call whose thread is the reader from before it writes until it has its response: nobody needs to wake it."""
+
+    __slots__ = ("response",)
+
+    def __init__(self) -> None:
+        self.response: Response | None = None
+
+    def wake(self) -> None:
+        """Nothing to do: the end of the connection ends its read."""
+
+    def nudge(self) -> bool:
+        """There is no thread to wake."""
+        return False
+
+
 class _Callback:
     """One call that nobody waits for: its outcome goes to a function, in the thread that reads it."""
 
@@ -117,8 +138,8 @@ class Endpoint:
     """
 
     __slots__ = (
-        "_client", "_client_id", "_close_lock", "_idle", "_interceptors", "_on_close", "_on_request", "_reader",
-        "_sender", "_server", "_server_id", "_transport", "_waiters", "closed",
+        "_behind", "_client", "_client_id", "_close_lock", "_idle", "_interceptors", "_on_close", "_on_request",
+        "_reader", "_sender", "_server", "_server_id", "_transport", "_waiters", "closed",
     )  # fmt: skip
 
     def __init__(
@@ -137,13 +158,13 @@ class Endpoint:
         self._on_request = on_request
         self._interceptors = tuple(interceptors)
         self._on_close = on_close
-        self._waiters: dict[int, _Waiter | _Callback] = {}
-        self._sender = (
-            allocate_lock()
-        )  # held while stream ids are given out and frames written, so ids increase on the wire
+        self._waiters: dict[int, _Waiter | _Reading | _Callback] = {}
+        # Held while stream ids are given out and frames written, so ids increase on the wire.
+        self._sender = allocate_lock()
         self._reader = allocate_lock()  # the reading role
         self._close_lock = allocate_lock()
-        self._idle: tuple[Callable[[Endpoint], None], Callable[[Endpoint], None]] | None = None
+        self._behind = False  # the peer has not answered everything, so it may not have read everything
+        self._idle: Watch | None = None
         #: The reason why the connection is closed, or None while it is open.
         self.closed: str | None = None
 
@@ -197,28 +218,38 @@ class Endpoint:
             timeout_ns = int((deadline - monotonic()) * 1e9)
             if timeout_ns <= 0:
                 raise DeadlineExceeded(method)
-        waiter = _Waiter()
-        failure: ConnectionClosed | None = None
         with self._sender:
             if self.closed is not None:
                 raise ConnectionClosed(self.closed)
             stream_id, frame = self._client.request(_prefix(service, method), payload, timeout_ns, metadata)
-            self._waiters[stream_id] = waiter
+            # To read the answer ourselves, we must be the reader before the peer can answer: else the monitor, which
+            # watches until then, gets it, at the price of two switches between threads. Not if the write may have to
+            # wait: then somebody must go on reading, or two peers that both write would wait for each other.
+            early = len(frame) <= _SURE_TO_FIT and not self._waiters and not self._behind
+            reading = early and self._reader.acquire(False)
+            waiter = self._waiters[stream_id] = _Reading() if reading else _Waiter()
+            idle = self._idle if reading else None
+            if idle is not None:
+                idle[0](self)
             try:
                 self._transport.send(self._client_id, frame, deadline)
-            except DeadlineExceeded:
-                self._forget(stream_id)
-                raise DeadlineExceeded(method) from None
-            except ConnectionClosed as error:
+                failure = None
+            except (DeadlineExceeded, ConnectionClosed) as error:
                 failure = error
-        if failure is not None:
-            # What the peer wrote before it went may hold the answer, or the reason; the reader finds the end itself.
-            self._drain_before_close(failure.reason)
         try:
+            if isinstance(failure, DeadlineExceeded):
+                raise failure
+            if failure is not None:
+                # What the peer wrote before it went may hold the answer, or the reason.
+                self._drain_before_close(failure.reason, reading)
             response = waiter.response or self._wait(waiter, deadline)
         except DeadlineExceeded:
             self._forget(stream_id)
             raise DeadlineExceeded(method) from None
+        finally:
+            if reading:
+                self._stop_reading(idle)
+        self._behind = False
         if response.code:
             raise RpcError(response.code, response.message)
         return response.payload
@@ -226,15 +257,17 @@ class Endpoint:
     def _forget(self, stream_id: int) -> None:
         self._waiters.pop(stream_id, None)
         self._client.forget(stream_id)
+        self._behind = True
         self._hand_over()  # a wake-up meant for the caller that now leaves must not be lost
 
-    def _wait(self, waiter: _Waiter, deadline: float | None) -> Response:
+    def _wait(self, waiter: _Waiter | _Reading, deadline: float | None) -> Response:
         """Read until our response is there; or wait while another thread reads."""
-        reader = self._reader
         while waiter.response is None:
             if self.closed is not None:
                 raise ConnectionClosed(self.closed)
-            if reader.acquire(False):
+            if isinstance(waiter, _Reading):
+                self._read(deadline)
+            elif self._reader.acquire(False):
                 idle = self._idle
                 try:
                     if idle is not None:
@@ -242,10 +275,7 @@ class Endpoint:
                     while waiter.response is None:
                         self._read(deadline)
                 finally:
-                    reader.release()
-                    self._hand_over()
-                    if idle is not None and self.closed is None:
-                        idle[1](self)
+                    self._stop_reading(idle)
             elif deadline is None:
                 waiter.lock.acquire()
             else:
@@ -253,6 +283,13 @@ class Endpoint:
                 if (left_s <= 0 or not waiter.lock.acquire(timeout=left_s)) and waiter.response is None:
                     raise DeadlineExceeded("a response")
         return waiter.response
+
+    def _stop_reading(self, idle: Watch | None) -> None:
+        """Let another caller read, or the monitor watch."""
+        self._reader.release()
+        self._hand_over()
+        if idle is not None and self.closed is None:
+            idle[1](self)
 
     def _hand_over(self) -> None:
         """Wake one waiting caller, which becomes the reader."""
@@ -284,16 +321,17 @@ class Endpoint:
                 self._client.forget(stream_id)
                 raise
 
-    def _drain_before_close(self, reason: str) -> None:
+    def _drain_before_close(self, reason: str, reading: bool) -> None:
         """The write failed: take in what had already arrived, then close."""
-        if self._reader.acquire(False):
+        if reading or self._reader.acquire(False):
             try:
                 while self.closed is None:
                     self._dispatch(self._transport.receive_now())
             except (DeadlineExceeded, ConnectionClosed, ProtocolError):
                 pass
             finally:
-                self._reader.release()
+                if not reading:
+                    self._reader.release()
         self._fail(reason)
 
     # -- reading ------------------------------------------------------------------------------------------------------
