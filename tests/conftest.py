@@ -21,6 +21,7 @@ MARKERS = {
     "docs": "quick",
     "packaging": "slow",
     "deploy": "real",
+    "peers": "interop",
     "interop": "interop",
     "faults": "faults",
     "real": "real",
