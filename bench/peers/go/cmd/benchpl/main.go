@@ -12,7 +12,9 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	nrilog "github.com/containerd/nri/pkg/log"
@@ -21,6 +23,10 @@ import (
 	"nri.test/bench/internal/usage"
 	"nri.test/common/lines"
 )
+
+// delay is how long each handler takes, from the environment: for the case of
+// slow plugins.
+var delay time.Duration
 
 type plugin struct {
 	out    *lines.Writer
@@ -35,6 +41,9 @@ func main() {
 	flag.Parse()
 	nrilog.Set(&lines.Logger{Quiet: true})
 
+	if ms, err := strconv.Atoi(os.Getenv("BENCH_DELAY_MS")); err == nil {
+		delay = time.Duration(ms) * time.Millisecond
+	}
 	p := &plugin{out: lines.NewWriter(os.Stdout), idx: *idx}
 	s, err := stub.New(p, stub.WithPluginName(*name), stub.WithPluginIdx(*idx), stub.WithSocketPath(*socket),
 		stub.WithOnClose(func() { os.Exit(0) }))
@@ -60,6 +69,9 @@ func main() {
 
 // seen is what every handler does with the container: it reads one field.
 func (p *plugin) seen(container *api.Container) error {
+	if delay > 0 {
+		time.Sleep(delay)
+	}
 	if container.GetName() == "" {
 		lines.Fatal("benchpl: a container without a name")
 	}

@@ -1,0 +1,143 @@
+"""Pairings of runtimes and plugins as processes: ours and the Go reference's, one protocol of commands for both.
+
+A `Pairing` is one runtime with its plugins, started once and then asked for rounds, so that a driver can interleave
+rounds of all pairings: on a shared machine only ratios from the same moments mean something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.payload import write
+from tests.peers.build import peer
+from tests.peers.drivers import LineProcess
+
+HERE = Path(__file__).parent
+RUNTIMES = {"go": lambda: [peer("benchrt")], "py": lambda: [sys.executable, HERE / "runtime.py"]}
+PLUGINS = {"go": lambda: [peer("benchpl")], "py": lambda: [sys.executable, HERE / "plugin.py"]}
+#: name -> (runtime, plugin); the first is what the others are compared with.
+PAIRINGS = {"Go - Go": ("go", "go"), "nri - nri": ("py", "py"), "Go - nri": ("go", "py"), "nri - Go": ("py", "go")}
+
+
+@dataclass
+class Round:
+    """What one round measured: latencies and CPU in microseconds per event, events per second."""
+
+    latencies_us: list[float]
+    wall_s: float
+    cpu_us: float
+
+    def quantile(self, q: float) -> float:
+        """Latency at quantile `q`."""
+        ordered = sorted(self.latencies_us)
+        return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
+
+    @property
+    def per_second(self) -> float:
+        """Events per second."""
+        return len(self.latencies_us) / self.wall_s
+
+
+@dataclass
+class Pairing:
+    """A running runtime and its plugins."""
+
+    runtime: LineProcess
+    plugins: list[LineProcess] = field(default_factory=list)
+
+    def ask(self, cmd: str, *, timeout_s: float = 300.0, **arguments: Any) -> Any:
+        """One command of the runtime."""
+        line = self.runtime.ask({"cmd": cmd, **arguments}, timeout_s=timeout_s)
+        if not line["ok"]:
+            raise RuntimeError(f"{cmd}: {line['error']}\n{self.runtime.tail()}")
+        return line["reply"]
+
+    def round(self, kind: str, events: int, callers: int = 1, idle_us: int = 0) -> Round:
+        """`events` events of one kind."""
+        before = sum(self._plugin_cpu_ns())
+        reply = self.ask("round", kind=kind, events=events, callers=callers, idle_us=idle_us)
+        # Asking a plugin for its usage costs it some CPU itself: twice the same, so it is in both numbers.
+        cpu_ns = reply["cpu_ns"] + sum(self._plugin_cpu_ns()) - before
+        return Round([ns / 1e3 for ns in reply["ns"]], reply["wall_ns"] / 1e9, cpu_ns / 1e3 / len(reply["ns"]))
+
+    def _plugin_cpu_ns(self) -> list[int]:
+        return [_cpu_ns(plugin.pid) for plugin in self.plugins]
+
+
+def _cpu_ns(pid: int) -> int:
+    """CPU time of all threads of a process, from the scheduler, to the nanosecond."""
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError):
+            total += int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[0])
+    return total
+
+
+def rss_kb(pid: int) -> int:
+    """Resident memory of a process."""
+    for row in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if row.startswith("VmRSS:"):
+            return int(row.split()[1])
+    raise ValueError(f"process {pid} has no memory")
+
+
+@contextlib.contextmanager
+def pairing(runtime: str, plugin: str, plugins: int = 1, *, containers: int = 0, delay_ms: int = 0) -> Iterator[Pairing]:
+    """Start a runtime and its plugins and wait until all are synchronized."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-b-")))
+        pod, container = write(folder)
+        running = Pairing(stack.enter_context(LineProcess(RUNTIMES[runtime]())))
+        running.ask("start", socket=str(folder / "s"), pod=str(pod), container=str(container))
+        if containers:
+            running.ask("state", containers=containers)
+        env = {**os.environ, "BENCH_DELAY_MS": str(delay_ms)}
+        for n in range(plugins):
+            argv = [*PLUGINS[plugin](), "-socket", folder / "s", "-name", f"bench{n}", "-idx", f"{n:02d}"]
+            running.plugins.append(stack.enter_context(LineProcess(argv, env=env)))
+        running.ask("wait", count=plugins, timeout_ms=120_000)
+        yield running
+
+
+def spawn_ms(plugin: str) -> tuple[float, float]:
+    """Milliseconds from starting a plugin's process to configured and to synchronized, under the Go runtime."""
+    with tempfile.TemporaryDirectory(prefix="nri-b-") as name:
+        folder = Path(name)
+        pod, container = write(folder)
+        with LineProcess(RUNTIMES["go"]()) as process:
+            running = Pairing(process)
+            running.ask("start", socket=str(folder / "s"), pod=str(pod), container=str(container))
+            argv = [*PLUGINS[plugin](), "-socket", folder / "s", "-name", "start", "-idx", "00"]
+            if plugin == "py":
+                argv.append("--no-usage")
+            began = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            with LineProcess(argv) as started:
+                configured = started.wait_event("configured")["ns"]
+                synchronized = started.wait_event("synchronized")["ns"]
+                if plugin == "py":
+                    started.kill(15)
+    return (configured - began) / 1e6, (synchronized - began) / 1e6
+
+
+#: What the generated code of any protobuf schema imports.
+PROTOBUF = (
+    "from google.protobuf import descriptor, descriptor_pool, runtime_version, symbol_database\n"
+    "from google.protobuf.internal import builder\n"
+)
+BARE = {"interpreter alone": "", "interpreter and protobuf's runtime": PROTOBUF}
+
+
+def bare_ms(imports: str) -> float:
+    """Milliseconds from starting an interpreter until it has imported something and says so."""
+    text = imports + "import time; print('{\"event\": \"there\", \"ns\": %d}' % time.clock_gettime_ns(1), flush=True)"
+    began = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    with LineProcess([sys.executable, "-c", text]) as process:
+        return float(process.wait_event("there")["ns"] - began) / 1e6

@@ -1,0 +1,136 @@
+"""Our runtime in the benchmarks: the commands of bench/peers/go/cmd/benchrt, on `nri.adaptation`.
+
+Policy, metrics and provenance are on, as in production. Lines and commands are those of bench/peers/README.md.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from nri.adaptation import Adaptation
+from nri.api import messages as m
+from nri.metrics.prometheus import PrometheusObserver
+
+OUT = threading.Lock()
+
+
+def say(line: dict[str, Any]) -> None:
+    with OUT:
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+
+def cpu_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_PROCESS_CPUTIME_ID)
+
+
+class Runtime:
+    """The state and the adaptation behind the commands."""
+
+    def __init__(self) -> None:
+        self.pods: list[m.PodSandbox] = []
+        self.containers: list[m.Container] = []
+        self.adaptation: Adaptation | None = None
+
+    def start(self, socket: str, pod: str, container: str, **_: object) -> None:
+        self.pod = m.PodSandbox.FromString(Path(pod).read_bytes())
+        self.container = m.Container.FromString(Path(container).read_bytes())
+        policy = Path(socket).with_name("policy.toml")
+        policy.write_text("[defaults]\nkeep_connected = true\n")
+        self.adaptation = Adaptation(
+            "benchrt",
+            "v1.0.0",
+            synchronize=lambda: (self.pods, self.containers),
+            update=lambda updates: [],
+            socket_path=socket,
+            plugin_path="/nonexistent",
+            policy_path=str(policy),
+            request_timeout_s=60.0,
+            registration_timeout_s=60.0,
+            observer=PrometheusObserver(),
+        )
+        self.adaptation.start()
+
+    def state(self, containers: int, **_: object) -> None:
+        def named(message: Any, i: int, kind: str) -> Any:
+            copy = type(message).FromString(message.SerializeToString())
+            copy.id = f"{kind}{i:063d}"
+            return copy
+
+        self.pods = [named(self.pod, i, "p") for i in range(containers // 2)]
+        self.containers = [named(self.container, i, "c") for i in range(containers)]
+
+    def wait(self, count: int, timeout_ms: int = 60000, **_: object) -> None:
+        until = time.monotonic() + timeout_ms / 1000
+        while sum(p.state == "active" for p in self.adaptation.plugins) < count:
+            if time.monotonic() > until:
+                raise TimeoutError(f"{[(p.plugin, p.state) for p in self.adaptation.plugins]}, wanted {count}")
+            time.sleep(0.001)
+
+    def round(self, kind: str, events: int, callers: int = 1, idle_us: int = 0, **_: object) -> dict[str, Any]:
+        call = {
+            "psc": self.adaptation.post_start_container,
+            "sc": self.adaptation.start_container,
+            "cc": self.adaptation.create_container,
+        }[kind]
+        per_caller = events // callers
+        results: list[list[int]] = [[] for _ in range(callers)]
+        gate = threading.Barrier(callers + 1)
+
+        def work(mine: list[int]) -> None:
+            pod, container = self.pod, self.container
+            clock = time.perf_counter_ns
+            gate.wait()
+            for _ in range(per_caller):
+                if idle_us:
+                    time.sleep(idle_us / 1e6)
+                begin = clock()
+                call(pod, container)
+                mine.append(clock() - begin)
+
+        if callers == 1:
+            gate = threading.Barrier(1)
+            cpu, wall = cpu_ns(), time.perf_counter_ns()
+            work(results[0])
+        else:
+            threads = [threading.Thread(target=work, args=(mine,)) for mine in results]
+            for thread in threads:
+                thread.start()
+            cpu, wall = cpu_ns(), time.perf_counter_ns()
+            gate.wait()
+            for thread in threads:
+                thread.join()
+        wall = time.perf_counter_ns() - wall
+        return {"ns": [x for mine in results for x in mine], "wall_ns": wall, "cpu_ns": cpu_ns() - cpu}
+
+    def usage(self, **_: object) -> dict[str, int]:
+        with open("/proc/self/status") as status:
+            sizes = {k: int(v.split()[0]) for k, _, v in (row.partition(":") for row in status) if k in ("VmRSS", "VmHWM")}
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return {"cpu_ns": int((used.ru_utime + used.ru_stime) * 1e9), "rss_kb": sizes["VmRSS"], "peak_kb": sizes["VmHWM"]}
+
+    def stop(self, **_: object) -> None:
+        if self.adaptation is not None:
+            self.adaptation.stop()
+
+
+def main() -> None:
+    runtime = Runtime()
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            reply = getattr(runtime, command.pop("cmd"))(**{k: v for k, v in command.items() if k != "id"})
+            say({"id": command.get("id"), "ok": True, "reply": reply})
+        except Exception as error:
+            say({"id": command.get("id"), "ok": False, "error": f"{type(error).__name__}: {error}"})
+    runtime.stop()
+
+
+if __name__ == "__main__":
+    main()
