@@ -16,7 +16,9 @@ from pathlib import Path
 from tests.support.needs import need_tool
 
 #: Parts of the standard library that no build needs, and that would make the image twice as large.
-LEFT_OUT = shutil.ignore_patterns("test", "tests", "__pycache__", "idlelib", "tkinter", "site-packages", "dist-packages", "*.a", "config-*")
+LEFT_OUT = shutil.ignore_patterns(
+    "test", "tests", "__pycache__", "idlelib", "tkinter", "site-packages", "dist-packages", "*.a", "config-*"
+)
 APPLETS = ("sh", "ln", "mkdir", "cat", "ls", "env", "rm", "cp")
 
 

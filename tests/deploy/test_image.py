@@ -1,4 +1,4 @@
-"""The scaffold's Containerfile, built with buildah on a base made here, and the image run against the reference runtime."""
+"""The scaffold's Containerfile, built with buildah on a base made here, and the image beside the reference runtime."""
 
 from __future__ import annotations
 
@@ -27,7 +27,15 @@ class Buildah:
     """buildah with a store of its own, without a container runtime or user namespaces."""
 
     def __init__(self, folder: Path) -> None:
-        self.argv = ["buildah", "--root", str(folder / "store"), "--runroot", str(folder / "run"), "--storage-driver", "vfs"]
+        self.argv = [
+            "buildah",
+            "--root",
+            str(folder / "store"),
+            "--runroot",
+            str(folder / "run"),
+            "--storage-driver",
+            "vfs",
+        ]
 
     def __call__(self, *arguments: str | Path) -> str:
         return run([*self.argv, *arguments]).strip()
@@ -84,7 +92,9 @@ def container(buildah: Buildah, image: str) -> Iterator[str]:
 
 def test_the_image_holds_no_build_tools(buildah: Buildah, image: str) -> None:
     with container(buildah, image) as made:
-        listed = buildah("run", "--isolation", "chroot", made, "--", "/plugin/bin/python", "-m", "pip", "list", "--format", "json")
+        listed = buildah(
+            "run", "--isolation", "chroot", made, "--", "/plugin/bin/python", "-m", "pip", "list", "--format", "json"
+        )
     names = {package["name"].lower() for package in json.loads(listed.splitlines()[0])}
     assert {"nri", "pod-name", "protobuf"} <= names
     assert not {"hatchling", "pytest"} & names
