@@ -151,9 +151,11 @@ def services() -> str:
         if service.name == "HostFunctions":
             continue
         for method in service.methods:
-            types = (f"`{method.input_type.name}`", f"`{method.output_type.name}`")
-            rows.append((f"`{service.name}`", f"`{method.name}`", *types, texts[f"{service.name}.{method.name}"][0]))
-    return table(("service", "method", "request", "reply", "meaning"), rows)
+            types = (method.input_type.name, method.output_type.name)
+            usual = types == (f"{method.name}Request", f"{method.name}Response")
+            names = "" if usual else f"`{types[0]}`, `{types[1]}`"
+            rows.append((service.name, f"`{method.name}`", names, texts[f"{service.name}.{method.name}"][0]))
+    return table(("service", "method", "takes, gives", "meaning"), rows)
 
 
 def events() -> str:
