@@ -83,3 +83,10 @@ def test_a_file_that_cannot_be_read_ends_with_2_and_one_line(tmp_path: Path, con
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert str(path) in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_case_without_a_needed_key_is_a_failure_and_not_a_crash(tmp_path: Path, some_cases: list[Any]) -> None:
+    case = {**some_cases[0], "plugins": [{"name": "nameless index"}]}
+    done = run(write(tmp_path / "odd.jsonl", [case]))
+    assert done.returncode == 1
+    assert "it has no 'index'" in done.stdout

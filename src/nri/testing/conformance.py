@@ -162,12 +162,14 @@ _PART_TYPES: dict[str, Callable[[], Any]] = {
 
 def run_merge_case(case: Case) -> Failure | None:
     """Run one create, update or stop case in reference mode; None if it came out as recorded."""
-    run = _Run(case)
     try:
+        run = _Run(case)
         error = _RUNNERS[case["op"]](run)
         differences = list(_compare(run, error))
     except json_format.ParseError as problem:
         differences = [f"the case cannot be read: {problem}"]
+    except KeyError as missing:
+        differences = [f"the case cannot be read: it has no {missing}"]
     return Failure(str(case["id"]), case["op"], "\n".join(differences)) if differences else None
 
 

@@ -64,9 +64,10 @@ class CreateState:
         before, ignored = self.ledger.mark(), len(self._book.ignored)
         entries: list[Entry] = []
         plain = True
+        adjust = reply.adjust
         try:
             if reply.HasField("adjust"):
-                entries = read(reply.adjust, TREE)
+                entries = read(adjust, TREE)
                 plain = Claimer(self.ledger, self._rules, self._id, plugin, self._adjust).claim(entries)
             updates = reply.update
             planned = self._book.plan(updates, plugin) if updates else None
@@ -74,8 +75,8 @@ class CreateState:
             self.ledger.rollback(before)
             del self._book.ignored[ignored:]
             raise
-        self._collect(reply.adjust, entries, plain)
-        self._shown.add(entries)
+        self._collect(adjust, entries, plain)
+        self._shown.add(entries, adjust)
         if planned:
             self._book.commit(planned)
         if self._rules.evictions_kept and reply.evict:
@@ -89,8 +90,8 @@ class CreateState:
         else:
             for entry in entries:
                 collect(merged, entry, self._rules)
-        if not self._marked:
-            self._marked = any(entry.marked for entry in entries)
+                if entry.marked:
+                    self._marked = True
         if not self._rules.rdt_only_when_asked and adjust.HasField("linux"):
             merged.linux.rdt.SetInParent()
 

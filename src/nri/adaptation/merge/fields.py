@@ -64,8 +64,8 @@ class Row:
     """
 
     __slots__ = (
-        "always_shown", "claim", "is_text", "is_wrapper", "key", "kind", "marks_kept", "name", "parent", "path", "rank",
-        "removable", "removal_claims", "shown",
+        "always_shown", "claim", "in_resources", "is_text", "is_wrapper", "key", "kind", "marks_kept",
+        "name", "parent", "path", "rank", "removable", "removal_claims", "shown",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +87,7 @@ class Row:
         #: Gives the message that holds the field, from an adjustment or from a container.
         self.parent: Callable[[Any], Any] = attrgetter(above) if above else _itself
         self.always_shown = shown is Shown.ALWAYS
+        self.in_resources = path.startswith("linux.resources.")
         self.rank = 0
         #: A plain text, set when it is not empty.
         self.is_text = False

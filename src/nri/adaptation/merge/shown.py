@@ -39,22 +39,24 @@ class Shown:
         self._base = origin
         self._added: m.Container | None = None
         self._whole: m.Container | None = None
-        self._pending: list[list[Entry]] = []
+        self._pending: list[tuple[list[Entry], m.ContainerAdjustment]] = []
         self._bytes: bytes | None = None
         self._rules = rules
         self._steps: list[m.Container | None] = []
 
-    def add(self, entries: list[Entry]) -> None:
-        """Note one plugin's adjustments; they are applied when somebody looks."""
+    def add(self, entries: list[Entry], adjust: m.ContainerAdjustment) -> None:
+        """Note one plugin's adjustments, and the message that they come from; applied when somebody looks."""
         if entries:
-            self._pending.append(entries)
+            self._pending.append((entries, adjust))
 
     def steps(self) -> list[m.Container | None]:
         """How the container changed so far: per change the message to append, or None for encoding it anew."""
         if self._pending:
             pending, self._pending = self._pending, []
-            for entries in pending:
-                self._step([entry for entry in entries if entry.row.always_shown or self._visible(entry.row)])
+            for entries, adjust in pending:
+                shown = [entry for entry in entries if entry.row.always_shown or self._visible(entry.row)]
+                if shown:
+                    self._step(shown, adjust)
         return self._steps
 
     def container(self) -> m.Container:
@@ -78,14 +80,12 @@ class Shown:
                 self._whole.MergeFrom(self._added)
         return self._whole
 
-    def _step(self, entries: list[Entry]) -> None:
-        if not entries:
-            return
+    def _step(self, entries: list[Entry], adjust: m.ContainerAdjustment) -> None:
         for entry in entries:
             if not (self._appends(self._base, entry) and (self._added is None or self._appends(self._added, entry))):
                 break
         else:
-            self._append(entries)
+            self._append(entries, adjust)
             return
         self._base = self._settle()
         for entry in entries:
@@ -93,20 +93,22 @@ class Shown:
         self._added = self._bytes = self._whole = None
         self._steps.append(None)
 
-    def _append(self, entries: list[Entry]) -> None:
+    def _append(self, entries: list[Entry], adjust: m.ContainerAdjustment) -> None:
         delta = m.Container()
+        resources = False
         for entry in entries:
-            self._apply(delta, entry)
+            if entry.row.in_resources:
+                resources = True
+            else:
+                self._apply(delta, entry)
+        if resources:  # the same message in both: one merge instead of one per field
+            delta.linux.resources.MergeFrom(adjust.linux.resources)
         self._steps.append(delta)
         if self._whole is not None:
             self._whole.MergeFrom(delta)
         if self._added is None:
-            self._added = delta
-            return
-        together = m.Container()  # a step may still be encoded by somebody: it stays as it is
-        together.MergeFrom(self._added)
-        together.MergeFrom(delta)
-        self._added = together
+            self._added = m.Container()  # not the step itself, which somebody may encode later
+        self._added.MergeFrom(delta)
 
     def _visible(self, row: Row) -> bool:
         return row.shown is not When.NEVER and self._rules.later_plugins_see_all
@@ -167,10 +169,7 @@ class Shown:
             getattr(parent, row.name).MergeFrom(entry.value)
 
     def _apply_map(self, target: Any, entry: Entry) -> None:
-        if not entry.marked:
-            target.MergeFrom(entry.value)
-            return
-        if self._rules.last_word_wins:
+        if entry.marked and self._rules.last_word_wins:
             for key in entry.unpaired:
                 target.pop(key, None)
         put_map(target, entry.sets)
