@@ -27,6 +27,7 @@ class View(Protocol):
     def exec(self, *command: str) -> str: ...
     def cgroup(self, controller: str, v1_file: str, v2_file: str) -> str: ...
     def spec(self, *path: str) -> Any: ...
+    def remove(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,14 @@ def _host_file(name: str) -> Callable[[View], str]:
     def read(view: View) -> str:
         path = view.dir / name
         return path.read_text().strip() if path.exists() else "none"
+
+    return read
+
+
+def _after_removal(name: str) -> Callable[[View], str]:
+    def read(view: View) -> str:
+        view.remove()
+        return _host_file(name)(view)
 
     return read
 
@@ -327,6 +336,24 @@ CASES: dict[str, Case] = {
     ),
     "hook-poststart": Case(
         "add_hook poststart", PROCESS, lambda pod: _hook(pod, "poststart"), _host_file("hook-poststart"), "1"
+    ),
+    "hook-create-container": Case(
+        "add_hook create_container",
+        PROCESS,
+        lambda pod: _hook(pod, "create_container"),
+        _host_file("hook-create_container"),
+        "1",
+    ),
+    "hook-start-container": Case(
+        "add_hook start_container",
+        INSIDE,
+        # This one runs in the container, with the container's files.
+        lambda _: A().add_hook("start_container", "/bin/sh", ["sh", "-c", "/bin/grep -c ociVersion > /tmp/hook"]),
+        lambda v: v.exec("/bin/sh", "-c", "cat /tmp/hook 2>/dev/null || echo none").strip(),
+        "1",
+    ),
+    "hook-poststop": Case(
+        "add_hook poststop", PROCESS, lambda pod: _hook(pod, "poststop"), _after_removal("hook-poststop"), "1"
     ),
     "namespace-add": Case(
         "add_or_replace_namespace",

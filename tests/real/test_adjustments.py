@@ -36,6 +36,7 @@ class ContainerView:
     cri: Cri
     id: str
     dir: Path
+    shared: bool = False
     pid: int = 0
     info: dict[str, Any] = field(default_factory=dict)
 
@@ -63,6 +64,11 @@ class ContainerView:
             value = (value or {}).get(name)
         return value
 
+    def remove(self) -> None:
+        if not self.shared:
+            self.cri.stop(self.id)
+            self.cri.remove(self.id)
+
 
 def run_case(runtime: Runtime, folder: Path, name: str, case: Case | None) -> ContainerView:
     """A container, adjusted as the case says; not at all without a case."""
@@ -75,7 +81,7 @@ def run_case(runtime: Runtime, folder: Path, name: str, case: Case | None) -> Co
     )
     if case is None or case.start:
         cri.start(container)
-    return ContainerView(cri, container, folder)
+    return ContainerView(cri, container, folder, shared=case is None)
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,15 @@ def test_a_handler_that_raises_fails_the_request_with_its_words(start: Start, pl
     assert "ADDED=yes" in daemon.cri.exec(daemon.cri.run(other, "main"), "/bin/env")
 
 
+def test_two_plugins_that_set_the_same_thing_fail_the_request(start: Start, plug: Plug) -> None:
+    daemon = start()
+    plug(daemon, idx="10", name="first")
+    plug(daemon, idx="20", name="second")
+    pod = daemon.cri.run_pod("conflict", annotations={"test/adjust": "env"})
+    with pytest.raises(grpc.RpcError, match='plugins "20-second" and "10-first" both tried to set'):
+        daemon.cri.create(pod, "main")
+
+
 def test_a_failed_creation_is_undone_for_all_plugins(start: Start, plug: Plug) -> None:
     daemon = start()
     early = plug(daemon, idx="05")

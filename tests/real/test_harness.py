@@ -1,0 +1,79 @@
+"""What the tests stand on: a private containerd that leaves nothing behind, whatever happens to its owner."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.real.conftest import HERE, Start
+from tools.runtimes import Installed, leftovers
+
+ROOT = HERE.parents[1]
+# An owner that starts a containerd with a container on a pod network, says where, and waits.
+OWNER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from tools.runtimes import Containerd, install
+daemon = Containerd(install(sys.argv[2], print))
+daemon.enable_pod_network()
+daemon.start()
+daemon.cri.run(daemon.cri.run_pod("left", own_network=True), "main")
+if sys.argv[3] == "detach":
+    daemon.detach()
+print(daemon.run_dir, flush=True)
+sys.stdin.read()
+"""
+
+
+def start_owner(key: str, how: str) -> tuple[subprocess.Popen[str], Path]:
+    """Another process with a containerd of its own, and its run directory."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(ROOT), key, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    return owner, Path(owner.stdout.readline().strip())
+
+
+def end(owner: subprocess.Popen[str]) -> None:
+    """Kill the owner, so that it cannot clean up."""
+    owner.kill()
+    owner.communicate()
+
+
+def traces(run_dir: Path) -> list[str]:
+    """Everything of that run that is still there."""
+    name = run_dir.name
+    found = [str(path) for path in (run_dir, Path("/sys/class/net", name)) if path.exists()]
+    found += leftovers.cgroup_dirs(name)
+    return found + [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if name in line]
+
+
+def test_a_sweep_removes_what_a_killed_owner_left(key: str, installed: Installed) -> None:
+    owner, run_dir = start_owner(key, "own")
+    try:
+        assert leftovers.is_owned(run_dir)
+        assert run_dir not in leftovers.sweep(), "a live owner's runtime must be left alone"
+    finally:
+        end(owner)
+    assert traces(run_dir), "the test shows nothing: there were no traces"
+    assert run_dir in leftovers.sweep()
+    assert traces(run_dir) == []
+
+
+def test_a_sweep_leaves_alone_what_was_asked_to_stay(key: str, installed: Installed) -> None:
+    owner, run_dir = start_owner(key, "detach")
+    end(owner)
+    try:
+        assert run_dir not in leftovers.sweep()
+        assert traces(run_dir)
+    finally:
+        leftovers.remove(run_dir)
+    assert traces(run_dir) == []
+
+
+def test_a_closed_runtime_leaves_no_trace(start: Start) -> None:
+    daemon = start(prepare=lambda new: new.enable_pod_network())
+    daemon.cri.run(daemon.cri.run_pod("gone", own_network=True), "main")
+    daemon.close()
+    assert traces(daemon.run_dir) == []
