@@ -106,7 +106,8 @@ class FakeRuntime:
         policy: text of a policy.toml.
         pods, containers: what there is at the start.
         name, version: what plugins are told.
-        options: more of what `Adaptation` takes (`builtin`, `observer`, `default_validator`, `request_timeout_s`).
+        options: more of what `Adaptation` takes (`builtin`, `observer`, `default_validator`, `request_timeout_s`; with
+            `socket_path` it listens, with `plugin_path` it launches).
 
     Attributes:
         pods, containers: what there is now, by id.
@@ -135,6 +136,10 @@ class FakeRuntime:
         self._lock = threading.Lock()
         self._attached: dict[str, _Attached] = {}
         self._policy_path = _write(policy) if policy is not None else None
+        options.setdefault("disable_connections", "socket_path" not in options)
+        options.setdefault("plugin_path", "/nonexistent")
+        #: Where plugins can connect; "" if nowhere.
+        self.socket_path: str = options.get("socket_path", "")
         self._options = {"name": name, "version": version, "compat": compat, **options}
         self.adaptation = self._start()
 
@@ -144,8 +149,6 @@ class FakeRuntime:
             update=self._update,
             evict=self._evict,
             policy_path=self._policy_path,
-            plugin_path="/nonexistent",
-            disable_connections=True,
             **self._options,
         )
         adaptation.start()
