@@ -4,7 +4,7 @@ The table of outcomes (nri-protocol 5.5, and the operator's policy on top of it)
 
 | outcome | the plugin | the request |
 |---|---|---|
-| an error status | stays; it has answered | fails with that error |
+| an error status | stays; it has answered | fails with that error; goes on if the plugin is a shadow |
 | late | stays, or is closed if its policy says so; a miss for its breaker | goes on, or fails if its policy says so |
 | connection lost | is gone; a miss | goes on, or fails if its policy says so |
 | the caller's own deadline passed | as if it had not been asked | fails with DeadlineExceeded |
@@ -19,6 +19,7 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING, NoReturn
 
+from nri.adaptation import shadow
 from nri.adaptation.state import JOINED, Signal, State
 from nri.errors import (
     ConnectionClosed,
@@ -124,6 +125,12 @@ class Asker:
         if not isinstance(error, _SILENT):
             peer.last_error = str(error)
             self.answered(peer)
+            if plan.policy.shadow:
+                report = shadow.failure(peer.label, question.spec.pretty, question.pod, str(error))
+                log.info("%s", report)
+                if self.observer is not None:
+                    self.observer.record_shadow(report)
+                return
             raise self._plugin_error(peer, error) from error
         if isinstance(error, DeadlineExceeded):
             if caller_deadline is not None and now >= caller_deadline:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from nri.api.messages import PodSandbox
+from nri.api.messages import Container, PodSandbox
 
 __all__ = ["Filters", "Parsed", "Pattern", "Selector", "matches"]
 
@@ -132,3 +132,10 @@ class Filters:
             annotations = pod.annotations
             return all(selector.holds(annotations) for selector in self.annotation)
         return True
+
+    def select(
+        self, pods: Iterable[PodSandbox], containers: Iterable[Container]
+    ) -> tuple[list[PodSandbox], list[Container]]:
+        """Of the state of a runtime, what the plugin gets to see: a pod of which it sees no events is not there."""
+        seen = {pod.id: pod for pod in pods if self.admits(pod)}
+        return list(seen.values()), [container for container in containers if container.pod_sandbox_id in seen]

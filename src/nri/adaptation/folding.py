@@ -74,6 +74,10 @@ class Fold:
         try:
             reply = self._kind.FromString(encoded)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+            if plan.policy.shadow:
+                what = f"its reply cannot be read: {error}"
+                self._tell(shadow.failure(peer.label, self.question.spec.pretty, self.question.pod, what))
+                return
             raise PluginError(peer.label, f"its reply cannot be read: {error}") from None
         policy = plan.policy
         if policy.shadow:
@@ -130,6 +134,9 @@ class Fold:
             ledger=self.state.ledger,
             resources_of=self._inventory.resources_of,
         )
+        self._tell(report)
+
+    def _tell(self, report: shadow.ShadowReport) -> None:
         if not report.empty:
             log.info("%s", report)
         if self._observer is not None:

@@ -189,6 +189,8 @@ class Joining:
         rules, observer = self.settings.rules, self._observer
         policy = self._policies.for_plugin(peer.index, peer.name)
         timeout_s = policy.timeout_s() or self.settings.request_timeout_s
+        if policy.filters is not None:
+            state = policy.filters.select(*state)
         began = monotonic()
         failure: NriError | None = None
         updates: list[m.ContainerUpdate] = []

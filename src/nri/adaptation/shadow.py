@@ -15,7 +15,7 @@ from nri.adaptation.merge import Ledger
 from nri.adaptation.merge.fields import FIELD_NAMES
 from nri.api import messages as m
 
-__all__ = ["ShadowReport", "report"]
+__all__ = ["ShadowReport", "failure", "report"]
 
 _NUMBERS = {name: number for number, name in FIELD_NAMES.items()}
 
@@ -124,3 +124,8 @@ def _conflicts(found: list[Change], plugin: str, ledger: Ledger | None) -> list[
         if holder and not holder.startswith("-") and holder != plugin:
             conflicts.append((change.field, change.key, holder))
     return conflicts
+
+
+def failure(plugin: str, event: str, pod: m.PodSandbox, what: str) -> ShadowReport:
+    """Describe that a shadow plugin failed, which is all that happens then."""
+    return report(plugin, event, pod, None, failed=what)

@@ -89,7 +89,7 @@ def _ask(asker: Asker, peer: Peer, plan: Plan, question: Question, deadline: flo
     try:
         if peer.state in ENDED:
             return None  # it left before it was asked: as if it had never been there
-        reply = asker.ask(peer, plan, question, deadline, insist=True)
+        reply = asker.ask(peer, plan, question, deadline, insist=not plan.policy.shadow)
         verdict = m.ValidateContainerAdjustmentResponse.FromString(reply or b"")
     except NriError as error:
         wrapped = PluginError(peer.label, str(error))
@@ -97,7 +97,7 @@ def _ask(asker: Asker, peer: Peer, plan: Plan, question: Question, deadline: flo
         wrapped.__cause__ = error
         return wrapped
     except Exception as error:  # noqa: BLE001 - a verdict that cannot be read is none
-        return PluginError(peer.label, f"its verdict cannot be read: {error}")
+        return None if plan.policy.shadow else PluginError(peer.label, f"its verdict cannot be read: {error}")
     finally:
         peer.lock.release()
     if verdict.reject and not plan.policy.shadow:

@@ -1,0 +1,85 @@
+"""What holds for the history of a container, whatever plugins answer: it is the merge's own account, without gaps."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.adaptation.changes import Spot, name, value_at
+from nri.adaptation.history import Record, explain
+from nri.adaptation.merge import CreateState
+from nri.adaptation.merge.fields import ROWS, Kind, Shown
+from nri.adaptation.rules import Rules
+from nri.adaptation.shadow import report
+from nri.api import messages as m
+from nri.errors import NriError
+from tests.property.merge_messages import containers, create_replies, rules
+
+BY_NAME = {name(row): row for row in ROWS}
+REPLIES = st.lists(create_replies(), min_size=1, max_size=4)
+
+
+def run(container: m.Container, replies: list[Any], which: Rules) -> tuple[CreateState, Record]:
+    """Merge the replies up to the first that fails, and what is recorded of that."""
+    request = m.CreateContainerRequest(container=container)
+    state = CreateState(request, which)
+    taken, failed = [], ""
+    for place, reply in enumerate(replies):
+        taken.append((f"{place}0-p", reply.SerializeToString()))
+        try:
+            state.apply(f"{place}0-p", reply)
+        except NriError as error:
+            failed = str(error)
+            break
+    return state, Record(0.0, "CreateContainer", container.id, request.SerializeToString(), taken, failed)
+
+
+def shown(row: Any, which: Rules) -> bool:
+    return row.shown is Shown.ALWAYS or (row.shown is Shown.BY_RULE and which.later_plugins_see_all)
+
+
+@given(containers(), REPLIES, rules())
+def test_the_chain_of_every_value_leads_from_the_request_to_the_outcome(
+    container: m.Container, replies: list[Any], which: Rules
+) -> None:
+    state, record = run(container, replies, which)
+    made = explain(container.id, [record], rules=which)
+    if record.failed:
+        return
+    assert made.notes == [], "an event that went well could not be worked out"
+    now: dict[Spot, Any] = {}
+    for step in made.steps:
+        row = BY_NAME[step.change.field]
+        spot = Spot(row, step.change.key)
+        if shown(row, which) and row.kind is not Kind.RESET:
+            assert step.change.before == now.get(spot, value_at(container, spot)), f"{spot} has a gap in its chain"
+            now[spot] = step.change.after
+    for spot, value in now.items():
+        assert value == value_at(state.container, spot), f"{spot} is not what the merge made of it"
+
+
+@given(containers(), REPLIES, rules())
+def test_every_history_is_json_and_a_table(container: m.Container, replies: list[Any], which: Rules) -> None:
+    _, record = run(container, replies, which)
+    made = explain(container.id, [record], rules=which)
+    json.dumps(made.to_json())
+    assert all(len(row) == 8 for row in made.rows())
+
+
+@given(containers(), REPLIES, rules())
+def test_a_failed_event_is_told_as_not_applied(container: m.Container, replies: list[Any], which: Rules) -> None:
+    _, record = run(container, replies, which)
+    made = explain(container.id, [record], rules=which)
+    if record.failed:
+        assert all(step.note for step in made.steps), "a change that was never applied looks as if it was"
+        assert made.steps or made.notes
+
+
+@given(containers(), REPLIES)
+def test_any_answer_of_a_shadow_plugin_can_be_described(container: m.Container, replies: list[Any]) -> None:
+    *earlier, last = replies
+    state, _ = run(container, earlier, Rules.DEFAULT)
+    made = report("90-s", "CreateContainer", m.PodSandbox(), state.container, last, ledger=state.ledger)
+    json.dumps(made.to_json())
+    assert str(made).startswith("shadow plugin 90-s at CreateContainer")
