@@ -29,10 +29,10 @@ from nri.adaptation.chain import Chain
 from nri.adaptation.discovery import discover
 from nri.adaptation.events import ContainerEvent, PodEvent
 from nri.adaptation.gate import Block
-from nri.adaptation.health import PluginHealth, health
+from nri.adaptation.health import PluginHealth, health, health_of_launched
 from nri.adaptation.joining import Joining, Settings
 from nri.adaptation.listener import Listener, credentials
-from nri.adaptation.peer import EXTERNAL, LAUNCHED, Peer, RemotePeer
+from nri.adaptation.peer import EXTERNAL, Peer, RemotePeer
 from nri.adaptation.pipeline import Pipeline
 from nri.adaptation.policy import DEFAULT_PATH, Policies
 from nri.adaptation.provenance import Provenance
@@ -41,7 +41,7 @@ from nri.adaptation.recording import Recorder
 from nri.adaptation.registry import Registry
 from nri.adaptation.replies import CreateReply, StopReply, UpdateReply
 from nri.adaptation.rules import Rules
-from nri.adaptation.state import ENDED, JOINED, State
+from nri.adaptation.state import JOINED, State
 from nri.adaptation.supervisor import Supervisor
 from nri.adaptation.unsolicited import Unsolicited
 from nri.adaptation.validate import INDEX, NAME, DefaultValidator, ValidatorConfig
@@ -370,11 +370,8 @@ class Adaptation:
     @property
     def plugins(self) -> list[PluginHealth]:
         """How every plugin is that is or was connected, or is installed; by index."""
-        peers = {id(peer): peer for peer in self._registry.peers()}
-        rows = [
-            health(peer, self._supervisors.get(peer.label) if peer.kind == LAUNCHED else None)
-            for peer in peers.values()
-        ]
+        rows = [health(peer) for peer in self._registry.peers() if peer.label not in self._supervisors]
+        rows += map(health_of_launched, self._supervisors.values())
         return sorted(rows, key=lambda row: row.plugin)
 
     @property
@@ -385,13 +382,13 @@ class Adaptation:
     def _describe(self) -> list[dict[str, Any]]:
         """Health and policy of every plugin, for the admin socket."""
         rows = []
-        for peer in self._registry.peers():
-            policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, self.rules)
-            rows.append({**self._health(peer).to_json(), "policy": policy.to_json()})
-        return sorted(rows, key=lambda row: str(row["plugin"]))
-
-    def _health(self, peer: Peer) -> PluginHealth:
-        return health(peer, self._supervisors.get(peer.label) if peer.kind == LAUNCHED else None)
+        for row in self.plugins:
+            index, _, name = row.plugin.partition("-")
+            peer = self._registry.find(row.plugin)
+            declared = None if peer is None else peer.declared
+            policy = self._policies.for_plugin(index, name, declared, self.rules)
+            rows.append({**row.to_json(), "policy": policy.to_json()})
+        return rows
 
     def ready(self, names: Iterable[str] = (), timeout_s: float = 0.0) -> bool:
         """Whether these plugins (``NN-name``) have answered and take part; none named: all that the policy requires.
@@ -408,7 +405,7 @@ class Adaptation:
 
     def _plugins_changed(self) -> None:
         """Who is required and not there; and supervisors want to know, too."""
-        there = {peer.label for peer in self._chain.peers if peer.state not in ENDED}
+        there = {peer.label for peer in self._chain.peers if peer.state is not State.GONE}
         self._pipeline.absent = tuple(each for each in self._policies.required if each[0] not in there)
         for supervisor in list(self._supervisors.values()):
             supervisor.nudge()

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from nri.adaptation.gate import Gate
-from nri.adaptation.state import ENDED, JOINED
+from nri.adaptation.state import JOINED, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ class Chain:
                 self._replace(self.peers)
 
     def _replace(self, peers: tuple[Peer, ...]) -> None:
-        alive = [peer for peer in peers if peer.state not in ENDED]
+        alive = [peer for peer in peers if peer.state is not State.GONE]
         self.peers = tuple(sorted(alive, key=lambda peer: (peer.index, peer.order)))
         self.refresh()
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from nri.adaptation.peer import Peer, RemotePeer
+from nri.adaptation.peer import LAUNCHED, Peer, RemotePeer
 from nri.adaptation.state import State
 
 if TYPE_CHECKING:
     from nri.adaptation.supervisor import Supervisor
 
-__all__ = ["PluginHealth", "health"]
+__all__ = ["PluginHealth", "health", "health_of_launched"]
 
 _STARTING = frozenset((State.CONNECTED, State.REGISTERED, State.CONFIGURED, State.SYNCHRONIZING))
 
@@ -39,36 +39,47 @@ class PluginHealth:
     kind: str
     state: str
     stage: str
-    pid: int
-    uid: int | None
-    nri_version: str
-    events: str
-    latency_s: float
-    missed: int
-    restarts: int
-    last_error: str
-    last_words: str
+    pid: int = 0
+    uid: int | None = None
+    nri_version: str = ""
+    events: str = ""
+    latency_s: float = 0.0
+    missed: int = 0
+    restarts: int = 0
+    last_error: str = ""
+    last_words: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """All attributes by name."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def health(peer: Peer, supervisor: Supervisor | None = None) -> PluginHealth:
+def health(peer: Peer) -> PluginHealth:
     """The present health of a plugin."""
-    state = peer.state
     return PluginHealth(
         plugin=f"{peer.index or '??'}-{peer.name or 'plugin'}",
         kind=peer.kind,
-        state="starting" if state in _STARTING else state.value,
-        stage=state.value,
+        state=_word(peer.state),
+        stage=peer.state.value,
         pid=peer.pid,
         uid=peer.uid if isinstance(peer, RemotePeer) else None,
         nri_version=peer.version,
         events=peer.mask.pretty(),
         latency_s=peer.latency_s,
         missed=peer.breaker.missed,
-        restarts=supervisor.restarts if supervisor is not None else 0,
         last_error=peer.last_error,
-        last_words=supervisor.last_words if supervisor is not None else "",
     )
+
+
+def health_of_launched(supervisor: Supervisor) -> PluginHealth:
+    """The same of a plugin that the runtime launches, whether it runs or not."""
+    state = supervisor.state
+    told: Any = {"restarts": supervisor.restarts, "last_words": supervisor.last_words}
+    if supervisor.peer is not None:
+        return replace(health(supervisor.peer), state=_word(state), stage=state.value, **told)
+    word = "starting" if not supervisor.settled.is_set() else _word(state)
+    return PluginHealth(supervisor.found.label, LAUNCHED, word, word, last_error=supervisor.last_words, **told)
+
+
+def _word(state: State) -> str:
+    return "starting" if state in _STARTING else state.value

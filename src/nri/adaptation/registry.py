@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri.adaptation.peer import LAUNCHED, Peer, RemotePeer
-from nri.adaptation.state import ENDED, Action, Signal, State
+from nri.adaptation.state import Action, Signal, State
 from nri.api import messages as m
 from nri.api import naming
 from nri.errors import RpcError
@@ -209,11 +209,11 @@ def _alive(peer: Peer) -> bool:
     """Whether a plugin's process lives and its connection is open."""
     if isinstance(peer, RemotePeer):
         peer.endpoint.poll()  # takes note of a hang-up that nobody has read yet
-        if peer.state not in ENDED and peer.pid:
+        if peer.state is not State.GONE and peer.pid:
             try:
                 os.kill(peer.pid, 0)
             except ProcessLookupError:
                 return False
             except OSError:
                 pass  # it lives, and is somebody else's
-    return peer.state not in ENDED
+    return peer.state is not State.GONE

@@ -5,14 +5,14 @@
 The shell around it (`nri.adaptation.peer`, `nri.adaptation.joining`) reports what happened and carries out the actions; it
 decides nothing. A pair that is not in the table changes nothing: signals of a race that was lost (an answer after the
 connection ended) are harmless. The crash loop is a state of a launched plugin between two connections, so it has no
-transition here but is set by its supervisor (`nri.adaptation.supervisor`). Next: `nri.adaptation.peer`.
+transition here but is told by its supervisor (`nri.adaptation.supervisor`). Next: `nri.adaptation.peer`.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["ENDED", "JOINED", "TABLE", "Action", "Signal", "State", "step"]
+__all__ = ["JOINED", "TABLE", "Action", "Signal", "State", "step"]
 
 
 class State(Enum):
@@ -66,8 +66,6 @@ _Row = tuple[State, tuple[Action, ...]]
 
 #: In the chain and called, or about to be.
 JOINED = frozenset((State.ACTIVE, State.LATE, State.OPEN))
-#: No connection.
-ENDED = frozenset((State.GONE, State.CRASH_LOOP))
 
 _ALIVE = (_S.CONNECTED, _S.REGISTERED, _S.CONFIGURED, _S.SYNCHRONIZING, _S.ACTIVE, _S.LATE, _S.OPEN)
 _IN_CHAIN = (_S.SYNCHRONIZING, *sorted(JOINED, key=lambda state: state.value))

@@ -18,7 +18,7 @@ from nri.adaptation.backoff import Backoff
 from nri.adaptation.discovery import config_text
 from nri.adaptation.launching import Process
 from nri.adaptation.peer import LAUNCHED, RemotePeer
-from nri.adaptation.state import ENDED, Signal, State
+from nri.adaptation.state import Signal, State
 from nri.api import naming
 from nri.errors import ConfigError
 
@@ -78,6 +78,13 @@ class Supervisor:
         self._changed = False
         self._thread = threading.Thread(target=self._run, name=f"nri-plugin-{found.label}", daemon=True)
 
+    @property
+    def state(self) -> State:
+        """Where the plugin stands, between two connections as well."""
+        if self._process is not None and self.peer is not None:
+            return self.peer.state
+        return State.CRASH_LOOP if self._backoff.crash_loop else State.GONE
+
     def start(self) -> None:
         """Launch it, and go on in the background."""
         self._thread.start()
@@ -127,8 +134,7 @@ class Supervisor:
             or (restart == "on-failure" and not failed)
         ):
             return False
-        if self._backoff.crash_loop and self.peer is not None:
-            self.peer.state = State.CRASH_LOOP
+        if self._backoff.crash_loop:
             log.error("plugin %s is in a crash loop: %d short runs in a row", self.found.label, self._backoff.failures)
         return not self._stopping.wait(delay_s)
 
@@ -171,7 +177,7 @@ class Supervisor:
         now = monotonic()
         if peer.settled.is_set():
             self.settled.set()
-        if peer.state in ENDED:
+        if peer.state is State.GONE:
             # It cannot connect again. Give it a moment to end by itself: it may have something to save or to say.
             self._gone_since = self._gone_since or now
             left_s = self._gone_since + GRACE_S - now

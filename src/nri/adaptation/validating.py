@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nri.adaptation.merge.shown import normalise
 from nri.adaptation.question import Question
-from nri.adaptation.state import ENDED
+from nri.adaptation.state import State
 from nri.adaptation.validate import UNKNOWN_REASON, failure
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
@@ -87,7 +87,7 @@ def _ask(asker: Asker, peer: Peer, plan: Plan, question: Question, deadline: flo
     except NriError as error:
         return error
     try:
-        if peer.state in ENDED:
+        if peer.state is State.GONE:
             return None  # it left before it was asked: as if it had never been there
         reply = asker.ask(peer, plan, question, deadline, insist=not plan.policy.shadow)
         verdict = m.ValidateContainerAdjustmentResponse.FromString(reply or b"")

@@ -12,8 +12,31 @@ that can be made to fail. The fixture `nri_runtime` comes with the package, with
 
 from __future__ import annotations
 
-from nri.testing.builders import make_container, make_pod
-from nri.testing.runtime import FakeRuntime
-from nri.testing.wire import Direction, Link
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Direction", "FakeRuntime", "Link", "make_container", "make_pod"]
+if TYPE_CHECKING:
+    from nri.testing.builders import make_container, make_pod
+    from nri.testing.runtime import Created, FakeRuntime
+    from nri.testing.wire import Direction, Link
+
+__all__ = ["Created", "Direction", "FakeRuntime", "Link", "make_container", "make_pod"]
+
+# Loaded when first used: every run of pytest on a machine that has this package loads the fixtures, and with them this.
+_HOME = {
+    "Created": "runtime",
+    "Direction": "wire",
+    "FakeRuntime": "runtime",
+    "Link": "wire",
+    "make_container": "builders",
+    "make_pod": "builders",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - see above
+
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return value
