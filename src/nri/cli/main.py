@@ -79,6 +79,21 @@ def nri() -> None:
     """Write, run and examine NRI plugins: programs that adjust containers inside a container runtime."""
 
 
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from nri.cli.version import command
+
+        ctx.invoke(command)
+        ctx.exit()
+
+
+nri.params.append(
+    click.Option(
+        ["--version"], is_flag=True, expose_value=False, callback=_print_version, help="The same as nri version."
+    )
+)
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with one of the documented codes. Tracebacks are shown with -v -v only."""
     settings = Settings()

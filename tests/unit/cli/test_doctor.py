@@ -146,10 +146,20 @@ def test_a_drop_in_that_nothing_imports_is_found(put) -> None:
     assert found == ["problem: /etc/containerd/conf.d/nri.toml: it configures NRI, but nothing imports it"]
 
 
-def test_a_table_without_a_version_line_has_no_effect(put) -> None:
-    nri, found = read_containerd(put({CONFIG: f"{NRI_TABLE}disable = false\n"}), "2.1.9")
-    assert nri is not None
-    assert "without a version line the NRI table has no effect" in found[0]
+def test_without_a_version_line_the_tables_name_depends_on_the_release(put) -> None:
+    today, old = f'{NRI_TABLE}socket_path = "/s"\n', '[plugins.nri]\nsocket_path = "/s"\n'
+    for text, version, socket_path in ((today, "2.1.9", "/s"), (old, "1.7.24", "/s")):
+        nri, found = read_containerd(put({CONFIG: text}), version)
+        assert nri is not None
+        assert (nri.socket_path, found) == (socket_path, [])
+    for text, version, problem in (
+        (today, "1.7.24", "does not know this table"),
+        (old, "2.1.9", "containerd 2.x does not know"),
+    ):
+        nri, found = read_containerd(put({CONFIG: text}), version)
+        assert nri is not None
+        assert nri.socket_path == "/var/run/nri/nri.sock"
+        assert problem in found[0]
 
 
 @pytest.mark.parametrize(

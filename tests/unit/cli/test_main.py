@@ -66,6 +66,7 @@ def test_version_tells_everything_that_a_report_needs(nri) -> None:
     table = nri("version").stdout
     assert "protobuf backend" in table
     assert nri("version", "-q").stdout.strip() == found["nri"]
+    assert nri("--version").stdout == table
 
 
 def test_yaml_has_the_same_content_as_json(nri) -> None:

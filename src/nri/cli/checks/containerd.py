@@ -1,8 +1,8 @@
 """containerd: /etc/containerd/config.toml, versions 2 and 3, and what it imports.
 
-How files combine was seen on 1.7.24, 2.1.9 and 2.4.2 (`containerd config dump`): imports are read after the file that
-names them, breadth first. In 2.x a later file wins key by key; in 1.7 a later file's NRI table replaces the earlier
-one whole. A file of version 1 (no `version` line) is read by 1.7 with its own names; 2.x ignores its NRI table.
+How files combine is held against `containerd config dump` of 1.7, 2.1 and 2.4 (tests/real/test_doctor.py): imports are
+read after the file that names them, breadth first. In 2.x a later file wins key by key; in 1.7 a later file's NRI table
+replaces the earlier one whole. Without a `version` line 1.7 looks for [plugins.nri], 2.x for the table of today.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from nri.cli.checks.findings import Finding, RuntimeNri, inside
 PATH = "/etc/containerd/config.toml"
 PLUGIN = "io.containerd.nri.v1.nri"
 TABLE: KeyPath = ("plugins", PLUGIN)
+#: What 1.x calls it in a file without a version line.
+OLD_TABLE: KeyPath = ("plugins", "nri")
 
 #: Setting of RuntimeNri, key, type ("duration" for Go durations).
 SETTINGS = (
@@ -53,8 +55,9 @@ def check(root: str, version: str, findings: list[Finding]) -> RuntimeNri | None
     nri = RuntimeNri("containerd")
     old = version.startswith("1.")
     for file in files:
-        _examine(file, findings)
-        _take(nri, file, old, findings)
+        table = _table_of(file, old, findings)
+        _examine(file, table, findings)
+        _take(nri, file, table, old, findings)
     _disabled_plugins(nri, files, findings)
     _stray_drop_ins(root, files, findings)
     if nri.enabled is None:
@@ -96,62 +99,76 @@ def _imported(root: str, parent: File, entry: str, findings: list[Finding]) -> l
     return [file for path in paths if (file := config_files.load(root, path, findings))]
 
 
-def _examine(file: File, findings: list[Finding]) -> None:
+def _table_of(file: File, old: bool, findings: list[Finding]) -> KeyPath:
+    """The table that holds NRI's settings, which depends on the version line and on containerd's own version."""
+    if file.at("version") not in (None, 1):
+        return TABLE
+    step = (
+        "write version = 2 (containerd 1.x) or version = 3 at the top; `containerd config migrate` prints a whole file"
+    )
+    if old and file.at(*TABLE) is not None:
+        what = "without a version line containerd 1.x does not know this table"
+        findings.append(Finding("problem", what, file.where(*TABLE), step))
+    elif not old and file.at(*OLD_TABLE) is not None:
+        what = "containerd 2.x does not know this table, 1.x does without a version line"
+        findings.append(Finding("problem", what, file.where(*OLD_TABLE), step))
+    return OLD_TABLE if old else TABLE
+
+
+def _examine(file: File, table: KeyPath, findings: list[Finding]) -> None:
     """Keys that have no effect: misspelt, or in the wrong table."""
     effect = "containerd ignores it"
-    config_files.unknown_keys(file, TABLE, KEYS, findings, effect)
-    config_files.unknown_keys(file, (*TABLE, "default_validator"), VALIDATOR_KEYS, findings, effect)
-    config_files.misplaced(file, TABLE, TELLING, findings)
-    right = f"the table is [{config_files.toml_table(TABLE)}]"
+    config_files.unknown_keys(file, table, KEYS, findings, effect)
+    config_files.unknown_keys(file, (*table, "default_validator"), VALIDATOR_KEYS, findings, effect)
+    if file.at("version") in (None, 1):
+        return  # what is elsewhere may be right for the other containerd; _table_of has said so
+    config_files.misplaced(file, table, TELLING, findings)
+    right = f"the table is [{config_files.toml_table(table)}]"
     for path, value in config_files.walk(file.tree):
         named_nri = path[-1] == "nri" or (path[-1] != PLUGIN and "nri.v1" in path[-1])
         if named_nri and isinstance(value, dict) and not TELLING & set(value):
-            findings.append(
-                Finding(
-                    "problem", f'containerd has no table "{config_files.toml_table(path)}"', file.where(*path), right
-                )
-            )
+            what = f'containerd has no table "{config_files.toml_table(path)}"'
+            findings.append(Finding("problem", what, file.where(*path), right))
 
 
-def _take(nri: RuntimeNri, file: File, old: bool, findings: list[Finding]) -> None:
+def _take(nri: RuntimeNri, file: File, table: KeyPath, old: bool, findings: list[Finding]) -> None:
     """Let the file's NRI table take effect as containerd does."""
-    if not isinstance(file.at(*TABLE), dict):
-        return
-    if file.at("version") in (None, 1):
-        step = "write version = 2 (containerd 1.x) or version = 3 at the top: `containerd config migrate` prints it"
-        findings.append(
-            Finding("problem", "without a version line the NRI table has no effect", file.where(*TABLE), step)
-        )
+    if not isinstance(file.at(*table), dict):
         return
     if old and nri.origin:
-        lost = ", ".join(sorted(key for key in nri.origin if file.at(*TABLE, key) is None))
-        if lost:
-            step = "keep the whole NRI table in one file"
-            first = next(iter(nri.origin.values())).split(":")[0]
-            what = f"containerd 1.x lets this table replace the one in {first}: {lost} go back to their defaults"
-            findings.append(Finding("problem", what, file.where(*TABLE), step))
-        fresh = RuntimeNri("containerd")
-        for name in RuntimeNri.__slots__:
-            setattr(nri, name, getattr(fresh, name))
+        _replace(nri, file, table, findings)
     for setting, key, kind in SETTINGS:
-        path = (*TABLE, key)
+        path = (*table, key)
+        wanted_text = kind is str
         value = (
-            config_files.duration(file, path, findings)
-            if kind == "duration"
-            else config_files.typed(file, path, str, findings)
+            config_files.typed(file, path, str, findings)
+            if wanted_text
+            else config_files.duration(file, path, findings)
         )
         if value:
             setattr(nri, setting, value)
             nri.origin[key] = file.where(*path)
     for key, setting in (("disable", "enabled"), ("disable_connections", "connections")):
-        switched_off = config_files.typed(file, (*TABLE, key), bool, findings)
+        switched_off = config_files.typed(file, (*table, key), bool, findings)
         if switched_off is not None:
             setattr(nri, setting, not switched_off)
-            nri.origin[key] = file.where(*TABLE, key)
-    validator = (*TABLE, "default_validator")
+            nri.origin[key] = file.where(*table, key)
+    validator = (*table, "default_validator")
     if config_files.typed(file, (*validator, "enable"), bool, findings):
         nri.required = tuple(map(str, config_files.typed(file, (*validator, "required_plugins"), list, findings) or ()))
         nri.origin["required"] = file.where(*validator, "required_plugins")
+
+
+def _replace(nri: RuntimeNri, file: File, table: KeyPath, findings: list[Finding]) -> None:
+    """In 1.x a later file's table replaces the earlier one: forget it, and say what is lost."""
+    lost = ", ".join(sorted(key for key in nri.origin if file.at(*table, key) is None))
+    if lost:
+        first = next(iter(nri.origin.values())).split(":")[0]
+        what = f"containerd 1.x lets this table replace the one in {first}: {lost} go back to their defaults"
+        findings.append(Finding("problem", what, file.where(*table), "keep the whole NRI table in one file"))
+    fresh = RuntimeNri("containerd")
+    for name in RuntimeNri.__slots__:
+        setattr(nri, name, getattr(fresh, name))
 
 
 def _disabled_plugins(nri: RuntimeNri, files: list[File], findings: list[Finding]) -> None:

@@ -1,0 +1,101 @@
+"""The doctor reads containerd's files as containerd itself does: held against `containerd config dump`."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from nri.cli.checks import containerd
+from nri.cli.checks.findings import Finding
+from nri.config import parse_duration
+from tests.real.conftest import Runtime
+from tools.runtimes import Installed
+
+TABLE = '[plugins."io.containerd.nri.v1.nri"]\n'
+
+#: Main file and imported file. VERSION becomes the release's own.
+CASES = {
+    "nothing said": ("version = VERSION\n", ""),
+    "switched off": (f"version = VERSION\n{TABLE}disable = true\n", ""),
+    "all keys": (
+        f"""version = VERSION
+{TABLE}
+disable = false
+disable_connections = true
+socket_path = "/s"
+plugin_path = "/p"
+plugin_config_path = "/c"
+plugin_registration_timeout = "7s"
+plugin_request_timeout = "1m1s"
+""",
+        "",
+    ),
+    "an import switches on": (
+        f'version = VERSION\nimports = ["extra/*.toml"]\n{TABLE}disable = true\nplugin_path = "/p"\n',
+        f'version = VERSION\n{TABLE}disable = false\nsocket_path = "/s"\n',
+    ),
+    "an import switches off": (
+        f'version = VERSION\nimports = ["extra/a.toml"]\n{TABLE}disable = false\n',
+        f"version = VERSION\n{TABLE}disable = true\n",
+    ),
+    "an import says something else": (
+        f'version = VERSION\nimports = ["extra/a.toml"]\n{TABLE}plugin_request_timeout = "3s"\nsocket_path = "/s"\n',
+        "version = VERSION\n[timeouts]\n",
+    ),
+    "no version line": (f'{TABLE}disable = false\nsocket_path = "/s"\n', ""),
+    "the old name": ('[plugins.nri]\nsocket_path = "/s"\n', ""),
+    "an older file": (f'version = 2\n{TABLE}disable = false\nsocket_path = "/s"\n', ""),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_doctor_sees_what_containerd_sees(installed: Installed, tmp_path: Path, case: str) -> None:
+    main, extra = (text.replace("VERSION", str(installed.release.config_version)) for text in CASES[case])
+    folder = tmp_path / "etc/containerd"
+    (folder / "extra").mkdir(parents=True)
+    (folder / "config.toml").write_text(main)
+    if extra:
+        (folder / "extra/a.toml").write_text(extra)
+    words = [str(installed.bin / "containerd"), "--config", str(folder / "config.toml"), "config", "dump"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    wanted = tomllib.loads(done.stdout)["plugins"]["io.containerd.nri.v1.nri"]
+
+    findings: list[Finding] = []
+    seen = containerd.check(str(tmp_path), installed.version.partition("~")[0].partition("+")[0], findings)
+    assert seen is not None
+    assert {
+        "disable": not seen.enabled,
+        "disable_connections": not seen.connections,
+        "socket_path": seen.socket_path,
+        "plugin_path": seen.plugin_path,
+        "plugin_config_path": seen.plugin_config_path,
+        "plugin_registration_timeout": seen.registration_timeout_s,
+        "plugin_request_timeout": seen.request_timeout_s,
+    } == {
+        key: parse_duration(value) if key.endswith("timeout") else value
+        for key, value in wanted.items()
+        if key != "default_validator"
+    }, findings
+
+
+def test_events_shows_a_real_runtimes_state(runtime: Runtime) -> None:
+    import json
+    import sys
+
+    words = [
+        sys.executable,
+        "-m",
+        "nri.cli.main",
+        "events",
+        "-o",
+        "json",
+        "--socket-path",
+        str(runtime.daemon.nri_socket),
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)) == {"pods", "containers"}

@@ -1,0 +1,38 @@
+"""Completion, as a shell asks for it."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from nri.cli.main import VERBS
+from tests.unit.cli.conftest import command, environment
+
+
+@pytest.mark.parametrize(("shell", "mark"), [("bash", "complete -o"), ("zsh", "#compdef nri"), ("fish", "complete --")])
+def test_each_shells_script_is_printed(nri, shell: str, mark: str) -> None:
+    done = nri("completion", shell)
+    assert done.returncode == 0
+    assert mark in done.stdout
+    assert "_NRI_COMPLETE" in done.stdout
+
+
+def test_bash_takes_its_script(nri) -> None:
+    subprocess.run(["bash", "-n"], input=nri("completion", "bash").stdout, text=True, check=True)
+
+
+def complete(words: str, place: int) -> list[str]:
+    env = environment(_NRI_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(place))
+    done = subprocess.run(command(), env=env, capture_output=True, text=True, check=True)
+    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+def test_verbs_are_completed_from_their_table() -> None:
+    assert complete("nri", 1) == list(VERBS)
+    assert complete("nri ev", 1) == ["events"]
+
+
+def test_options_and_choices_are_completed() -> None:
+    assert "--follow" in complete("nri events --f", 2)
+    assert complete("nri completion ", 2) == ["bash", "zsh", "fish"]
