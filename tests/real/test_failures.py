@@ -7,13 +7,13 @@ import pytest
 
 from tests.real.conftest import Plug, Start
 from tests.real.plugin_process import PluginProcess
-from tests.real.support_matrix import FACTS, YES
+from tests.real.support_matrix import EVENTS, FACTS, YES
 from tools.runtimes import Containerd
 from tools.runtimes.cri import Pod
 
 TIMEOUT_S = 0.5
 # Without validation: that request would wait for the late handler as well, be late itself, and refuse the container.
-EVENTS = "CreateContainer,StopContainer"
+WITHOUT_VALIDATION = "CreateContainer,StopContainer"
 LATE = {"test/delay": f"CreateContainer {TIMEOUT_S * 4}", "test/adjust": "env"}
 
 
@@ -37,17 +37,37 @@ def test_two_plugins_that_set_the_same_thing_fail_the_request(start: Start, plug
         daemon.cri.create(pod, "main")
 
 
-def test_a_failed_creation_is_undone_for_all_plugins(start: Start, plug: Plug) -> None:
+def test_a_failed_creation_is_undone_for_the_plugins_before(start: Start, plug: Plug) -> None:
     daemon = start()
-    early = plug(daemon, idx="05")
+    early = plug(daemon, idx="05", name="early")
     plug(daemon, idx="50", name="late")
-    pod = daemon.cri.run_pod("undone", annotations={"test/fail": "ValidateContainerAdjustment"})
-    try:
+    pod = daemon.cri.run_pod("undone", annotations={"test/fail": "CreateContainer late"})
+    with pytest.raises(grpc.RpcError, match="asked to fail"):
         daemon.cri.create(pod, "main")
-    except grpc.RpcError:
-        early.wait_for("RemoveContainer", pod="undone")
-    else:
-        assert not early.lines("ValidateContainerAdjustment"), "a refused validation must fail the creation"
+    early.wait_for("RemoveContainer", pod="undone")
+    assert [line["event"] for line in early.lines(pod="undone")] == [
+        "RunPodSandbox",
+        "CreateContainer",
+        "StopContainer",
+        "RemoveContainer",
+    ]
+
+
+def test_a_plugin_that_refuses_a_pod_undoes_it(start: Start, plug: Plug) -> None:
+    daemon = start()
+    plugin = plug(daemon)
+    with pytest.raises(grpc.RpcError, match="asked to fail at RunPodSandbox"):
+        daemon.cri.run_pod("refused", annotations={"test/fail": "RunPodSandbox"})
+    plugin.wait_for("RemovePodSandbox", pod="refused")
+
+
+def test_a_validator_refuses_a_container_where_the_table_says_so(key: str, start: Start, plug: Plug) -> None:
+    daemon = start()
+    plug(daemon)
+    validates = next(row for row in EVENTS if row.name == "ValidateContainerAdjustment")[key] == YES
+    outcome = created(daemon, daemon.cri.run_pod("checked", annotations={"test/fail": "ValidateContainerAdjustment"}))
+    assert ("asked to fail at ValidateContainerAdjustment" in outcome) == validates, outcome
+    assert (outcome == "plain") != validates
 
 
 def created(daemon: Containerd, pod: Pod) -> str:
@@ -71,7 +91,7 @@ def test_a_late_handler_without_a_policy_costs_the_connection(start: Start, plug
 
 def test_a_late_handler_that_declares_keep_connected(key: str, start: Start, plug: Plug) -> None:
     daemon = start(request_timeout_s=TIMEOUT_S)
-    plugin = plug(daemon, policy={"keep_connected": True}, events=EVENTS)
+    plugin = plug(daemon, policy={"keep_connected": True}, events=WITHOUT_VALIDATION)
     assert created(daemon, daemon.cri.run_pod("late", annotations=LATE)) == "plain"
     if FACTS["failure-policy"][key] == YES:
         # Its handlers run one at a time, so until then the next request would be late as well.
@@ -84,7 +104,7 @@ def test_a_late_handler_that_declares_keep_connected(key: str, start: Start, plu
 
 def test_a_late_handler_that_declares_fail_request(key: str, start: Start, plug: Plug) -> None:
     daemon = start(request_timeout_s=TIMEOUT_S)
-    plug(daemon, policy={"fail_request": True}, events=EVENTS)
+    plug(daemon, policy={"fail_request": True}, events=WITHOUT_VALIDATION)
     outcome = created(daemon, daemon.cri.run_pod("late", annotations=LATE))
     if FACTS["failure-policy"][key] == YES:
         assert "plugin 10-recorder failed to handle CreateContainer request" in outcome

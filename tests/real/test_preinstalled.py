@@ -76,3 +76,12 @@ def test_it_ends_with_its_runtime(daemon: Containerd, tmp_path: Path) -> None:
     assert isinstance(pid, int)
     daemon.kill()
     assert wait_for_end(pid), f"process {pid} outlives the containerd that started it"
+
+
+def test_it_is_started_again_with_its_runtime(daemon: Containerd, tmp_path: Path) -> None:
+    daemon.kill()
+    daemon.start()
+    pids = {line["pid"] for line in read_lines(tmp_path / "log") if line["event"] == "Configure"}
+    assert len(pids) == 2, "each containerd starts a process of its own"
+    pod = daemon.cri.run_pod("again", annotations={"test/adjust": "env"})
+    assert "ADDED=yes" in daemon.cri.exec(daemon.cri.run(pod, "main"), "/bin/env")

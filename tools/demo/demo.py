@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 from tools.demo.screen import Screen  # noqa: E402
 from tools.runtimes import RELEASES, Containerd, MissingError, install  # noqa: E402
 from tools.runtimes.cgroups import memory_limit  # noqa: E402
+from tools.runtimes.images import image_archive  # noqa: E402
 from tools.runtimes.leftovers import sweep  # noqa: E402
 from tools.runtimes.machine import ensure_packages, last_line, require_root  # noqa: E402
 
@@ -70,12 +71,13 @@ def run(screen: Screen, key: str, *, keep: bool) -> None:
     screen.heading("A ten-line Python plugin changes a real container")
     require_root()
     sweep()
-    with screen.step("runc and busybox") as outcome:
+    with screen.step("runc, which runs containers"):
         ensure_packages(screen.note, ["runc"])
-        outcome.append("runc is here")
     with screen.step(f"getting containerd {key} with NRI") as outcome:
         installed = install(key, screen.note)
         outcome.append(f"got {installed}")
+    with screen.step("a busybox image, made on this machine"):
+        image_archive(screen.note)
     daemon = Containerd(installed, say=screen.note)
     try:
         with screen.step("starting it privately") as outcome:

@@ -2,7 +2,7 @@
 
 Annotations of a pod:
     test/adjust      name of a case in tests/real/adjustments.py: what to answer to CreateContainer
-    test/fail        name of an event whose handler raises
+    test/fail        "EVENT [PLUGIN]": the handler of that event raises, in the plugin of that name or in all
     test/delay       "EVENT SECONDS": the handler of that event is late
     test/update      JSON {"on": EVENT, "container": NAME, "set": {SETTER: VALUE}}: an update to return at that event
 
@@ -29,6 +29,8 @@ from tests.real.adjustments import CASES
 
 # As it was at the start: the library takes the connection's number out of the environment.
 ENVIRON = {key: value for key, value in os.environ.items() if key.startswith("NRI_")}
+
+NAME = sys.argv[sys.argv.index("--name") + 1] if "--name" in sys.argv else ""
 
 
 class Recorder(nri.Plugin):
@@ -67,7 +69,8 @@ class Recorder(nri.Plugin):
         if late == event:
             time.sleep(float(seconds))
             self.emit("Awake", pod=pod.name)
-        if pod.annotations.get("test/fail") == event:
+        failing, _, plugin = pod.annotations.get("test/fail", "").partition(" ")
+        if failing == event and plugin in ("", NAME):
             raise RuntimeError(f"asked to fail at {event}")
 
     def updates(self, event: str, pod: nri.PodSandbox, itself: str = "") -> list[nri.Update]:
