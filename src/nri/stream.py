@@ -35,7 +35,9 @@ __all__ = ["Stream", "connect_unix"]
 
 # A wait within this much of what is set already does not need a system call.
 _SLACK_S = 0.002
-_FOREVER = 0.0
+# What is set when a wait has no end. Far away from every real wait, so that one comparison tells them apart.
+_FOREVER = -1e9
+_NOW = _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT
 
 
 def _pack_timeval(seconds: float) -> bytes:
@@ -71,7 +73,7 @@ class Stream:
     def __init__(self, sock: Socket) -> None:
         sock.setblocking(True)
         self._sock = sock
-        self._receive_armed_s = self._send_armed_s = -1.0
+        self._receive_armed_s = self._send_armed_s = -2e9  # nothing yet
         self._unsent: bytes = b""
 
     def fileno(self) -> int:
@@ -85,9 +87,7 @@ class Stream:
             wait_s = deadline - monotonic()
             if wait_s <= 0:
                 return self.receive_now(size, "data")
-        if not -_SLACK_S < wait_s - self._receive_armed_s < _SLACK_S or (wait_s == _FOREVER) != (
-            self._receive_armed_s == _FOREVER
-        ):
+        if not -_SLACK_S < wait_s - self._receive_armed_s < _SLACK_S:
             self._arm(_socket.SO_RCVTIMEO, wait_s)
             self._receive_armed_s = wait_s
         try:
@@ -116,41 +116,43 @@ class Stream:
         """Write all of `data`. DeadlineExceeded: the peer does not read; the connection itself stays in order."""
         if self._unsent:
             self._flush(deadline)
-        sent = self._send_some(data, deadline)
+        sent = self._send_now(data)  # nearly always all of it, and then no deadline is needed
         if sent == len(data):
             return
         if sent == 0:
-            raise DeadlineExceeded("the peer to read")
+            sent = self._send_until(data, deadline)
+            if sent == 0:
+                raise DeadlineExceeded("the peer to read")
         self._unsent = data[sent:]
         self._flush(deadline)
 
     def _flush(self, deadline: float | None) -> None:
         while self._unsent:
-            sent = self._send_some(self._unsent, deadline)
+            sent = self._send_until(self._unsent, deadline)
             if sent == 0:
                 raise DeadlineExceeded("the peer to read")
             self._unsent = self._unsent[sent:]
 
-    def _send_some(self, data: bytes, deadline: float | None) -> int:
-        """Write what the kernel takes before the deadline; returns how many bytes that was."""
-        wait_s = _FOREVER
-        flags = _socket.MSG_NOSIGNAL
-        if deadline is not None:
-            wait_s = deadline - monotonic()
-            if wait_s <= 0:
-                flags |= _socket.MSG_DONTWAIT
-                wait_s = self._send_armed_s
-        if not -_SLACK_S < wait_s - self._send_armed_s < _SLACK_S or (wait_s == _FOREVER) != (
-            self._send_armed_s == _FOREVER
-        ):
-            self._arm(_socket.SO_SNDTIMEO, wait_s)
-            self._send_armed_s = wait_s
+    def _send_now(self, data: bytes, flags: int = _NOW) -> int:
+        """Write what the kernel takes; returns how many bytes that was."""
         try:
             return self._sock.send(data, flags)
         except BlockingIOError:
             return 0
         except OSError as error:
             raise ConnectionClosed(f"closed ({error.strerror or error})") from None
+
+    def _send_until(self, data: bytes, deadline: float | None) -> int:
+        """Write what the kernel takes before the deadline; returns how many bytes that was."""
+        wait_s = _FOREVER
+        if deadline is not None:
+            wait_s = deadline - monotonic()
+            if wait_s <= 0:
+                return self._send_now(data)
+        if not -_SLACK_S < wait_s - self._send_armed_s < _SLACK_S:
+            self._arm(_socket.SO_SNDTIMEO, wait_s)
+            self._send_armed_s = wait_s
+        return self._send_now(data, _socket.MSG_NOSIGNAL)
 
     def _arm(self, option: int, wait_s: float) -> None:
         try:

@@ -22,11 +22,10 @@ _ONE_BYTE = [bytes((n,)) for n in range(128)]
 
 def varint(value: int) -> bytes:
     """Encode 0 <= value < 2**64; a negative int64 is given as value + 2**64."""
-    if value < 128:
-        if value < 0:
-            value += 1 << 64
-        else:
-            return _ONE_BYTE[value]
+    if 0 <= value < 0x4000:  # nearly always: lengths
+        return _ONE_BYTE[value] if value < 128 else bytes((value & 127 | 128, value >> 7))
+    if value < 0:
+        value += 1 << 64
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)

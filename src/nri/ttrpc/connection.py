@@ -10,7 +10,7 @@ from __future__ import annotations
 from nri.errors import LocalProtocolError, RemoteProtocolError
 from nri.ttrpc import frames
 from nri.ttrpc.codes import Code
-from nri.ttrpc.envelope import Request, Response, decode_request, decode_response, encode_request, encode_response
+from nri.ttrpc.envelope import Request, Response, decode_request, decode_response, request_parts, encode_response
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class ClientSide:
         stream_id = self._next_id
         if stream_id > _LAST_STREAM_ID:
             raise LocalProtocolError("stream ids are used up: connect again")
-        frame = frames.pack(stream_id, frames.REQUEST, encode_request(prefix, payload, timeout_ns, metadata))
+        frame = frames.join(stream_id, frames.REQUEST, request_parts(prefix, payload, timeout_ns, metadata))
         self._next_id = stream_id + 2
         self._pending.add(stream_id)
         return stream_id, frame
@@ -52,13 +52,19 @@ class ClientSide:
 
     def receive(self, chunk: bytes) -> list[Response]:
         """Responses to pending streams, in the order in which they came; all others are dropped."""
-        out = []
-        for stream_id, kind, _, data, length in self._reader.receive(chunk):
-            if stream_id not in self._pending:
-                continue
-            self._pending.discard(stream_id)
-            out.append(_response(stream_id, kind, data, length))
-        return out
+        return [
+            _response(stream_id, kind, data, length)
+            for stream_id, kind, _, data, length in self._reader.receive(chunk)
+            if self._expects(stream_id)
+        ]
+
+    def _expects(self, stream_id: int) -> bool:
+        """Whether a response to this stream is waited for; only the first one is."""
+        try:
+            self._pending.remove(stream_id)
+        except KeyError:
+            return False
+        return True
 
 
 def _response(stream_id: int, kind: int, data: bytes | None, length: int) -> Response:

@@ -70,6 +70,12 @@ def _prefix(service: str, method: str) -> bytes:
     return prefix
 
 
+def _left_ns(deadline: float) -> int:
+    """What the peer is told: whole milliseconds, because equal timeouts are encoded once, and at least one."""
+    left_s = deadline - monotonic()
+    return int(left_s * 1e3) * 1_000_000 or 1_000_000 if left_s > 0 else 0
+
+
 class _Waiter:
     """One call that waits: its response, once it is there, and a lock that is released to wake it."""
 
@@ -215,13 +221,15 @@ class Endpoint:
     ) -> bytes:
         timeout_ns = 0
         if deadline is not None:
-            timeout_ns = int((deadline - monotonic()) * 1e9)
+            timeout_ns = _left_ns(deadline)
             if timeout_ns <= 0:
                 raise DeadlineExceeded(method)
+        failure: DeadlineExceeded | ConnectionClosed | None = None
         with self._sender:
             if self.closed is not None:
                 raise ConnectionClosed(self.closed)
-            stream_id, frame = self._client.request(_prefix(service, method), payload, timeout_ns, metadata)
+            prefix = _prefixes.get((service, method)) or _prefix(service, method)
+            stream_id, frame = self._client.request(prefix, payload, timeout_ns, metadata)
             # To read the answer ourselves, we must be the reader before the peer can answer: else the monitor, which
             # watches until then, gets it, at the price of two switches between threads. Not if the write may have to
             # wait: then somebody must go on reading, or two peers that both write would wait for each other.
@@ -233,7 +241,6 @@ class Endpoint:
                 idle[0](self)
             try:
                 self._transport.send(self._client_id, frame, deadline)
-                failure = None
             except (DeadlineExceeded, ConnectionClosed) as error:
                 failure = error
         try:
@@ -242,6 +249,8 @@ class Endpoint:
             if failure is not None:
                 # What the peer wrote before it went may hold the answer, or the reason.
                 self._drain_before_close(failure.reason, reading)
+            while reading and waiter.response is None and self.closed is None:
+                self._read(deadline)  # the usual way: one read, and it is there
             response = waiter.response or self._wait(waiter, deadline)
         except DeadlineExceeded:
             self._forget(stream_id)
@@ -306,7 +315,7 @@ class Endpoint:
         For loops that read anyway, such as `serve`. `deadline` is for the write; the peer is told what is left of it.
         Raises what `call` raises, but for RpcError.
         """
-        timeout_ns = int((deadline - monotonic()) * 1e9)
+        timeout_ns = _left_ns(deadline)
         if timeout_ns <= 0:
             raise DeadlineExceeded(method)
         with self._sender:

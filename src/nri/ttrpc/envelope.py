@@ -28,6 +28,7 @@ __all__ = [
     "decode_response",
     "encode_request",
     "encode_response",
+    "request_parts",
     "request_prefix",
 ]
 
@@ -92,14 +93,26 @@ def encode_request(
     prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[tuple[str, str]] = ()
 ) -> bytes:
     """The data of a Request frame; `prefix` is `request_prefix(service, method)`."""
-    parts = [prefix]
-    if payload:
-        parts += (b"\x1a", varint(len(payload)), payload)
-    if timeout_ns:
-        parts += (b"\x20", varint(timeout_ns))
+    return b"".join(request_parts(prefix, payload, timeout_ns, metadata))
+
+
+_timeouts: dict[int, bytes] = {0: b""}
+
+
+def request_parts(
+    prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[tuple[str, str]] = ()
+) -> list[bytes]:
+    """As `encode_request`, in pieces to be joined, so that the payload is copied only once."""
+    timeout = _timeouts.get(timeout_ns)
+    if timeout is None:
+        if len(_timeouts) > 4096:
+            _timeouts.clear()
+            _timeouts[0] = b""
+        timeout = _timeouts[timeout_ns] = b"\x20" + varint(timeout_ns)
+    parts = [prefix, b"\x1a", varint(len(payload)), payload, timeout] if payload else [prefix, timeout]
     for key, value in metadata:
-        parts.append(bytes_field(5, bytes_field(1, key.encode()) + bytes_field(2, value.encode())))
-    return b"".join(parts)
+        parts.append(bytes_field(5, bytes_field(1, key.encode()) + bytes_field(2, value.encode())))  # noqa: PERF401
+    return parts
 
 
 def decode_request(data: bytes) -> Request:
@@ -190,9 +203,14 @@ def encode_response(payload: bytes = b"", code: int = 0, message: str = "") -> b
 
 def decode_response(data: bytes) -> Response:
     """Read a Response frame's data. Unknown fields and status details are skipped."""
-    if not data:
-        return Response()
     response = Response()
+    if not data:
+        return response
+    if data[0] == 0x12:  # a payload and nothing else, as every success is
+        length, position = read_varint(data, 1)
+        if position + length == len(data):
+            response.payload = data[position:]
+            return response
     for number, _, value in iter_fields(data):
         if number == 2 and isinstance(value, bytes):
             response.payload = value

@@ -20,6 +20,7 @@ __all__ = [
     "REQUEST",
     "RESPONSE",
     "FrameReader",
+    "join",
     "pack",
 ]
 
@@ -45,6 +46,14 @@ def pack(stream_id: int, kind: int, data: bytes, flags: int = 0) -> bytes:
     return _header(length, stream_id, kind, flags) + data
 
 
+def join(stream_id: int, kind: int, parts: list[bytes]) -> bytes:
+    """As `pack`, of data in pieces."""
+    length = sum(map(len, parts))
+    if length > MAX_DATA:
+        raise OversizedMessage(length, MAX_DATA)
+    return b"".join((_header(length, stream_id, kind, 0), *parts))
+
+
 class FrameReader:
     """Chunks of one logical connection in, whole frames out; holds at most one frame of 4 MiB."""
 
@@ -58,9 +67,14 @@ class FrameReader:
 
     def receive(self, chunk: bytes) -> list[tuple[int, int, int, bytes | None, int]]:
         """Returns (stream id, type, flags, data, length) of each whole frame; data is None if it was too long."""
-        out: list[tuple[int, int, int, bytes | None, int]] = []
-        position, end = 0, len(chunk)
+        end = len(chunk)
         header = self._header
+        if header is None and not self._rest and end >= HEADER_LENGTH:
+            length, stream_id, kind, flags = _unpack(chunk)
+            if end == HEADER_LENGTH + length:  # one whole frame, nearly always
+                return [(stream_id, kind, flags, chunk[HEADER_LENGTH:] if length <= MAX_DATA else None, length)]
+        out: list[tuple[int, int, int, bytes | None, int]] = []
+        position = 0
         if header is not None:
             take = min(self._missing, end)
             if header[0] <= MAX_DATA:
