@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 # What these packages name in __all__ is public (docs/reference).
-PUBLIC = ("nri.ttrpc", "nri.mux")
+PUBLIC = ("nri", "nri.testing", "nri.adaptation", "nri.ttrpc", "nri.mux")
 META = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 project = "nri"
@@ -55,9 +57,20 @@ def fill_changelog(_app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = source[0].replace("<!-- unreleased -->", unreleased())
 
 
+def fill_command_line(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Put the verbs where the page of the command asks for them."""
+    if page == "reference/cli":
+        sys.path.insert(0, str(ROOT / "docs"))
+        from cli_reference import reference
+
+        source[0] = source[0].replace("<!-- command line -->", reference())
+
+
 def load_lazy_names(_app: Sphinx) -> None:
     """Load what the public packages import on first use: autodoc sees only what is there already."""
     for name in PUBLIC:
+        if importlib.util.find_spec(name) is None:
+            continue  # not part of this release
         module = importlib.import_module(name)
         for public in module.__all__:
             module.__dict__.setdefault(public, getattr(module, public))
@@ -67,3 +80,4 @@ def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("builder-inited", load_lazy_names)
     app.connect("source-read", fill_changelog)
+    app.connect("source-read", fill_command_line)

@@ -11,21 +11,7 @@ from tests.packaging.conftest import ROOT, run
 
 pytestmark = pytest.mark.timeout(600)  # a download on a slow line
 
-ALLOWED = {
-    ".py",
-    ".pyi",
-    ".typed",
-    ".md",
-    ".toml",
-    ".html",
-    ".css",
-    ".js",
-    ".json",
-    ".yaml",
-    ".in",
-    ".tmpl",
-    ".service",
-}
+ALLOWED = {".py", ".pyi", ".typed", ".txt", ".html", ".css", ".js", ".json"}
 
 
 def packaged(wheel: Path) -> list[str]:
