@@ -14,7 +14,7 @@ import pytest
 from tests.real.conftest import HERE
 from tests.support.needs import need, need_root
 from tools.runtimes import MissingError, install
-from tools.runtimes.leftovers import PLACES, PREFIX, cgroup_dirs
+from tools.runtimes.leftovers import PLACES, PREFIX, cgroup_dirs, remove
 from tools.runtimes.machine import ensure_packages
 
 ROOT = HERE.parents[1]
@@ -83,3 +83,18 @@ def test_it_says_in_one_line_what_is_missing() -> None:
     assert done.stderr == (
         "error: the demo cannot run here: it needs root: containers need it; run the command again with sudo\n"
     )
+
+
+def test_it_leaves_a_working_runtime_when_asked_to() -> None:
+    before = leftovers()
+    done = subprocess.run([*COMMAND, "--keep"], capture_output=True, text=True, timeout=120, check=False)
+    (run_dir,) = leftovers() - before
+    try:
+        assert done.returncode == 0, done.stderr
+        assert str(run_dir) in done.stdout
+        look = [sys.executable, "-m", "tools.runtimes", "look", str(run_dir)]
+        seen = subprocess.run(look, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+        assert "hello" in seen, "the plugin is at work still"
+    finally:
+        remove(run_dir)
+    assert not run_dir.exists()

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -23,25 +22,14 @@ sys.path.insert(0, str(ROOT))
 
 from tools.demo.screen import Screen  # noqa: E402
 from tools.runtimes import RELEASES, Containerd, MissingError, install  # noqa: E402
-from tools.runtimes.cgroups import memory_limit  # noqa: E402
 from tools.runtimes.images import image_archive  # noqa: E402
 from tools.runtimes.leftovers import sweep  # noqa: E402
+from tools.runtimes.look import MEMORY_BYTES, look  # noqa: E402
 from tools.runtimes.machine import ensure_packages, last_line, require_root  # noqa: E402
 
 PLUGIN = ROOT / "examples/demo.py"
 PLUGIN_START_TIMEOUT_S = 20.0
-POD_NAME = "hello"
-MEMORY_BYTES = 64 << 20
-INSIDE = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max"
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a container looks like: its environment, and its memory limit seen from both sides."""
-
-    env: dict[str, str]
-    memory_inside: str
-    memory_cgroup: str
+NOT_SET = "(not set)"
 
 
 def main() -> int:
@@ -98,39 +86,21 @@ def run(screen: Screen, key: str, *, keep: bool) -> None:
 def compare(screen: Screen, daemon: Containerd) -> None:
     """Run the pod twice, print what differs."""
     with screen.step(f"a pod and a container that asks for {MEMORY_BYTES >> 20} MiB, without the plugin"):
-        before = look(daemon)
+        before = look(daemon.cri)
     with screen.step(f"starting the plugin, {PLUGIN.relative_to(ROOT)}") as outcome:
         start_plugin(daemon)
         outcome.append(f"started the plugin, {PLUGIN.relative_to(ROOT)}:")
     screen.listing(plugin_text())
     with screen.step("the same pod and container again, with the plugin"):
-        after = look(daemon)
+        after = look(daemon.cri)
     screen.heading("What the container sees")
-    names = sorted(before.env.keys() | after.env.keys())
+    rows_before, rows_after = before.rows(), after.rows()
+    titles = [*(title for title in rows_after if title.startswith("env ")), *rows_before, *rows_after]
     screen.table(
         ("", "without the plugin", "with the plugin"),
-        [
-            *((f"env {name}", before.env.get(name, "(not set)"), after.env.get(name, "(not set)")) for name in names),
-            ("memory limit, read inside", before.memory_inside, after.memory_inside),
-            ("memory limit, its cgroup", before.memory_cgroup, after.memory_cgroup),
-        ],
+        [(title, rows_before.get(title, NOT_SET), rows_after.get(title, NOT_SET)) for title in dict.fromkeys(titles)],
     )
     screen.say()
-
-
-def look(daemon: Containerd) -> Seen:
-    """Create a pod with a container, read what it sees, remove both."""
-    pod = daemon.cri.run_pod(POD_NAME)
-    container = daemon.cri.run(pod, "main", memory_limit_in_bytes=MEMORY_BYTES)
-    lines = daemon.cri.exec(container, "/bin/env").splitlines()
-    inside = daemon.cri.exec(container, "/bin/sh", "-c", INSIDE).strip()
-    seen = Seen(
-        env=dict(line.split("=", 1) for line in lines if "=" in line),
-        memory_inside=_mebibytes(inside),
-        memory_cgroup=_mebibytes(memory_limit(daemon.cri.info(container)["pid"])),
-    )
-    daemon.cri.remove_pod(pod.id)
-    return seen
 
 
 def start_plugin(daemon: Containerd) -> None:
@@ -184,11 +154,8 @@ def keep_hints(screen: Screen, daemon: Containerd) -> None:
     screen.say(f"  CRI socket      {daemon.cri_socket}")
     screen.say(f"  containerd log  {daemon.log}")
     screen.say(f"  your plugin     {python} YOUR_PLUGIN.py --idx 20 --socket-path {socket}")
+    screen.say(f"  a container     {python} -m tools.runtimes look {daemon.run_dir}")
     screen.say(f"  end it all      {python} -m tools.runtimes clean\n")
-
-
-def _mebibytes(text: str) -> str:
-    return f"{int(text) >> 20} MiB" if text.isdigit() else text
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:

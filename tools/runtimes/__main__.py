@@ -2,6 +2,7 @@
 
     python -m tools.runtimes fetch [1.7 2.1 2.4]    get them into the cache
     python -m tools.runtimes check [1.7 2.1 2.4]    start each one, run a container in it, clean up
+    python -m tools.runtimes look RUN_DIR           what a container sees in one that `make demo ARGS=--keep` left
     python -m tools.runtimes clean                  remove what interrupted runs left
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
@@ -12,9 +13,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 
-from tools.runtimes import RELEASES, Containerd, MissingError, install
+from tools.runtimes import RELEASES, Containerd, Cri, MissingError, install
 from tools.runtimes.leftovers import sweep
+from tools.runtimes.look import look
 from tools.runtimes.machine import ensure_packages
 
 
@@ -48,6 +51,17 @@ def check(keys: list[str]) -> None:
         )
 
 
+def see(run_dir: str) -> None:
+    """Run a container in a kept runtime and print what it sees."""
+    socket = Path(run_dir, "cri.sock")
+    if not socket.exists():
+        raise MissingError(f"a running containerd in {run_dir}", "make demo ARGS=--keep leaves one and names it")
+    cri = Cri(socket, socket.parent.name)
+    for title, text in look(cri).rows().items():
+        say(f"{title:<26} {text}")
+    cri.close()
+
+
 def clean() -> None:
     """Remove every run directory whose owner is gone, kept ones too."""
     removed = sweep(kept=True)
@@ -57,15 +71,25 @@ def clean() -> None:
 def main() -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.runtimes", description=__doc__.splitlines()[0])
-    parser.add_argument("verb", choices=("fetch", "check", "clean"))
-    parser.add_argument("release", nargs="*", help=f"any of {', '.join(RELEASES)}; default: all")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for verb in ("fetch", "check"):
+        verbs.add_parser(verb).add_argument("release", nargs="*", help=f"any of {', '.join(RELEASES)}; default: all")
+    verbs.add_parser("look").add_argument("run_dir")
+    verbs.add_parser("clean")
     arguments = parser.parse_args()
-    unknown = [key for key in arguments.release if key not in RELEASES]
-    if unknown:
+    keys = getattr(arguments, "release", None) or list(RELEASES)
+    if unknown := [key for key in keys if key not in RELEASES]:
         parser.error(f"unknown release {unknown[0]}; known: {', '.join(RELEASES)}")
-    keys = arguments.release or list(RELEASES)
     try:
-        {"fetch": lambda: fetch(keys), "check": lambda: check(keys), "clean": clean}[arguments.verb]()
+        match arguments.verb:
+            case "fetch":
+                fetch(keys)
+            case "check":
+                check(keys)
+            case "look":
+                see(arguments.run_dir)
+            case _:
+                clean()
     except MissingError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
