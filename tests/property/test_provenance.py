@@ -22,6 +22,10 @@ REPLIES = st.lists(create_replies(), min_size=1, max_size=4)
 
 def run(container: m.Container, replies: list[Any], which: Rules) -> tuple[CreateState, Record]:
     """Merge the replies up to the first that fails, and what is recorded of that."""
+    for reply in replies:  # a name with "=" in it cannot be told from another name with a value
+        kept = [pair for pair in reply.adjust.env if "=" not in pair.key]
+        del reply.adjust.env[:]
+        reply.adjust.env.extend(kept)
     request = m.CreateContainerRequest(container=container)
     state = CreateState(request, which)
     taken, failed = [], ""

@@ -69,13 +69,16 @@ def of_update(update: m.ContainerUpdate, resources: m.LinuxResources | None = No
     return described(update.container_id, read(update.linux.resources, RESOURCES_TREE), before)
 
 
-def described(container: str, entries: Iterable[Entry], holder: Any) -> list[Change]:
-    """What entries of an answer would change in a container or update, taken by themselves."""
+def described(container: str, entries: Iterable[Entry], holder: Any, *, equal: bool = False) -> list[Change]:
+    """What entries of an answer would change in a container or update, taken by themselves.
+
+    `equal` keeps those that set what is there already.
+    """
     found = []
     for entry in entries:
         for key, after in _wanted(entry, holder):
             before = value_at(holder, Spot(entry.row, key))
-            if before != after:
+            if equal or before != after:
                 found.append(Change(container, name(entry.row), key, before, after))
     return found
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from nri.adaptation.changes import Change, changes, described, of_adjustment, show, spots
+from nri.adaptation.changes import Change, changes, described, show, spots
 from nri.adaptation.merge import CreateState
 from nri.adaptation.merge.effects import drop, put_map, put_simple
 from nri.adaptation.merge.entries import Entry, read
@@ -167,7 +167,7 @@ class _Replay:
             try:
                 state.apply(plugin, reply)
             except Exception as error:  # noqa: BLE001 - the conflict that failed the event; its text says it all
-                found = of_adjustment(reply.adjust, before)
+                found = described(self._made.container, read(reply.adjust, TREE), before, equal=True)
                 self._add(record, plugin, found, f"not applied: {error}")
                 continue
             touched = spots(entry for entry in read(reply.adjust, TREE) if self._shown(entry.row))

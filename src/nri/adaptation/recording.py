@@ -39,11 +39,15 @@ class Recorder:
 
     def event(self, fold: Fold, failed: str = "") -> None:
         """An event with an answer is over."""
-        if self.provenance is None or fold.request is None:
+        if self.provenance is None:
             return
-        question = fold.question
+        question, request = fold.question, fold.request
+        if request is None:  # nobody was asked; but what the runtime itself makes of a container belongs to its history
+            if question.spec.method == "stop_container":
+                return
+            request = question.payload
         container = "" if question.container is None else question.container.id
-        self.provenance.record(question.spec.pretty, container, fold.request, fold.replies, fold.touched, failed)
+        self.provenance.record(question.spec.pretty, container, request, fold.replies, fold.touched, failed)
 
     def asked(
         self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], failed: str = ""
