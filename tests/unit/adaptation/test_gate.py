@@ -1,0 +1,144 @@
+"""The gate between events and joining plugins."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from nri.adaptation.gate import Gate
+from nri.errors import DeadlineExceeded
+from tests.support.adapting import eventually
+
+
+def enter(gate: Gate, *, urgent: bool = False, patience_s: float = 20.0, deadline: float | None = None) -> bool:
+    return gate.enter(urgent=urgent, deadline=deadline, patience_s=patience_s)
+
+
+def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, threading.Event]:
+    done = threading.Event()
+
+    def run() -> None:
+        work()
+        done.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, done
+
+
+def join(gate: Gate) -> None:
+    assert gate.join(lambda: False)
+
+
+def test_events_pass_together() -> None:
+    gate = Gate()
+    assert enter(gate)
+    assert enter(gate)
+    gate.leave()
+    gate.leave()
+
+
+def test_a_joiner_waits_for_events_and_blocks_to_end() -> None:
+    gate = Gate()
+    enter(gate)
+    block = gate.block()
+    thread, done = in_thread(lambda: join(gate))
+    gate.leave()
+    assert not done.wait(0.05), "a block must keep plugins from joining"
+    block.release()
+    assert done.wait(5)
+    gate.joined()
+    thread.join()
+
+
+def test_an_event_waits_for_a_joiner_that_is_inside() -> None:
+    gate = Gate()
+    join(gate)
+    thread, done = in_thread(lambda: enter(gate))
+    assert not done.wait(0.05)
+    gate.joined()
+    assert done.wait(5)
+    thread.join()
+
+
+def test_an_event_goes_on_beside_a_joiner_that_does_not_end() -> None:
+    gate = Gate()
+    join(gate)
+    assert enter(gate, patience_s=0.02) is False, "a synchronize() that hangs must not hang events"
+    with pytest.raises(DeadlineExceeded):
+        enter(gate, deadline=time.monotonic() + 0.02)
+
+
+def test_ordinary_blocks_and_events_queue_behind_a_waiting_joiner_and_urgent_ones_pass() -> None:
+    gate = Gate(preference_s=30.0)
+    enter(gate)
+    joiner, joined = in_thread(lambda: join(gate))
+    eventually(lambda: gate._waiting, "the joiner waits")
+    blocked, done = in_thread(gate.block)
+    assert not done.wait(0.05), "joiners must not be starved"
+    assert enter(gate, urgent=True), "Stop and Remove must not wait for a joiner"
+    gate.leave()
+    gate.block(urgent=True).release()
+    gate.leave()
+    assert joined.wait(5)
+    gate.joined()
+    assert done.wait(5)
+    for thread in (joiner, blocked):
+        thread.join()
+
+
+def test_an_event_of_a_request_that_holds_a_block_never_waits_for_a_waiting_joiner() -> None:
+    gate = Gate(preference_s=30.0)
+    with gate.block():
+        joiner, joined = in_thread(lambda: join(gate))
+        eventually(lambda: gate._waiting, "the joiner waits")
+        assert enter(gate, deadline=time.monotonic() + 5), "this would be a deadlock"
+        gate.leave()
+    assert joined.wait(5)
+    gate.joined()
+    joiner.join()
+
+
+def test_a_long_request_delays_the_joiner_and_not_all_others() -> None:
+    gate = Gate(preference_s=0.05)
+    slow = gate.block(urgent=True)
+    joiner, joined = in_thread(lambda: join(gate))
+    eventually(lambda: gate._waiting, "the joiner waits")
+    gate.block(deadline=time.monotonic() + 10).release()
+    assert not joined.is_set()
+    slow.release()
+    assert joined.wait(5)
+    gate.joined()
+    joiner.join()
+
+
+def test_releasing_a_block_twice_does_nothing() -> None:
+    gate = Gate()
+    block = gate.block()
+    block.release()
+    block.release()
+    with gate.block():
+        thread, done = in_thread(lambda: join(gate))
+        assert not done.wait(0.05), "the second release must not count for another block"
+    assert done.wait(5)
+    thread.join()
+
+
+def test_a_joiner_gives_up_when_the_runtime_stops() -> None:
+    gate = Gate(preference_s=0.02)
+    enter(gate)
+    assert gate.join(lambda: True) is False
+
+
+def test_the_chain_is_cleaned_when_the_last_event_has_left() -> None:
+    cleaned: list[int] = []
+    gate = Gate(at_rest=lambda: cleaned.append(1))
+    enter(gate)
+    enter(gate)
+    gate.leave()
+    assert cleaned == []
+    gate.leave()
+    assert cleaned == [1]
