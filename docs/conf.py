@@ -30,8 +30,9 @@ myst_heading_anchors = 4
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
 napoleon_numpy_docstring = False
+napoleon_custom_sections = [("Class attributes", "params_style")]
 
 html_theme = "furo"
 html_title = f"nri {release}"

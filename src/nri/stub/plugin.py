@@ -61,7 +61,7 @@ class Plugin:
     config: Any = None
     #: The mirror, if `mirror` is true.
     state: Mirror
-    #: The other side: `.name`, `.version`, `.nri_version`, `.update(...)`, `.evict(...)`.
+    #: The other side, with `.name`, `.version`, `.nri_version`, `.update(...)`, `.evict(...)`.
     runtime: RuntimeHandle = RuntimeHandle()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
