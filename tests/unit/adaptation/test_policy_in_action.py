@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 
 import pytest
 
@@ -44,6 +45,11 @@ class Slow(Inject):
         self.calls.append(container.name)
         self.go.wait(30)
         return super().create_container(pod, container)
+
+
+def eventually(condition) -> bool:
+    """Whether it comes true within some seconds; the machine may be slow."""
+    return any(condition() or time.sleep(0.02) for _ in range(1000))
 
 
 class Eager(Slow):
@@ -183,7 +189,7 @@ def test_a_late_answer_costs_the_event_and_not_the_plugin(runtime, slow):
     node = runtime('timeout = "100ms"').add(slow)
     assert node.create_container().env == {}
     slow.go.set()
-    assert node.create_container().env == {"A": "1"}, "the plugin did not come back"
+    assert eventually(lambda: node.create_container().env == {"A": "1"}), "the plugin did not come back"
 
 
 def test_a_timeout_by_event_holds_for_that_event_alone(runtime, slow):
@@ -250,12 +256,7 @@ def test_the_breaker_lets_a_plugin_back_in_when_it_answers_the_trial(runtime, sl
     node.create_container()
     assert node.health("10-inject").state == "open"
     slow.go.set()
-    node.timeout(20.0)
-    deadline = threading.Event()
-    for _ in range(200):
-        if node.create_container().env == {"A": "1"}:
-            break
-        deadline.wait(0.02)
+    assert eventually(lambda: node.create_container().env == {"A": "1"}), "it was not let in again"
     assert node.health("10-inject").state == "active"
 
 
@@ -292,8 +293,4 @@ def test_a_changed_file_holds_for_plugins_that_are_connected(tmp_path):
         assert node.create_container().env == {"A": "1"}
         with open(adaptation._policies.path, "w") as file:
             file.write('["10-inject"]\nshadow = true\n')
-        for _ in range(500):
-            if node.create_container().env == {}:
-                return
-            threading.Event().wait(0.02)
-    raise AssertionError("the new policy does not hold after ten seconds")
+        assert eventually(lambda: node.create_container().env == {}), "the new policy does not hold"
