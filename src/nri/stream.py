@@ -62,7 +62,7 @@ def connect_unix(path: str) -> _socket.socket:
 
 
 class Stream:
-    """Bytes in and out of one connected stream socket, with deadlines.
+    """Bytes in and out of one connected stream socket, with deadlines. The base of transports.
 
     A write that misses its deadline half-way leaves the peer in the middle of a frame. The rest is then kept and goes
     out before the next write, so that one late reader costs one message and not the connection.
@@ -80,13 +80,13 @@ class Stream:
         """The descriptor; -1 once closed."""
         return self._sock.fileno()
 
-    def receive(self, size: int, deadline: float | None) -> bytes:
+    def read(self, size: int, deadline: float | None) -> bytes:
         """Read up to `size` bytes, at least one. ConnectionClosed at the end, DeadlineExceeded with nothing read."""
         wait_s = _FOREVER
         if deadline is not None:
             wait_s = deadline - monotonic()
             if wait_s <= 0:
-                return self.receive_now(size, "data")
+                return self.read_now(size, "data")
         if not -_SLACK_S < wait_s - self._receive_armed_s < _SLACK_S:
             self._arm(_socket.SO_RCVTIMEO, wait_s)
             self._receive_armed_s = wait_s
@@ -100,7 +100,7 @@ class Stream:
             raise ConnectionClosed
         return data
 
-    def receive_now(self, size: int, what: str = "data") -> bytes:
+    def read_now(self, size: int, what: str = "data") -> bytes:
         """Read what is there already; DeadlineExceeded if nothing is."""
         try:
             data = self._sock.recv(size, _socket.MSG_DONTWAIT)
@@ -112,13 +112,20 @@ class Stream:
             raise ConnectionClosed
         return data
 
-    def send(self, data: bytes, deadline: float | None) -> None:
+    def write(self, data: bytes, deadline: float | None) -> None:
         """Write all of `data`. DeadlineExceeded: the peer does not read; the connection itself stays in order."""
         if self._unsent:
             self._flush(deadline)
-        sent = self._send_now(data)  # nearly always all of it, and then no deadline is needed
-        if sent == len(data):
-            return
+        try:
+            sent = self._sock.send(data, _NOW)  # nearly always all of it, and then no deadline is needed
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise ConnectionClosed(f"closed ({error.strerror or error})") from None
+        if sent != len(data):
+            self._write_rest(data, sent, deadline)
+
+    def _write_rest(self, data: bytes, sent: int, deadline: float | None) -> None:
         if sent == 0:
             sent = self._send_until(data, deadline)
             if sent == 0:
@@ -161,7 +168,7 @@ class Stream:
             raise ConnectionClosed(f"closed ({error.strerror or error})") from None
 
     def shut(self) -> None:
-        """End both directions now: a thread that waits in `receive` gets ConnectionClosed. Safe in a signal handler."""
+        """End both directions now: a thread that waits in `read` gets ConnectionClosed. Safe in a signal handler."""
         try:
             self._sock.shutdown(_socket.SHUT_RDWR)
         except OSError:

@@ -35,8 +35,13 @@ class Demux:
 
     def receive(self, data: bytes) -> list[tuple[int, bytes]]:
         """Take bytes from the socket; returns (connection id, chunk) in order, none of them empty."""
+        end = len(data)
+        if not self.missing and not self._head and end > HEADER_LENGTH:
+            conn_id, length = _unpack(data)
+            if end == HEADER_LENGTH + length and length <= MAX_PAYLOAD:  # one whole frame, as nearly always
+                return [(conn_id, data[HEADER_LENGTH:])] if conn_id in self._open else []
         chunks: list[tuple[int, bytes]] = []
-        position, end = 0, len(data)
+        position = 0
         if self.missing:
             position = min(self.missing, end)
             self.missing -= position

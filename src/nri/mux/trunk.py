@@ -24,43 +24,27 @@ _READ = 65536
 _READ_LARGE = 1 << 18
 
 
-class Trunk:
+class Trunk(Stream):
     """One connected stream socket, shared by the logical connections `open_ids`.
 
     One thread may send while another receives; two senders or two receivers must take turns (`Endpoint` does).
     """
 
-    __slots__ = ("_demux", "_stream")
+    __slots__ = ("_demux",)
 
     def __init__(self, sock: Socket, open_ids: Iterable[int] = (1, 2)) -> None:
-        self._stream = Stream(sock)
+        super().__init__(sock)
         self._demux = Demux(open_ids)
-
-    def fileno(self) -> int:
-        """The descriptor; -1 once closed."""
-        return self._stream.fileno()
 
     def send(self, conn_id: int, message: bytes, deadline: float | None) -> None:
         """Write one message on a logical connection. DeadlineExceeded: the peer does not read."""
-        self._stream.send(cut(conn_id, message), deadline)
+        self.write(cut(conn_id, message), deadline)
 
     def receive(self, deadline: float | None) -> list[tuple[int, bytes]]:
         """Read once; returns (connection id, chunk), perhaps none. Raises DeadlineExceeded, ConnectionClosed."""
-        size = _READ_LARGE if self._demux.missing > _READ else _READ
-        return self._demux.receive(self._stream.receive(size, deadline))
+        demux = self._demux
+        return demux.receive(self.read(_READ_LARGE if demux.missing > _READ else _READ, deadline))
 
     def receive_now(self) -> list[tuple[int, bytes]]:
         """As `receive`, but only what is there already."""
-        return self._demux.receive(self._stream.receive_now(_READ))
-
-    def shut(self) -> None:
-        """End both directions; wakes a thread that waits in `receive`. Safe in a signal handler."""
-        self._stream.shut()
-
-    def shut_reading(self) -> None:
-        """End reading; what is being answered can still be sent. Safe in a signal handler."""
-        self._stream.shut_reading()
-
-    def close(self) -> None:
-        """Close the socket, and with it every logical connection."""
-        self._stream.close()
+        return self._demux.receive(self.read_now(_READ))

@@ -10,7 +10,15 @@ from __future__ import annotations
 from nri.errors import LocalProtocolError, RemoteProtocolError
 from nri.ttrpc import frames
 from nri.ttrpc.codes import Code
-from nri.ttrpc.envelope import Request, Response, decode_request, decode_response, request_parts, encode_response
+from nri.ttrpc.envelope import (
+    Request,
+    Response,
+    decode_request,
+    decode_response,
+    encode_response,
+    request_parts,
+    response_payload,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,6 +65,18 @@ class ClientSide:
             for stream_id, kind, _, data, length in self._reader.receive(chunk)
             if self._expects(stream_id)
         ]
+
+    def receive_sole(self, stream_id: int, chunk: bytes) -> bytes | None:
+        """The reply's bytes, if the chunk is one whole successful response to this stream, as it nearly always is.
+
+        None: `receive` has to look at it. Takes nothing then.
+        """
+        if self._reader.sole(chunk) != (stream_id, frames.RESPONSE, len(chunk) - frames.HEADER_LENGTH):
+            return None
+        payload = response_payload(chunk, frames.HEADER_LENGTH)
+        if payload is not None:
+            self._pending.discard(stream_id)
+        return payload
 
     def _expects(self, stream_id: int) -> bool:
         """Whether a response to this stream is waited for; only the first one is."""

@@ -131,6 +131,12 @@ class _Callback:
         return False
 
 
+def _payload_of(response: Response) -> bytes:
+    if response.code:
+        raise RpcError(response.code, response.message)
+    return response.payload
+
+
 class Endpoint:
     """Client and server of one transport.
 
@@ -224,6 +230,7 @@ class Endpoint:
             timeout_ns = _left_ns(deadline)
             if timeout_ns <= 0:
                 raise DeadlineExceeded(method)
+        waiter: _Waiter | None = None
         failure: DeadlineExceeded | ConnectionClosed | None = None
         with self._sender:
             if self.closed is not None:
@@ -234,34 +241,70 @@ class Endpoint:
             # watches until then, gets it, at the price of two switches between threads. Not if the write may have to
             # wait: then somebody must go on reading, or two peers that both write would wait for each other.
             early = len(frame) <= _SURE_TO_FIT and not self._waiters and not self._behind
-            reading = early and self._reader.acquire(False)
-            waiter = self._waiters[stream_id] = _Reading() if reading else _Waiter()
-            idle = self._idle if reading else None
-            if idle is not None:
-                idle[0](self)
+            if early and self._reader.acquire(False):
+                idle = self._idle
+                if idle is not None:
+                    idle[0](self)
+            else:
+                waiter = self._waiters[stream_id] = _Waiter()
             try:
                 self._transport.send(self._client_id, frame, deadline)
             except (DeadlineExceeded, ConnectionClosed) as error:
                 failure = error
         try:
-            if isinstance(failure, DeadlineExceeded):
-                raise failure
-            if failure is not None:
-                # What the peer wrote before it went may hold the answer, or the reason.
-                self._drain_before_close(failure.reason, reading)
-            while reading and waiter.response is None and self.closed is None:
-                self._read(deadline)  # the usual way: one read, and it is there
-            response = waiter.response or self._wait(waiter, deadline)
+            if waiter is None:
+                reply = self._read_reply(stream_id, deadline, failure)
+            else:
+                reply = self._await_reply(waiter, deadline, failure)
         except DeadlineExceeded:
             self._forget(stream_id)
             raise DeadlineExceeded(method) from None
-        finally:
-            if reading:
-                self._stop_reading(idle)
         self._behind = False
-        if response.code:
-            raise RpcError(response.code, response.message)
-        return response.payload
+        return reply
+
+    def _read_reply(
+        self, stream_id: int, deadline: float | None, failure: DeadlineExceeded | ConnectionClosed | None
+    ) -> bytes:
+        """The usual way: we are the reader since before we wrote, and the first thing to come is our reply."""
+        idle = self._idle
+        waiter: _Reading | None = None
+        try:
+            if failure is not None:
+                waiter = self._waiters[stream_id] = _Reading()
+                self._after_failed_write(failure, reading=True)
+            while waiter is None or waiter.response is None:
+                if self.closed is not None:
+                    raise ConnectionClosed(self.closed)
+                try:
+                    chunks = self._transport.receive(deadline)
+                    if waiter is None:
+                        if len(chunks) == 1 and chunks[0][0] == self._client_id:
+                            reply = self._client.receive_sole(stream_id, chunks[0][1])
+                            if reply is not None:
+                                return reply
+                        waiter = self._waiters[stream_id] = _Reading()
+                    self._dispatch(chunks)
+                except (ConnectionClosed, ProtocolError) as error:
+                    self._fail(error.reason)
+                    if waiter is None or waiter.response is None:
+                        raise ConnectionClosed(self.closed or error.reason) from None
+            return _payload_of(waiter.response)
+        finally:
+            self._stop_reading(idle)
+
+    def _await_reply(
+        self, waiter: _Waiter, deadline: float | None, failure: DeadlineExceeded | ConnectionClosed | None
+    ) -> bytes:
+        """The other way: others call as well, and whoever reads hands us our response."""
+        if failure is not None:
+            self._after_failed_write(failure, reading=False)
+        return _payload_of(waiter.response or self._wait(waiter, deadline))
+
+    def _after_failed_write(self, failure: DeadlineExceeded | ConnectionClosed, *, reading: bool) -> None:
+        if isinstance(failure, DeadlineExceeded):
+            raise failure
+        # What the peer wrote before it went may hold the answer, or the reason.
+        self._drain_before_close(failure.reason, reading)
 
     def _forget(self, stream_id: int) -> None:
         self._waiters.pop(stream_id, None)
@@ -269,14 +312,12 @@ class Endpoint:
         self._behind = True
         self._hand_over()  # a wake-up meant for the caller that now leaves must not be lost
 
-    def _wait(self, waiter: _Waiter | _Reading, deadline: float | None) -> Response:
+    def _wait(self, waiter: _Waiter, deadline: float | None) -> Response:
         """Read until our response is there; or wait while another thread reads."""
         while waiter.response is None:
             if self.closed is not None:
                 raise ConnectionClosed(self.closed)
-            if isinstance(waiter, _Reading):
-                self._read(deadline)
-            elif self._reader.acquire(False):
+            if self._reader.acquire(False):
                 idle = self._idle
                 try:
                     if idle is not None:
@@ -296,7 +337,8 @@ class Endpoint:
     def _stop_reading(self, idle: Watch | None) -> None:
         """Let another caller read, or the monitor watch."""
         self._reader.release()
-        self._hand_over()
+        if self._waiters:
+            self._hand_over()
         if idle is not None and self.closed is None:
             idle[1](self)
 

@@ -30,6 +30,7 @@ __all__ = [
     "encode_response",
     "request_parts",
     "request_prefix",
+    "response_payload",
 ]
 
 Metadata = tuple[tuple[str, str], ...]
@@ -201,16 +202,23 @@ def encode_response(payload: bytes = b"", code: int = 0, message: str = "") -> b
     return b"\x12" + varint(len(payload)) + payload
 
 
+def response_payload(data: bytes, start: int = 0) -> bytes | None:
+    """The payload of a response that is nothing but a payload, as every success is; None for any other."""
+    end = len(data)
+    if start == end:
+        return b""
+    if data[start] != 0x12:
+        return None
+    length, position = read_varint(data, start + 1)
+    return data[position:] if position + length == end else None
+
+
 def decode_response(data: bytes) -> Response:
     """Read a Response frame's data. Unknown fields and status details are skipped."""
+    payload = response_payload(data)
+    if payload is not None:
+        return Response(payload)
     response = Response()
-    if not data:
-        return response
-    if data[0] == 0x12:  # a payload and nothing else, as every success is
-        length, position = read_varint(data, 1)
-        if position + length == len(data):
-            response.payload = data[position:]
-            return response
     for number, _, value in iter_fields(data):
         if number == 2 and isinstance(value, bytes):
             response.payload = value

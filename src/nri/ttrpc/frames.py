@@ -65,6 +65,17 @@ class FrameReader:
         self._parts: list[bytes] = []
         self._missing = 0
 
+    def sole(self, chunk: bytes) -> tuple[int, int, int] | None:
+        """Stream id, type and length if the chunk is one whole frame and nothing is pending: its data is `chunk[10:]`.
+
+        None: `receive` has to look at it. Takes nothing either way.
+        """
+        if self._header is None and not self._rest and len(chunk) >= HEADER_LENGTH:
+            length, stream_id, kind, _ = _unpack(chunk)
+            if len(chunk) == HEADER_LENGTH + length:
+                return stream_id, kind, length
+        return None
+
     def receive(self, chunk: bytes) -> list[tuple[int, int, int, bytes | None, int]]:
         """Returns (stream id, type, flags, data, length) of each whole frame; data is None if it was too long."""
         end = len(chunk)
