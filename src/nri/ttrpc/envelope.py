@@ -112,7 +112,7 @@ def request_parts(
         timeout = _timeouts[timeout_ns] = b"\x20" + varint(timeout_ns)
     parts = [prefix, b"\x1a", varint(len(payload)), payload, timeout] if payload else [prefix, timeout]
     for key, value in metadata:
-        parts.append(bytes_field(5, bytes_field(1, key.encode()) + bytes_field(2, value.encode())))  # noqa: PERF401
+        parts.append(bytes_field(5, bytes_field(1, key.encode()) + bytes_field(2, value.encode())))
     return parts
 
 
