@@ -1,0 +1,264 @@
+"""What the operator's policy and the plugin's declaration do to requests and plugins, with real plugins."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+import nri
+from nri.adaptation import Adaptation
+from nri.adaptation.shadow import ShadowReport
+from nri.errors import PluginError, PluginTimeout, PluginUnavailable
+from nri.metrics import Observer
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import eventually
+
+
+class Sleepy(nri.Plugin):
+    """Answers late, when it is told to; counts calls."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self.calls = 0
+
+    def _work(self) -> None:
+        self.calls += 1
+        time.sleep(self.seconds)
+
+    def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self._work()
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._work()
+
+    def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._work()
+
+
+class Env(nri.Plugin):
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        return nri.Adjustment().add_env("A", "1").set_memory_limit(1 << 20)
+
+
+def runtime_with(
+    policy: str, plugin: nri.Plugin | None = None, timeout_s: float = 0.05, **options: object
+) -> FakeRuntime:
+    runtime = FakeRuntime(policy=policy, **options)
+    if plugin is not None:
+        runtime.add(plugin)
+    return runtime.timeout(timeout_s)
+
+
+def test_fail_request_fails_the_events_that_it_names_and_no_others() -> None:
+    policy = '["10-sleepy"]\nfail_request = ["StartContainer"]\n'
+    with runtime_with(policy, Sleepy(0.2)) as runtime:
+        with pytest.raises(PluginTimeout) as caught:
+            runtime.start_container()
+        assert str(caught.value).startswith("plugin 10-sleepy failed to handle StartContainer request: ")
+        runtime.stop_container()
+        assert runtime.health("10-sleepy").state == "late"
+
+
+def test_a_timeout_per_plugin_and_event_counts() -> None:
+    policy = '["10-sleepy"]\ntimeout = { default = "20ms", StartContainer = "10s" }\nfail_request = true\n'
+    with runtime_with(policy, Sleepy(0.2), timeout_s=20) as runtime:
+        runtime.start_container()
+        with pytest.raises(PluginTimeout):
+            runtime.stop_container()
+
+
+def test_keep_connected_false_closes_a_late_plugin() -> None:
+    with runtime_with('["10-sleepy"]\nkeep_connected = false\n', Sleepy(0.2)) as runtime:
+        runtime.start_container()
+        assert runtime.health("10-sleepy").state == "gone"
+
+
+def test_a_required_plugin_that_is_absent_refuses_what_starts_and_lets_pass_what_ends() -> None:
+    with runtime_with('["10-sleepy"]\nrequired = true\n') as runtime:
+        for event in ("run_pod_sandbox", "create_container", "start_container", "update_container"):
+            with pytest.raises(PluginUnavailable, match=r"plugin 10-sleepy: required for .*, but not connected"):
+                getattr(runtime, event)()
+        with pytest.raises(PluginUnavailable):
+            runtime.update_pod_sandbox()
+        for event in ("post_start_container", "stop_container", "remove_container", "stop_pod_sandbox"):
+            getattr(runtime, event)()
+        assert runtime.adaptation.ready() is False
+        runtime.add(Sleepy())
+        runtime.start_container()
+        assert runtime.adaptation.ready()
+
+
+def test_a_required_plugin_that_goes_is_missed_at_once() -> None:
+    with runtime_with('["10-sleepy"]\nrequired = true\n', Sleepy()) as runtime:
+        runtime.start_container()
+        runtime.disconnect("10-sleepy")
+        with pytest.raises(PluginUnavailable):
+            runtime.start_container()
+        runtime.stop_container()
+
+
+def test_a_required_plugin_that_is_late_refuses_the_request_and_names_itself() -> None:
+    with runtime_with('["10-sleepy"]\nrequired = true\n', Sleepy(0.2)) as runtime:
+        with pytest.raises(PluginTimeout, match="plugin 10-sleepy failed to handle StartContainer request"):
+            runtime.start_container()
+        runtime.stop_container()
+
+
+def test_exempt_namespaces_do_not_need_the_required_plugin() -> None:
+    policy = '["10-sleepy"]\nrequired = { exempt_namespaces = ["kube-*"] }\n'
+    with runtime_with(policy) as runtime:
+        runtime.run_pod_sandbox(make_pod(namespace="kube-system"))
+        with pytest.raises(PluginUnavailable):
+            runtime.run_pod_sandbox(make_pod(namespace="web"))
+
+
+def test_the_breaker_leaves_a_silent_plugin_out_and_tries_it_again() -> None:
+    policy = '["10-sleepy"]\nbreaker = { misses = 2, retry = "300ms" }\n'
+    plugin = Sleepy(0.2)
+    with runtime_with(policy, plugin, timeout_s=0.02) as runtime:
+        for _ in range(2):
+            runtime.start_container()
+        assert runtime.health("10-sleepy").state == "open"
+        time.sleep(0.25)  # the plugin works off what it was sent
+        plugin.seconds, calls = 0.0, plugin.calls
+        for _ in range(3):
+            runtime.run_pod_sandbox()
+        assert plugin.calls == calls or runtime.health("10-sleepy").state == "active"
+        runtime.timeout(20)
+        eventually(lambda: runtime.start_container() or runtime.health("10-sleepy").state == "active", "it is back")
+        assert plugin.calls > calls
+
+
+def test_a_required_plugin_that_is_left_out_still_refuses() -> None:
+    policy = '["10-sleepy"]\nbreaker = { misses = 1, retry = "60s" }\nrequired = true\n'
+    with runtime_with(policy, Sleepy(0.2), timeout_s=0.02) as runtime:
+        with pytest.raises(PluginTimeout):
+            runtime.start_container()
+        with pytest.raises(PluginUnavailable, match="left out after 1 requests without an answer"):
+            runtime.start_container()
+        runtime.stop_container()
+
+
+def test_an_error_of_a_handler_is_an_answer_and_no_miss() -> None:
+    class Refuses(nri.Plugin):
+        name = "sleepy"
+
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            raise nri.Reject("no")
+
+    with runtime_with('["10-sleepy"]\nbreaker = { misses = 1, retry = "60s" }\n', Refuses(), timeout_s=20) as runtime:
+        for _ in range(3):
+            with pytest.raises(PluginError, match="PermissionDenied desc = no"):
+                runtime.start_container()
+        assert runtime.health("10-sleepy").state == "active"
+
+
+class Reports(Observer):
+    def __init__(self) -> None:
+        self.reports: list[ShadowReport] = []
+
+    def record_shadow(self, report: object) -> None:
+        assert isinstance(report, ShadowReport)
+        self.reports.append(report)
+
+
+def test_a_shadow_plugin_is_described_and_never_applied(caplog: pytest.LogCaptureFixture) -> None:
+    observer = Reports()
+    with (
+        caplog.at_level(logging.INFO, "nri.adaptation"),
+        runtime_with('["10-env"]\nshadow = true\n', Env(), timeout_s=20, observer=observer) as runtime,
+    ):
+        assert runtime.create_container(make_pod(name="web")).env == {}
+    (report,) = observer.reports
+    assert {change.field for change in report.changes} == {"Env", "MemLimit"}
+    assert "shadow plugin 10-env at CreateContainer of default/web" in caplog.text
+
+
+def test_a_field_that_is_not_allowed_fails_the_request_and_the_plugin_stays() -> None:
+    with runtime_with('["10-env"]\nallow = { fields = ["Env"] }\n', Env(), timeout_s=20) as runtime:
+        with pytest.raises(PluginError, match="plugin 10-env: its policy does not allow it to set MemLimit"):
+            runtime.create_container()
+        assert runtime.health("10-env").state == "active"
+
+
+def test_a_namespace_that_is_not_allowed_is_a_breach_too() -> None:
+    with runtime_with('["10-env"]\nallow = { namespaces = ["web"] }\n', Env(), timeout_s=20) as runtime:
+        assert runtime.create_container(make_pod(namespace="web")).env == {"A": "1"}
+        with pytest.raises(PluginError, match='in namespace "other"'):
+            runtime.create_container(make_pod(namespace="other"), make_container())
+
+
+def test_an_event_that_is_not_allowed_is_not_sent() -> None:
+    plugin = Sleepy()
+    with runtime_with('["10-sleepy"]\nallow = { events = ["StopContainer"] }\n', plugin, timeout_s=20) as runtime:
+        runtime.start_container()
+        assert plugin.calls == 0
+        runtime.stop_container()
+        assert plugin.calls == 1
+
+
+def test_filters_decide_before_the_call() -> None:
+    plugin = Sleepy()
+    policy = '["10-sleepy"]\nfilters = { namespace = ["web"], label = ["app=shop"] }\n'
+    with runtime_with(policy, plugin, timeout_s=20) as runtime:
+        runtime.run_pod_sandbox(make_pod(namespace="web"))
+        runtime.run_pod_sandbox(make_pod(namespace="web", labels={"app": "shop"}))
+        runtime.run_pod_sandbox(make_pod(namespace="other", labels={"app": "shop"}))
+        assert plugin.calls == 1
+
+
+def test_unsolicited_updates_and_evictions_are_held_to_allow_as_well() -> None:
+    class Asks(nri.Plugin):
+        name = "env"
+
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+    plugin = Asks()
+    with runtime_with('["10-env"]\nallow = { fields = ["CPUShares"] }\n', plugin, timeout_s=20) as runtime:
+        runtime.create_container(make_pod(), make_container(id="c1"))
+        plugin.runtime.update(nri.Update("c1").set_cpu_shares(5)).result(timeout=10)
+        with pytest.raises(nri.RpcError, match="its policy does not allow it to set MemLimit"):
+            plugin.runtime.update(nri.Update("c1").set_memory_limit(5)).result(timeout=10)
+        with pytest.raises(nri.RpcError, match="its policy does not allow it to evict"):
+            plugin.runtime.evict("c1", "no").result(timeout=10)
+        assert [update.cpu_shares for update in runtime.updates] == [5]
+        assert runtime.evictions == []
+
+
+def test_a_policy_that_changes_holds_from_then_on(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text("")
+    adaptation = Adaptation(
+        "test", "1", synchronize=lambda: ([], []), update=lambda _: None, disable_connections=True,
+        plugin_path="/nonexistent", policy_path=str(path),
+    )  # fmt: skip
+    with adaptation:
+        adaptation.run_pod_sandbox(make_pod())
+        path.write_text('["10-must"]\nrequired = true\n')
+        os.utime(path, ns=(1, 1))
+
+        def refused() -> bool:
+            try:
+                adaptation.run_pod_sandbox(make_pod())
+            except PluginUnavailable:
+                return True
+            return False
+
+        eventually(refused, "the changed policy is in force")
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_what_a_plugin_declares_counts_where_the_operator_says_nothing(keep: bool) -> None:
+    class Declares(Sleepy):
+        name = "sleepy"
+        failure_policy = nri.FailurePolicy(fail_request=True, keep_connected=keep)
+
+    with FakeRuntime(compat="reference") as runtime:
+        runtime.add(Declares(0.2)).timeout(0.02)
+        with pytest.raises(PluginTimeout):
+            runtime.start_container()
+        assert runtime.health("10-sleepy").state == ("late" if keep else "gone")

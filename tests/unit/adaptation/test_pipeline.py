@@ -1,0 +1,183 @@
+"""The way of an event: order by index, hand over hand, overlap, deadlines of the caller."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import nri
+from nri.adaptation import BuiltinPlugin
+from nri.adaptation.fifo import FifoLock
+from nri.errors import DeadlineExceeded, PluginError
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import eventually
+
+
+class Calls(nri.Plugin):
+    """Calls a function for every StartContainer."""
+
+    def __init__(self, work: Callable[[nri.Container], object]) -> None:
+        self.work = work
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self.work(container)
+
+
+class BuiltinCalls:
+    """The same, inside the runtime."""
+
+    def __init__(self, work: Callable[[nri.Container], object]) -> None:
+        self.work = work
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self.work(container)
+
+
+@pytest.fixture
+def seen() -> list[str]:
+    return []
+
+
+def test_plugins_of_all_kinds_are_called_by_index(seen: list[str]) -> None:
+    def note(name: str) -> Any:
+        return lambda _: seen.append(name)
+
+    builtin = [BuiltinPlugin(index, f"in{index}", BuiltinCalls(note(f"builtin {index}"))) for index in ("40", "10")]
+    with FakeRuntime(builtin=builtin) as runtime:
+        for index in ("50", "05", "30"):
+            runtime.add(Calls(note(f"external {index}")), idx=index, name=f"out{index}")
+        runtime.start_container()
+    assert seen == ["external 05", "builtin 10", "external 30", "builtin 40", "external 50"]
+
+
+def test_equal_indices_are_called_by_time_of_registration(nri_runtime: FakeRuntime, seen: list[str]) -> None:
+    for name in ("zebra", "aardvark", "mule"):
+        nri_runtime.add(Calls(lambda _, name=name: seen.append(name)), name=name)  # type: ignore[misc]
+    nri_runtime.start_container()
+    assert seen == ["zebra", "aardvark", "mule"]
+
+
+def test_the_first_error_ends_the_event_and_later_plugins_are_not_called(
+    nri_runtime: FakeRuntime, seen: list[str]
+) -> None:
+    def fail(_: nri.Container) -> None:
+        raise nri.Reject("not this one")
+
+    nri_runtime.add(Calls(fail), idx="10", name="fails").add(
+        Calls(lambda _: seen.append("later")), idx="20", name="later"
+    )
+    with pytest.raises(PluginError, match=r"plugin 10-fails: .*not this one") as caught:
+        nri_runtime.start_container()
+    assert caught.value.plugin == "10-fails"
+    assert seen == []
+
+
+def test_the_next_place_is_taken_before_the_present_one_is_left(
+    nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So nobody can slip in between, not even past a plugin that is not subscribed."""
+    steps: list[str] = []
+
+    class Telling(FifoLock):
+        __slots__ = ("name",)
+
+        def place(self) -> Any:
+            steps.append(f"place {self.name}")
+            return super().place()
+
+        def release(self) -> None:
+            steps.append(f"leave {self.name}")
+            super().release()
+
+    class OnlyStop(nri.Plugin):
+        def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+    nri_runtime.add(Calls(lambda _: None), idx="10", name="a").add(OnlyStop(), idx="20", name="b")
+    nri_runtime.add(Calls(lambda _: None), idx="30", name="c")
+    for peer in nri_runtime.adaptation._chain.peers:
+        peer.lock = Telling()
+        peer.lock.name = peer.name
+    nri_runtime.start_container()
+    assert steps == ["place a", "place b", "leave a", "place c", "leave b", "leave c"]
+
+
+def test_events_of_different_pods_overlap_in_different_plugins(nri_runtime: FakeRuntime) -> None:
+    """The second event is in the first plugin while the first event is in the second: else this would hang."""
+    meeting = threading.Barrier(2, timeout=10)
+    count = [0]
+
+    def first(_: nri.Container) -> None:
+        count[0] += 1
+        if count[0] == 2:
+            meeting.wait()
+
+    def second(container: nri.Container) -> None:
+        if container.id == "one":
+            meeting.wait()
+
+    nri_runtime.timeout(20)
+    nri_runtime.add(Calls(first), idx="10", name="first").add(Calls(second), idx="20", name="second")
+    one = threading.Thread(target=nri_runtime.start_container, args=(make_pod(), make_container(id="one")))
+    two = threading.Thread(target=nri_runtime.start_container, args=(make_pod(), make_container(id="two")))
+    one.start()
+    eventually(lambda: count[0] == 1, "the first event passed the first plugin")
+    two.start()
+    one.join(20)
+    two.join(20)
+    assert not meeting.broken
+
+
+@pytest.fixture
+def busy(nri_runtime: FakeRuntime) -> Iterator[threading.Event]:
+    """A plugin that is in the middle of an event until the event is set."""
+    go = threading.Event()
+    entered = threading.Event()
+
+    def wait(_: nri.Container) -> None:
+        entered.set()
+        go.wait(10)
+
+    nri_runtime.timeout(20)
+    nri_runtime.add(Calls(wait), name="busy")
+    caller = threading.Thread(target=nri_runtime.start_container)
+    caller.start()
+    assert entered.wait(10)
+    yield go
+    go.set()
+    caller.join()
+
+
+def test_the_callers_deadline_ends_its_wait_for_a_busy_plugin(nri_runtime: FakeRuntime, busy: threading.Event) -> None:
+    with pytest.raises(DeadlineExceeded):
+        nri_runtime.start_container(timeout_s=0.05)
+    assert nri_runtime.health("10-busy").missed == 0, "the plugin has nothing to do with it"
+
+
+def test_the_callers_deadline_is_never_held_against_a_plugin(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.timeout(20)
+    nri_runtime.add(Calls(lambda _: time.sleep(0.3)), name="slow")
+    for _ in range(2):
+        with pytest.raises(DeadlineExceeded):
+            nri_runtime.start_container(deadline=time.monotonic() + 0.02)
+    row = nri_runtime.health("10-slow")
+    assert (row.state, row.missed) == ("active", 0)
+
+
+def test_a_plugin_in_python_may_overrun_without_stopping_others_from_starting(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(Calls(lambda _: time.sleep(0.2)), name="slow")
+    nri_runtime.timeout(0.02)
+    began = time.monotonic()
+    nri_runtime.start_container()
+    assert time.monotonic() - began < 5, "a late answer must not be waited for"
+
+
+def test_an_event_that_nobody_wants_costs_no_encoding(nri_runtime: FakeRuntime) -> None:
+    class NotEncodable:
+        id = "x"
+
+    nri_runtime.add(Calls(lambda _: None))
+    nri_runtime.adaptation.run_pod_sandbox(NotEncodable())  # type: ignore[arg-type]
