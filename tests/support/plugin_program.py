@@ -71,7 +71,7 @@ class PluginProgram:
     def exit_code(self) -> int:
         """Wait for its end."""
         try:
-            return self.process.wait(PATIENCE_S)
+            return int(self.process.wait(PATIENCE_S))
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the plugin does not end; it printed: {self.text()}") from None
 
