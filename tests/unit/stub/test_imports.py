@@ -1,0 +1,115 @@
+"""What a plugin's start loads, to the module: each further one is time and memory of every plugin on every node.
+
+A plugin is run until it is configured, and tells what it has loaded that a bare interpreter has not. To add a module to
+the lists below is a decision: measure it first (`python -m bench start`).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import google.protobuf
+import pytest
+
+import nri
+from tests.support.needs import need
+from tests.support.plugin_program import Listener, plugin_program
+
+NRI = """
+nri nri.api nri.api.adjustment nri.api.builder nri.api.checks nri.api.events nri.api.linux nri.api.loader
+nri.api.messages nri.api.naming nri.api.optional nri.api.pb nri.api.pb.descriptor nri.api.removal nri.api.resources
+nri.api.update nri.api.versions nri.errors nri.mux nri.mux.demux nri.mux.frames nri.mux.trunk nri.stream nri.stub
+nri.stub.background nri.stub.checks nri.stub.context nri.stub.coroutines nri.stub.handlers nri.stub.main
+nri.stub.mirror nri.stub.options nri.stub.plugin nri.stub.reconnect nri.stub.runtime nri.stub.session
+nri.stub.settings nri.stub.synchronize nri.ttrpc nri.ttrpc.codes nri.ttrpc.connection nri.ttrpc.endpoint
+nri.ttrpc.envelope nri.ttrpc.frames nri.wire
+"""
+PROTOBUF = """
+google google._upb google._upb._message google.protobuf google.protobuf.descriptor google.protobuf.internal
+google.protobuf.internal.api_implementation google.protobuf.internal.enum_type_wrapper
+google.protobuf.internal.field_mask google.protobuf.internal.well_known_types google.protobuf.message
+"""
+#: What protobuf's runtime brings along from the standard library, and the four modules that are ours.
+STANDARD = """
+__future__ _collections _datetime _functools _locale _operator _sre _struct _typing _weakrefset binascii calendar
+collections collections.abc contextlib copyreg datetime enum functools importlib importlib._abc importlib._bootstrap
+importlib._bootstrap_external importlib.abc importlib.machinery importlib.util itertools keyword locale math operator
+re re._casefix re._compiler re._constants re._parser reprlib struct threading types typing typing.io typing.re
+warnings weakref
+_contextvars _socket signal _signal
+os os.path stat _stat posixpath genericpath
+"""
+#: Each of these costs 5 to 50 ms of a start of 50 (shared measurements in bench/RESULTS.md).
+NEVER = {"click", "asyncio", "msgspec", "dataclasses", "inspect", "logging", "logging.handlers", "argparse", "socket"}
+
+PLUGIN = """
+import json, sys
+before = set(sys.modules)
+sys.path[:0] = {path!r}
+import nri
+
+class Small(nri.Plugin):
+    def configure(self):
+        loaded = sorted(set(sys.modules) - before - {{"__main__"}})
+        print(json.dumps(loaded), flush=True)
+
+    def create_container(self, pod, container):
+        return nri.Adjustment().add_env("A", "1")
+
+Small.main()
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The modules that a start adds to those of a bare interpreter (`-I -S`: nothing of this machine's site)."""
+    folder = tmp_path_factory.mktemp("imports")
+    path = [str(Path(nri.__file__).parents[1]), str(Path(google.protobuf.__file__).parents[2])]
+    file = folder / "small.py"
+    bare = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", "import sys, json; print(json.dumps(sorted(sys.modules)))"],
+        capture_output=True,
+        check=True,
+    )
+    file.write_text(
+        PLUGIN.format(path=path)
+        .replace("import json, sys\nbefore", "import sys\nbefore", 1)
+        .replace("print(json.dumps(loaded), flush=True)", "print('LOADED', *loaded, flush=True)")
+    )
+    sock = folder / "nri.sock"
+    arguments = ["-I", "-S", file, "--idx", "10", "--socket-path", sock]
+    with Listener(sock) as listener, plugin_program(folder, *arguments) as program:
+        listener.accept().begin()
+        program.wait_text("LOADED")
+        line = next(line for line in program.text().splitlines() if line.startswith("LOADED"))
+    return set(line.split()[1:]) - set(json.loads(bare.stdout))
+
+
+def test_a_start_loads_exactly_these_modules_of_ours(loaded: set[str]) -> None:
+    ours = {name for name in loaded if name.split(".")[0] == "nri"}
+    assert ours == set(NRI.split())
+
+
+def test_a_start_loads_exactly_these_modules_of_protobuf(loaded: set[str]) -> None:
+    theirs = {name for name in loaded if name.split(".")[0] == "google"}
+    assert theirs == set(PROTOBUF.split())
+
+
+def test_a_start_loads_nothing_else_of_the_standard_library(loaded: set[str]) -> None:
+    need(sys.version_info[:2] == (3, 11), "Python 3.11: other releases' libraries are cut in other pieces")
+    standard = {name for name in loaded if name.split(".")[0] not in ("nri", "google")}
+    assert standard <= set(STANDARD.split()), f"new: {standard - set(STANDARD.split())}"
+
+
+def test_a_start_loads_nothing_that_is_known_to_be_slow(loaded: set[str]) -> None:
+    assert not loaded & NEVER
+
+
+def test_importing_nri_alone_loads_nothing_else() -> None:
+    text = f"import sys; sys.path[:0] = [{str(Path(nri.__file__).parents[1])!r}]; b = set(sys.modules); import nri; "
+    text += "print(*sorted(set(sys.modules) - b))"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", text], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {"nri", "__future__"}
