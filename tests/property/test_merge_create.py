@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nri.adaptation.merge import CreateState
 from nri.adaptation.merge.entries import read
-from nri.adaptation.merge.fields import COMPOUND_FIELDS, TREE, Kind
+from nri.adaptation.merge.fields import COMPOUND_FIELDS, FIELD_NAMES, TREE, Kind
 from nri.adaptation.merge.shown import normalise
 from nri.adaptation.rules import Rules
 from nri.api import messages as m
@@ -75,6 +75,18 @@ def test_the_merged_reply_and_owners_survive_the_wire(container: m.Container, re
         assert type(message).FromString(message.SerializeToString()) == message
 
 
+def claims_of(adjust: m.ContainerAdjustment) -> list[tuple[int, str]]:
+    """Field and key of everything that an adjustment sets; a field that is not compound has the key ""."""
+    claims: list[tuple[int, str]] = []
+    for entry in read(adjust, TREE):
+        row = entry.row
+        if row.claim in COMPOUND_FIELDS:
+            claims += [(row.claim, key) for key in entry.sets]
+        elif row.claim and (row.kind is not Kind.ACCUMULATED or entry.value.ListFields()):
+            claims.append((row.claim, ""))
+    return claims
+
+
 @given(containers(), SEVERAL)
 def test_no_claim_is_lost(container: m.Container, replies: list[Any]) -> None:
     """Every field of the merged reply that is not a removal has an owner, and it is the last plugin that set it."""
@@ -86,18 +98,10 @@ def test_no_claim_is_lost(container: m.Container, replies: list[Any]) -> None:
             state.apply(plugin, reply)
         except NriError:
             continue
-        for entry in read(reply.adjust, TREE):
-            keys = list(entry.sets) if entry.row.claim in COMPOUND_FIELDS else [""]
-            last.update(((entry.row.claim, key), plugin) for key in keys)
-    for entry in read(state.reply().adjust, TREE):
-        if entry.row.kind in (Kind.LIST, Kind.RESET) or (
-            entry.row.kind is Kind.ACCUMULATED and not entry.value.ListFields()
-        ):
-            continue
-        for key in list(entry.sets) if entry.row.claim in COMPOUND_FIELDS else [""]:
-            owner = state.ledger.owner("ctr", entry.row.claim, key)
-            expected = last[entry.row.claim, key]
-            assert expected in owner.split(","), f"{entry.row.path} {key}: owned by {owner!r}, set by {expected!r}"
+        last.update(dict.fromkeys(claims_of(reply.adjust), plugin))
+    for field, key in claims_of(state.reply().adjust):
+        owner, expected = state.ledger.owner("ctr", field, key), last[field, key]
+        assert expected in owner.split(","), f"{FIELD_NAMES[field]} {key}: owned by {owner!r}, set by {expected!r}"
 
 
 @given(containers(), SEVERAL)

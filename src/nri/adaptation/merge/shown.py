@@ -133,11 +133,9 @@ class Shown:
         return kind is not _RESET or not container.linux.HasField("rdt")
 
     def _has_none(self, container: m.Container, entry: Entry) -> bool:
-        """Whether no element of the list has a key that the entry names, nor the entry a key twice."""
+        """Whether no element of the list has a key that the entry names."""
         row = entry.row
         named = entry.keys if not entry.marked else [*entry.sets, *entry.removed]
-        if len(set(named)) != len(entry.keys):
-            return False
         # Looking for a key's bytes in the whole message is ten times as fast as reading the keys. They may stand there
         # for another reason: then the keys are read after all.
         if container is self._base and not row.removal_claims:

@@ -41,6 +41,25 @@ def test_taking_a_value_over_needs_the_removal_and_the_value_in_one_reply() -> N
     assert state.ledger.owner("ctr", m.Field.Annotations, "k") == "20-b"
 
 
+@pytest.mark.parametrize("rules", [Rules.DEFAULT, Rules(removal_frees_key=False)])
+def test_setting_what_an_earlier_plugin_removed_drops_the_mark(rules: Rules) -> None:
+    state = create_state({}, rules)
+    removal = adjusts(annotations={"-k": ""}, mounts=[{"destination": "-/x"}], linux={"net_devices": {"-eth0": {}}})
+    setting = adjusts(annotations={"k": "b"}, mounts=[{"destination": "/x"}], linux={"net_devices": {"eth0": {}}})
+    assert not fold(state, removal, setting)
+    adjust = state.reply().adjust
+    assert dict(adjust.annotations) == {"k": "b"}
+    assert [mount.destination for mount in adjust.mounts] == ["/x"]
+    assert list(adjust.linux.net_devices) == ["eth0"]
+
+
+def test_a_plugin_that_names_a_key_twice_adds_it_once_for_later_ones() -> None:
+    state = create_state()
+    fold(state, adjusts(env=[{"key": "A", "value": "1"}, {"key": "A", "value": "2"}], rlimits=[{"type": "T"}] * 2))
+    assert list(state.container.env) == ["A=2"]
+    assert len(state.container.rlimits) == 1
+
+
 @pytest.mark.parametrize("rules", [Rules.DEFAULT, Rules.REFERENCE])
 def test_a_zero_replaces_what_was_requested(rules: Rules) -> None:
     """Zero is a value when its wrapper is there; bytes that are only appended would lose it."""
