@@ -45,7 +45,7 @@ docs: venv       ## the documentation as HTML, warnings are errors
 	@echo "open docs/_build/html/index.html"
 
 bench: setup     ## measure against the Go reference; writes bench/RESULTS.md
-	@$(PY) -m bench
+	@$(PY) -m bench $(ARGS)
 
 generate: venv   ## write the generated code anew from proto/
 	@for tool in tools/generate_*.py; do echo "$$tool"; $(PY) $$tool || exit 1; done

@@ -74,7 +74,8 @@ class Page:
 
 def tried(block: Block) -> bool:
     """Whether the tests do something with this block."""
-    return block.language == "python" or (block.language, block.action) == ("console", "run")
+    kept = block.action.startswith("file=")
+    return kept or block.language == "python" or (block.language, block.action) == ("console", "run")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=[str(path.relative_to(ROOT)) for path in PAGES])
@@ -84,5 +85,7 @@ def test_every_example_on_the_page_runs(path: Path, tmp_path: Path) -> None:
         where = f"{path.relative_to(ROOT)}:{block.line}"
         if block.language == "python":
             page.try_python(block, where)
+        elif block.language != "console":
+            tmp_path.joinpath(block.action.removeprefix("file=")).write_text(block.text, encoding="utf-8")
         else:
             page.try_console(block, where)

@@ -5,6 +5,7 @@ The first word of a fence is its language, the rest says what the tests do with 
     python                  run by itself, not as `__main__`
     python continue         the same, after the blocks before it
     python file=NAME        saved as NAME beside the page's other files, and run; later blocks can import it
+    LANGUAGE file=NAME      saved as NAME beside the page's other files: a manifest, a configuration
     python test             run by pytest, beside the page's files
     python no-run: REASON   only shown
     console run             each line that starts with "$ " is run, and its output compared; "..." stands for any lines
