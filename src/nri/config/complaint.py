@@ -10,7 +10,7 @@ import json
 import re
 import typing
 
-from nri.config.syntax import Path
+from nri.config.place import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from nri.config import syntax, typed
+from nri.config.place import at, show
 from nri.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -55,9 +56,8 @@ def _finish(whole: typed.Partial, sources: Sequence[Source], errors: list[Config
 
 def _place(source: Source, problem: Problem) -> str:
     """The source's name and, where it can be found, the line."""
-    line = syntax.line_of(source, problem.path)
-    return f"{source.name}:{line}" if line else source.name
+    return at(source, syntax.line_of(source, problem.path))
 
 
 def _error(where: str, problem: Problem) -> ConfigError:
-    return ConfigError(where, syntax.show(problem.path), problem.reason, problem.suggestion)
+    return ConfigError(where, show(problem.path), problem.reason, problem.suggestion)

@@ -21,7 +21,7 @@ from typing import Any
 
 from nri.config.complaint import Problem, shorten, suggest, translate, written
 from nri.config.duration import DURATION, parse_duration
-from nri.config.syntax import Path
+from nri.config.place import Path
 
 _LISTS: dict[Any, Any] = {list: list, set: set, frozenset: frozenset, tuple: tuple}
 _LISTS |= dict.fromkeys((collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection), list)

@@ -13,7 +13,8 @@ from typing import Any
 from nri.cli.checks.findings import Finding, inside
 from nri.config import Source, parse_duration, parse_text, read_file
 from nri.config.complaint import suggest
-from nri.config.syntax import line_of, show
+from nri.config.place import show
+from nri.config.syntax import line_of
 from nri.errors import ConfigError
 
 #: A key's path from the root of a file.

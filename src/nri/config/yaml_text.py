@@ -1,0 +1,141 @@
+"""YAML to a tree of plain values, as YAML 1.2's core schema has it, and bounded against texts that are made to harm.
+
+PyYAML alone turns `no`, `on`, `1:30`, `0644` and dates into something nobody wrote, lets the last of two equal keys
+win, recurses in C until the process dies, and follows aliases wherever they multiply. None of that is left here.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from nri.config.place import Path, at, first_line, show
+from nri.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from nri.config.source import Source
+
+#: No configuration of this field is nested as deeply.
+DEEPEST = 100
+#: Nor does any have as many values; aliases can make few lines stand for billions.
+MOST_VALUES = 200_000
+
+
+def parse_yaml(source: Source) -> Any:
+    """The text as dicts, lists and scalars, or None; ConfigError for what is wrong with it, with the line."""
+    import yaml
+
+    loader = _yaml_loader()(source.text)
+    try:
+        _refuse_deep(source)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _refuse_twice(source, node, (), set())
+        _weigh(source, node, {})
+        return loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+        problem = str(error.problem or error.context)
+        hint = "indent with blanks, not tabs" if "\\t" in problem else ""
+        raise ConfigError(at(source, line), "", f"not valid YAML: {problem}", hint) from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise ConfigError(source.name, "", f"not valid YAML: {first_line(error)}") from None
+    finally:
+        loader.dispose()
+
+
+#: Scalars that YAML 1.2's core schema gives a type: tag, pattern, first characters.
+_CORE_SCHEMA = (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
+        "-+.0123456789",
+    ),
+    ("merge", r"<<", "<"),
+)
+
+
+@functools.cache
+def _yaml_loader() -> Any:
+    """PyYAML's safe loader (the C one where it is built in) with the core schema's scalars."""
+    import yaml
+
+    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader: Any = type("CoreLoader", (base,), {"yaml_implicit_resolvers": {}})
+    for tag, pattern, first in _CORE_SCHEMA:
+        loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})\Z"), list(first))
+    return loader
+
+
+def _refuse_deep(source: Source) -> None:
+    """Look at the nesting first: PyYAML's C composer recurses without a bound, and would take the process down."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(source.text, Loader=_yaml_loader()):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            line = event.start_mark.line + 1 if event.start_mark else None
+            raise ConfigError(at(source, line), "", f"nested deeper than {DEEPEST} levels")
+
+
+def _refuse_twice(source: Source, node: Any, path: Path, seen: set[int]) -> None:
+    """PyYAML lets the last of two equal keys win in silence; a person who wrote both expects something else."""
+    if id(node) in seen or node.id == "scalar":
+        return
+    seen.add(id(node))
+    keys: set[str] = set()
+    for position, item in enumerate(node.value):
+        key, value = item if node.id == "mapping" else (None, item)
+        if key is not None and key.id == "scalar" and key.value != "<<":
+            if key.value in keys:
+                where = at(source, key.start_mark.line + 1)
+                raise ConfigError(where, show((*path, key.value)), "the key is given twice", "keep one of them")
+            keys.add(key.value)
+        _refuse_twice(source, value, (*path, key.value if key is not None else position), seen)
+
+
+def _weigh(source: Source, node: Any, seen: dict[int, int]) -> int:
+    """How many values a node stands for, aliases counted each time. A few lines of YAML can stand for billions.
+
+    `seen` holds the weights of nodes that are done, and 0 for those that are being weighed: those hold themselves.
+    """
+    if node.id == "scalar":
+        return 1
+    if id(node) in seen:
+        if not seen[id(node)]:
+            raise ConfigError(at(source, node.start_mark.line + 1), "", "the value holds itself")
+        return seen[id(node)]
+    seen[id(node)] = 0
+    children = node.value if node.id == "sequence" else [part for pair in node.value for part in pair]
+    weight = 1 + sum(_weigh(source, child, seen) for child in children)
+    if weight > MOST_VALUES:
+        where = at(source, node.start_mark.line + 1)
+        raise ConfigError(
+            where, "", f"stands for more than {MOST_VALUES} values", "aliases (*name) multiply what they name"
+        )
+    seen[id(node)] = weight
+    return weight
+
+
+def yaml_line(text: str, path: Path) -> int | None:
+    """The line of a key. Also serves JSON, which YAML contains but for tabs between tokens."""
+    import yaml
+
+    node: Any = yaml.compose(text.replace("\t", " "), Loader=_yaml_loader())
+    line = None
+    for part in path:
+        if node.id == "mapping":
+            key, node = next((key, value) for key, value in node.value if key.value == str(part))
+            line = key.start_mark.line + 1
+        else:
+            node = node.value[part]
+            line = node.start_mark.line + 1
+    return line
