@@ -4,9 +4,11 @@ A ttRPC service of its own, on a socket of its own, that only root and the runti
 replies are JSON: they are for people and scripts, and free to grow. Nothing here changes anything. Next:
 `nri.cli.why` asks.
 
-| method | request | reply | |---|---|---| | Why | `{"container": "id or the beginning of one"}` | the container's
-chain of changes (`history.Explanation.to_json`) | | Plugins | `{}` | `{"plugins": [health of each, and the policy
-that it is under]}` | | Policies | `{}` | where policies come from, what they say, what is wrong with the file |
+| method | request | reply |
+|---|---|---|
+| Why | `{"container": "its id, or the beginning"}` | the container's changes (`history.Explanation.to_json`) |
+| Plugins | `{}` | `plugins`: health and policy of each; `provenance`: how much is remembered |
+| Policies | `{}` | where policies come from, what they say, what is wrong with the file |
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ class Admin:
         return explanation.to_json()
 
     def _health(self, _: dict[str, Any]) -> dict[str, Any]:
-        return {"plugins": self._plugins()}
+        return {"plugins": self._plugins(), "provenance": self._provenance.stats()}
 
     def _policy(self, _: dict[str, Any]) -> dict[str, Any]:
         return self._policies.to_json()

@@ -3,8 +3,7 @@
 The checks, their order and their texts are the reference's, byte for byte, because users search for them and other
 projects' tests match on them; where the reference walks a map in random order, ours is sorted. Configuration goes by
 the names of the common YAML form, of containerd's TOML and of CRI-O's table alike. A refusal is text; the adaptation
-makes the error of it (`rejection`, `failure`). Next: `nri.adaptation.pipeline`, which runs validators after the
-merge.
+makes the error of it (`rejection`, `failure`). Next: `nri.adaptation.validating`, which asks validators.
 """
 
 from __future__ import annotations

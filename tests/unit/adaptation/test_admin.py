@@ -84,7 +84,12 @@ def test_what_is_not_a_json_object_is_refused(path, payload):
 
 def test_an_empty_request_is_an_empty_object(path):
     with Client.connect(path) as client:
-        assert json.loads(client.call(SERVICE, "Plugins")) == {"plugins": PLUGINS}
+        assert json.loads(client.call(SERVICE, "Plugins"))["plugins"] == PLUGINS
+
+
+def test_plugins_tells_how_much_is_remembered_too(path, provenance):
+    record(provenance, "c1")
+    assert ask(path, "Plugins", {})["provenance"]["containers"] == 1
 
 
 def test_policies_tell_where_they_come_from(path):
