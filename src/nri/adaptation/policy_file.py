@@ -16,7 +16,8 @@ from nri.adaptation.filters import Filters, Pattern
 from nri.api import naming
 from nri.config import Duration, Source, read_file
 from nri.config.complaint import Problem
-from nri.config.syntax import line_of, parse_text, show
+from nri.config.place import show
+from nri.config.syntax import line_of, parse_text
 from nri.config.typed import Partial, build, check
 from nri.errors import ConfigError
 
