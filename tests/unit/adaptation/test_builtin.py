@@ -1,0 +1,172 @@
+"""Plugins inside the runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import nri
+from nri.adaptation import BuiltinPlugin, ValidatorConfig
+from nri.api import messages as m
+from nri.errors import NriError, PluginError, ValidationRejected
+from nri.testing import FakeRuntime, make_container, make_pod
+
+
+def runtime_with(*handlers: object, **options: Any) -> FakeRuntime:
+    builtin = [BuiltinPlugin(f"{number + 10}", f"b{number}", each) for number, each in enumerate(handlers)]
+    return FakeRuntime(builtin=builtin, **options)
+
+
+class Handlers:
+    """Anything that a test puts on it."""
+
+    def __init__(self, **handlers: Any) -> None:
+        self.__dict__.update(handlers)
+
+
+@pytest.mark.parametrize(
+    ("result", "env", "updated"),
+    [
+        (None, {}, []),
+        (nri.Adjustment().add_env("A", "1"), {"A": "1"}, []),
+        (m.ContainerAdjustment(env=[m.KeyValue(key="A", value="1")]), {"A": "1"}, []),
+        (nri.Update("c0").set_cpu_shares(5), {}, ["c0"]),
+        ([nri.Update("c0").set_cpu_shares(5)], {}, ["c0"]),
+        ((nri.Adjustment().add_env("A", "1"), [nri.Update("c0").set_cpu_shares(5)]), {"A": "1"}, ["c0"]),
+        (m.CreateContainerResponse(adjust={"env": [{"key": "A", "value": "1"}]}), {"A": "1"}, []),
+    ],
+    ids=["nothing", "builder", "message", "update", "updates", "both", "whole reply"],
+)
+def test_answers_as_plugins_do(result: Any, env: dict[str, str], updated: list[str]) -> None:
+    handlers = Handlers(create_container=lambda pod, container: result)
+    pod = make_pod()
+    with runtime_with(handlers, pods=[pod], containers=[make_container(id="c0", pod=pod)]) as runtime:
+        runtime.adaptation._recorder.inventory.seed(runtime.pods.values(), runtime.containers.values())
+        reply = runtime.create_container()
+    assert reply.env == env
+    assert list(reply.updates) == updated
+
+
+def test_subscribes_to_what_it_has_methods_for() -> None:
+    calls: list[str] = []
+    handlers = Handlers(
+        start_container=lambda pod, container: calls.append("start"),
+        update_pod_sandbox=lambda pod, overhead, resources: calls.append(f"update {overhead.cpu.shares.value}"),
+        run_pod_sandbox=lambda pod: calls.append("run"),
+        update_container=lambda pod, container, resources: calls.append("resources"),
+    )
+    with runtime_with(handlers) as runtime:
+        runtime.run_pod_sandbox()
+        overhead = m.LinuxResources()
+        overhead.cpu.shares.value = 7
+        runtime.update_pod_sandbox(None, overhead)
+        runtime.create_container()
+        runtime.start_container()
+        runtime.update_container()
+        assert runtime.health("10-b0").events == "RunPodSandbox,StartContainer,UpdateContainer,UpdatePodSandbox"
+    assert calls == ["run", "update 7", "start", "resources"]
+
+
+def test_is_synchronized_configured_and_shut_down() -> None:
+    seen: list[Any] = []
+
+    def configure(config: str, runtime: str, version: str) -> None:
+        seen.append((runtime, version))
+
+    handlers = Handlers(
+        configure=configure,
+        synchronize=lambda pods, containers: seen.append((len(pods), len(containers))),
+        shutdown=lambda: seen.append("shutdown"),
+    )
+    pod = make_pod()
+    with runtime_with(handlers, pods=[pod], containers=[make_container(pod=pod)]):
+        pass
+    assert seen == [("fake", "v1.0.0"), (1, 1), "shutdown"]
+
+
+def test_sees_what_earlier_plugins_did_and_later_ones_see_what_it_did() -> None:
+    seen: list[dict[str, str]] = []
+
+    def create(pod: m.PodSandbox, container: m.Container) -> nri.Adjustment:
+        seen.append(nri.env_of(container))
+        return nri.Adjustment().add_env(f"V{len(seen)}", "1")
+
+    class External(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+            return create(pod, container)
+
+    with runtime_with(Handlers(create_container=create), Handlers(create_container=create)) as runtime:
+        runtime.add(External(), idx="05").add(External(), idx="99", name="last")
+        reply = runtime.create_container(None, make_container(env={"OWN": "1"}))
+    assert seen == [{"OWN": "1"} | {f"V{n}": "1" for n in range(1, count + 1)} for count in range(4)]
+    assert set(reply.env) == {"V1", "V2", "V3", "V4"}
+
+
+def test_its_exception_fails_the_request_with_its_name() -> None:
+    def create(pod: m.PodSandbox, container: m.Container) -> None:
+        raise ValueError("no such zone")
+
+    with (
+        runtime_with(Handlers(create_container=create)) as runtime,
+        pytest.raises(PluginError, match="plugin 10-b0: rpc error: code = Unknown desc = no such zone"),
+    ):
+        runtime.create_container()
+
+
+def test_a_start_that_fails_fails_the_start_of_nri() -> None:
+    def configure(config: str, runtime: str, version: str) -> None:
+        raise nri.Reject("not on this machine")
+
+    with pytest.raises(NriError, match="failed to start builtin plugin 10-b0"):
+        runtime_with(Handlers(configure=configure))
+
+
+@pytest.mark.parametrize(("index", "name"), [("", "x"), ("10", ""), ("1", "x"), ("10", "a b")])
+def test_needs_an_index_and_a_name(index: str, name: str) -> None:
+    with pytest.raises(ValueError, match=r"index|name"):
+        BuiltinPlugin(index, name, Handlers())
+
+
+@pytest.mark.parametrize("verdict", ["not that", m.ValidateContainerAdjustmentResponse(reject=True, reason="not that")])
+def test_a_validator_refuses_with_a_reason(verdict: Any) -> None:
+    handlers = Handlers(validate_container_adjustment=lambda request: verdict)
+    with (
+        runtime_with(handlers) as runtime,
+        pytest.raises(ValidationRejected, match='validator "10-b0" rejected container adjustment, reason: not that'),
+    ):
+        runtime.create_container()
+
+
+def test_a_validator_that_raises_refuses() -> None:
+    def validate(request: m.ValidateContainerAdjustmentRequest) -> None:
+        raise RuntimeError("broken")
+
+    with (
+        runtime_with(Handlers(validate_container_adjustment=validate)) as runtime,
+        pytest.raises(ValidationRejected, match="reason: broken"),
+    ):
+        runtime.create_container()
+
+
+def test_all_validators_are_asked_at_the_same_time() -> None:
+    import threading
+
+    meeting = threading.Barrier(3, timeout=10)
+    validators = [Handlers(validate_container_adjustment=lambda request: meeting.wait() and None) for _ in range(3)]
+    with runtime_with(*validators) as runtime:
+        runtime.create_container()
+    assert not meeting.broken
+
+
+def test_the_default_validator_takes_part_when_it_is_enabled() -> None:
+    hooks = m.Hooks(prestart=[m.Hook(path="/bin/true")])
+    adjusting = Handlers(create_container=lambda pod, container: nri.Adjustment().add_hooks(hooks))
+    config = ValidatorConfig(enable=True, reject_oci_hook_adjustment=True)
+    with (
+        runtime_with(adjusting, default_validator=config) as runtime,
+        pytest.raises(ValidationRejected, match='plugin "10-b0" attempted restricted OCI hook injection'),
+    ):
+        runtime.create_container()
+    with runtime_with(adjusting, default_validator=ValidatorConfig(enable=False)) as runtime:
+        runtime.create_container()

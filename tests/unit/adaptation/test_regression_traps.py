@@ -1,0 +1,190 @@
+"""What went wrong before, in this or other implementations of NRI: one test each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nri
+from nri.api import messages as m
+from nri.errors import ConflictError, UpdateError
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import RawPlugin, eventually
+
+
+def plugin(name: str, **handlers: Any) -> nri.Plugin:
+    """A plugin with these handlers, each a function of (pod, container, ...)."""
+    methods: dict[str, Any] = {"name": name}
+    for event, function in handlers.items():
+        if event == "update_container":
+            methods[event] = lambda self, pod, container, resources, f=function: f(pod, container, resources)
+        elif event == "synchronize":
+            methods[event] = lambda self, pods, containers, f=function: f(pods, containers)
+        else:
+            methods[event] = lambda self, pod, container, f=function: f(pod, container)
+    return type("Made", (nri.Plugin,), methods)()
+
+
+def test_hooks_and_resources_of_one_plugin_both_apply(nri_runtime: FakeRuntime) -> None:
+    hooks = m.Hooks(prestart=[m.Hook(path="/bin/true")])
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().add_hooks(hooks).set_cpu_shares(7)))
+    adjust = nri_runtime.create_container().adjust
+    assert [hook.path for hook in adjust.message.hooks.prestart] == ["/bin/true"]
+    assert adjust.cpu_shares == 7
+
+
+def test_a_variable_is_added_another_replaced_a_third_removed(nri_runtime: FakeRuntime) -> None:
+    change = nri.Adjustment().add_env("NEW", "1").add_env("OLD", "2").remove_env("GONE")
+    nri_runtime.add(plugin("a", create_container=lambda *_: change))
+    reply = nri_runtime.create_container(make_pod(), make_container(env={"OLD": "1", "GONE": "1", "KEPT": "1"}))
+    assert reply.env == {"NEW": "1", "OLD": "2"}
+    assert reply.removed()["env"] == ["GONE"]
+    assert nri.env_of(reply.container) == {"KEPT": "1", "NEW": "1", "OLD": "2"}
+
+
+def test_soft_and_hard_limits_are_not_swapped(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().add_rlimit("RLIMIT_NOFILE", 4096, 1024)))
+    (limit,) = nri_runtime.create_container().adjust.message.rlimits
+    assert (limit.hard, limit.soft) == (4096, 1024)
+
+
+def test_a_conflict_over_nothing_but_an_annotation_names_both_plugins_and_the_key(nri_runtime: FakeRuntime) -> None:
+    for name in ("a", "b"):
+        nri_runtime.add(plugin(name, create_container=lambda *_: nri.Adjustment().add_annotation("k", "v")), name=name)
+    with pytest.raises(ConflictError, match='plugins "10-b" and "10-a" both tried to set Annotations k'):
+        nri_runtime.create_container()
+
+
+def test_an_update_that_no_plugin_touches_stays_as_it_was_requested(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(plugin("a", update_container=lambda *_: None))
+    requested = m.LinuxResources()
+    requested.cpu.shares.value = 12
+    reply = nri_runtime.update_container(make_pod(), make_container(id="c"), requested)
+    assert reply.resources is requested
+    assert not reply.changed
+
+
+def test_a_plugin_may_change_the_update_of_the_container_that_is_updated(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(plugin("a", update_container=lambda pod, container, _: nri.Update(container).set_memory_limit(5)))
+    requested = m.LinuxResources()
+    requested.cpu.shares.value = 12
+    resources = nri_runtime.update_container(make_pod(), make_container(id="c"), requested).resources
+    assert (resources.cpu.shares.value, resources.memory.limit.value) == (12, 5)
+
+
+def test_a_later_plugin_sees_what_an_earlier_one_made_of_an_update(nri_runtime: FakeRuntime) -> None:
+    seen: list[int] = []
+    nri_runtime.add(plugin("a", update_container=lambda _, c, __: nri.Update(c).set_cpu_shares(5)), idx="10")
+    nri_runtime.add(plugin("b", update_container=lambda _, __, r: seen.append(r.cpu.shares.value)), idx="20")
+    nri_runtime.update_container(make_pod(), make_container(), m.LinuxResources())
+    assert seen == [5]
+
+
+def test_a_plugin_must_not_update_the_container_that_is_being_created(nri_runtime: FakeRuntime) -> None:
+    raw = RawPlugin(nri_runtime, events=8).join()
+    import threading
+
+    from tests.support.adapting import response
+
+    update = m.ContainerUpdate(container_id="c1")
+    reply = m.CreateContainerResponse(update=[update])
+    answering = threading.Thread(
+        target=lambda: (raw.wait_for(b"CreateContainer"), raw.sock.sendall(response(5, reply)))
+    )
+    answering.start()
+    with pytest.raises(UpdateError, match='plugin "10-raw" asked update of "c1" during creation'):
+        nri_runtime.create_container(make_pod(), make_container(id="c1"))
+    answering.join()
+    raw.close()
+
+
+def test_an_update_of_a_container_that_does_not_exist_is_refused_by_name(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Update("nobody").set_cpu_shares(5)))
+    with pytest.raises(UpdateError, match='plugin "10-a": update of container "nobody"'):
+        nri_runtime.create_container()
+
+
+def test_applying_a_plugins_update_does_not_call_that_plugin_again(nri_runtime: FakeRuntime) -> None:
+    calls: list[str] = []
+
+    def stop(pod: nri.PodSandbox, container: nri.Container) -> nri.Update:
+        calls.append("stop")
+        return nri.Update("other").set_cpu_shares(5)
+
+    nri_runtime.add(plugin("a", stop_container=stop, update_container=lambda *_: calls.append("update")))
+    nri_runtime.create_container(make_pod(), make_container(id="other"))
+    reply = nri_runtime.stop_container(make_pod(), make_container(id="c"))
+    assert [update.container_id for update in reply.updates] == ["other"]
+    assert calls == ["stop"]
+
+
+def test_updates_after_synchronization_are_applied(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.create_container(make_pod(), make_container(id="c"))
+    nri_runtime.add(
+        plugin("a", synchronize=lambda *_: [nri.Update("c").set_cpu_shares(5)], start_container=lambda *_: None)
+    )
+    eventually(lambda: nri_runtime.containers["c"].linux.resources.cpu.shares.value == 5, "the update is applied")
+
+
+def test_launched_plugins_are_synchronized_before_anything_else_happens(tmp_path: Path) -> None:
+    import sys
+
+    seen = tmp_path / "seen"
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    program = folder / "10-early"
+    program.write_text(
+        f"#!{sys.executable}\nimport nri\nclass Early(nri.Plugin):\n"
+        f"    def synchronize(self, pods, containers): open({str(seen)!r}, 'w').write(containers[0].id)\n"
+        "    def start_container(self, pod, container): pass\nEarly.main()\n"
+    )
+    program.chmod(0o755)
+    pod = make_pod()
+    with FakeRuntime(plugin_path=str(folder), pods=[pod], containers=[make_container(id="old", pod=pod)]):
+        assert seen.read_text() == "old"
+
+
+def test_side_updates_are_taken_back_when_the_creation_fails_later(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.create_container(make_pod(), make_container(id="other", cpu_shares=100, memory_limit=1000))
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Update("other").set_cpu_shares(5)))
+    created = nri_runtime.create_container(make_pod(), make_container())
+    assert created.updates["other"].cpu_shares == 5
+    created.abort()
+    (undo,) = nri_runtime.updates
+    assert (undo.container_id, undo.cpu_shares, undo.memory_limit) == ("other", 100, 1000)
+    created.abort()
+    assert len(nri_runtime.updates) == 1, "a second abort does nothing"
+
+
+def test_a_creation_that_is_committed_cannot_be_taken_back(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.create_container(make_pod(), make_container(id="other", cpu_shares=100))
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Update("other").set_cpu_shares(5)))
+    created = nri_runtime.create_container(make_pod(), make_container())
+    created.commit()
+    created.abort()
+    assert nri_runtime.updates == []
+
+
+def test_evictions_reach_the_runtime(nri_runtime: FakeRuntime) -> None:
+    raw = RawPlugin(nri_runtime, events=8).join()
+    import threading
+
+    from tests.support.adapting import response
+
+    reply = m.CreateContainerResponse(evict=[m.ContainerEviction(container_id="noisy", reason="too loud")])
+    answering = threading.Thread(
+        target=lambda: (raw.wait_for(b"CreateContainer"), raw.sock.sendall(response(5, reply)))
+    )
+    answering.start()
+    (eviction,) = nri_runtime.create_container().evictions
+    answering.join()
+    assert (eviction.container_id, eviction.reason) == ("noisy", "too loud")
+    raw.close()
+
+
+def test_a_plugin_without_any_answer_leaves_an_adjustment_that_is_there_and_empty(nri_runtime: FakeRuntime) -> None:
+    reply = nri_runtime.create_container()
+    assert isinstance(reply.reply.adjust, m.ContainerAdjustment)
+    assert reply.env == {} and reply.annotations == {}
