@@ -13,6 +13,7 @@ import pytest
 from nri.cli.checks import containerd, crio, isulad, plugins, runtimes, sockets
 from nri.cli.checks.containerd import parse_version
 from nri.cli.checks.findings import Finding, RuntimeNri, inside
+from tests.support.needs import need_root
 
 NRI_TABLE = '[plugins."io.containerd.nri.v1.nri"]\n'
 CONFIG = "/etc/containerd/config.toml"
@@ -533,3 +534,18 @@ def test_the_pure_python_back_end_is_a_problem(nri, put) -> None:
         "doctor", "--root", put({CONFIG: "version = 3\n"}), env={"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
     )
     assert "problem  protobuf: protobuf runs on its pure-Python back end" in done.stdout
+
+
+def test_a_socket_that_we_may_not_open_is_found(folder: Path) -> None:
+    """As somebody else than root: in a child process, since only a process can change its user."""
+    need_root()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "nri.sock"))
+        listener.listen()
+        (folder / "nri.sock").chmod(0o600)
+        folder.chmod(0o755)
+        child = os.fork()
+        if not child:
+            os.setuid(65534)
+            os._exit(0 if "problem: /nri.sock: we may not connect" in probe(folder) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
