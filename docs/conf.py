@@ -37,6 +37,8 @@ napoleon_custom_sections = [("Class attributes", "params_style")]
 html_theme = "furo"
 html_title = f"nri {release}"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 
 
 def unreleased() -> str:

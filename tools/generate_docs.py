@@ -153,9 +153,9 @@ def services() -> str:
         for method in service.methods:
             types = (method.input_type.name, method.output_type.name)
             usual = types == (f"{method.name}Request", f"{method.name}Response")
-            names = "" if usual else f"`{types[0]}`, `{types[1]}`"
-            rows.append((service.name, f"`{method.name}`", names, texts[f"{service.name}.{method.name}"][0]))
-    return table(("service", "method", "takes, gives", "meaning"), rows)
+            names = "" if usual else f" Takes `{types[0]}`, gives `{types[1]}`."
+            rows.append((service.name, f"`{method.name}`", texts[f"{service.name}.{method.name}"][0] + names))
+    return table(("service", "method", "meaning"), rows)
 
 
 def events() -> str:
