@@ -7,19 +7,25 @@
 | `nri_plugin_adjustments_total` | plugin, operation, type (update, evict) |
 | `nri_active_plugins_total` | |
 
-The names behind the prefix are the reference's; `namespace="containerd_nri"` gives exactly those of containerd. Series are
-looked up once per combination and then kept: `labels()` costs more than counting.
+The names behind the prefix are the reference's; `namespace="containerd_nri"` gives exactly those of containerd.
+Counting is on the hot path, so it is a lookup and an addition here, and Prometheus's own objects are made when somebody
+scrapes.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import defaultdict
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from nri.errors import CODE_NAMES, DeadlineExceeded, RpcError
 from nri.metrics.observer import Observer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from nri.api import messages as m
 
 __all__ = ["PrometheusObserver"]
@@ -41,67 +47,101 @@ def error_label(error: BaseException | None) -> str:
     return "other"
 
 
+class _Series:
+    """What one plugin did at one operation."""
+
+    __slots__ = ("adjusted", "buckets", "errors", "evictions", "succeeded", "total_s", "updates")
+
+    def __init__(self) -> None:
+        self.succeeded = 0
+        self.errors: dict[str, int] = {}
+        self.buckets = [0] * (len(BUCKETS) + 1)
+        self.total_s = 0.0
+        self.adjusted = False
+        self.updates = self.evictions = 0
+
+
 class PrometheusObserver(Observer):
-    """Counts into a registry.
+    """Counts, and gives the counts to a registry's scrapes.
+
+    A plugin is asked one thing at a time (the pipeline's locks see to that), so its counts need no lock of their own.
 
     Args:
         registry: a `prometheus_client.CollectorRegistry`; None for the library's own.
         namespace: what all names begin with.
     """
 
-    __slots__ = ("_active", "_adjustments", "_invocations", "_latencies", "_latency", "_outcomes", "_updates")
+    __slots__ = ("_active", "_namespace", "_series")
 
     def __init__(self, registry: Any = None, namespace: str = "nri") -> None:
-        from prometheus_client import REGISTRY, Counter, Gauge, Histogram  # noqa: PLC0415 - an optional dependency
+        from prometheus_client import REGISTRY  # noqa: PLC0415 - an optional dependency
 
-        registry = REGISTRY if registry is None else registry
-        who = ["plugin", "operation"]
-        self._outcomes = Counter(
-            f"{namespace}_plugin_invocations", "Requests to plugins.", [*who, "status", "error"], registry=registry
-        )
-        self._latency = Histogram(
-            f"{namespace}_plugin_latency_seconds",
-            "How long plugins took to answer.",
-            who,
-            buckets=BUCKETS,
-            registry=registry,
-        )
-        self._adjustments = Counter(
-            f"{namespace}_plugin_adjustments",
-            "Updates and evictions that plugins asked for.",
-            [*who, "type"],
-            registry=registry,
-        )
-        self._active = Gauge(f"{namespace}_active_plugins_total", "Plugins that take part.", registry=registry)
-        self._invocations: dict[tuple[str, str, str], Any] = {}
-        self._latencies: dict[tuple[str, str], Any] = {}
-        self._updates: dict[tuple[str, str, str], Any] = {}
+        self._namespace = namespace
+        self._active = 0
+        self._series: defaultdict[tuple[str, str], _Series] = defaultdict(_Series)
+        (REGISTRY if registry is None else registry).register(self)
 
     def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
-        key = (plugin, operation, error_label(error))
-        series = self._invocations.get(key)
-        if series is None:
-            status = "error" if error is not None else "success"
-            series = self._invocations[key] = self._outcomes.labels(plugin, operation, status, key[2])
-        series.inc()
+        series = self._series[plugin, operation]
+        if error is None:
+            series.succeeded += 1
+        else:
+            label = error_label(error)
+            series.errors[label] = series.errors.get(label, 0) + 1
 
     def record_plugin_latency(self, plugin: str, operation: str, seconds: float) -> None:
-        key = (plugin, operation)
-        series = self._latencies.get(key)
-        if series is None:
-            series = self._latencies[key] = self._latency.labels(plugin, operation)
-        series.observe(seconds)
+        series = self._series[plugin, operation]
+        series.buckets[bisect_left(BUCKETS, seconds)] += 1
+        series.total_s += seconds
 
     def record_plugin_adjustments(
         self, plugin: str, operation: str, adjustment: m.ContainerAdjustment | None, updates: int, evictions: int
     ) -> None:
-        for kind, count in (("update", updates), ("evict", evictions)):
-            key = (plugin, operation, kind)
-            series = self._updates.get(key)
-            if series is None:
-                series = self._updates[key] = self._adjustments.labels(plugin, operation, kind)
-            if count:
-                series.inc(count)
+        series = self._series[plugin, operation]
+        series.adjusted = True
+        series.updates += updates
+        series.evictions += evictions
 
     def update_plugin_count(self, count: int) -> None:
-        self._active.set(count)
+        self._active = count
+
+    def describe(self) -> list[Any]:
+        """Nothing in advance: Prometheus asks this when the collector is registered."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """All metrics, as Prometheus wants them; called at a scrape."""
+        from prometheus_client.core import (  # noqa: PLC0415 - an optional dependency
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+        )
+
+        name, who = f"{self._namespace}_plugin", ["plugin", "operation"]
+        invocations = CounterMetricFamily(
+            f"{name}_invocations", "Requests to plugins.", labels=[*who, "status", "error"]
+        )
+        latency = HistogramMetricFamily(f"{name}_latency_seconds", "How long plugins took to answer.", labels=who)
+        adjustments = CounterMetricFamily(
+            f"{name}_adjustments", "Updates and evictions that plugins asked for.", labels=[*who, "type"]
+        )
+        for key, series in list(self._series.items()):
+            if series.succeeded:
+                invocations.add_metric([*key, "success", ""], series.succeeded)
+            for label, count in list(series.errors.items()):
+                invocations.add_metric([*key, "error", label], count)
+            if any(series.buckets):
+                latency.add_metric(key, _cumulative(series.buckets), series.total_s)
+            if series.adjusted:
+                adjustments.add_metric([*key, "update"], series.updates)
+                adjustments.add_metric([*key, "evict"], series.evictions)
+        yield from (invocations, latency, adjustments)
+        active = GaugeMetricFamily(f"{self._namespace}_active_plugins_total", "Plugins that take part.")
+        active.add_metric([], self._active)
+        yield active
+
+
+def _cumulative(buckets: list[int]) -> list[tuple[str, float]]:
+    """Upper bound -> how many were at most that."""
+    bounds = [*map(str, BUCKETS), "+Inf"]
+    return list(zip(bounds, accumulate(buckets), strict=True))
