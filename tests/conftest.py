@@ -22,6 +22,7 @@ MARKERS = {
     "packaging": "slow",
     "deploy": "real",
     "peers": "interop",
+    "differential": "interop",
     "interop": "interop",
     "faults": "faults",
     "real": "real",

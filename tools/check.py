@@ -24,7 +24,7 @@ BIN = Path(sys.executable).parent
 LATER = {
     "docs": ("docs",),
     "packaging": ("packaging",),
-    "interop": ("peers", "interop"),
+    "interop": ("peers", "interop", "differential"),
     "faults": ("faults",),
     "deploy": ("deploy",),
     "real": ("real",),

@@ -94,12 +94,12 @@ class _Run:
         self.seen: list[Any] = []
         self.outcome: dict[str, list[Any]] = {}
 
-    def fold(self, state: Any, see: Callable[[], Message] | None, reply: Callable[[], Any]) -> str:
-        """Let every plugin answer; give the error's text, "" if there was none."""
+    def fold(self, state: Any, see: Callable[[], Message] | None, reply: Callable[[], Any]) -> str | None:
+        """Let every plugin answer; give the error's text, None if there was no error."""
         for plugin in self.plugins:
             if see is not None:
                 self.seen.append(_copy(see()))
-            if plugin.get("error"):
+            if plugin.get("error") is not None:
                 return str(plugin["error"])
             answer = reply()
             known = answer.DESCRIPTOR.fields_by_name
@@ -108,7 +108,7 @@ class _Run:
                 state.apply(f"{plugin['index']}-{plugin['name']}", answer)
             except NriError as error:
                 return str(error)
-        return ""
+        return None
 
 
 def _copy(message: Any) -> Any:
@@ -117,7 +117,7 @@ def _copy(message: Any) -> Any:
     return copy
 
 
-def _create(run: _Run) -> str:
+def _create(run: _Run) -> str | None:
     request = m.CreateContainerRequest()
     _parse(run.case.get("pod"), request.pod)
     _parse(run.case.get("container"), request.container)
@@ -128,7 +128,7 @@ def _create(run: _Run) -> str:
     return error
 
 
-def _update(run: _Run) -> str:
+def _update(run: _Run) -> str | None:
     request = m.UpdateContainerRequest()
     _parse(run.case.get("pod"), request.pod)
     _parse(run.case.get("container"), request.container)
@@ -140,7 +140,7 @@ def _update(run: _Run) -> str:
     return error
 
 
-def _stop(run: _Run) -> str:
+def _stop(run: _Run) -> str | None:
     request = m.StopContainerRequest()
     _parse(run.case.get("container"), request.container)
     state = StopState(request, Rules.REFERENCE)
@@ -149,7 +149,7 @@ def _stop(run: _Run) -> str:
     return error
 
 
-_RUNNERS: dict[str, Callable[[_Run], str]] = {"create": _create, "update": _update, "stop": _stop}
+_RUNNERS: dict[str, Callable[[_Run], str | None]] = {"create": _create, "update": _update, "stop": _stop}
 #: The operations that are merges; a file may hold others.
 MERGE_OPS = frozenset(_RUNNERS)
 _SEEN_TYPES: dict[str, Callable[[], Any]] = {"create": m.Container, "update": m.LinuxResources}
@@ -173,14 +173,14 @@ def run_merge_case(case: Case) -> Failure | None:
     return Failure(str(case["id"]), case["op"], "\n".join(differences)) if differences else None
 
 
-def _compare(run: _Run, error: str) -> Iterator[str]:
+def _compare(run: _Run, error: str | None) -> Iterator[str]:
     expect, op = run.expect, run.case["op"]
-    expected_error = expect.get("error") or ""
+    expected_error = expect.get("error")
     if expected_error != error:
         yield _diff("error", [expected_error], [error])
     if op in _SEEN_TYPES:
         yield from _compare_part("seen", _parse_all(expect.get("seen"), _SEEN_TYPES[op]), run.seen)
-    if error or expected_error:
+    if error is not None or expected_error is not None:
         return
     for part, kind in _PART_TYPES.items():
         if part not in run.outcome or (part == "owners" and part not in expect):

@@ -1,0 +1,80 @@
+"""Make the plugins of a drawn case agree, mostly, so that the fold goes on to the last one.
+
+Drawn blindly, most cases with many fields end in the first conflict and say nothing of what would have come. Here the
+replies are gone through in the order of the calls: a field that is taken is left out, and a key that is taken is taken
+over by a removal beside it. A few stay as they were drawn. Next: `oracle`.
+"""
+
+from random import Random
+from typing import Any
+
+from nri.api import messages as m
+from tests.differential.vocabulary import KEYS
+
+#: Messages whose fields are claimed one by one; others are claimed as a whole.
+_BRANCHES = frozenset({"linux", "resources", "memory", "cpu", "rdt"})
+_FREE = frozenset({"hooks", "devices", "remove"})
+
+Taken = set[tuple[str, ...]]
+
+
+def settle(plugins: list[Any], random: Random) -> None:
+    """Change the replies in place."""
+    taken: Taken = set()
+    for plugin in sorted(plugins, key=lambda each: str(each["index"])):
+        if "adjust" in plugin:
+            _message(plugin["adjust"], m.ContainerAdjustment.DESCRIPTOR, ("adjust",), taken, random)
+        for update in plugin.get("update", ()):
+            resources = update.get("linux", {}).get("resources")
+            if resources is not None:
+                # A key cannot be taken over in an update, only left out.
+                target = ("update", update.get("container_id", ""))
+                _message(resources, m.LinuxResources.DESCRIPTOR, target, taken, random)
+
+
+def _message(data: dict[str, Any], descriptor: Any, above: tuple[str, ...], taken: Taken, random: Random) -> None:
+    for name in list(data):
+        field, path = descriptor.fields_by_name[name], (*above, name)
+        key = _key_of(descriptor, field)
+        if name in _BRANCHES:
+            _message(data[name], field.message_type, path, taken, random)
+        elif isinstance(data[name], dict) and key is not None:
+            entries = [(each, value) for each, value in data[name].items()]
+            data[name] = dict(_entries(entries, path, taken, random))
+        elif key:
+            pairs = [(str(element.get(key, "")), element) for element in data[name]]
+            data[name] = [
+                {**element, key: text} if text or key in element else element
+                for text, element in _entries(pairs, path, taken, random)
+            ]
+        elif name not in _FREE:
+            if path in taken and random.random() < 0.97:
+                del data[name]
+            taken.add(path)
+
+
+def _key_of(descriptor: Any, field: Any) -> str | None:
+    """Name of the elements' key; "" for a map; None for other fields."""
+    if f"{descriptor.name}.{field.name}" in KEYS:
+        return ""
+    kind = field.message_type
+    if kind is None or not field.is_repeated:
+        return None
+    return next((each.name for each in kind.fields if f"{kind.name}.{each.name}" in KEYS), None)
+
+
+def _entries(
+    entries: list[tuple[str, Any]], path: tuple[str, ...], taken: Taken, random: Random
+) -> list[tuple[str, Any]]:
+    kept: list[tuple[str, Any]] = []
+    for key, value in entries:
+        again = key in [other for other, _ in kept]
+        if again and random.random() < 0.95:
+            continue
+        if (*path, key) in taken and not key.startswith("-") and random.random() < 0.97:
+            if path[0] == "update" or random.random() < 0.2:
+                continue
+            kept.insert(random.randrange(len(kept) + 1), ("-" + key, value))
+        taken.add((*path, key))
+        kept.append((key, value))
+    return kept
