@@ -279,9 +279,10 @@ def test_a_validator_sees_the_outcome_and_may_refuse_it(runtime: FakeRuntime) ->
 
 def test_the_same_index_and_name_twice_is_refused_by_name(runtime: FakeRuntime) -> None:
     path = runtime.socket_path
-    with GoPlugin(path), GoPlugin(path) as second:
-        line = second.wait_event("closed")
-        assert "plugin 10-ref is connected already" in line["error"]
+    with GoPlugin(path):
+        joined(runtime, "10-ref")
+        with GoPlugin(path) as second:
+            assert "plugin 10-ref is connected already" in second.wait_event("closed")["error"]
         joined(runtime, "10-ref")
 
 

@@ -1,7 +1,7 @@
 """The runtime side of NRI: put it into a container engine with three calls and a table of events.
 
-`Adaptation` is the way in. Reading order inside: `rules` (where we differ from the reference), `merge` (who may set what),
-`state` (the life of a plugin), `pipeline` (the way of an event), `adaptation` (the wiring).
+`Adaptation` is the way in. Reading order inside: `rules` (where we differ from the reference), `merge` (who may set
+what), `state` (the life of a plugin), `pipeline` (the way of an event), `adaptation` (the wiring).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
         ...                                        # create it with reply.adjust, apply reply.updates
     adaptation.stop()
 
-This module wires the parts and holds no logic of its own: events go through `nri.adaptation.pipeline`, plugins come through
-`nri.adaptation.registry`, `listener` and `supervisor`. One method per event, made from the table of events.
+This module wires the parts and holds no logic of its own: events go through `nri.adaptation.pipeline`, plugins come
+through `nri.adaptation.registry`, `listener` and `supervisor`. One method per event, made from the table of events.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
-from nri.adaptation import allow
 from nri.adaptation.admin import Admin
 from nri.adaptation.asking import Asker
 from nri.adaptation.builtin import BuiltinPeer, BuiltinPlugin
 from nri.adaptation.chain import Chain
-from nri.adaptation.discovery import discover
+from nri.adaptation.demands import Demands
 from nri.adaptation.events import ContainerEvent, PodEvent
 from nri.adaptation.gate import Block
-from nri.adaptation.health import PluginHealth, health, health_of_launched
+from nri.adaptation.health import PluginHealth, health
+from nri.adaptation.installed import Installed
 from nri.adaptation.joining import Joining, Settings
 from nri.adaptation.listener import Listener, credentials
-from nri.adaptation.peer import EXTERNAL, Peer, RemotePeer
+from nri.adaptation.peer import EXTERNAL, RemotePeer
 from nri.adaptation.pipeline import Pipeline
 from nri.adaptation.policy import DEFAULT_PATH, Policies
 from nri.adaptation.provenance import Provenance
@@ -42,7 +42,6 @@ from nri.adaptation.registry import Registry
 from nri.adaptation.replies import CreateReply, StopReply, UpdateReply
 from nri.adaptation.rules import Rules
 from nri.adaptation.state import JOINED, State
-from nri.adaptation.supervisor import Supervisor
 from nri.adaptation.unsolicited import Unsolicited
 from nri.adaptation.validate import INDEX, NAME, DefaultValidator, ValidatorConfig
 from nri.api import messages as m
@@ -68,13 +67,14 @@ SHUTDOWN_S = 1.0
 class Adaptation:
     """The runtime side of NRI. Thread-safe: call events from as many threads as there are requests.
 
-    Every event takes `timeout_s` (seconds) or `deadline` (absolute `time.monotonic()`), which bound the whole event; without
-    them it is bounded by the plugins' own timeouts. What an event raises is what the runtime's request should fail with:
+    Every event takes `timeout_s` (seconds) or `deadline` (absolute `time.monotonic()`), which bound the whole event;
+    without them it is bounded by the plugins' own timeouts. What an event raises is what the runtime's request should fail with:
     `PluginError` and its kinds, `ConflictError`, `UpdateError`, `ValidationRejected`, `DeadlineExceeded`.
 
     Args:
         name, version: of the runtime, as plugins are told.
-        synchronize: gives all pods and containers, now. Called when plugins join; must not wait for a lock that a caller of an
+        synchronize: gives all pods and containers, now. Called when plugins join; must not wait for a lock that a
+        caller of an
             event holds outside of `block_sync`.
         update: applies updates of containers that a plugin asks for by itself; returns those that failed, or None.
         evict: acts on evictions that a plugin asks for by itself; None: such requests are answered with an error.
@@ -134,39 +134,33 @@ class Adaptation:
             raise LocalProtocolError(f'compat must be "default" or "reference", not {compat!r}')
         self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
         self._settings = Settings(name, version, registration_timeout_s, request_timeout_s, self.rules)
-        self._update, self._evict = update, evict
         self._interceptors = interceptors
-        self._plugin_path, self._config_path = plugin_path, plugin_config_path
         self._policies = Policies(policy_path)
         self._generation = self._policies.generation
-        self._observer = observer
-        self._recorder = Recorder(self._apply, Provenance() if provenance else None)
+        self._recorder = Recorder(update, Provenance() if provenance else None)
+        demands = Demands(update, evict, self._policies, self.rules, self._recorder)
         self._chain = Chain(request_timeout_s, observer.update_plugin_count if observer is not None else None)
+        inventory = self._recorder.inventory
         self._joining = Joining(
-            self._settings,
-            self._chain,
-            self._policies,
-            self._recorder.inventory,
-            synchronize,
-            self._apply_reply,
-            observer,
+            self._settings, self._chain, self._policies, inventory, synchronize, demands.in_synchronize, observer
         )
-        self._registry = Registry(self.rules, self._chain, self._joining, Unsolicited(self._apply_request))
-        self._registry.on_change = self._plugins_changed
-        self._pipeline = Pipeline(
-            self._chain, Asker(self.rules, observer), self.rules, self._recorder, request_timeout_s
+        self._registry = Registry(self.rules, self._chain, self._joining, Unsolicited(demands.unsolicited))
+        self._installed = Installed(
+            plugin_path, plugin_config_path, self._settings, self._policies, self._registry, interceptors
         )
+        asker = Asker(self.rules, observer)
+        self._pipeline = Pipeline(self._chain, asker, self.rules, self._recorder, request_timeout_s)
         self._listener = None
         if not disable_connections:
             self._listener = Listener(socket_path, self._registry, allowed_uids, registration_timeout_s, interceptors)
         self._builtin = [*_default_validator(default_validator), *builtin]
-        self._supervisors: dict[str, Supervisor] = {}
         self._admin = None
         if admin_socket is not None:
             records = self._recorder.provenance or Provenance()
             self._admin = Admin(admin_socket, records, self._policies, self._describe, self.rules)
         self._stopping = threading.Event()
         self._keeper: threading.Thread | None = None
+        self._registry.on_change = self._plugins_changed
         self._plugins_changed()
         for spec in EVENTS:
             if spec.relayed:
@@ -248,8 +242,8 @@ class Adaptation:
     ) -> Block:
         """Keep plugins from joining until the block is released; a context manager. Hold it for each whole request.
 
-        Without it a plugin that joins in the middle of a request may see the request's container neither in the state of
-        the runtime nor in an event.
+        Without it a plugin that joins in the middle of a request may see the request's container neither in the state
+        of the runtime nor in an event.
 
         Args:
             urgent: do not queue behind a plugin that waits to join: for requests that stop or remove.
@@ -263,30 +257,21 @@ class Adaptation:
 
         Raises ConfigError, NriError if a built-in plugin fails, OSError if the socket cannot be made.
         """
-        for plugin in self._builtin:
-            peer = BuiltinPeer(self._registry, plugin)
-            self._registry.adopt(peer)
-            peer.state = State.REGISTERED
-            self._joining.admit((peer,))
-            if peer.state not in JOINED:
-                raise NriError(f"failed to start builtin plugin {peer.label}: {peer.last_error}")
-        found, skipped = discover(self._plugin_path, self.rules)
-        for file in skipped:
-            log.error("not a plugin, skipped: %s: %s", file.path, file.reason)
-        for each in found:
-            self._supervisors[each.label] = Supervisor(
-                each, self._config_path, self._settings, self._policies, self._registry, self._interceptors
-            )
-        for supervisor in self._supervisors.values():
-            supervisor.start()
-        settings = self._settings
-        deadline = monotonic() + settings.registration_timeout_s + 2 * settings.request_timeout_s
-        for supervisor in self._supervisors.values():
-            supervisor.settled.wait(max(0.0, deadline - monotonic()))
-        if self._listener is not None:
-            self._listener.start()
-        if self._admin is not None:
-            self._admin.start()
+        try:
+            for plugin in self._builtin:
+                peer = BuiltinPeer(self._registry, plugin)
+                self._registry.adopt(peer)
+                self._joining.admit((peer,))
+                if peer.state not in JOINED:
+                    raise NriError(f"failed to start builtin plugin {peer.label}: {peer.last_error}")
+            self._installed.start()
+            if self._listener is not None:
+                self._listener.start()
+            if self._admin is not None:
+                self._admin.start()
+        except BaseException:
+            self.stop()
+            raise
         self._keeper = threading.Thread(target=self._keep, name="nri-keeper", daemon=True)
         self._keeper.start()
 
@@ -316,32 +301,14 @@ class Adaptation:
             self._listener.stop()
         if self._admin is not None:
             self._admin.stop()
-        for supervisor in self._supervisors.values():
-            supervisor.stop()
+        self._installed.stop()
         peers = self._registry.peers()
         if self.rules.shutdown_is_sent:
-            self._shut_down([peer for peer in peers if peer.state in JOINED])
+            self._registry.shut_down([peer for peer in peers if peer.state in JOINED], SHUTDOWN_S)
         self._registry.stop(peers)
-        deadline = monotonic() + SHUTDOWN_S
-        for supervisor in self._supervisors.values():
-            supervisor.join(deadline)
+        self._installed.join(monotonic() + SHUTDOWN_S)
         if self._keeper is not None:
             self._keeper.join(5.0)
-
-    def _shut_down(self, peers: list[Peer]) -> None:
-        deadline = monotonic() + SHUTDOWN_S
-
-        def tell(peer: Peer) -> None:
-            try:
-                peer.command("Shutdown", b"", deadline)
-            except Exception as error:  # noqa: BLE001 - it is leaving anyway
-                log.debug("plugin %s did not take Shutdown: %s", peer.qualified, error)
-
-        threads = [threading.Thread(target=tell, args=(peer,), daemon=True) for peer in peers]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(max(0.0, deadline - monotonic()) + 0.1)
 
     def __enter__(self) -> Adaptation:
         self.start()
@@ -370,9 +337,8 @@ class Adaptation:
     @property
     def plugins(self) -> list[PluginHealth]:
         """How every plugin is that is or was connected, or is installed; by index."""
-        rows = [health(peer) for peer in self._registry.peers() if peer.label not in self._supervisors]
-        rows += map(health_of_launched, self._supervisors.values())
-        return sorted(rows, key=lambda row: row.plugin)
+        rows = [health(peer) for peer in self._registry.peers() if peer.label not in self._installed]
+        return sorted([*rows, *self._installed.health], key=lambda row: row.plugin)
 
     @property
     def provenance(self) -> Provenance | None:
@@ -407,53 +373,7 @@ class Adaptation:
         """Who is required and not there; and supervisors want to know, too."""
         there = {peer.label for peer in self._chain.peers if peer.state is not State.GONE}
         self._pipeline.absent = tuple(each for each in self._policies.required if each[0] not in there)
-        for supervisor in list(self._supervisors.values()):
-            supervisor.nudge()
-
-    # -- what plugins ask for -----------------------------------------------------------------------------------------
-
-    def _apply(self, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-        return list(self._update(updates) or ()) if updates else []
-
-    def _apply_reply(self, peer: Peer, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-        """What a plugin answered to Synchronize."""
-        encoded = m.SynchronizeResponse(update=updates).SerializeToString()
-        try:
-            self._check(peer, updates, ())
-        except NriError as error:
-            self._recorder.asked("Synchronize", peer.label, encoded, updates, str(error))
-            raise
-        self._recorder.asked("Synchronize", peer.label, encoded, updates)
-        failed = self._apply(updates)
-        for update in failed:
-            log.warning("plugin %s: update of container %s failed", peer.qualified, update.container_id)
-        return failed
-
-    def _apply_request(self, peer: RemotePeer, request: m.UpdateContainersRequest) -> list[m.ContainerUpdate]:
-        """What a plugin asks for by itself."""
-        evictions = list(request.evict) if self.rules.unsolicited_evictions_kept else []
-        self._check(peer, request.update, evictions)
-        if evictions and self._evict is None:
-            raise NriError("this runtime does not evict containers")
-        updates = list(request.update)
-        self._recorder.asked("UpdateContainers", peer.label, request.SerializeToString(), updates)
-        failed = self._apply(updates)
-        if evictions and self._evict is not None:
-            self._evict(evictions)
-        return failed
-
-    def _check(
-        self, peer: Peer, updates: Iterable[m.ContainerUpdate], evictions: Iterable[m.ContainerEviction]
-    ) -> None:
-        policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, self.rules)
-        if policy.allow is not None:
-            namespace_of = self._recorder.inventory.known().namespace_of
-            breach = allow.breach(
-                policy.allow, peer.label, "", update=updates, evict=evictions, namespace_of=namespace_of
-            )
-            if breach is not None:
-                peer.last_error = str(breach)
-                raise breach
+        self._installed.nudge()
 
 
 def _absolute(timeout_s: float | None, deadline: float | None) -> float | None:

@@ -95,7 +95,8 @@ class Asker:
         if peer.state in JOINED and peer.breaker.admit(now):
             return True
         gone = peer.state not in JOINED
-        # A plugin that left of its own will does not fail later requests by what it declared; only the operator's word counts.
+        # A plugin that left of its own will does not fail later requests by what it declared; only the operator's word
+        # counts.
         if insist or plan.policy.requires(plan.number, question.pod.namespace) or (plan.fail_request and not gone):
             raise PluginUnavailable(peer.label, f"required for {question.spec.pretty}, but {self._standing(peer)}")
         return False

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.peer import BUILTIN, Owner, Peer
+from nri.adaptation.state import State
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import BY_METHOD, EVENTS, EventMask
@@ -75,6 +76,7 @@ class BuiltinPeer(Peer):
         super().__init__(owner, BUILTIN, plugin.index, plugin.name)
         self.plugin = plugin
         self._handlers = plugin.handlers
+        self.state = State.REGISTERED
 
     def invoke(self, question: Question, deadline: float) -> bytes:
         """Run the handler of an event."""
@@ -112,18 +114,23 @@ class BuiltinPeer(Peer):
         """Configure and Shutdown, by the same names."""
         handler = _method(self._handlers, method.lower())
         if method == "Configure":
-            asked = m.ConfigureRequest.FromString(payload)
-            mask = self.plugin.events
-            if handler is not None:
-                mask = EventMask(handler(asked.config, asked.runtime_name, asked.runtime_version) or mask)
-            reply = m.ConfigureResponse(events=mask)
-            if self.plugin.failure_policy is not None:
-                reply.failure_policy.CopyFrom(self.plugin.failure_policy)
-            configured: bytes = reply.SerializeToString()
-            return configured
+            return self._configure(handler, m.ConfigureRequest.FromString(payload))
         if handler is not None:
             handler()
         return b""
+
+    def _configure(self, handler: Callable[..., Any] | None, asked: m.ConfigureRequest) -> bytes:
+        mask = self.plugin.events
+        if handler is not None:
+            try:
+                mask = EventMask(handler(asked.config, asked.runtime_name, asked.runtime_version) or mask)
+            except Exception as error:
+                raise RpcError(Code.UNKNOWN, str(error) or type(error).__name__) from error
+        reply = m.ConfigureResponse(events=mask)
+        if self.plugin.failure_policy is not None:
+            reply.failure_policy.CopyFrom(self.plugin.failure_policy)
+        encoded: bytes = reply.SerializeToString()
+        return encoded
 
     def synchronize(
         self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container], timeout_s: float, *, each: bool

@@ -1,8 +1,8 @@
 """One event with an answer while it is under way: takes the plugins' replies in turn and keeps what is to be recorded.
 
-A `Fold` belongs to one event and one thread. It reads a reply, holds it to what the operator allows, has it merged (or only
-described, for a shadow plugin), and shows the outcome to the next plugin. Merging itself is `nri.adaptation.merge`. Next:
-`nri.adaptation.pipeline`.
+A `Fold` belongs to one event and one thread. It reads a reply, holds it to what the operator allows, has it merged (or
+only described, for a shadow plugin), and shows the outcome to the next plugin. Merging itself is
+`nri.adaptation.merge`. Next: `nri.adaptation.pipeline`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Which containers there are, in which namespace, and what they were given: kept from events, seeded by the runtime's state.
 
-The adaptation needs to know three things without asking the runtime in the middle of an event (which may hold its locks):
-whether an update names a container that exists, in which namespace that is, and what to go back to when a creation fails
-after side updates were applied. Resources are kept as bytes: a message would keep the whole container alive.
+The adaptation needs to know three things without asking the runtime in the middle of an event (which may hold its
+locks): whether an update names a container that exists, in which namespace that is, and what to go back to when a
+creation fails after side updates were applied. Resources are kept as bytes: a message would keep the whole container
+alive.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Start an installed plugin as the reference does, and know when and how it ended.
 
-The contract: the plugin's end of a socket pair as descriptor 3, an environment of exactly three variables, no arguments,
-the runtime's working directory, stdin and stdout at /dev/null. Only stderr differs: it is a pipe, whose last lines are
-kept, because they are what an operator needs when a plugin dies. Next: `nri.adaptation.supervisor`.
+The contract: the plugin's end of a socket pair as descriptor 3, an environment of exactly three variables, no
+arguments, the runtime's working directory, stdin and stdout at /dev/null. Only stderr differs: it is a pipe, whose last
+lines are kept, because they are what an operator needs when a plugin dies. Next: `nri.adaptation.supervisor`.
 """
 
 from __future__ import annotations

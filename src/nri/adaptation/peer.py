@@ -1,8 +1,8 @@
 """One plugin as the runtime sees it: who it is, where it stands, how to ask it something.
 
 `Peer` has what all kinds share: identity, the lock that makes events pass one at a time, the state. `RemotePeer` puts a
-connection beneath it. The state machine is `nri.adaptation.state`; this is its shell: `signal` looks up what follows and
-carries it out, through the functions of the `Owner` for everything that is not the peer's own. Built-in plugins are
+connection beneath it. The state machine is `nri.adaptation.state`; this is its shell: `signal` looks up what follows
+and carries it out, through the functions of the `Owner` for everything that is not the peer's own. Built-in plugins are
 `nri.adaptation.builtin`. Next: `nri.adaptation.chain`.
 """
 

@@ -1,10 +1,10 @@
 """Walk an event through the plugins: in order, one event at a time per plugin, different events in different plugins.
 
 Hand over hand: an event takes its place in the queue of the next plugin before it leaves the one at hand, also where a
-plugin is not subscribed. So the order of arrival at the first plugin is the order at every plugin, and a slow plugin holds
-up what is behind it, not what is ahead. Nothing is held while an event waits, so there is no deadlock. `nri.adaptation.gate`
-keeps joining plugins apart. What a single plugin's failure means is `nri.adaptation.asking`; what replies mean together is
-`nri.adaptation.merge`. Next: `nri.adaptation.adaptation`, which offers this to the runtime.
+plugin is not subscribed. So the order of arrival at the first plugin is the order at every plugin, and a slow plugin
+holds up what is behind it, not what is ahead. Nothing is held while an event waits, so there is no deadlock.
+`nri.adaptation.gate` keeps joining plugins apart. What a single plugin's failure means is `nri.adaptation.asking`; what
+replies mean together is `nri.adaptation.merge`. Next: `nri.adaptation.adaptation`, which offers this to the runtime.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What to do with one plugin at one event, worked out when the plugin joins and when the policy changes, not at each call.
 
-A `Plan` is a row of answers for the hot path: None means that the plugin is not called for the event. Everything that is
-rare (filters, least privilege, shadow) is behind the one flag `guarded`. Pure. Next: `nri.adaptation.asking`.
+A `Plan` is a row of answers for the hot path: None means that the plugin is not called for the event. Everything that
+is rare (filters, least privilege, shadow) is behind the one flag `guarded`. Pure. Next: `nri.adaptation.asking`.
 """
 
 from __future__ import annotations

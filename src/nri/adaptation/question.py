@@ -1,7 +1,7 @@
 """One event as it is put to the plugins: the request's parts, encoded once, and joined into whatever form a plugin takes.
 
-A remote plugin gets bytes: those of the event's own request, or of a `StateChange` if it is old. A built-in one gets the
-messages. Nothing is encoded before somebody asks, nor twice for two plugins; what an earlier plugin changed is
+A remote plugin gets bytes: those of the event's own request, or of a `StateChange` if it is old. A built-in one gets
+the messages. Nothing is encoded before somebody asks, nor twice for two plugins; what an earlier plugin changed is
 followed step by step. Knows no plugin and no connection. Next: `nri.adaptation.pipeline`.
 """
 

@@ -12,7 +12,7 @@ from nri.adaptation.inventory import Inventory
 from nri.api import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from nri.adaptation.folding import Fold
     from nri.adaptation.provenance import Provenance
@@ -30,7 +30,7 @@ class Recorder:
 
     def __init__(
         self,
-        update: Callable[[list[m.ContainerUpdate]], list[m.ContainerUpdate]],
+        update: Callable[[list[m.ContainerUpdate]], Iterable[m.ContainerUpdate] | None],
         provenance: Provenance | None,
     ) -> None:
         self.inventory = Inventory()
@@ -50,15 +50,29 @@ class Recorder:
         self.provenance.record(question.spec.pretty, container, request, fold.replies, fold.touched, failed)
 
     def asked(
-        self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], failed: str = ""
+        self,
+        what: str,
+        plugin: str,
+        encoded: bytes,
+        updates: Sequence[m.ContainerUpdate],
+        failed: Sequence[m.ContainerUpdate],
     ) -> None:
         """A plugin asked for updates outside of an event: `what` is UpdateContainers or Synchronize."""
-        if not failed:
-            for update in updates:
+        unapplied = {update.container_id for update in failed}
+        for update in updates:
+            if update.container_id not in unapplied:
                 self.inventory.updated(update.container_id, update.linux.resources)
-        if self.provenance is not None and updates:
+        if self.provenance is not None:
+            touched = [update.container_id for update in updates if update.container_id not in unapplied]
+            self.provenance.record(what, "", b"", [(plugin, encoded)], touched)
+
+    def refused(
+        self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], reason: str
+    ) -> None:
+        """The same, but nothing of it was applied."""
+        if self.provenance is not None:
             touched = [update.container_id for update in updates]
-            self.provenance.record(what, "", b"", [(plugin, encoded)], touched, failed)
+            self.provenance.record(what, "", b"", [(plugin, encoded)], touched, reason)
 
     def pod_removed(self, pod: m.PodSandbox) -> None:
         """A pod is gone."""
@@ -93,4 +107,4 @@ class Recorder:
         """Have containers given back what they had; returns what could not be applied."""
         for update in updates:
             self.inventory.restored(update.container_id, update.linux.resources)
-        return self._update(updates)
+        return list(self._update(updates) or ())

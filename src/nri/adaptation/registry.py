@@ -1,8 +1,8 @@
 """All plugins that are connected or were: who may register, and what follows from the signals of their state machine.
 
-The owner of every peer. Refusals are answers to RegisterPlugin, with the reference's texts where it has one. What a launched
-plugin's end means is up to its supervisor, which listens here. Next: `nri.adaptation.listener` for external plugins,
-`nri.adaptation.supervisor` for launched ones.
+The owner of every peer. Refusals are answers to RegisterPlugin, with the reference's texts where it has one. What a
+launched plugin's end means is up to its supervisor, which listens here. Next: `nri.adaptation.listener` for external
+plugins, `nri.adaptation.supervisor` for launched ones.
 """
 
 from __future__ import annotations
@@ -185,6 +185,22 @@ class Registry:
                     return False
                 self._changed.wait(left_s)
             return True
+
+    def shut_down(self, peers: Iterable[Peer], timeout_s: float) -> None:
+        """Tell plugins that the runtime stops, all at once; those that do not answer in time are not waited for."""
+        deadline = monotonic() + timeout_s
+
+        def tell(peer: Peer) -> None:
+            try:
+                peer.command("Shutdown", b"", deadline)
+            except Exception as error:  # noqa: BLE001 - it is leaving anyway
+                log.debug("plugin %s did not take Shutdown: %s", peer.qualified, error)
+
+        threads = [threading.Thread(target=tell, args=(peer,), daemon=True) for peer in peers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, deadline - monotonic()) + 0.1)
 
     def stop(self, peers: Iterable[Peer]) -> None:
         """End all connections."""

@@ -1,7 +1,7 @@
 """What an event gives back to the runtime: the merged result, who set what, and the way back for side updates.
 
-`updates` are what the runtime applies to other containers. If the runtime then fails to create its container, `abort` hands
-the update callback what those containers had before; `commit` forgets that. Calling neither is harmless.
+`updates` are what the runtime applies to other containers. If the runtime then fails to create its container, `abort`
+hands the update callback what those containers had before; `commit` forgets that. Calling neither is harmless.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class UpdateReply:
     """The outcome of UpdateContainer.
 
     Attributes:
-        resources: what the container is to have: the request with all changes. The request itself if no plugin changed it.
-        changed: whether a plugin changed it.
+        resources: what the container is to have: the request with all changes. The request itself if no plugin changed
+        it. changed: whether a plugin changed it.
         updates: updates of other containers, for the runtime to apply.
         evictions: containers that plugins want gone.
         ignored: what plugins asked for and did not get, with reasons.

@@ -2,9 +2,9 @@
 
     connected -> registered -> configured -> synchronizing -> active <-> late <-> open -> gone
 
-The shell around it (`nri.adaptation.peer`, `nri.adaptation.joining`) reports what happened and carries out the actions; it
-decides nothing. A pair that is not in the table changes nothing: signals of a race that was lost (an answer after the
-connection ended) are harmless. The crash loop is a state of a launched plugin between two connections, so it has no
+The shell around it (`nri.adaptation.peer`, `nri.adaptation.joining`) reports what happened and carries out the actions;
+it decides nothing. A pair that is not in the table changes nothing: signals of a race that was lost (an answer after
+the connection ended) are harmless. The crash loop is a state of a launched plugin between two connections, so it has no
 transition here but is told by its supervisor (`nri.adaptation.supervisor`). Next: `nri.adaptation.peer`.
 """
 

@@ -1,9 +1,9 @@
 """Keep one installed plugin running: launch it, watch it and its configuration, start it again as its policy says.
 
-One thread per plugin, which reads its stderr anyway. A run ends when the process ends; a process whose connection is gone is
-killed, because a launched plugin cannot connect again. A failed run is followed by a wait (`nri.adaptation.backoff`); many
-short ones in a row are a crash loop, which is a state to be seen and not an end to trying. Every return is a full handshake,
-so the plugin is synchronized anew. Next: `nri.adaptation.launching`.
+One thread per plugin, which reads its stderr anyway. A run ends when the process ends; a process whose connection is
+gone is killed, because a launched plugin cannot connect again. A failed run is followed by a wait
+(`nri.adaptation.backoff`); many short ones in a row are a crash loop, which is a state to be seen and not an end to
+trying. Every return is a full handshake, so the plugin is synchronized anew. Next: `nri.adaptation.launching`.
 """
 
 from __future__ import annotations

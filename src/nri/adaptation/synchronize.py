@@ -1,9 +1,9 @@
 """Hand a joining plugin the state of the runtime: in one message if it fits, else in parts.
 
-Every object is encoded once. Up to 4 MiB one message goes out, because old plugins know no parts. Above, parts are packed
-greedily, smaller than the limit on purpose: while the plugin takes one part in, the next is encoded by a helper thread, so
-that both sides work at the same time. A part's reply must say `more` back, or the plugin does not understand parts.
-Next: `nri.adaptation.joining`, which calls this.
+Every object is encoded once. Up to 4 MiB one message goes out, because old plugins know no parts. Above, parts are
+packed greedily, smaller than the limit on purpose: while the plugin takes one part in, the next is encoded by a helper
+thread, so that both sides work at the same time. A part's reply must say `more` back, or the plugin does not understand
+parts. Next: `nri.adaptation.joining`, which calls this.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Updates and evictions that plugins ask for by themselves: taken at any time, applied by workers, answered when done.
 
-The thread that reads such a request may be in the middle of an event, so it only puts it into the plugin's queue. Workers
-hand it to the runtime's callbacks, which may wait for the runtime's locks; an event never waits for them. Requests of one
-plugin stay in order; a plugin that asks faster than the runtime applies is refused once its queue is full.
+The thread that reads such a request may be in the middle of an event, so it only puts it into the plugin's queue.
+Workers hand it to the runtime's callbacks, which may wait for the runtime's locks; an event never waits for them.
+Requests of one plugin stay in order; a plugin that asks faster than the runtime applies is refused once its queue is
+full.
 """
 
 from __future__ import annotations

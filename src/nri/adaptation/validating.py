@@ -1,8 +1,8 @@
 """Ask all validators at once whether a merged adjustment may stand. Fail closed: no answer is a refusal.
 
-The request shows the container as it was before any plugin touched it, the merged result, and who set what. Each validator is
-asked under its own lock and with its own timeout, in a thread of its own if there are several. The first refusal in order of
-completion counts. The checks of the default validator are `nri.adaptation.validate`.
+The request shows the container as it was before any plugin touched it, the merged result, and who set what. Each
+validator is asked under its own lock and with its own timeout, in a thread of its own if there are several. The first
+refusal in order of completion counts. The checks of the default validator are `nri.adaptation.validate`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pods and containers for tests, in one call each: only what the test is about needs to be said.
 
-Ids count up, so two pods made one after the other differ. Keyword arguments beyond the named ones go to the message as they
-are (`make_container(args=["sleep", "1"])`). Next: `nri.testing.runtime`.
+Ids count up, so two pods made one after the other differ. Keyword arguments beyond the named ones go to the message as
+they are (`make_container(args=["sleep", "1"])`). Next: `nri.testing.runtime`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def make_container(
         env: environment by name.
         labels: labels.
         annotations: annotations.
-        fields: more fields of the message; `cpu_shares`, `cpu_quota`, `cpus`, `mems` and `memory_limit` are put where they
+        fields: more fields of the message; `cpu_shares`, `cpu_quota`, `cpus`, `mems` and `memory_limit` are put where
+        they
             belong.
     """
     resources = {key: fields.pop(key) for key in tuple(fields) if key in _RESOURCES}

@@ -1,8 +1,9 @@
 """`FakeRuntime`: a runtime for tests. The adaptation is real, the plugins' connections are real, the containers are not.
 
-It keeps pods and containers as a runtime does, so a plugin that is added later is given them, and notes what plugins ask for.
-Plugins run in threads of this process, each on its own socket pair; everything between is bytes. No root, no files, no
-container engine. Next: `nri.testing.builders` for pods and containers, `nri.testing.wire` for connections that fail.
+It keeps pods and containers as a runtime does, so a plugin that is added later is given them, and notes what plugins
+ask for. Plugins run in threads of this process, each on its own socket pair; everything between is bytes. No root, no
+files, no container engine. Next: `nri.testing.builders` for pods and containers, `nri.testing.wire` for connections
+that fail.
 """
 
 from __future__ import annotations

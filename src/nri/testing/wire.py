@@ -4,8 +4,8 @@
     runtime.add(plugin, link=link)
     link.to_plugin.cut_after(100)          # the 101st byte from now on never arrives: the connection ends
 
-Bytes are pumped by one thread per direction; what a fault does holds from the moment it is set. Counts are in bytes from then on.
-Close the link at the end, or use it as a context manager.
+Bytes are pumped by one thread per direction; what a fault does holds from the moment it is set. Counts are in bytes
+from then on. Close the link at the end, or use it as a context manager.
 """
 
 from __future__ import annotations
