@@ -63,7 +63,7 @@ def examine(settings: Settings, root: str) -> list[Finding]:
     version = _containerd_version(root, findings)
     checked = [containerd.check(root, version, findings), crio.check(root, findings), isulad.check(root, findings)]
     found = [nri for nri in checked if nri is not None]
-    runtimes.check(found, findings)
+    runtimes.check(found, findings, socket_given=bool(settings.socket_path))
     for path in _sockets(settings, found, findings):
         sockets.check(root, path, findings)
     seen: set[tuple[str, str]] = set()

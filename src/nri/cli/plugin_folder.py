@@ -42,18 +42,17 @@ def file_name_of(index: str, name: str) -> str:
 
 
 def refuse_untrusted(path: Path) -> None:
-    """A plugin runs as root. Refuse a file, or a place, that somebody else may change."""
-    for place, kind in ((path, "file"), (path.parent, "folder")):
+    """A plugin runs as root. Refuse a file that somebody else may change, or replace through a folder above it."""
+    for place in (path, *path.parents):
         found = place.stat()
-        sticky = kind == "folder" and found.st_mode & stat.S_ISVTX
+        kind = "file" if place == path else "folder"
+        sticky = kind == "folder" and found.st_mode & stat.S_ISVTX  # as /tmp: there nobody can replace another's files
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
-            mode = f"{found.st_mode & 0o7777:04o}"
-            reason = f"others may write to this {kind} (mode {mode}), and a plugin runs as root"
+            reason = f"others may write to this {kind} (mode {found.st_mode & 0o7777:04o}), and a plugin runs as root"
             raise Failure(f"{place}: {reason}. First: chmod go-w {place}")
-        if os.geteuid() == 0 and found.st_uid != 0 and kind == "file":
-            raise Failure(
-                f"{place}: belongs to user {found.st_uid}, and a plugin runs as root. First: chown root {place}"
-            )
+        if os.geteuid() == 0 and found.st_uid != 0:
+            reason = f"this {kind} belongs to user {found.st_uid}, and a plugin runs as root"
+            raise Failure(f"{place}: {reason}. Put the plugin where only root may write, such as /opt")
 
 
 def refuse_clash(folder: Path, file_name: str) -> None:

@@ -504,6 +504,17 @@ def test_a_healthy_node_ends_with_0(nri, folder: Path, put) -> None:
     assert done.stdout.endswith("no problems\n")
 
 
+def test_another_runtime_is_judged_by_its_socket_alone(nri, folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "my.sock"))
+        listener.listen()
+        os.chmod(folder / "my.sock", 0o600)
+        (folder / "root").mkdir()
+        done = nri("doctor", "--root", str(folder), "--socket-path", "/my.sock")
+    assert done.returncode == 0, done.stdout
+    assert "/my.sock: a runtime listens" in done.stdout
+
+
 def test_a_sick_node_ends_with_1_and_says_what_to_do(nri, put) -> None:
     root = put({CONFIG: f"version = 2\n{NRI_TABLE}disable = true\n"})
     done = nri("doctor", "--root", root)

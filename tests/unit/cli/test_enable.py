@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.needs import need_root
+
 PLUGIN = """\
 import os, sys
 class Example:
@@ -101,6 +103,18 @@ def test_a_file_in_a_folder_that_others_may_write_to_is_refused(nri, plugin: Pat
     done = nri("enable", str(plugin), "--idx", "10", *places)
     assert done.returncode == 1
     assert "others may write to this folder" in done.stderr
+
+
+def test_a_file_of_somebody_else_or_below_somebody_elses_folder_is_refused(nri, plugin: Path, places) -> None:
+    need_root()
+    os.chown(plugin, 1000, 1000)
+    assert (
+        "this file belongs to user 1000, and a plugin runs as root"
+        in nri("enable", str(plugin), "--idx", "10", *places).stderr
+    )
+    os.chown(plugin, 0, 0)
+    os.chown(plugin.parent, 1000, 1000)
+    assert "this folder belongs to user 1000" in nri("enable", str(plugin), "--idx", "10", *places).stderr
 
 
 def test_a_plugin_folder_that_others_may_write_to_is_refused(nri, plugin: Path, places, tmp_path: Path) -> None:

@@ -30,9 +30,12 @@ _CONFIG = {
 }
 
 
-def check(found: Sequence[RuntimeNri], findings: list[Finding]) -> None:
-    """All that can be said from configuration alone."""
-    if not found:
+def check(found: Sequence[RuntimeNri], findings: list[Finding], *, socket_given: bool = False) -> None:
+    """All that can be said from configuration alone. With a socket named, a runtime that we do not know is fine."""
+    if not found and socket_given:
+        what = "no configuration of containerd, CRI-O or iSulad was found: only the socket is looked at"
+        findings.append(Finding("note", what, "/etc"))
+    elif not found:
         step = "install containerd, CRI-O or iSulad, or point --root to where their /etc is"
         findings.append(Finding("problem", "no configuration of a runtime with NRI was found", "/etc", step))
     for nri in found:
