@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from nri.adaptation.admin import Admin
 from nri.adaptation.asking import Asker
@@ -68,7 +68,7 @@ class Adaptation:
     """The runtime side of NRI. Thread-safe: call events from as many threads as there are requests.
 
     Every event takes `timeout_s` (seconds) or `deadline` (absolute `time.monotonic()`), which bound the whole event;
-    without them it is bounded by the plugins' own timeouts. What an event raises is what the runtime's request should fail with:
+    without them it is bounded by the plugins' own timeouts. What an event raises is what the request should fail with:
     `PluginError` and its kinds, `ConflictError`, `UpdateError`, `ValidationRejected`, `DeadlineExceeded`.
 
     Args:
@@ -102,7 +102,7 @@ class Adaptation:
     post_update_container: ContainerEvent
     remove_container: ContainerEvent
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every option has a default and is given by name
         self,
         name: str,
         version: str,
@@ -211,7 +211,7 @@ class Adaptation:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> CreateReply:
-        """A container is about to be created: what plugins make of it. Call `commit` or `abort` of the reply in the end."""
+        """A container is about to be created: what plugins make of it. In the end, `commit` or `abort` the reply."""
         return self._pipeline.create(pod, container, _absolute(timeout_s, deadline))
 
     def update_container(
@@ -292,7 +292,7 @@ class Adaptation:
         self._plan_again()
 
     def stop(self) -> None:
-        """Tell the plugins (Shutdown), end all connections and launched plugins, stop listening. Takes some seconds at most."""
+        """Tell the plugins (Shutdown), end connections and launched plugins, stop listening. Takes seconds at most."""
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -310,7 +310,7 @@ class Adaptation:
         if self._keeper is not None:
             self._keeper.join(5.0)
 
-    def __enter__(self) -> Adaptation:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -110,7 +110,7 @@ class BuiltinPeer(Peer):
                 return _rejection(str(error) or type(error).__name__)
             raise RpcError(Code.UNKNOWN, str(error) or type(error).__name__) from error
 
-    def command(self, method: str, payload: bytes, deadline: float) -> bytes:
+    def command(self, method: str, payload: bytes, deadline: float) -> bytes:  # noqa: ARG002 - nothing can interrupt it
         """Configure and Shutdown, by the same names."""
         handler = _method(self._handlers, method.lower())
         if method == "Configure":
@@ -133,7 +133,12 @@ class BuiltinPeer(Peer):
         return encoded
 
     def synchronize(
-        self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container], timeout_s: float, *, each: bool
+        self,
+        pods: Sequence[m.PodSandbox],
+        containers: Sequence[m.Container],
+        timeout_s: float,  # noqa: ARG002 - nothing can interrupt it
+        *,
+        each: bool,  # noqa: ARG002
     ) -> list[m.ContainerUpdate]:
         """Hand over the runtime's own messages."""
         handler = _method(self._handlers, "synchronize")

@@ -13,7 +13,8 @@ __all__ = ["ContainerEvent", "PodEvent"]
 class PodEvent(Protocol):
     """An event of a pod that has no answer: it returns when all plugins have handled it, or raises."""
 
-    def __call__(self, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None) -> None: ...
+    def __call__(self, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None) -> None:
+        """Relay it. Raises what the runtime's request should fail with."""
 
 
 class ContainerEvent(Protocol):
@@ -26,4 +27,5 @@ class ContainerEvent(Protocol):
         *,
         timeout_s: float | None = None,
         deadline: float | None = None,
-    ) -> None: ...
+    ) -> None:
+        """Relay it. Raises what the runtime's request should fail with."""

@@ -26,6 +26,7 @@ from nri.errors import DeadlineExceeded
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import Self
 
 __all__ = ["Block", "Gate"]
 
@@ -44,7 +45,7 @@ class Block:
         if gate is not None:
             gate.unblock()
 
-    def __enter__(self) -> Block:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

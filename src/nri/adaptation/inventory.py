@@ -1,4 +1,4 @@
-"""Which containers there are, in which namespace, and what they were given: kept from events, seeded by the runtime's state.
+"""Which containers there are, in which namespace, with which resources: from events, and from the runtime's state.
 
 The adaptation needs to know three things without asking the runtime in the middle of an event (which may hold its
 locks): whether an update names a container that exists, in which namespace that is, and what to go back to when a

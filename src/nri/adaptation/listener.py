@@ -94,7 +94,7 @@ class Listener:
             listening.close()
             raise
         if len(self._allowed - {0, os.geteuid()}):
-            os.chmod(self.path, 0o666)  # others may connect; who they are is checked at accept
+            os.chmod(self.path, 0o666)  # noqa: S103 - others may connect; who they are is checked at accept
         listening.setblocking(False)
         self._socket = listening
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -118,7 +118,7 @@ class Listener:
             except BlockingIOError:
                 continue
             except OSError as error:  # out of descriptors: what waits is served as soon as there are some
-                log.error("cannot accept a plugin's connection: %s", error.strerror)
+                log.warning("cannot accept a plugin's connection: %s", error.strerror)
                 threading.Event().wait(0.1)
                 continue
             self._admit(sock)

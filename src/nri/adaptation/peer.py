@@ -77,7 +77,8 @@ class Peer:
     """
 
     __slots__ = (
-        "_guard", "_owner", "breaker", "declared", "index", "kind", "label", "last_error", "latency_s", "lock", "mask", "name",
+        "_guard", "_owner", "breaker", "declared", "index", "kind", "label", "last_error", "latency_s", "lock", "mask",
+        "name",
         "order", "pid", "plans", "settled", "since", "state", "version",
     )  # fmt: skip
 
@@ -137,7 +138,7 @@ class Peer:
     def synchronize(
         self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container], timeout_s: float, *, each: bool
     ) -> list[m.ContainerUpdate]:
-        """Hand over the state of the runtime; returns the updates that the plugin asks for. See `synchronize.exchange`."""
+        """Hand over the runtime's state; returns the updates that the plugin asks for. See `synchronize.exchange`."""
         raise NotImplementedError
 
     def close(self, reason: str) -> None:
@@ -200,6 +201,7 @@ class RemotePeer(Peer):
         self.signal(Signal.LOST, reason)
 
     def invoke(self, question: Question, deadline: float) -> bytes:
+        """Ask by the event's own method, or by StateChange if the plugin knows nothing else."""
         spec = question.spec
         if not (self.relay_only and spec.relayed):
             try:
@@ -213,18 +215,22 @@ class RemotePeer(Peer):
         return self.endpoint.call(naming.PLUGIN_SERVICE, "StateChange", question.state_change, deadline=deadline)
 
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:
+        """Call a method that is not an event."""
         return self.endpoint.call(naming.PLUGIN_SERVICE, method, payload, deadline=deadline)
 
     def synchronize(
         self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container], timeout_s: float, *, each: bool
     ) -> list[m.ContainerUpdate]:
+        """Send the state, in parts if need be."""
         return exchange(self._synchronize, pods, containers, timeout_s, each=each)
 
     def _synchronize(self, payload: bytes, deadline: float) -> bytes:
         return self.command("Synchronize", payload, deadline)
 
     def close(self, reason: str) -> None:
+        """End the connection."""
         self.endpoint.close(reason)
 
     def release(self, deadline: float) -> None:
+        """Give back the descriptor, unless a thread is inside until the deadline."""
         self.endpoint.release(deadline)

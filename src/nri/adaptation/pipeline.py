@@ -74,14 +74,14 @@ class Pipeline:
         take: Take | None = None,
         after: Callable[[], None] | None = None,
     ) -> None:
-        """Put a question to all plugins in turn; `take` gets each reply, `after` runs at the end, before plugins may join."""
+        """Put a question to all plugins in turn; `take` gets each reply, `after` runs at the end, before any join."""
         number = question.spec.number
         chain, ask = self._chain, self._asker.ask
         urgent = bool(URGENT >> number - 1 & 1)
         if not chain.gate.enter(urgent=urgent, deadline=deadline, patience_s=self._patience_s):
             log.warning(
-                "%s goes on while a plugin joins: `synchronize` has not returned for %g s. Does it wait for a lock that callers"
-                " of events hold? Hold block_sync() around such calls",
+                "%s goes on while a plugin joins: `synchronize` has not returned for %g s. Does it wait for a lock that"
+                " callers of events hold? Hold block_sync() around such calls",
                 question.spec.pretty, self._patience_s,
             )  # fmt: skip
         try:

@@ -1,4 +1,4 @@
-"""What to do with one plugin at one event, worked out when the plugin joins and when the policy changes, not at each call.
+"""What to do with one plugin at one event: worked out when it joins and when the policy changes, not at each call.
 
 A `Plan` is a row of answers for the hot path: None means that the plugin is not called for the event. Everything that
 is rare (filters, least privilege, shadow) is behind the one flag `guarded`. Pure. Next: `nri.adaptation.asking`.

@@ -1,4 +1,4 @@
-"""One event as it is put to the plugins: the request's parts, encoded once, and joined into whatever form a plugin takes.
+"""One event as it is put to the plugins: the request's parts, encoded once, joined into the form that a plugin takes.
 
 A remote plugin gets bytes: those of the event's own request, or of a `StateChange` if it is old. A built-in one gets
 the messages. Nothing is encoded before somebody asks, nor twice for two plugins; what an earlier plugin changed is
@@ -133,7 +133,7 @@ class CreateQuestion(Question):
         self._adjusted = False
         self._seen = 0
 
-    def follow(self, state: CreateState) -> None:
+    def follow(self, state: CreateState) -> None:  # noqa: ARG002 - it is the one that this question has
         """Another reply was merged: the container that is shown may have changed."""
         self._adjusted = True
         self._payload = None
@@ -158,6 +158,7 @@ class CreateQuestion(Question):
         return encoded
 
     def shown(self) -> m.Container:
+        """The container with what the plugins so far made of it."""
         return self.state.container
 
 

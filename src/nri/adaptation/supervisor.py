@@ -149,7 +149,7 @@ class Supervisor:
             process = Process(found)
         except (ConfigError, OSError) as error:
             reason = str(error) if isinstance(error, ConfigError) else f"{found.path}: {error.strerror}"
-            log.error("plugin %s cannot be launched: %s", found.label, reason)
+            log.warning("plugin %s cannot be launched: %s", found.label, reason)
             self.last_words = reason
             return True
         peer = RemotePeer(
@@ -173,7 +173,8 @@ class Supervisor:
     def _look(self) -> float:
         """What a running plugin needs now; returns when to look again."""
         peer, process = self.peer, self._process
-        assert peer is not None and process is not None
+        assert peer is not None
+        assert process is not None
         now = monotonic()
         if peer.settled.is_set():
             self.settled.set()

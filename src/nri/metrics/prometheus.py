@@ -82,6 +82,7 @@ class PrometheusObserver(Observer):
         (REGISTRY if registry is None else registry).register(self)
 
     def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
+        """Count it."""
         series = self._series[plugin, operation]
         if error is None:
             series.succeeded += 1
@@ -90,19 +91,27 @@ class PrometheusObserver(Observer):
             series.errors[label] = series.errors.get(label, 0) + 1
 
     def record_plugin_latency(self, plugin: str, operation: str, seconds: float) -> None:
+        """Observe it."""
         series = self._series[plugin, operation]
         series.buckets[bisect_left(BUCKETS, seconds)] += 1
         series.total_s += seconds
 
     def record_plugin_adjustments(
-        self, plugin: str, operation: str, adjustment: m.ContainerAdjustment | None, updates: int, evictions: int
+        self,
+        plugin: str,
+        operation: str,
+        adjustment: m.ContainerAdjustment | None,  # noqa: ARG002 - the reference counts no adjustments either
+        updates: int,
+        evictions: int,
     ) -> None:
+        """Count updates and evictions."""
         series = self._series[plugin, operation]
         series.adjusted = True
         series.updates += updates
         series.evictions += evictions
 
     def update_plugin_count(self, count: int) -> None:
+        """Set the gauge."""
         self._active = count
 
     def describe(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The fixtures of pytest that come with the package, through its entry point: nothing to import, nothing in conftest.py."""
+"""The fixtures of pytest that come with the package, through its entry point: nothing to import or configure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`FakeRuntime`: a runtime for tests. The adaptation is real, the plugins' connections are real, the containers are not.
+"""`FakeRuntime`: a runtime for tests. The adaptation and the plugins' connections are real, the containers are not.
 
 It keeps pods and containers as a runtime does, so a plugin that is added later is given them, and notes what plugins
 ask for. Plugins run in threads of this process, each on its own socket pair; everything between is bytes. No root, no
@@ -13,7 +13,7 @@ import socket
 import tempfile
 import threading
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from nri.adaptation import Adaptation, BuiltinPlugin, CreateReply, PluginHealth
 from nri.api import messages as m
@@ -374,7 +374,7 @@ class FakeRuntime:
         if self._policy_path is not None:
             os.unlink(self._policy_path)
 
-    def __enter__(self) -> FakeRuntime:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

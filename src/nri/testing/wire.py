@@ -13,6 +13,7 @@ from __future__ import annotations
 import socket
 import threading
 from time import sleep
+from typing import Self
 
 __all__ = ["Direction", "Link"]
 
@@ -131,7 +132,7 @@ class Link:
         for sock in (*self._inner, self.plugin, self.runtime):
             sock.close()
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
