@@ -54,7 +54,7 @@ class Installed:
         return label in self._supervisors
 
     def start(self) -> None:
-        """Launch what is there and wait until each takes part or has failed. ConfigError if the folder is unreadable."""
+        """Launch what is there and wait until each takes part or failed. ConfigError if the folder is unreadable."""
         found, skipped = discover(self._folder, self._settings.rules)
         for file in skipped:
             log.error("not a plugin, skipped: %s: %s", file.path, file.reason)

@@ -62,7 +62,7 @@ class Registry:
 
     def adopt(self, peer: Peer) -> None:
         """A plugin without a connection of its own: it counts as registered."""
-        self._claim(peer)
+        self._claim(peer, peer.index, peer.name)
 
     def unsettled(self) -> list[RemotePeer]:
         """Connections that do not take part yet, oldest first."""
@@ -90,25 +90,28 @@ class Registry:
         first = peer.state is State.CONNECTED
         if not first and self._rules.registers_once:
             raise RpcError(Code.ALREADY_EXISTS, f"plugin {peer.label} is registered on this connection already")
+        index, name = peer.index, peer.name
         if peer.kind != LAUNCHED:
             _check(request)
-            peer.identify(request.plugin_idx, request.plugin_name)
+            index, name = request.plugin_idx, request.plugin_name
+        self._claim(peer, index, name)
         peer.version = request.NRI_version
-        self._claim(peer)
         if first:
             peer.signal(Signal.REGISTER)
 
-    def _claim(self, peer: Peer) -> None:
-        """Take the name, from one who is gone if need be."""
+    def _claim(self, peer: Peer, index: str, name: str) -> None:
+        """Give a plugin its name, if need be from one who is gone."""
+        label = naming.full_name(index, name)
         with self._lock:
-            holder = self._by_label.get(peer.label)
+            holder = self._by_label.get(label)
         if holder is not None and holder is not peer and self._rules.duplicates_refused:
             if _alive(holder):
                 process = f" (process {holder.pid})" if holder.pid else ""
-                raise RpcError(Code.ALREADY_EXISTS, f"plugin {peer.label} is connected already{process}")
+                raise RpcError(Code.ALREADY_EXISTS, f"plugin {label} is connected already{process}")
             holder.signal(Signal.STOP, "replaced by a new connection")
         with self._lock:
-            self._by_label[peer.label] = peer
+            peer.identify(index, name)
+            self._by_label[label] = peer
 
     # -- what follows from signals ------------------------------------------------------------------------------------
 

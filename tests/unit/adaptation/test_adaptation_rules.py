@@ -1,0 +1,236 @@
+"""The deviations that concern plugins, not merging: each in both modes. Tests are named like attributes of `Rules`."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+import nri
+from nri.adaptation import BuiltinPlugin
+from nri.adaptation.discovery import discover
+from nri.adaptation.rules import Rules
+from nri.adaptation.synchronize import exchange
+from nri.api import messages as m
+from nri.errors import ConfigError, NriError, PluginError, RegistrationError, RpcError
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import RawPlugin, eventually, register, request
+
+Mode = Literal["default", "reference"]
+both = pytest.mark.parametrize("mode", ["default", "reference"])
+
+
+class Quiet(nri.Plugin):
+    def __init__(self) -> None:
+        self.told = threading.Event()
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        if container.name == "bad":
+            raise ValueError("boom")
+
+    def shutdown(self) -> None:
+        self.told.set()
+
+
+@both
+def test_errors_name_plugin(mode: Mode) -> None:
+    with FakeRuntime(compat=mode) as runtime:
+        runtime.add(Quiet())
+        with pytest.raises(NriError) as caught:
+            runtime.start_container(None, make_container(name="bad"))
+    text = "rpc error: code = Unknown desc = boom"
+    if mode == "reference":
+        assert str(caught.value) == text
+        assert isinstance(caught.value, RpcError)
+    else:
+        assert str(caught.value) == f"plugin 10-quiet: {text}"
+        assert isinstance(caught.value, PluginError)
+
+
+@both
+def test_duplicates_refused(mode: Mode) -> None:
+    with FakeRuntime(compat=mode) as runtime:
+        runtime.add(Quiet())
+        if mode == "default":
+            with pytest.raises(RegistrationError, match="plugin 10-quiet is connected already"):
+                runtime.add(Quiet())
+            assert len(runtime.plugins) == 1
+        else:
+            runtime.add(Quiet())
+            eventually(lambda: len(runtime.adaptation._chain.peers) == 2, "both take part")
+
+
+def test_a_plugin_whose_predecessor_has_hung_up_takes_its_place(nri_runtime: FakeRuntime) -> None:
+    raw = RawPlugin(nri_runtime, "quiet").join()
+    raw.close()
+    nri_runtime.add(Quiet())
+    nri_runtime.start_container()
+
+
+@both
+def test_registers_once(mode: Mode) -> None:
+    with FakeRuntime(compat=mode) as runtime:
+        raw = RawPlugin(runtime).join()
+        raw.sock.sendall(register("other", "20", stream_id=3))
+        if mode == "default":
+            raw.wait_for(b"registered on this connection already")
+            assert [row.plugin for row in runtime.plugins] == ["10-raw"]
+        else:
+            eventually(lambda: any(row.plugin == "20-other" for row in runtime.plugins), "it took the new name")
+        raw.close()
+
+
+@both
+def test_updates_need_registration(mode: Mode) -> None:
+    with FakeRuntime(compat=mode) as runtime:
+        runtime.create_container(make_pod(), make_container(id="c1"))
+        update = m.ContainerUpdate(container_id="c1")
+        update.linux.resources.cpu.shares.value = 5
+        raw = RawPlugin(runtime)
+        raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(update=[update])))
+        if mode == "default":
+            raw.wait_for(b"only taken from plugins that are registered")
+            assert runtime.updates == []
+        else:
+            eventually(lambda: runtime.updates, "the update was taken")
+        raw.close()
+
+
+def program(folder: Path, name: str, mode: int = 0o755) -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(mode)
+
+
+def test_bad_files_skipped(tmp_path: Path) -> None:
+    for name in ("10-good", "bad", "1-short"):
+        program(tmp_path, name)
+    program(tmp_path, "20-writable", 0o777)
+    found, skipped = discover(str(tmp_path), Rules.DEFAULT)
+    assert [each.label for each in found] == ["10-good"]
+    assert {Path(each.path).name: each.reason.split(";")[0] for each in skipped} == {
+        "bad": 'invalid plugin name "bad", idx-pluginname expected',
+        "1-short": 'invalid plugin index "1", must be 2 digits',
+        "20-writable": "it can be written by group or others (mode 0777)",
+    }
+    with pytest.raises(ConfigError, match="failed to discover plugins: invalid plugin"):
+        discover(str(tmp_path), Rules.REFERENCE)
+    for name in ("bad", "1-short"):
+        (tmp_path / name).unlink()
+    assert [each.label for each in discover(str(tmp_path), Rules.REFERENCE)[0]] == ["10-good", "20-writable"]
+
+
+@both
+def test_launched_plugins_restart(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nri.adaptation.backoff import Backoff
+
+    monkeypatch.setattr("nri.adaptation.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
+    runs = tmp_path / "runs"
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (folder / "10-dies").write_text(f"#!/bin/sh\necho run >> {runs}\nexit 1\n")
+    (folder / "10-dies").chmod(0o755)
+    with FakeRuntime(compat=mode, plugin_path=str(folder)) as runtime:
+        if mode == "default":
+            eventually(lambda: len(runs.read_text().split()) >= 3, "it was started again")
+        else:
+            eventually(lambda: runtime.health("10-dies").state == "gone", "its end was noticed")
+            assert len(runs.read_text().split()) == 1
+
+
+def test_a_launched_plugin_whose_configuration_changes_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.adaptation.supervisor.LOOK_S", 0.02)
+    folder, config = tmp_path / "plugins", tmp_path / "conf.d"
+    folder.mkdir()
+    config.mkdir()
+    told = tmp_path / "told"
+    (folder / "10-told").write_text(
+        f"#!{sys.executable}\nimport nri\nclass Told(nri.Plugin):\n"
+        "    class Config:\n        word: str = 'none'\n"
+        f"    def configure(self): open({str(told)!r}, 'a').write(self.config.word + ' ')\n"
+        "    def start_container(self, pod, container): pass\nTold.main()\n"
+    )
+    (folder / "10-told").chmod(0o755)
+    with FakeRuntime(plugin_path=str(folder), plugin_config_path=str(config)) as runtime:
+        assert runtime.adaptation.ready(["10-told"], 20), runtime.plugins
+        (config / "told.conf").write_text("word: common\n")
+        eventually(lambda: told.read_text() == "none common ", "the plugin got the new file")
+        (config / "10-told.conf").write_text("word: own\n")
+        eventually(lambda: told.read_text() == "none common own ", "its own file comes before the common one")
+        assert runtime.adaptation.ready(["10-told"], 20)
+        assert runtime.health("10-told").restarts == 2
+
+
+@both
+def test_shutdown_is_sent(mode: Mode) -> None:
+    plugin = Quiet()
+    with FakeRuntime(compat=mode) as runtime:
+        runtime.add(plugin)
+    assert plugin.told.is_set() is (mode == "default")
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_synchronize_timeout_per_message(each: bool) -> None:
+    """`Rules.synchronize_timeout_per_message` is `each` of the exchange."""
+    deadlines: list[float] = []
+
+    def call(part: bytes, deadline: float) -> bytes:
+        import time
+
+        deadlines.append(deadline)
+        time.sleep(0.002)
+        more = m.SynchronizeRequest.FromString(part).more
+        encoded: bytes = m.SynchronizeResponse(more=more).SerializeToString()
+        return encoded
+
+    containers = [make_container(annotations={"padding": "x" * 500_000}) for _ in range(10)]
+    exchange(call, [], containers, 5.0, each=each)
+    assert len(deadlines) > 3
+    assert len(set(deadlines)) == (len(deadlines) if each else 1)
+
+
+@both
+def test_validators_see_answerers(mode: Mode) -> None:
+    seen: list[list[str]] = []
+
+    class Validator:
+        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
+            seen.append([plugin.name for plugin in request.plugins])
+
+    class Adjusts(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+    with FakeRuntime(compat=mode, builtin=[BuiltinPlugin("99", "validator", Validator())]) as runtime:
+        runtime.add(Quiet()).add(Adjusts())
+        runtime.create_container()
+    assert seen == [["adjusts"] if mode == "default" else ["quiet", "adjusts", "validator"]]
+
+
+@both
+def test_unsolicited_evictions_kept(mode: Mode) -> None:
+    plugin = Quiet()
+    with FakeRuntime(compat=mode) as runtime:
+        runtime.add(plugin)
+        plugin.runtime.evict("c1", "too loud").result(timeout=10)
+        reasons: list[Any] = [eviction.reason for eviction in runtime.evictions]
+    assert reasons == (["too loud"] if mode == "default" else [])
+
+
+@both
+def test_late_answer_costs_event(mode: Mode) -> None:
+    import time
+
+    class Late(nri.Plugin):
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            time.sleep(0.2)
+
+    with FakeRuntime(compat=mode) as runtime:
+        runtime.add(Late()).timeout(0.02)
+        runtime.start_container()
+        assert runtime.health("10-late").state == ("late" if mode == "default" else "gone")
