@@ -12,6 +12,7 @@ import click
 
 from nri.cli.main import EXIT_CODES, VERBS, nri
 from nri.cli.verb import Settings, global_options
+from nri.stub.options import FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,3 +62,9 @@ def reference() -> str:
     rows = [record for option in global_options() if (record := option.get_help_record(context))]
     out += ["## Options of every verb\n", table(("option", "meaning"), rows), "## Exit codes\n", EXIT_CODES]
     return "\n".join(out)
+
+
+def plugin_flags() -> str:
+    """The flags of a plugin that is started as a program."""
+    rows = [(f"--{flag} {value}".strip(), text) for flag, (_, value, text) in FLAGS.items()]
+    return table(("flag", "meaning"), rows)

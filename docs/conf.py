@@ -23,6 +23,7 @@ release = version = META["project"]["version"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
+smartquotes_action = "qe"  # "--help" is no dash
 default_role = "code"  # docstrings write `name`, which Markdown and people read as code
 
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
@@ -64,9 +65,10 @@ def fill_command_line(_app: Sphinx, page: str, source: list[str]) -> None:
     """Put the verbs where the page of the command asks for them."""
     if page == "reference/cli":
         sys.path.insert(0, str(ROOT / "docs"))
-        from cli_reference import reference
+        from cli_reference import plugin_flags, reference
 
-        source[0] = source[0].replace("<!-- command line -->", reference())
+        text = source[0].replace("<!-- command line -->", reference())
+        source[0] = text.replace("<!-- plugin flags -->", plugin_flags())
 
 
 def load_lazy_names(_app: Sphinx) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 from nri.api import go_names
 from nri.api import messages as m
 from nri.api.events import EVENTS
+from nri.api.versions import RUNTIMES
 from nri.stub.checks import ARGUMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -174,6 +175,14 @@ def events() -> str:
     return table(("#", "event", "bit", "used of the reply", "relayed by StateChange", "since"), rows)
 
 
+def runtime_versions() -> str:
+    """Which release of a runtime brought which NRI, for those that do not say."""
+    rows = [
+        (name, release.removeprefix("v"), nri.removeprefix("v")) for name in RUNTIMES for release, nri in RUNTIMES[name]
+    ]
+    return table(("runtime", "from release", "NRI"), rows)
+
+
 def go_handlers() -> str:
     """Go's handler interfaces and the methods of `nri.Plugin`."""
     rows = []
@@ -193,6 +202,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "enums": enums,
     "services": services,
     "events": events,
+    "runtime-versions": runtime_versions,
     "go-handlers": go_handlers,
     "go-adjustment": go_table(go_names.ADJUSTMENT),
     "go-resources": go_table(go_names.RESOURCES),
