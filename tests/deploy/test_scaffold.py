@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.conftest import run
-from tests.support.needs import need_tool
+from tests.support.needs import need_module, need_tool
 
 
 def test_the_projects_own_tests_pass(project: Path) -> None:
@@ -19,7 +19,7 @@ def test_the_projects_own_tests_pass(project: Path) -> None:
 
 
 def test_the_project_passes_a_strict_type_check(project: Path) -> None:
-    pytest.importorskip("mypy")
+    need_module("mypy")
     run([sys.executable, "-m", "mypy", "--strict", "--cache-dir=/dev/null", "pod_name.py"], cwd=project)
 
 

@@ -70,9 +70,6 @@ def describe(error: BaseException) -> str:
 
 def report(error: BaseException, settings: Settings) -> int:
     """Print the error to standard error and return the exit code. The traceback comes with -v -v only."""
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        sys.stderr.write(f"{error.message}\n")  # the help, which is what one wants to see then
-        return USAGE
     if settings.verbose >= 2:
         traceback.print_exception(error, file=sys.stderr)
     color = wants_color(settings.color, sys.stderr)

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from nri.cli.output import Output
 
 
+if TYPE_CHECKING:
+    _FloatType = click.ParamType[float]
+else:
+    _FloatType = click.ParamType  # generic since click 8.3 only
+
+
 class Settings:
     """The global options. `socket_path` is None unless a flag or NRI_SOCKET gave it; `timeout_s` likewise.
 
@@ -46,7 +52,7 @@ class Settings:
         return Output(self)
 
 
-class DurationType(click.ParamType[float]):
+class DurationType(_FloatType):
     """A duration on the command line: `5s`, `1m30s`, or a bare number of seconds."""
 
     name = "duration"
@@ -168,6 +174,12 @@ class VerbGroup(_Helpful, click.Group):
         self.examples = examples
         self.shared = global_options(environment=True)
         self.params.extend(self.shared)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:  # click's own ways of doing this differ between its releases
+            click.echo(self.get_help(ctx), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
 
     def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
         """Names and one-line summaries of the verbs."""
