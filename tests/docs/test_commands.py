@@ -1,0 +1,102 @@
+"""What pages only show still has to be right: command lines, configuration snippets, links."""
+
+import configparser
+import json
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from nri.cli.main import nri as command_line
+from nri.cli.verb import Settings
+from nri.stub.options import parse
+from tests.support.pages import read_blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+SPAN = re.compile(r"`((?:nri|python) [^`]+)`")
+LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)")
+OPERATORS = {"|", "||", "&&", ">", "<", ";", "2>/dev/null"}
+
+
+def shown_commands(page: Path) -> list[str]:
+    """Command lines of console blocks, and those between backticks."""
+    text = page.read_text(encoding="utf-8")
+    found = SPAN.findall(text)
+    for block in read_blocks(page):
+        if block.language == "console":
+            joined = block.text.replace("\\\n", " ")
+            found += [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
+    return [line.removeprefix("sudo ") for line in found]
+
+
+def words_of(line: str) -> list[str]:
+    """The words of the first command, without comment and redirections."""
+    words = shlex.split(line, comments=True)
+    ends = [number for number, word in enumerate(words) if word in OPERATORS or word == "..."]
+    return words[: ends[0]] if ends else words
+
+
+def check_nri(words: list[str]) -> None:
+    """Raise UsageError unless click would take these words. Files and values are not looked at."""
+    settings = Settings()
+    command: click.Command = command_line
+    context = click.Context(command, info_name="nri", obj=settings)
+    while True:
+        _, rest, _ = command.make_parser(context).parse_args(list(words))
+        if not isinstance(command, click.Group) or not rest:
+            return
+        _, found, words = command.resolve_command(context, rest)
+        assert found is not None
+        context = click.Context(found, info_name=found.name, parent=context, obj=settings)
+        command = found
+
+
+COMMANDS = sorted(
+    {
+        (page.relative_to(ROOT).as_posix(), line)
+        for page in PAGES
+        if page.name != "CHANGELOG.md"
+        for line in shown_commands(page)
+    }
+)
+NRI = [(page, line) for page, line in COMMANDS if line.startswith("nri ") and "VERB" not in line]
+PLUGINS = [(page, line) for page, line in COMMANDS if re.match(r"python \S+\.py\b.*--?idx", line)]
+
+
+@pytest.mark.parametrize(("page", "line"), NRI)
+def test_a_shown_command_has_its_verb_and_its_options(page: str, line: str) -> None:
+    try:
+        check_nri(words_of(line)[1:])
+    except click.UsageError as error:
+        pytest.fail(f"{page}: {line}: {error.format_message()}")
+
+
+@pytest.mark.parametrize(("page", "line"), PLUGINS)
+def test_a_shown_start_of_a_plugin_has_its_flags(page: str, line: str) -> None:
+    words = words_of(line)
+    assert parse(words[2:], {}, words[1], "plugin").index, f"{page}: {line}"
+
+
+def check_ini(text: str) -> None:
+    configparser.ConfigParser(strict=False, interpolation=None).read_string(text)
+
+
+LANGUAGES = {"yaml": yaml.safe_load, "toml": tomllib.loads, "json": json.loads, "ini": check_ini}
+SNIPPETS = [(page, block) for page in PAGES for block in read_blocks(page) if block.language in LANGUAGES]
+
+
+@pytest.mark.parametrize(("page", "block"), SNIPPETS, ids=[f"{page.stem}-{block.line}" for page, block in SNIPPETS])
+def test_a_shown_configuration_can_be_read(page: Path, block) -> None:
+    LANGUAGES[block.language](block.text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    missing = [target for target in LINK.findall(text) if not (page.parent / target).exists()]
+    assert not missing, f"{page.name}: {', '.join(missing)}"
