@@ -85,6 +85,34 @@ def test_a_file_that_cannot_be_read_ends_with_2_and_one_line(tmp_path: Path, con
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"op": "destroy"}, 'op is "destroy", known are create, update, stop, spec'),
+        ({"op": []}, "op is []"),
+        ({"expect": None}, "expect is no object"),
+        ({"expect": {"update": 5}}, "expect.update is no list"),
+        ({"plugins": [None]}, "plugins is no list of objects"),
+        ({"plugins": [{"name": "a", "index": 5}]}, "a plugin's index is no text"),
+    ],
+)
+def test_a_line_that_is_no_case_ends_with_2_and_names_file_and_line(
+    tmp_path: Path, some_cases: list[Any], change: dict[str, Any], reason: str
+) -> None:
+    path = write(tmp_path / "odd.jsonl", [some_cases[0], {**some_cases[1], **change}, some_cases[2]])
+    done = run(path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert f"{path}:2: not a case: {reason}" in done.stderr
+
+
+def test_an_empty_error_text_is_still_an_error(tmp_path: Path) -> None:
+    case = {"id": "e", "op": "stop", "plugins": [{"name": "a", "index": "00", "error": ""}]}
+    passing, failing = {**case, "expect": {"error": ""}}, {**case, "expect": {}}
+    done = run(write(tmp_path / "error.jsonl", [passing, failing]))
+    assert done.stdout.splitlines()[-1] == "1 passed, 1 failed", done.stdout
+
+
 def test_a_case_without_a_needed_key_is_a_failure_and_not_a_crash(tmp_path: Path, some_cases: list[Any]) -> None:
     case = {**some_cases[0], "plugins": [{"name": "nameless index"}]}
     done = run(write(tmp_path / "odd.jsonl", [case]))

@@ -79,7 +79,7 @@ def write(oracle: Oracle, path: Path, seed: int, count: int) -> None:
     written = 0
     with path.open("w", encoding="utf-8") as out:
         for case in cases(seed, None):
-            answers = oracle.answers(case, 16)
+            answers = oracle.answers(case, TIMES)
             if len(answers) == 1 and "panic" not in answers[0]:
                 out.write(json.dumps({**case, "expect": answers[0]}) + "\n")
                 written += 1

@@ -29,6 +29,8 @@ __all__ = ["MERGE_OPS", "Failure", "read_cases", "run_merge_case"]
 #: A case, as in the file.
 Case = dict[str, Any]
 
+#: Every operation that a file may hold; `spec` cases are the spec generator's.
+_OPS = ("create", "update", "stop", "spec")
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 
 
@@ -62,16 +64,39 @@ def read_cases(path: str | Path) -> Iterator[Case]:
 def _case(line: str, where: str) -> Case:
     try:
         case = json.loads(line)
-    except ValueError as error:
-        raise ConfigError(where, "", f"not a JSON object: {error}") from error
+    except json.JSONDecodeError as error:
+        raise ConfigError(where, "", f"not a JSON object: {error.msg} at column {error.colno}") from error
+    wrong = _wrong(case)
+    if wrong:
+        raise ConfigError(where, "", f"not a case: {wrong}")
+    return case  # type: ignore[no-any-return]  # an object, as `_wrong` says
+
+
+def _wrong(case: Any) -> str:
+    """What keeps a line from being a case; "" if it is one. Messages are checked when the case runs."""
     if not isinstance(case, dict) or not {"id", "op", "expect"} <= case.keys():
-        raise ConfigError(where, "", "not a case: id, op and expect are needed")
-    return case
+        return "id, op and expect are needed"
+    if case["op"] not in _OPS:
+        return f"op is {json.dumps(case['op'])}, known are {', '.join(_OPS)}"
+    expect, plugins = case["expect"], case.get("plugins") or []
+    if not isinstance(expect, dict):
+        return "expect is no object"
+    for key in ("seen", "update"):
+        if not isinstance(expect.get(key) or [], list):
+            return f"expect.{key} is no list"
+    if not isinstance(plugins, list) or not all(isinstance(plugin, dict) for plugin in plugins):
+        return "plugins is no list of objects"
+    if not all(isinstance(plugin.get("index", ""), str) for plugin in plugins):
+        return "a plugin's index is no text"
+    return ""
 
 
 def _parse(data: Any, message: Any) -> Any:
     # A null stands for a message that is not there; on the wire, an element of a list can only be an empty one.
-    json_format.ParseDict({} if data is None else data, message)
+    try:
+        json_format.ParseDict({} if data is None else data, message)
+    except (TypeError, ValueError, SystemError) as error:  # the library's own, for a number where a message belongs
+        raise json_format.ParseError(f"{message.DESCRIPTOR.name}: {error}") from error
     return message
 
 
@@ -166,8 +191,8 @@ def run_merge_case(case: Case) -> Failure | None:
         run = _Run(case)
         error = _RUNNERS[case["op"]](run)
         differences = list(_compare(run, error))
-    except json_format.ParseError as problem:
-        differences = [f"the case cannot be read: {problem}"]
+    except (json_format.ParseError, UnicodeEncodeError) as problem:
+        differences = [f"the case cannot be read: {str(problem).splitlines()[0]}"]
     except KeyError as missing:
         differences = [f"the case cannot be read: it has no {missing}"]
     return Failure(str(case["id"]), case["op"], "\n".join(differences)) if differences else None
