@@ -90,7 +90,9 @@ def rss_kb(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def pairing(runtime: str, plugin: str, plugins: int = 1, *, containers: int = 0, delay_ms: int = 0) -> Iterator[Pairing]:
+def pairing(
+    runtime: str, plugin: str, plugins: int = 1, *, containers: int = 0, delay_ms: int = 0
+) -> Iterator[Pairing]:
     """Start a runtime and its plugins and wait until all are synchronized."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-b-")))
@@ -137,7 +139,7 @@ BARE = {"interpreter alone": "", "interpreter and protobuf's runtime": PROTOBUF}
 
 def bare_ms(imports: str) -> float:
     """Milliseconds from starting an interpreter until it has imported something and says so."""
-    text = imports + "import time; print('{\"event\": \"there\", \"ns\": %d}' % time.clock_gettime_ns(1), flush=True)"
+    text = imports + 'import time; print(\'{"event": "there", "ns": %d}\' % time.clock_gettime_ns(1), flush=True)'
     began = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     with LineProcess([sys.executable, "-c", text]) as process:
         return float(process.wait_event("there")["ns"] - began) / 1e6

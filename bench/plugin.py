@@ -11,7 +11,6 @@ import time
 
 import nri
 
-
 DELAY_S = int(os.environ.get("BENCH_DELAY_MS", "0")) / 1e3
 
 
@@ -27,12 +26,12 @@ class Bench(nri.Plugin):
 
     def configure(self) -> None:
         # Written by hand: importing json would be counted as a part of the start.
-        say('{"event": "configured", "ns": %d}' % time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+        say(f'{{"event": "configured", "ns": {time.clock_gettime_ns(time.CLOCK_MONOTONIC)}}}')
         Bench.first = OPTIONS.index == "00"
 
     def synchronize(self, pods, containers) -> None:
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        say('{"event": "synchronized", "ns": %d, "pods": %d, "containers": %d}' % (now, len(pods), len(containers)))
+        say(f'{{"event": "synchronized", "ns": {now}, "pods": {len(pods)}, "containers": {len(containers)}}}')
 
     def start_container(self, pod, container) -> None:
         if DELAY_S:
@@ -65,7 +64,11 @@ def answer_usage(plugin_class: type[Bench]) -> None:
 
     for line in sys.stdin:
         with open("/proc/self/status") as status:
-            sizes = {key: int(value.split()[0]) for key, _, value in (row.partition(":") for row in status) if key in ("VmRSS", "VmHWM")}
+            sizes = {
+                key: int(value.split()[0])
+                for key, _, value in (row.partition(":") for row in status)
+                if key in ("VmRSS", "VmHWM")
+            }
         used = resource.getrusage(resource.RUSAGE_SELF)
         cpu_ns = int((used.ru_utime + used.ru_stime) * 1e9)
         reply = {"cpu_ns": cpu_ns, "rss_kb": sizes["VmRSS"], "peak_kb": sizes["VmHWM"]}

@@ -1,4 +1,4 @@
-"""The benchmarks: `python -m bench.run [CASE...] [--quick] [--rounds N]`, every pairing in one run, rounds interleaved.
+"""The benchmarks: `python -m bench [CASE...] [--quick] [--rounds N]`, every pairing in one run, rounds interleaved.
 
 Writes bench/RESULTS.md with tables and bench/results.svg, unless cases are named: then it prints the tables only. Ratios
 are medians over the rounds of the ratio to Go with Go in the same round; the spread beside them is the middle half.
@@ -47,7 +47,9 @@ CASES = {
     "create-10": Case(f"{CC}, 10 plugins", "cc", plugins=10, events=100),
     "state-8c": Case(f"{SC}, 1 plugin, 8 callers", "psc", callers=8, events=2400),
     "create-8c": Case(f"{CC}, 1 plugin, 8 callers", "cc", callers=8, events=1600),
-    "slow": Case(f"{SC}, 4 plugins that take 5 ms each, 8 callers", "psc", plugins=4, callers=8, events=160, delay_ms=5),
+    "slow": Case(
+        f"{SC}, 4 plugins that take 5 ms each, 8 callers", "psc", plugins=4, callers=8, events=160, delay_ms=5
+    ),
 }
 SYNC = (100, 1000, 10_000)
 
@@ -147,7 +149,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"of: {', '.join([*CASES, 'sync', 'start', 'memory'])}")
     parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--quick", action="store_true", help="3 rounds of a third of the events: only to see that it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="3 rounds of a third of the events: only to see that it works"
+    )
     options = parser.parse_args()
     rounds, scale = (3, 0.34) if options.quick else (options.rounds, 1.0)
     everything = [*CASES, "sync", "start", "memory"]

@@ -111,9 +111,15 @@ class Runtime:
 
     def usage(self, **_: object) -> dict[str, int]:
         with open("/proc/self/status") as status:
-            sizes = {k: int(v.split()[0]) for k, _, v in (row.partition(":") for row in status) if k in ("VmRSS", "VmHWM")}
+            sizes = {
+                k: int(v.split()[0]) for k, _, v in (row.partition(":") for row in status) if k in ("VmRSS", "VmHWM")
+            }
         used = resource.getrusage(resource.RUSAGE_SELF)
-        return {"cpu_ns": int((used.ru_utime + used.ru_stime) * 1e9), "rss_kb": sizes["VmRSS"], "peak_kb": sizes["VmHWM"]}
+        return {
+            "cpu_ns": int((used.ru_utime + used.ru_stime) * 1e9),
+            "rss_kb": sizes["VmRSS"],
+            "peak_kb": sizes["VmHWM"],
+        }
 
     def stop(self, **_: object) -> None:
         if self.adaptation is not None:
@@ -127,7 +133,7 @@ def main() -> None:
         try:
             reply = getattr(runtime, command.pop("cmd"))(**{k: v for k, v in command.items() if k != "id"})
             say({"id": command.get("id"), "ok": True, "reply": reply})
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the driver gets an answer, whatever happens
             say({"id": command.get("id"), "ok": False, "error": f"{type(error).__name__}: {error}"})
     runtime.stop()
 
