@@ -10,7 +10,7 @@ from __future__ import annotations
 from struct import Struct
 
 from nri.errors import RemoteProtocolError
-from nri.mux.frames import HEADER_LENGTH, MAX_PAYLOAD
+from nri.mux.frames import FIRST_FRAME, HEADER_LENGTH, MAX_PAYLOAD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ class Demux:
         """Take bytes from the socket; returns (connection id, chunk) in order, none of them empty."""
         end = len(data)
         if not self.missing and not self._head and end > HEADER_LENGTH:
-            conn_id, length = _unpack(data)
-            if end == HEADER_LENGTH + length and length <= MAX_PAYLOAD:  # one whole frame, as nearly always
-                return [(conn_id, data[HEADER_LENGTH:])] if conn_id in self._open else []
+            sole = _sole_message(data, end)
+            if sole is not None:
+                return [sole] if sole[0] in self._open else []
         chunks: list[tuple[int, bytes]] = []
         position = 0
         if self.missing:
@@ -66,3 +66,16 @@ class Demux:
         if position < end:
             self._head = data[position:]
         return chunks
+
+
+def _sole_message(data: bytes, end: int) -> tuple[int, bytes] | None:
+    """Connection and payload if the bytes are one whole frame, or one message cut in two frames, as nearly always."""
+    conn_id, length = _unpack(data)
+    stop = HEADER_LENGTH + length
+    if stop == end and length <= MAX_PAYLOAD:
+        return conn_id, data[HEADER_LENGTH:]
+    if length == FIRST_FRAME and end > stop + HEADER_LENGTH:
+        second_id, length = _unpack(data, stop)
+        if second_id == conn_id and stop + HEADER_LENGTH + length == end:
+            return conn_id, data[HEADER_LENGTH:stop] + data[stop + HEADER_LENGTH :]
+    return None

@@ -114,6 +114,9 @@ class ServerSide:
 
     def receive(self, chunk: bytes) -> list[Request | Response]:
         """Requests to serve, and Responses that are to be sent as they are because the peer broke a rule."""
+        sole = self._reader.sole(chunk)
+        if sole is not None and sole[1] == frames.REQUEST and sole[2] <= frames.MAX_DATA:  # as nearly always
+            return [self._request(sole[0], chunk[9], chunk[frames.HEADER_LENGTH :], sole[2])]
         out: list[Request | Response] = []
         for stream_id, kind, flags, data, length in self._reader.receive(chunk):
             if kind == frames.REQUEST:
@@ -145,6 +148,8 @@ class ServerSide:
 
     def respond(self, stream_id: int, payload: bytes = b"", code: int = 0, message: str = "") -> bytes:
         """The frame of an answer. One that is over 4 MiB becomes ResourceExhausted: the caller learns why."""
+        if not payload and not code:
+            return frames.pack(stream_id, frames.RESPONSE, b"")
         data = encode_response(payload, code, message)
         if len(data) > frames.MAX_DATA:
             text = f"message length {len(data)} exceed maximum message size of {frames.MAX_DATA}"

@@ -116,8 +116,38 @@ def request_parts(
     return parts
 
 
+# Service and method as they are encoded at the start of a request -> their names. Peers call a handful of methods.
+_known: dict[bytes, tuple[str, str]] = {}
+
+
 def decode_request(data: bytes) -> Request:
     """Read a Request frame's data. Unknown fields are skipped; RemoteProtocolError if it is not protobuf."""
+    end = len(data)
+    if end > 4 and data[0] == 0x0A and data[1] < 128:  # what every library sends: the fields in order, no metadata
+        position = 2 + data[1]
+        if position + 1 < end and data[position] == 0x12 and data[position + 1] < 128:
+            position += 2 + data[position + 1]
+            names = _known.get(data[:position])
+            if names is not None and position < end and data[position] == 0x1A:
+                length, start = read_varint(data, position + 1)
+                position = start + length
+                if position == end:
+                    return Request(names[0], names[1], data[start:])
+                if position < end and data[position] == 0x20:
+                    timeout_ns, stop = read_varint(data, position + 1)
+                    if stop == end and not timeout_ns >> 63:
+                        return Request(names[0], names[1], data[start:position], timeout_ns)
+    request = _decode_request(data)
+    prefix = request_prefix(request.service, request.method)
+    if data.startswith(prefix):
+        if len(_known) > 256:  # a peer that makes names up must not fill memory
+            _known.clear()
+        _known[prefix] = (request.service, request.method)
+    return request
+
+
+def _decode_request(data: bytes) -> Request:
+    """The same, field by field, in any order."""
     service = method = payload = b""
     timeout_ns = 0
     metadata: list[tuple[str, str]] = []
