@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
 
 def table(head: tuple[str, str], rows: Iterable[tuple[str, str]]) -> str:
     """A Markdown table of two columns."""
-    lines = [head, ("---", "---"), *((f"`{left}`", right.replace("|", "\\|")) for left, right in rows)]
+    lines = [head, ("---", "---"), *((f"`{left}`", prose(right).replace("|", "\\|")) for left, right in rows)]
     return "".join(f"| {left.replace('|', chr(92) + '|')} | {right} |\n" for left, right in lines)
+
+
+def prose(text: str) -> str:
+    """Help text as Markdown: options are code, or their dashes would become one."""
+    return re.sub(r"(?<![`\w-])(--[a-z][a-z-]*)", r"`\1`", inspect.cleandoc(text).replace("\b", ""))
 
 
 def option_rows(context: click.Context, shared: Iterable[str]) -> list[tuple[str, str]]:
@@ -35,7 +41,7 @@ def section(name: str, command: click.Command, level: int, shared: tuple[str, ..
     """One verb: what it does, examples, usage, options; then its own verbs."""
     context = click.Context(command, info_name=name, obj=Settings())
     usage = " ".join([name, *command.collect_usage_pieces(context)]).replace("[OPTIONS] ", "")
-    out = [f"{'#' * level} {name}\n", f"{inspect.cleandoc(command.help or '').replace(chr(8), '')}\n"]
+    out = [f"{'#' * level} {name}\n", f"{prose(command.help or '')}\n"]
     out.append(f"```text\n{usage}\n```\n")
     if rows := option_rows(context, shared):
         out.append(table(("option", "meaning"), rows))

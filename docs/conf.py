@@ -23,7 +23,6 @@ release = version = META["project"]["version"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
-smartquotes_action = "qe"  # "--help" is no dash
 default_role = "code"  # docstrings write `name`, which Markdown and people read as code
 
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
@@ -71,6 +70,17 @@ def fill_command_line(_app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = text.replace("<!-- plugin flags -->", plugin_flags())
 
 
+def mark_examples(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
+    """What a docstring indents after a blank line is an example, or a drawing: show it as it is."""
+    before = [""]
+    for line in lines:
+        words = [earlier for earlier in before if earlier.strip()]
+        if line.startswith("    ") and not before[-1].strip() and words and not words[-1].startswith((" ", "::")):
+            before += ["::", ""]
+        before.append(line)
+    lines[:] = before[1:]
+
+
 def load_lazy_names(_app: Sphinx) -> None:
     """Load what the public packages import on first use: autodoc sees only what is there already."""
     for name in PUBLIC:
@@ -84,5 +94,6 @@ def load_lazy_names(_app: Sphinx) -> None:
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("builder-inited", load_lazy_names)
+    app.connect("autodoc-process-docstring", mark_examples, priority=400)  # napoleon comes later
     app.connect("source-read", fill_changelog)
     app.connect("source-read", fill_command_line)
