@@ -2,9 +2,12 @@
 
 The comparison itself is the one of `nri conformance merge` (`nri.testing.conformance`), in reference mode. A case that
 differs from the first answer is asked again, often: where the reference leaves something to chance, any of its answers
-is right. A panic of the reference is not something to reproduce. Next: `shrink`.
+is right, and a part on which its answers differ says nothing. A panic of the reference is not something to reproduce.
+Next: `shrink`.
 """
 
+import json
+import re
 from dataclasses import dataclass
 
 from nri.testing.conformance import run_merge_case
@@ -13,6 +16,7 @@ from tests.differential.oracle import Expect, Oracle
 
 #: How often a case is asked before chance is ruled out.
 TIMES = 64
+_PART = re.compile(r"^--- (\w+): recorded$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,7 @@ class Difference:
 
     case: Case
     diff: str
-    answers: int  # different ones that the reference gave
+    parts: tuple[str, ...]  # of the outcome, that differ and are no chance
 
 
 def differs(case: Case, expect: Expect) -> bool:
@@ -30,12 +34,26 @@ def differs(case: Case, expect: Expect) -> bool:
 
 
 def find(oracle: Oracle, case: Case, times: int = TIMES) -> Difference | None:
-    """Ask the reference up to so many times; a Difference if none of its answers is ours."""
+    """Ask the reference up to so many times; a Difference if ours is none of its answers, and that is no chance."""
     if not differs(case, oracle.ask(case)):
         return None
-    answers = oracle.answers(case, times)
-    failures = [run_merge_case({**case, "expect": answer}) for answer in answers if "panic" not in answer]
-    if not failures or None in failures:
+    answers = [answer for answer in oracle.answers(case, times) if "panic" not in answer]
+    failures = [run_merge_case({**case, "expect": answer}) for answer in answers]
+    if not failures or failures[0] is None or None in failures:
         return None
-    expected = next(answer for answer in answers if "panic" not in answer)
-    return Difference({**case, "expect": expected}, str(failures[0]), len(answers))
+    parts = _PART.findall(failures[0].diff) or ["the case, which only the reference can read"]
+    certain = tuple(part for part in parts if _agree(part, answers))
+    return Difference({**case, "expect": answers[0]}, str(failures[0]), certain) if certain else None
+
+
+def _agree(part: str, answers: list[Expect]) -> bool:
+    return len({json.dumps(_settled(answer.get(part)), sort_keys=True) for answer in answers}) == 1
+
+
+def _settled(value: object) -> object:
+    """The value with its lists sorted: an order alone makes no two answers."""
+    if isinstance(value, dict):
+        return {key: _settled(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return sorted((_settled(each) for each in value), key=lambda each: json.dumps(each, sort_keys=True))
+    return value

@@ -2,7 +2,7 @@
 
 Drawn blindly, most cases with many fields end in the first conflict and say nothing of what would have come. Here the
 replies are gone through in the order of the calls: a field that is taken is left out, and a key that is taken is taken
-over by a removal beside it. A few stay as they were drawn. Next: `oracle`.
+over by a removal beside it. A few stay as they were drawn. Next: `mix`.
 """
 
 from random import Random
