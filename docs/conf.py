@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 # What these packages name in __all__ is public (docs/reference).
-PUBLIC = ("nri", "nri.testing", "nri.adaptation", "nri.ttrpc", "nri.mux")
+PUBLIC = ("nri", "nri.testing", "nri.adaptation", "nri.ttrpc", "nri.config", "nri.metrics", "nri.mux")
 META = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 project = "nri"
@@ -71,13 +71,14 @@ def fill_command_line(_app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def mark_examples(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
-    """What a docstring indents after a blank line is an example, or a drawing: show it as it is."""
+    """What a docstring indents after a blank line is an example or drawing, and `|` a table: show them as they are."""
     before = [""]
     for line in lines:
+        shown = f"    {line}" if line.startswith("|") else line
         words = [earlier for earlier in before if earlier.strip()]
-        if line.startswith("    ") and not before[-1].strip() and words and not words[-1].startswith((" ", "::")):
+        if shown.startswith("    ") and not before[-1].strip() and words and not words[-1].startswith((" ", "::")):
             before += ["::", ""]
-        before.append(line)
+        before.append(shown)
     lines[:] = before[1:]
 
 
