@@ -78,7 +78,12 @@ def _running_loop() -> asyncio.AbstractEventLoop:
             def run() -> None:
                 asyncio.set_event_loop(loop)
                 loop.call_soon(ready.set)
-                loop.run_forever()
+                while True:
+                    try:
+                        loop.run_forever()
+                    except (SystemExit, KeyboardInterrupt):
+                        continue  # raised by a task: whoever waits for it gets it, and the other tasks go on
+                    return
 
             threading.Thread(target=run, name="nri-asyncio", daemon=True).start()
             ready.wait(10.0)
