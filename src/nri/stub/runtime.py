@@ -32,6 +32,12 @@ UPDATE_TIMEOUT_S = 5.0
 MAX_PENDING = 256
 
 
+def _in_a_handler() -> bool:
+    """A task that a handler has left behind carries the handler's context, and is none any more."""
+    call = context.current.get()
+    return call is not None and not call.finished
+
+
 class Pending:
     """The outcome of an update or eviction: the updates that failed, as a list of `m.ContainerUpdate`."""
 
@@ -60,7 +66,7 @@ class Pending:
             NriError: called in the handler that asked: it is sent only after the handler's reply.
         """
         if not self.done:
-            if self._in_handler and context.current.get() is not None:
+            if self._in_handler and _in_a_handler():
                 raise NriError(
                     "the update is sent after this handler's reply: do not wait here; return it or add a callback"
                 )
@@ -82,7 +88,7 @@ class Pending:
     def __await__(self) -> Generator[Any, None, list[m.ContainerUpdate]]:
         import asyncio
 
-        if not self.done and self._in_handler and context.current.get() is not None:
+        if not self.done and self._in_handler and _in_a_handler():
             self.result()  # raises, and says why
         loop = asyncio.get_running_loop()
         arrived = loop.create_future()
@@ -107,7 +113,12 @@ class Pending:
             callbacks, self._callbacks = self._callbacks, []
         self._waiting.release()
         for function in callbacks:
-            function(self)
+            try:
+                function(self)
+            except Exception:  # noqa: BLE001 - the thread that brings the outcome serves the events, too: it goes on
+                from nri.stub import logs
+
+                logs.adapter("stub").exception("a callback of an update failed")
 
 
 class RuntimeHandle:
@@ -168,16 +179,28 @@ class RuntimeHandle:
         if len(self._outstanding) >= MAX_PENDING:
             raise NriError(f"{MAX_PENDING} updates wait for the runtime's answer already")
         call = context.current.get()
-        pending = Pending(call is not None)
+        in_handler = call is not None and not call.finished
+        pending = Pending(in_handler)
         self._outstanding.add(pending)
         payload = request.SerializeToString()
-        if call is None:
+        if call is None or not in_handler:
             self.send(pending, payload)
-        else:
-            if call.queued is None:
-                call.queued = []
-            call.queued.append((pending, payload))
+            return pending
+        if call.queued is None:
+            call.queued = []
+        call.queued.append((pending, payload))
+        if call.finished:  # just now, in another thread, which may have looked at the queue before we were in it
+            self.send_queued(call)
         return pending
+
+    def send_queued(self, call: context.Call) -> None:
+        """Send what a handler asked for while it was at work. For the session, after the reply."""
+        while call.queued:
+            try:
+                pending, payload = call.queued.pop(0)
+            except IndexError:
+                return  # another thread took the last one
+            self.send(pending, payload)
 
     def send(self, pending: Pending, payload: bytes) -> None:
         """Put a request on the wire. For the session."""
