@@ -30,6 +30,10 @@ __all__ = ["LAST_LINES", "Process"]
 LAST_LINES = 20
 LAST_BYTES = 8192
 LINE_BYTES = 1024
+#: How much is read at one time, and how long a plugin that has written more has to wait then, in seconds.
+DRAIN_BYTES = 65536
+DRAIN_READS = 8
+PAUSE_S = 0.05
 
 
 class Process:
@@ -45,11 +49,18 @@ class Process:
     def __init__(self, found: Found) -> None:
         """Start it. OSError if it cannot be started."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        high: list[int] = []
+        own: list[int] = []  # descriptors that stay
+        passing: list[int] = []  # descriptors that are the child's
+        self.pid = 0
         try:
+            read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            own.append(read)
+            passing.append(write)
+            self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            own.append(self._wake)
             # Away from 0 to 3, which the child's own descriptors are to become.
-            high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (theirs.fileno(), write)]
+            for fd in (theirs.fileno(), write):
+                passing.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10))  # noqa: PERF401 - none is forgotten
             os.set_blocking(write, True)
             self.pid = os.posix_spawn(
                 found.path,
@@ -58,8 +69,8 @@ class Process:
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, high[1], 2),
-                    (os.POSIX_SPAWN_DUP2, high[0], 3),
+                    (os.POSIX_SPAWN_DUP2, passing[2], 2),
+                    (os.POSIX_SPAWN_DUP2, passing[1], 3),
                 ],
                 setsigmask=[],
                 setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM],
@@ -67,17 +78,22 @@ class Process:
             self._end = os.pidfd_open(self.pid)
         except BaseException:
             ours.close()
-            os.close(read)
+            for fd in own:
+                os.close(fd)
+            if self.pid:  # it runs already, and nobody could watch it
+                os.kill(self.pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(self.pid, 0)
             raise
         finally:
             theirs.close()
-            for fd in (write, *high):
+            for fd in passing:
                 os.close(fd)
         self.socket = ours
         self.status = ""
         self.failed = False
         self._stderr = read
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._stderr_ended = self._flooded = False
         self._closing = threading.Lock()
         self._lines: deque[bytes] = deque(maxlen=LAST_LINES)
         self._partial = b""
@@ -87,15 +103,12 @@ class Process:
 
         `look` is called at once, after every `nudge`, and when as many seconds have passed as it returned.
         """
-        poll = select.poll()
-        for fd in (self._end, self._stderr, self._wake):
-            poll.register(fd, select.POLLIN)
         while True:
-            ready = {fd for fd, _ in poll.poll(look() * 1000)}
+            ready = self._poll(look())
             if self._wake in ready:
                 os.eventfd_read(self._wake)
-            if self._stderr in ready and not self._drain():
-                poll.unregister(self._stderr)
+            if self._stderr in ready:
+                self._drain()
             if self._end in ready:
                 break
         self._drain()
@@ -104,6 +117,18 @@ class Process:
             for fd in (self._end, self._stderr, self._wake):
                 os.close(fd)
             self._end = self._stderr = self._wake = -1
+
+    def _poll(self, seconds: float) -> set[int]:
+        """Wait; returns the descriptors that are ready. A plugin that floods its stderr is not read for a moment."""
+        poll = select.poll()
+        poll.register(self._end, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        if self._flooded:
+            seconds = min(seconds, PAUSE_S)
+            self._flooded = False
+        elif not self._stderr_ended:
+            poll.register(self._stderr, select.POLLIN)
+        return {fd for fd, _ in poll.poll(seconds * 1000)}
 
     def nudge(self) -> None:
         """Have `wait` look again."""
@@ -118,18 +143,20 @@ class Process:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._end, signal.SIGKILL)
 
-    def _drain(self) -> bool:
-        """Take what is in the pipe; False at its end."""
-        while True:
+    def _drain(self) -> None:
+        """Take what is in the pipe, but no more than a healthy plugin writes at one time."""
+        for _ in range(DRAIN_READS):
             try:
-                data = os.read(self._stderr, 65536)
+                data = os.read(self._stderr, DRAIN_BYTES)
             except BlockingIOError:
-                return True
+                return
             if not data:
-                return False
-            *lines, rest = (self._partial + data).split(b"\n")
+                self._stderr_ended = True
+                return
+            *lines, rest = (self._partial + data).rsplit(b"\n", LAST_LINES + 1)
             self._lines.extend(line[:LINE_BYTES] for line in lines[-LAST_LINES:])
             self._partial = rest[:LINE_BYTES]
+        self._flooded = True
 
     def _reap(self) -> None:
         try:
