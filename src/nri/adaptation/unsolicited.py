@@ -26,8 +26,9 @@ __all__ = ["Unsolicited"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: Requests of one plugin that may wait.
+#: Requests of one plugin that may wait, and how many bytes they may hold together.
 QUEUE = 64
+QUEUE_BYTES = 16 << 20
 #: Threads at most; they end when there is nothing to do for a while.
 WORKERS = 4
 IDLE_S = 5.0
@@ -60,6 +61,9 @@ class Unsolicited:
                 self._ready.append(peer)
             elif len(waiting) >= QUEUE:
                 raise RpcError(Code.RESOURCE_EXHAUSTED, f"{QUEUE} updates of plugin {peer.label} are waiting already")
+            elif sum(len(each.payload) for each in waiting) + len(request.payload) > QUEUE_BYTES:
+                text = f"updates of plugin {peer.label} that are waiting hold {QUEUE_BYTES >> 20} MiB already"
+                raise RpcError(Code.RESOURCE_EXHAUSTED, text)
             waiting.append(request)
             if self._idle:
                 self._work.notify()
@@ -102,7 +106,7 @@ class Unsolicited:
             endpoint.reply_error(request, Code.INTERNAL, f"ttrpc: error unmarshalling payload: {error}")
             return
         try:
-            failed = self._apply(peer, message)
+            reply = m.UpdateContainersResponse(failed=self._apply(peer, message)).SerializeToString()
         except RpcError as error:
             endpoint.reply_error(request, error.code, error.message)
         except NriError as error:
@@ -111,7 +115,7 @@ class Unsolicited:
             log.exception("the runtime failed to apply updates of plugin %s", peer.qualified)
             endpoint.reply_error(request, Code.UNKNOWN, str(error) or type(error).__name__)
         else:
-            endpoint.reply(request, m.UpdateContainersResponse(failed=failed).SerializeToString())
+            endpoint.reply(request, reply)
 
     def stop(self) -> None:
         """Take no more; what waits is dropped with its connection."""
