@@ -57,7 +57,7 @@ def report(oracle: Oracle, case: dict[str, object]) -> str:
 
 # Hypothesis would shrink the choices behind a case; `shrink` works on the case itself and gets further.
 @settings(
-    max_examples=1500,
+    max_examples=1000,
     derandomize=True,
     database=None,
     phases=[Phase.generate],
