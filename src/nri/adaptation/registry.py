@@ -33,6 +33,9 @@ __all__ = ["Registry"]
 
 log = logging.getLogger("nri.adaptation")
 
+#: How long the end waits for threads that are still inside a connection, in seconds.
+RELEASE_S = 2.0
+
 
 class Registry:
     """Keeps the peers. Thread-safe."""
@@ -210,7 +213,11 @@ class Registry:
         for peer in peers:
             peer.signal(Signal.STOP, "the runtime stops")
         self.monitor.stop()
-        self.reap()
+        deadline = monotonic() + RELEASE_S
+        with self._lock:
+            closed, self._closed = self._closed, []
+        for each in closed:
+            each.release(deadline)
 
 
 def _check(request: m.RegisterPluginRequest) -> None:

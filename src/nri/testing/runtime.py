@@ -221,7 +221,10 @@ class FakeRuntime:
 
     def health(self, label: str) -> PluginHealth:
         """How one plugin is, by its ``NN-name``."""
-        return next(row for row in self.plugins if row.plugin == label)
+        for row in self.plugins:
+            if row.plugin == label:
+                return row
+        raise LookupError(f"no plugin {label} has ever registered: {[row.plugin for row in self.plugins]}")
 
     # -- making things go wrong ---------------------------------------------------------------------------------------
 
