@@ -1,4 +1,4 @@
-"""The queue of updates that plugins ask for by themselves: bounded in bytes, and no answer of the runtime stops it."""
+"""Updates that plugins ask for by themselves."""
 
 from __future__ import annotations
 
@@ -7,61 +7,108 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation.unsolicited import QUEUE_BYTES, Unsolicited
+import nri
+from nri.adaptation import unsolicited
 from nri.api import messages as m
-from nri.errors import RpcError
-from nri.ttrpc import Code, Request
-
-PAYLOAD = m.UpdateContainersRequest(update=[m.ContainerUpdate(container_id="c0")]).SerializeToString()
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import RawPlugin, eventually, request
 
 
-class Peer:
-    """Takes down what it is answered."""
-
-    label = qualified = "10-test"
-
-    def __init__(self) -> None:
-        self.endpoint = self
-        self.answers: list[object] = []
-        self.answered = threading.Semaphore(0)
-
-    def reply(self, request: Request, payload: bytes) -> None:
-        self.answers.append(payload)
-        self.answered.release()
-
-    def reply_error(self, request: Request, code: int, message: str) -> None:
-        self.answers.append(message)
-        self.answered.release()
+class Asks(nri.Plugin):
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
 
 
-def request(payload: bytes = PAYLOAD) -> Request:
-    return Request("nri.pkg.api.v1alpha1.Runtime", "UpdateContainers", payload)
+@pytest.fixture
+def plugin(nri_runtime: FakeRuntime) -> Asks:
+    made = Asks()
+    for number in range(3):
+        nri_runtime.create_container(make_pod(), make_container(id=f"c{number}"))
+    nri_runtime.add(made)
+    return made
 
 
-def test_a_runtime_that_returns_nonsense_does_not_stop_the_queue() -> None:
-    returned: list[Any] = [["nonsense"], []]
-    updates = Unsolicited(lambda peer, message: returned.pop(0))
-    peer: Any = Peer()
-    for _ in range(2):
-        updates.take(peer, request())
-        assert peer.answered.acquire(timeout=10), f"not answered: {peer.answers}"
-    updates.stop()
-    assert peer.answers[1] == b"", peer.answers
+def shares(container: str, value: int) -> nri.Update:
+    return nri.Update(container).set_cpu_shares(value)
 
 
-def test_what_waits_is_bounded_in_bytes() -> None:
+def test_what_the_runtime_could_not_apply_comes_back(nri_runtime: FakeRuntime, plugin: Asks) -> None:
+    nri_runtime.refuse_updates.add("c1")
+    result = plugin.runtime.update(shares("c0", 5), shares("c1", 5)).result(timeout=10)
+    assert [update.container_id for update in result] == ["c1"]
+    assert nri_runtime.containers["c0"].linux.resources.cpu.shares.value == 5
+
+
+def test_requests_of_one_plugin_are_applied_in_order(nri_runtime: FakeRuntime, plugin: Asks) -> None:
+    pending = [plugin.runtime.update(shares("c0", value)) for value in range(2, 40)]
+    for each in pending:
+        each.result(timeout=10)
+    assert [update.cpu_shares for update in nri_runtime.updates] == list(range(2, 40))
+
+
+def test_evictions_reach_the_runtime(nri_runtime: FakeRuntime, plugin: Asks) -> None:
+    plugin.runtime.evict("c0", "too loud").result(timeout=10)
+    assert [(each.container_id, each.reason) for each in nri_runtime.evictions] == [("c0", "too loud")]
+
+
+def test_an_exception_of_the_runtimes_callback_is_told_to_the_plugin(
+    nri_runtime: FakeRuntime, plugin: Asks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Any) -> Any:
+        raise RuntimeError("no cgroup")
+
+    monkeypatch.setattr(nri_runtime.adaptation._registry._unsolicited, "_apply", lambda peer, request: refuse(request))
+    with pytest.raises(nri.RpcError, match="no cgroup"):
+        plugin.runtime.update(shares("c0", 5)).result(timeout=10)
+
+
+def test_a_callback_that_waits_for_an_event_to_end_does_not_deadlock(nri_runtime: FakeRuntime) -> None:
+    """The callback wants a lock that the caller of the event holds; the plugin asks from inside of that event."""
+    lock = threading.Lock()
+    applied = threading.Event()
+    original = nri_runtime.adaptation._registry._unsolicited._apply
+
+    def apply(peer: Any, asked: Any) -> Any:
+        with lock:
+            applied.set()
+            return original(peer, asked)
+
+    nri_runtime.adaptation._registry._unsolicited._apply = apply
+
+    class Inside(nri.Plugin):
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            self.runtime.update(shares("c", 5))
+
+    nri_runtime.create_container(make_pod(), make_container(id="c"))
+    nri_runtime.add(Inside())
+    with lock:
+        nri_runtime.start_container()
+        assert not applied.is_set()
+    assert applied.wait(10)
+
+
+def test_a_plugin_that_asks_faster_than_the_runtime_applies_is_refused(
+    nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unsolicited, "QUEUE", 3)
     go = threading.Event()
-    updates = Unsolicited(lambda peer, message: go.wait(10) and [] or [])
-    peer: Any = Peer()
-    big = m.UpdateContainersRequest(update=[m.ContainerUpdate(container_id="x" * (4 << 20))]).SerializeToString()
-    taken = 0
-    with pytest.raises(RpcError) as refused:
-        for _ in range(10):
-            updates.take(peer, request(big))
-            taken += 1
-    assert refused.value.code == Code.RESOURCE_EXHAUSTED
+    nri_runtime.adaptation._registry._unsolicited._apply = lambda peer, asked: go.wait(10) and []
+    raw = RawPlugin(nri_runtime).join()
+    for number in range(6):
+        raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(), stream_id=3 + 2 * number))
+    raw.wait_for(b"updates of plugin 10-raw are waiting already")
     go.set()
-    for _ in range(taken):
-        assert peer.answered.acquire(timeout=10)
-    updates.stop()
-    assert (taken - 1) * len(big) <= QUEUE_BYTES
+    raw.close()
+
+
+def test_one_plugin_that_floods_does_not_delay_another(nri_runtime: FakeRuntime, plugin: Asks) -> None:
+    go = threading.Event()
+    queue = nri_runtime.adaptation._registry._unsolicited
+    original = queue._apply
+    queue._apply = lambda peer, asked: (peer.name == "raw" and go.wait(10) and []) or original(peer, asked)
+    raw = RawPlugin(nri_runtime).join()
+    for number in range(20):
+        raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(), stream_id=3 + 2 * number))
+    plugin.runtime.update(shares("c0", 5)).result(timeout=10)
+    go.set()
+    raw.close()
+    eventually(lambda: not queue._queues, "the queues are empty")
