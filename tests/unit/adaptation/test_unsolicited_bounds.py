@@ -1,0 +1,69 @@
+"""The queue of updates that plugins ask for by themselves: bounded in bytes, and no answer of the runtime stops it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from nri.adaptation.unsolicited import QUEUE_BYTES, Unsolicited
+from nri.api import messages as m
+from nri.errors import RpcError
+from nri.ttrpc import Code, Request
+
+PAYLOAD = m.UpdateContainersRequest(update=[m.ContainerUpdate(container_id="c0")]).SerializeToString()
+
+
+class Peer:
+    """Takes down what it is answered."""
+
+    label = qualified = "10-test"
+
+    def __init__(self) -> None:
+        self.endpoint = self
+        self.answers: list[object] = []
+        self.answered = threading.Semaphore(0)
+
+    def reply(self, request: Request, payload: bytes) -> None:
+        self.answers.append(payload)
+        self.answered.release()
+
+    def reply_error(self, request: Request, code: int, message: str) -> None:
+        self.answers.append(message)
+        self.answered.release()
+
+
+def request(payload: bytes = PAYLOAD) -> Request:
+    return Request("nri.pkg.api.v1alpha1.Runtime", "UpdateContainers", payload)
+
+
+def test_a_runtime_that_returns_nonsense_does_not_stop_the_queue() -> None:
+    returned: list[Any] = [["nonsense"], []]
+    updates = Unsolicited(lambda peer, message: returned.pop(0))
+    peer: Any = Peer()
+    for _ in range(2):
+        updates.take(peer, request())
+        assert peer.answered.acquire(timeout=10), f"not answered: {peer.answers}"
+    updates.stop()
+    assert peer.answers[1] == b"", peer.answers
+
+
+def test_what_waits_is_bounded_in_bytes() -> None:
+    go = threading.Event()
+    updates = Unsolicited(lambda peer, message: [] if go.wait(10) else [])
+    peer: Any = Peer()
+    big = m.UpdateContainersRequest(update=[m.ContainerUpdate(container_id="x" * (4 << 20))]).SerializeToString()
+    taken = QUEUE_BYTES // len(big) + 1  # one of them is at work, and does not wait any more
+    updates.take(peer, request(big))
+    while updates._queues[peer]:
+        threading.Event().wait(0.005)
+    for _ in range(taken - 1):
+        updates.take(peer, request(big))
+    with pytest.raises(RpcError) as refused:
+        updates.take(peer, request(big))
+    assert refused.value.code == Code.RESOURCE_EXHAUSTED
+    go.set()
+    for _ in range(taken):
+        assert peer.answered.acquire(timeout=10)
+    updates.stop()
