@@ -8,7 +8,7 @@ Pure: no I/O, no clock, no threads, no logging.
         state.apply(plugin.name, reply)            # all of it, or ConflictError and nothing
     state.reply(), state.owners()
 
-Reading order: `fields` (the table), `entries`, `claims`, `ledger`, `effects`, `shown`, `update`, `create`.
+Reading order: `fields` (the table), `entries`, `fresh`, `claims`, `ledger`, `effects`, `shown`, `update`, `create`.
 """
 
 from nri.adaptation.merge.conflict import Conflict

@@ -14,6 +14,8 @@ from nri.adaptation.merge.claims import Claimer
 from nri.adaptation.merge.effects import collect
 from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.fields import TREE
+from nri.adaptation.merge.fresh import Fields, survey
+from nri.adaptation.merge.fresh import entries as fields_to_entries
 from nri.adaptation.merge.ledger import Ledger
 from nri.adaptation.merge.shown import Shown
 from nri.adaptation.merge.update import Eviction, Ignored, UpdateBook
@@ -24,26 +26,29 @@ from nri.errors import NriError
 __all__ = ["CreateState"]
 
 
-def _empty_adjustment() -> m.ContainerAdjustment:
+def _empty_adjustment() -> bytes:
     """What the runtime gets when no plugin asks for anything: present, with its usual parts present."""
     adjust = m.ContainerAdjustment()
     adjust.hooks.SetInParent()
     adjust.linux.resources.memory.SetInParent()
     adjust.linux.resources.cpu.SetInParent()
-    return adjust
+    encoded: bytes = adjust.SerializeToString()
+    return encoded
 
 
 _EMPTY = _empty_adjustment()
 
 
 class CreateState:
-    """The fold of one CreateContainer event.
+    """The fold of one CreateContainer event. Its parts are made when a reply needs them.
 
     Attributes:
         ledger: who owns what; its `claims` are the material for provenance.
     """
 
-    __slots__ = ("_adjust", "_book", "_id", "_marked", "_request", "_rules", "_shown", "ledger")
+    __slots__ = (
+        "_adjust", "_book", "_encoded", "_id", "_known", "_marked", "_request", "_rules", "_shown", "_taken", "ledger",
+    )  # fmt: skip
 
     def __init__(
         self, request: m.CreateContainerRequest, rules: Rules = Rules.DEFAULT, known: Collection[str] | None = None
@@ -51,54 +56,103 @@ class CreateState:
         """`known`: ids of the containers that the runtime has, which updates may name; None for not checked."""
         self._request = request
         self._rules = rules
+        self._known = known
         self._id = request.container.id
-        self._shown = Shown(request.container, rules)
         self.ledger = Ledger(rules)
-        self._book = UpdateBook(self.ledger, rules, known, created=self._id)
-        self._adjust = m.ContainerAdjustment()
-        self._adjust.MergeFrom(_EMPTY)
         self._marked = False
+        self._adjust: m.ContainerAdjustment | None = None
+        self._book: UpdateBook | None = None
+        self._shown: Shown | None = None
+        self._encoded: bytes | None = None
+        # What `_shown` has not been told yet: entries, or fields of a fresh reply; and the message that they come from.
+        self._taken: list[tuple[list[Entry] | None, Fields, m.ContainerAdjustment]] = []
 
     def apply(self, plugin: str, reply: m.CreateContainerResponse) -> None:
         """Take one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
-        before, ignored = self.ledger.mark(), len(self._book.ignored)
-        entries: list[Entry] = []
-        plain = True
-        adjust = reply.adjust
-        try:
+        updates, evict = reply.update, reply.evict
+        if not updates and not evict:
             if reply.HasField("adjust"):
-                entries = read(adjust, TREE)
-                plain = Claimer(self.ledger, self._rules, self._id, plugin, self._adjust).claim(entries)
-            updates = reply.update
-            planned = self._book.plan(updates, plugin) if updates else None
+                self._take(plugin, reply.adjust)
+            return
+        book = self._updates()
+        before, ignored = self.ledger.mark(), len(book.ignored)
+        try:
+            # Updates are claimed after the adjustment; a refused one takes back the claims, and nothing else happened.
+            taken = self._claim(plugin, reply.adjust) if reply.HasField("adjust") else None
+            planned = book.plan(updates, plugin)
         except NriError:
             self.ledger.rollback(before)
-            del self._book.ignored[ignored:]
+            del book.ignored[ignored:]
             raise
-        self._collect(adjust, entries, plain)
-        self._shown.add(entries, adjust)
-        if planned:
-            self._book.commit(planned)
-        if self._rules.evictions_kept and reply.evict:
-            self._book.evict(reply.evict, plugin)
+        if taken is not None:
+            self._collect(reply.adjust, *taken)
+        book.commit(planned)
+        book.evict(evict, plugin)
 
-    def _collect(self, adjust: m.ContainerAdjustment, entries: list[Entry], plain: bool) -> None:
+    def _take(self, plugin: str, adjust: m.ContainerAdjustment) -> None:
+        before = self.ledger.mark()
+        try:
+            taken = self._claim(plugin, adjust)
+        except NriError:
+            self.ledger.rollback(before)
+            raise
+        self._collect(adjust, *taken)
+
+    def _claim(self, plugin: str, adjust: m.ContainerAdjustment) -> tuple[bool, list[Entry] | None, Fields]:
+        """Claim all fields: whether to merge the message as a whole, and its entries, or the fields if it is fresh."""
+        found = survey(adjust, self._id)
+        if found is not None and self.ledger.claim_fresh(found[1], plugin):
+            return True, None, found[0]
+        entries = read(adjust, TREE)
+        claimer = Claimer(self.ledger, self._rules, self._id, plugin, self._collected())
+        return claimer.claim(entries), entries, []
+
+    def _collect(self, adjust: m.ContainerAdjustment, plain: bool, entries: list[Entry] | None, found: Fields) -> None:
         merged = self._adjust
         # A mark that is already there may have to go: merging messages cannot do that.
         if plain and not (self._marked and self._rules.last_word_wins):
-            merged.MergeFrom(adjust)
+            if merged is None:
+                merged = self._adjust = m.ContainerAdjustment()
+                merged.CopyFrom(adjust)
+                merged.MergeFromString(_EMPTY)
+            else:
+                merged.MergeFrom(adjust)
         else:
-            for entry in entries:
+            merged = self._collected()
+            for entry in entries if entries is not None else fields_to_entries(found):
                 collect(merged, entry, self._rules)
                 if entry.marked:
                     self._marked = True
         if not self._rules.rdt_only_when_asked and adjust.HasField("linux"):
             merged.linux.rdt.SetInParent()
+        self._taken.append((entries, found, adjust))
+
+    def _collected(self) -> m.ContainerAdjustment:
+        if self._adjust is None:
+            self._adjust = m.ContainerAdjustment.FromString(_EMPTY)
+        return self._adjust
+
+    def _updates(self) -> UpdateBook:
+        if self._book is None:
+            self._book = UpdateBook(self.ledger, self._rules, self._known, created=self._id)
+        return self._book
+
+    def _view(self) -> Shown:
+        """What later plugins are shown, up to date."""
+        shown = self._shown
+        if shown is None:
+            shown = self._shown = Shown(self._request.container, self._rules, self._encoded)
+        if self._taken:
+            taken, self._taken = self._taken, []
+            for entries, found, adjust in taken:
+                fresh = entries is None
+                shown.add(fields_to_entries(found) if entries is None else entries, adjust, fresh=fresh)
+        return shown
 
     @property
     def container(self) -> m.Container:
         """The container as the next plugin sees it. Belongs to the state: do not change it."""
-        return self._shown.container()
+        return self._view().container()
 
     @property
     def request(self) -> m.CreateContainerRequest:
@@ -114,20 +168,36 @@ class CreateState:
 
         Not normalised as long as no step is None: `nri.adaptation.question` sees to that.
         """
-        return self._shown.encoded_base()
+        if self._shown is not None:
+            return self._shown.encoded_base()
+        if self._encoded is None:
+            self._encoded = self._request.container.SerializeToString()
+        return self._encoded
 
     def steps(self) -> list[m.Container | None]:
         """How `container` came about: per change the message to append to its bytes, or None for encoding it anew."""
-        return self._shown.steps()
+        return self._view().steps()
 
     def reply(self) -> m.CreateContainerResponse:
-        """The merged reply. Its adjustment is always present."""
-        reply = m.CreateContainerResponse(update=self._book.updates())
-        reply.adjust.CopyFrom(self._adjust)
-        # Fields that this version does not know have no owner, so they do not pass.
-        reply.adjust.DiscardUnknownFields()
-        self._book.fill_evictions(reply.evict)
+        """The merged reply, as a new message. Its adjustment is always present."""
+        reply = m.CreateContainerResponse(update=self.updates)
+        reply.adjust.CopyFrom(self.adjust)
+        if self._book is not None:
+            self._book.fill_evictions(reply.evict)
         return reply
+
+    @property
+    def adjust(self) -> m.ContainerAdjustment:
+        """The merged adjustment. Belongs to the state; after the event the caller may have it."""
+        merged = self._collected()
+        # Fields that this version does not know have no owner, so they do not pass.
+        merged.DiscardUnknownFields()
+        return merged
+
+    @property
+    def updates(self) -> list[m.ContainerUpdate]:
+        """The merged updates of other containers. Belong to the state, like `adjust`."""
+        return [] if self._book is None else self._book.updates()
 
     def owners(self) -> m.OwningPlugins:
         """Who set what, of this container and of those updated along with it."""
@@ -136,9 +206,9 @@ class CreateState:
     @property
     def evictions(self) -> list[Eviction]:
         """What the replies asked to evict; empty unless the rules keep evictions."""
-        return self._book.evictions
+        return [] if self._book is None else self._book.evictions
 
     @property
     def ignored(self) -> list[Ignored]:
         """What plugins asked for and did not get, without failing the event."""
-        return self._book.ignored
+        return [] if self._book is None else self._book.ignored

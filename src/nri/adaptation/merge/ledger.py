@@ -7,6 +7,7 @@ that plugin. Next: `nri.adaptation.merge.create` and `nri.adaptation.merge.updat
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import NamedTuple
 
 from nri.adaptation.merge.conflict import Conflict
@@ -65,6 +66,19 @@ class Ledger:
         self._owners[slot] = plugin
         self._journal.append((slot, holder))
         return not holder
+
+    def claim_fresh(self, claims: list[tuple[str, int, str]], plugin: str) -> bool:
+        """Record `plugin` as the owner of all these (container, field, key), if all are untouched and none comes twice.
+
+        False: nothing was recorded; claim one by one.
+        """
+        fresh = dict.fromkeys(claims, plugin)
+        owners = self._owners
+        if len(fresh) != len(claims) or (owners and not owners.keys().isdisjoint(fresh)):
+            return False
+        owners.update(fresh)
+        self._journal.extend(zip(claims, repeat("")))
+        return True
 
     def clear(self, container: str, field: int, key: str, plugin: str) -> None:
         """Record that `plugin` took the field from whoever had it."""

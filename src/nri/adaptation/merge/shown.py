@@ -34,29 +34,33 @@ class Shown:
 
     __slots__ = ("_added", "_base", "_bytes", "_origin", "_pending", "_rules", "_steps", "_whole")
 
-    def __init__(self, origin: m.Container, rules: Rules) -> None:
+    def __init__(self, origin: m.Container, rules: Rules, encoded: bytes | None = None) -> None:
+        """`encoded`: the bytes of `origin`, if somebody has them."""
         self._origin = origin
         self._base = origin
-        self._added: m.Container | None = None
+        self._added: list[m.Container] = []
         self._whole: m.Container | None = None
-        self._pending: list[tuple[list[Entry], m.ContainerAdjustment]] = []
-        self._bytes: bytes | None = None
+        self._pending: list[tuple[list[Entry], m.ContainerAdjustment, bool]] = []
+        self._bytes = encoded
         self._rules = rules
         self._steps: list[m.Container | None] = []
 
-    def add(self, entries: list[Entry], adjust: m.ContainerAdjustment) -> None:
-        """Note one plugin's adjustments, and the message that they come from; applied when somebody looks."""
+    def add(self, entries: list[Entry], adjust: m.ContainerAdjustment, *, fresh: bool = False) -> None:
+        """Note one plugin's adjustments, and the message that they come from; applied when somebody looks.
+
+        `fresh`: no earlier plugin touched any of it, so only what the container had from the start is in the way.
+        """
         if entries:
-            self._pending.append((entries, adjust))
+            self._pending.append((entries, adjust, fresh))
 
     def steps(self) -> list[m.Container | None]:
         """How the container changed so far: per change the message to append, or None for encoding it anew."""
         if self._pending:
             pending, self._pending = self._pending, []
-            for entries, adjust in pending:
+            for entries, adjust, fresh in pending:
                 shown = [entry for entry in entries if entry.row.always_shown or self._visible(entry.row)]
                 if shown:
-                    self._step(shown, adjust)
+                    self._step(shown, adjust, fresh)
         return self._steps
 
     def container(self) -> m.Container:
@@ -76,13 +80,14 @@ class Shown:
             self._whole = m.Container()
             self._whole.CopyFrom(self._base)
             normalise(self._whole)
-            if self._added is not None:
-                self._whole.MergeFrom(self._added)
+            for added in self._added:
+                self._whole.MergeFrom(added)
         return self._whole
 
-    def _step(self, entries: list[Entry], adjust: m.ContainerAdjustment) -> None:
+    def _step(self, entries: list[Entry], adjust: m.ContainerAdjustment, fresh: bool) -> None:
+        over = [self._base] if fresh else [self._base, *self._added]
         for entry in entries:
-            if not (self._appends(self._base, entry) and (self._added is None or self._appends(self._added, entry))):
+            if not all(self._appends(container, entry) for container in over):
                 break
         else:
             self._append(entries, adjust)
@@ -90,7 +95,8 @@ class Shown:
         self._base = self._settle()
         for entry in entries:
             self._apply(self._base, entry)
-        self._added = self._bytes = self._whole = None
+        self._bytes = self._whole = None
+        self._added = []
         self._steps.append(None)
 
     def _append(self, entries: list[Entry], adjust: m.ContainerAdjustment) -> None:
@@ -104,11 +110,9 @@ class Shown:
         if resources:  # the same message in both: one merge instead of one per field
             delta.linux.resources.MergeFrom(adjust.linux.resources)
         self._steps.append(delta)
+        self._added.append(delta)
         if self._whole is not None:
             self._whole.MergeFrom(delta)
-        if self._added is None:
-            self._added = m.Container()  # not the step itself, which somebody may encode later
-        self._added.MergeFrom(delta)
 
     def _visible(self, row: Row) -> bool:
         return row.shown is not When.NEVER and self._rules.later_plugins_see_all

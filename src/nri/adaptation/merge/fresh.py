@@ -1,0 +1,71 @@
+"""The usual reply, read in one pass: it sets fields, each once, that no plugin touched before, and removes nothing.
+
+Such a reply needs no split of keys and no decisions: its claims go into the ledger together, and its message is merged
+as a whole. `survey` finds out whether a reply may be such a one, without a call or an object per field; the ledger
+knows whether nobody came before. For any other reply, and for what is to be done field by field, there is
+`nri.adaptation.merge.entries`. Next: `nri.adaptation.merge.create`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nri.adaptation.merge.entries import Entry
+from nri.adaptation.merge.fields import TREE, Kind, Node, Row
+from nri.api import messages as m
+
+__all__ = ["Fields", "entries", "survey"]
+
+#: What `ListFields` gives, of a message and of all those in it that are no rows themselves.
+Fields = list[tuple[Any, Any]]
+
+_SIMPLE, _MAP, _KEYED, _LIST = Kind.SIMPLE, Kind.MAP, Kind.KEYED, Kind.LIST
+_ACCUMULATED, _ARGS = Kind.ACCUMULATED, Kind.ARGS
+
+
+def _by_descriptor(descriptor: Any, tree: Node, steps: dict[Any, Row | None]) -> dict[Any, Row | None]:
+    for field in descriptor.fields:
+        node = tree.get(field.number)
+        if isinstance(node, Row):
+            steps[field] = node
+        elif node is not None:
+            steps[field] = None
+            _by_descriptor(field.message_type, node, steps)
+    return steps
+
+
+# The tree as one flat table: field descriptor -> its row, or None for a message that holds rows. Descriptors are single
+# objects, so looking one up is quicker than asking it for its number.
+_STEPS = _by_descriptor(m.ContainerAdjustment.DESCRIPTOR, TREE, {})
+
+
+def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[tuple[str, int, str]]] | None:
+    """All fields that an adjustment sets, and the claims that they need; None if it removes, or may mean to."""
+    fields: Fields = adjust.ListFields()  # type: ignore[assignment]  # a list, whatever its stub says
+    claims: list[tuple[str, int, str]] = []
+    claim = claims.append
+    for field, value in fields:
+        row = _STEPS[field]
+        if row is None:
+            fields += value.ListFields()  # the loop goes on with these
+            continue
+        kind = row.kind
+        if kind is _SIMPLE:
+            claim((container, row.claim, ""))
+        elif kind is _KEYED or kind is _MAP:
+            number, name = row.claim, row.key
+            for element in value:
+                key = getattr(element, name) if name else element
+                if key[:1] == "-":
+                    return None
+                claim((container, number, key))
+        elif (kind is _ACCUMULATED and value.ListFields()) or (kind is _ARGS and value[0]):
+            claim((container, row.claim, ""))
+        elif kind is not _ACCUMULATED and kind is not _LIST:
+            return None
+    return fields, claims
+
+
+def entries(fields: Fields) -> list[Entry]:
+    """The same fields as entries, in no special order: nothing here depends on another one."""
+    return [Entry(row, value) for field, value in fields if (row := _STEPS[field]) is not None]
