@@ -135,11 +135,12 @@ class Adaptation:
         self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
         self._settings = Settings(name, version, registration_timeout_s, request_timeout_s, self.rules)
         self._interceptors = interceptors
+        self._observer = observer
         self._policies = Policies(policy_path)
         self._generation = self._policies.generation
         self._recorder = Recorder(update, Provenance() if provenance else None)
         demands = Demands(update, evict, self._policies, self.rules, self._recorder)
-        self._chain = Chain(request_timeout_s, observer.update_plugin_count if observer is not None else None)
+        self._chain = Chain(request_timeout_s)
         inventory = self._recorder.inventory
         self._joining = Joining(
             self._settings, self._chain, self._policies, inventory, synchronize, demands.in_synchronize, observer
@@ -374,6 +375,8 @@ class Adaptation:
         there = {peer.label for peer in self._chain.peers if peer.state is not State.GONE}
         self._pipeline.absent = tuple(each for each in self._policies.required if each[0] not in there)
         self._installed.nudge()
+        if self._observer is not None:
+            self._observer.update_plugin_count(self._chain.active)
 
 
 def _absolute(timeout_s: float | None, deadline: float | None) -> float | None:

@@ -14,8 +14,6 @@ from nri.adaptation.gate import Gate
 from nri.adaptation.state import JOINED, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from nri.adaptation.peer import Peer
 
 __all__ = ["Chain"]
@@ -32,25 +30,22 @@ class Chain:
         validators: those of them that are subscribed to validation.
     """
 
-    def __init__(self, preference_s: float, on_change: Callable[[int], None] | None = None) -> None:
+    def __init__(self, preference_s: float) -> None:
         self.gate = Gate(preference_s, self._at_rest)
         self.peers: tuple[Peer, ...] = ()
         self.validators: tuple[Peer, ...] = ()
         self._lock = threading.Lock()
         self._stale = False
-        self._on_change = on_change
 
     def add(self, peer: Peer) -> None:
         """Put a plugin into its place. To be called between `gate.join` and `gate.joined`."""
         with self._lock:
             self._replace((*self.peers, peer))
-        self._changed()
 
     def leave(self) -> None:
         """Some plugin is gone: drop it as soon as no event is under way."""
         self._stale = True
-        if self.gate.idle(self._at_rest):
-            self._changed()
+        self.gate.idle(self._at_rest)
 
     def _at_rest(self) -> None:
         if self._stale:
@@ -66,10 +61,6 @@ class Chain:
     def refresh(self) -> None:
         """Work out anew who validates: a policy or a plugin has changed."""
         self.validators = tuple(peer for peer in self.peers if peer.plans and peer.plans[_VALIDATION] is not None)
-
-    def _changed(self) -> None:
-        if self._on_change is not None:
-            self._on_change(self.active)
 
     @property
     def active(self) -> int:

@@ -114,13 +114,11 @@ class Gate:
                 if self._waiting:
                     self._turn.notify_all()
 
-    def idle(self, work: Callable[[], None]) -> bool:
-        """Do something now if no event is under way; False if one is."""
+    def idle(self, work: Callable[[], None]) -> None:
+        """Do something now if no event is under way; else `at_rest` will be called when the last one has left."""
         with self._guard:
-            if self._events:
-                return False
-            work()
-            return True
+            if not self._events:
+                work()
 
     # -- blocks -------------------------------------------------------------------------------------------------------
 

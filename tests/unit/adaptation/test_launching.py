@@ -1,80 +1,156 @@
-"""A launched process that does not behave, and a machine that has run out of descriptors."""
+"""Installed plugins: what counts as one, its configuration, and the contract by which it is started."""
 
 from __future__ import annotations
 
-import errno
 import os
-import threading
-import time
+import stat
 from pathlib import Path
 
 import pytest
 
-from nri.adaptation.discovery import Found
+from nri.adaptation.discovery import Found, config_text, discover
 from nri.adaptation.launching import LAST_LINES, Process
+from nri.errors import ConfigError
 
 
-def plugin(folder: Path, script: str) -> Found:
-    path = folder / "10-test"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return Found(str(path), "10", "test")
+def script(folder: Path, name: str, text: str, mode: int = 0o755) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(mode)
+    return path
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-def test_a_plugin_that_floods_its_stderr_is_still_looked_after(tmp_path: Path) -> None:
-    process = Process(plugin(tmp_path, "exec yes >&2"))
-    looks: list[float] = []
-
-    def look() -> float:
-        looks.append(time.monotonic())
-        return 0.01
-
-    watcher = threading.Thread(target=process.wait, args=(look,), daemon=True)
-    watcher.start()
-    until = time.monotonic() + 10
-    while len(looks) < 20 and time.monotonic() < until:
-        time.sleep(0.01)
-    seen = len(looks)
-    process.kill()
-    watcher.join(10)
+def run(path: Path, index: str = "10", name: str = "foo") -> Process:
+    process = Process(Found(str(path), index, name))
+    process.wait(lambda: 10.0)
     process.socket.close()
-    assert seen >= 20, "nobody has looked after the plugin since it began to write"
+    return process
 
 
-def test_the_last_lines_are_kept_and_no_more(tmp_path: Path) -> None:
-    process = Process(plugin(tmp_path, "i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo line $i >&2; done; exit 3"))
-    process.wait(lambda: 1.0)
-    process.socket.close()
-    assert process.status == "exit code 3"
-    assert process.last_words.splitlines() == [f"line {n}" for n in range(101 - LAST_LINES, 101)]
+def test_plugins_come_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name in ("20-b", "10-z", "10-a"):
+        script(tmp_path, name, "")
+    assert [found.label for found in discover(str(tmp_path))[0]] == ["10-a", "10-z", "20-b"]
 
 
-def test_a_line_without_end_is_cut_and_the_next_ones_are_kept(tmp_path: Path) -> None:
-    process = Process(plugin(tmp_path, "head -c 200000 /dev/zero | tr '\\0' x >&2; echo >&2; echo next >&2"))
-    process.wait(lambda: 1.0)
-    process.socket.close()
-    first, second = process.last_words.splitlines()
-    assert (set(first), second) == ({"x"}, "next")
+def test_folders_and_files_that_are_not_executable_are_no_plugins(tmp_path: Path) -> None:
+    script(tmp_path, "10-data", "", 0o644)
+    (tmp_path / "20-folder").mkdir()
+    assert discover(str(tmp_path)) == ([], [])
 
 
-@pytest.mark.parametrize("missing", ["pidfd_open", "eventfd", "posix_spawn"])
-def test_a_launch_that_fails_half_way_leaves_nothing_behind(tmp_path: Path, monkeypatch, missing: str) -> None:
-    def no_more(*_: object, **__: object) -> int:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+def test_a_folder_that_is_missing_has_no_plugins(tmp_path: Path) -> None:
+    assert discover(str(tmp_path / "nowhere")) == ([], [])
 
-    started: list[int] = []
-    spawn = os.posix_spawn
-    monkeypatch.setattr(
-        os, "posix_spawn", lambda *args, **options: started.append(spawn(*args, **options)) or started[0]
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda folder: script(folder, "10-a", "", 0o775), "it can be written by group or others (mode 0775)"),
+        (lambda folder: script(folder, "10-a.wasm", ""), "plugins in WebAssembly are not supported"),
+        (lambda folder: (folder / "10-a").symlink_to(folder / "gone"), "it cannot be looked at"),
+        (
+            lambda folder: (script(folder, "10-a", ""), folder.chmod(0o777)),
+            "its folder can be written by group or others",
+        ),
+    ],
+    ids=["writable", "wasm", "dangling link", "writable folder"],
+)
+def test_what_cannot_be_launched_is_reported_with_the_reason(tmp_path: Path, make: object, reason: str) -> None:
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    assert callable(make)
+    make(folder)
+    found, skipped = discover(str(folder))
+    assert found == []
+    assert skipped[0].reason.startswith(reason)
+
+
+def test_a_link_to_a_plugin_is_a_plugin(tmp_path: Path) -> None:
+    target = script(tmp_path / "bin", "real", "")
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "10-link").symlink_to(target)
+    assert [found.label for found in discover(str(tmp_path / "plugins"))[0]] == ["10-link"]
+
+
+def test_configuration_of_its_own_comes_before_the_common_one(tmp_path: Path) -> None:
+    assert config_text(str(tmp_path), "10", "foo") == ("", None)
+    (tmp_path / "foo.conf").write_text("common")
+    assert config_text(str(tmp_path), "10", "foo")[0] == "common"
+    (tmp_path / "10-foo.conf").write_text("own\n")
+    assert config_text(str(tmp_path), "10", "foo") == ("own\n", str(tmp_path / "10-foo.conf"))
+
+
+def test_configuration_that_cannot_be_read_is_an_error_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "10-foo.conf").mkdir()
+    with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration of plugin 10-foo cannot be read"):
+        config_text(str(tmp_path), "10", "foo")
+
+
+def test_the_environment_has_three_variables_and_nothing_else(tmp_path: Path) -> None:
+    out = tmp_path / "environment"
+    run(script(tmp_path, "10-foo", f"cat /proc/$$/environ > {out}\n"))
+    variables = sorted(filter(None, out.read_bytes().split(b"\0")))
+    assert variables == [b"NRI_PLUGIN_IDX=10", b"NRI_PLUGIN_NAME=foo", b"NRI_PLUGIN_SOCKET=3"]
+
+
+def test_descriptors_are_those_of_the_contract_and_nothing_of_the_runtimes(tmp_path: Path) -> None:
+    out, secret = tmp_path / "descriptors", tmp_path / "secret"
+    secret.touch()
+    with secret.open():
+        run(script(tmp_path, "10-foo", f"cd /proc/$$/fd && for n in *; do echo $n $(readlink $n); done > {out}\n"))
+    links = dict(line.split(maxsplit=1) for line in out.read_text().splitlines() if " " in line)
+    assert links["0"] == "/dev/null"
+    assert links["2"].startswith("pipe:")
+    assert links["3"].startswith("socket:")
+    assert str(secret) not in links.values()
+
+
+def test_it_gets_no_arguments_and_the_runtimes_folder(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(script(tmp_path, "10-foo", f'echo "$#" "$(pwd)" > {out}\n'))
+    assert out.read_text().split() == ["0", os.getcwd()]
+
+
+def test_an_ignored_sigpipe_is_not_inherited(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(script(tmp_path, "10-foo", f"grep SigIgn /proc/$$/status > {out}\n"))
+    ignored = int(out.read_text().split()[1], 16)
+    assert not ignored & 1 << 12
+
+
+def test_its_last_words_and_exit_code_are_kept(tmp_path: Path) -> None:
+    process = run(
+        script(tmp_path, "10-foo", "for n in $(seq 100); do echo line $n >&2; done\nprintf end >&2\nexit 7\n")
     )
-    found = plugin(tmp_path, "exec sleep 60")
-    before = descriptors()
-    monkeypatch.setattr(os, missing, no_more)
-    with pytest.raises(OSError, match="Too many open files"):
-        Process(found)
-    assert descriptors() == before, "descriptors are lost whenever there are too few of them"
-    assert not [pid for pid in started if os.path.exists(f"/proc/{pid}")], "a plugin runs that nobody watches"
+    assert process.status == "exit code 7"
+    assert process.failed
+    lines = process.last_words.splitlines()
+    assert lines[-2:] == ["line 100", "end"]
+    assert len(lines) == LAST_LINES + 1
+
+
+def test_a_flood_on_stderr_does_not_fill_memory(tmp_path: Path) -> None:
+    process = run(script(tmp_path, "10-foo", "head -c 3000000 /dev/zero >&2\n"))
+    assert len(process.last_words) < 10_000
+    assert not process.failed
+
+
+def test_a_killed_one_is_told_by_its_signal(tmp_path: Path) -> None:
+    process = Process(Found(str(script(tmp_path, "10-foo", "exec sleep 100\n")), "10", "foo"))
+    process.kill()
+    process.wait(lambda: 10.0)
+    process.socket.close()
+    assert process.status == "killed by SIGKILL"
+    process.kill()  # harmless
+
+
+def test_what_cannot_be_started_leaves_no_descriptor_behind(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    path = script(tmp_path, "10-foo", "")
+    path.write_text("not a program")
+    with pytest.raises(OSError, match="Exec format"):
+        Process(Found(str(path), "10", "foo"))
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert stat.S_ISREG(path.stat().st_mode)

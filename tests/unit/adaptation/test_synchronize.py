@@ -1,0 +1,100 @@
+"""The state of the runtime in one message or in parts."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from nri.adaptation.synchronize import ENVELOPE, exchange, parts
+from nri.api import messages as m
+from nri.errors import DeadlineExceeded, NriError, RemoteProtocolError
+from nri.testing import make_container, make_pod
+from nri.ttrpc.frames import MAX_DATA
+
+
+def decoded(pods: list[m.PodSandbox], containers: list[m.Container]) -> list[tuple[m.SynchronizeRequest, bool]]:
+    return [(m.SynchronizeRequest.FromString(part), more) for part, more in parts(pods, containers)]
+
+
+def big(count: int, size: int) -> list[m.Container]:
+    return [make_container(annotations={"padding": "x" * size}) for _ in range(count)]
+
+
+def test_what_fits_goes_out_in_one_message_for_the_sake_of_old_plugins() -> None:
+    pods, containers = [make_pod()], big(40, 100_000)
+    ((request, more),) = decoded(pods, containers)
+    assert not more
+    assert not request.more
+    assert [len(request.pods), len(request.containers)] == [1, 40]
+
+
+def test_nothing_is_one_empty_message() -> None:
+    assert list(parts([], [])) == [(b"", False)]
+
+
+def test_what_does_not_fit_goes_out_in_parts_that_are_complete_and_in_order() -> None:
+    pods, containers = [make_pod() for _ in range(30)], big(100, 60_000)
+    requests = decoded(pods, containers)
+    assert len(requests) > 2
+    assert [request.more for request, _ in requests] == [more for _, more in requests]
+    assert [more for _, more in requests] == [True] * (len(requests) - 1) + [False]
+    assert [pod for request, _ in requests for pod in request.pods] == pods
+    assert [container for request, _ in requests for container in request.containers] == containers
+    assert all(request.ByteSize() <= MAX_DATA - ENVELOPE for request, _ in requests)
+
+
+def test_an_object_that_is_larger_than_a_part_is_a_part_of_its_own() -> None:
+    containers = big(3, 2_000_000)
+    requests = decoded([], containers)
+    assert [len(request.containers) for request, _ in requests] == [1, 1, 1]
+
+
+def answering(*, echo: bool, updates: int = 0) -> object:
+    def call(part: bytes, deadline: float) -> bytes:
+        more = m.SynchronizeRequest.FromString(part).more
+        reply = m.SynchronizeResponse(more=more and echo)
+        for number in range(0 if more else updates):
+            reply.update.add(container_id=f"c{number}")
+        encoded: bytes = reply.SerializeToString()
+        return encoded
+
+    return call
+
+
+def test_the_updates_of_the_last_reply_are_returned() -> None:
+    call = answering(echo=True, updates=2)
+    updates = exchange(call, [], big(10, 600_000), 5.0)  # type: ignore[arg-type]
+    assert [update.container_id for update in updates] == ["c0", "c1"]
+
+
+def test_a_plugin_that_does_not_know_parts_is_told_in_the_words_of_the_reference() -> None:
+    call = answering(echo=False)
+    with pytest.raises(RemoteProtocolError, match="plugin does not handle split sync requests"):
+        exchange(call, [], big(10, 600_000), 5.0)  # type: ignore[arg-type]
+
+
+def test_a_reply_that_cannot_be_read_is_the_plugins_fault() -> None:
+    with pytest.raises(RemoteProtocolError, match="the reply to Synchronize cannot be read"):
+        exchange(lambda part, deadline: b"\xff\xff", [], [], 5.0)
+
+
+def test_a_failed_exchange_leaves_no_thread_behind() -> None:
+    before = threading.active_count()
+
+    def call(part: bytes, deadline: float) -> bytes:
+        raise DeadlineExceeded("Synchronize")
+
+    with pytest.raises(DeadlineExceeded):
+        exchange(call, [], big(60, 600_000), 5.0)
+    assert threading.active_count() == before
+
+
+def test_a_state_that_cannot_be_encoded_is_an_error_of_the_runtime() -> None:
+    class Broken:
+        def SerializeToString(self) -> bytes:
+            raise ValueError("not valid UTF-8")
+
+    containers = [*big(10, 600_000), Broken()]
+    with pytest.raises(NriError, match="cannot be encoded: not valid UTF-8"):
+        exchange(answering(echo=True), [], containers, 5.0)  # type: ignore[arg-type]
