@@ -36,7 +36,11 @@ def _message(data: dict[str, Any], descriptor: Any, above: tuple[str, ...], take
     for name in list(data):
         field, path = descriptor.fields_by_name[name], (*above, name)
         key = _key_of(descriptor, field)
-        if name in _BRANCHES:
+        if name == "rdt" and random.random() < 0.3:
+            data[name]["remove"] = True  # takes all of it over
+        elif name == "args" and path in taken and random.random() < 0.7:
+            data[name] = ["", *data[name]]
+        elif name in _BRANCHES:
             _message(data[name], field.message_type, path, taken, random)
         elif isinstance(data[name], dict) and key is not None:
             entries = [(each, value) for each, value in data[name].items()]
