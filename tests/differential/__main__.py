@@ -36,21 +36,23 @@ def explore(oracle: Oracle, second: Oracle, seed: int, count: int | None, most: 
     counts: Counter[str] = Counter()
     known: set[str] = set()
     began = reported = time.monotonic()
-    for case, expect in oracle.stream(cases(seed, count)):
-        counts["cases"] += 1
-        counts["conflicts and errors"] += "error" in expect
-        counts["panics of the reference"] += "panic" in expect
-        if differs(case, expect):
-            if find(second, case) is None:
-                counts["left to chance"] += 1
-            else:
-                _report(second, case, known)
+    try:
+        for case, expect in oracle.stream(cases(seed, count)):
+            counts["cases"] += 1
+            counts["conflicts and errors"] += "error" in expect
+            counts["panics of the reference"] += "panic" in expect
+            if differs(case, expect):
+                if find(second, case) is None:
+                    counts["left to chance"] += 1
+                else:
+                    _report(second, case, known)
                 if len(known) >= most:
                     break
-        if time.monotonic() - reported > 5:
-            reported = time.monotonic()
-            _progress(counts, len(known), reported - began)
-    _progress(counts, len(known), time.monotonic() - began)
+            if time.monotonic() - reported > 5:
+                reported = time.monotonic()
+                _progress(counts, len(known), reported - began)
+    finally:
+        _progress(counts, len(known), time.monotonic() - began)
     return 1 if known else 0
 
 

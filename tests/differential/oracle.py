@@ -30,7 +30,10 @@ class Oracle:
     """The process. A context manager; one caller at a time."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen([str(peer("oracle"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # A group of its own: an interrupt from the keyboard is ours alone.
+        self._process = subprocess.Popen(
+            [str(peer("oracle"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -43,7 +46,8 @@ class Oracle:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.kill()
         self._process.wait()
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.stdout.close()
 
     def ask(self, case: Case) -> Expect:
@@ -84,7 +88,7 @@ class Oracle:
             stop.set()
             # Questions under way are read to the end, so that the next one gets its own answer.
             while feeder.is_alive() or not sent.empty():
-                with contextlib.suppress(queue.Empty):
+                with contextlib.suppress(queue.Empty, OracleError, ValueError):  # the latter two: closed already
                     rest = sent.get(timeout=0.05)
                     if isinstance(rest, dict):
                         self._receive(rest)
