@@ -84,8 +84,9 @@ class Fold:
             self._shadow(peer, reply)
             return
         self.replies.append((peer.label, encoded))
-        if reply.update:
-            self.touched.update([update.container_id for update in reply.update])
+        updates = reply.update
+        if updates:
+            self.touched.update([update.container_id for update in updates])
         try:
             if policy.allow is not None:
                 self._check(peer, policy.allow, reply)
@@ -97,7 +98,7 @@ class Fold:
         if self._observer is not None:
             adjust, evict = self._parts(reply)
             self._observer.record_plugin_adjustments(
-                peer.label, self.question.spec.pretty, adjust, len(reply.update), len(evict)
+                peer.label, self.question.spec.pretty, adjust, len(updates), len(evict)
             )
 
     @staticmethod

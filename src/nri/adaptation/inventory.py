@@ -34,6 +34,7 @@ class Inventory:
         self._entries: dict[str, _Entry] = {}
         # What events told since `begin`; None for containers that went. Only kept while a state is on its way.
         self._begun: dict[str, _Entry | None] | None = None
+        self._known = Known(self)
 
     def begin(self) -> None:
         """The runtime's state is being asked for; what events tell from now on is newer than that."""
@@ -102,22 +103,22 @@ class Inventory:
         return None if entry is None else m.LinuxResources.FromString(entry.resources)
 
     def known(self) -> Known:
-        """A view for one event."""
-        return Known(self._entries)
+        """Which containers there are; always up to date."""
+        return self._known
 
 
 class Known:
     """The ids of all containers, for `in`, and their namespaces."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_inventory",)
 
-    def __init__(self, entries: dict[str, _Entry]) -> None:
-        self._entries = entries
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
 
     def __contains__(self, container_id: object) -> bool:
-        return container_id in self._entries
+        return container_id in self._inventory._entries
 
     def namespace_of(self, container_id: str) -> str | None:
         """The namespace of a container's pod; None for a container that nobody knows."""
-        entry = self._entries.get(container_id)
+        entry = self._inventory._entries.get(container_id)
         return None if entry is None else entry.namespace

@@ -22,13 +22,16 @@ from nri.adaptation.rules import Rules
 
 __all__ = ["Provenance", "Record"]
 
-#: That many events, or that many bytes, are kept unsorted at most.
+#: That many events, or that many bytes of requests, are kept unsorted at most.
 _LOOSE_RECORDS = 512
 _LOOSE_BYTES = 4 << 20
 
 #: About what a record costs beside its bytes, and a reply in it.
 _RECORD_BYTES = 400
 _REPLY_BYTES = 100
+
+#: The fields of a `Record`, before it is made into one.
+_Raw = tuple[float, str, str, bytes, Sequence[tuple[str, bytes]], str, Sequence[tuple[str, str, str, str]]]
 
 
 class _Chain:
@@ -70,7 +73,7 @@ class Provenance:
         self._bytes = 0
         # Appending to a deque is atomic, so requests need no lock. The count of bytes may be off by a race; it only
         # decides when to sort.
-        self._loose: deque[tuple[Record, Collection[str], int]] = deque()
+        self._loose: deque[tuple[Collection[str], _Raw]] = deque()
         self._loose_bytes = 0
         self._gone: set[str] = set()
 
@@ -95,12 +98,8 @@ class Provenance:
             failed: why the event failed, in which case nothing was applied.
             outcomes: what became of single fields of updates: (container, field, outcome, reason).
         """
-        size_bytes = _RECORD_BYTES + len(request)
-        for _, reply in replies:
-            size_bytes += _REPLY_BYTES + len(reply)
-        record = Record(self._clock(), event, container, request, replies, failed, outcomes)
-        self._loose.append((record, touched, size_bytes))
-        self._loose_bytes += size_bytes
+        self._loose.append((touched, (self._clock(), event, container, request, replies, failed, outcomes)))
+        self._loose_bytes += len(request)
         if len(self._loose) >= _LOOSE_RECORDS or self._loose_bytes >= _LOOSE_BYTES:
             with self._lock:
                 self._sort()
@@ -114,7 +113,11 @@ class Provenance:
         self._loose_bytes = 0
         gone = self._gone
         while self._loose:
-            record, touched, size_bytes = self._loose.popleft()
+            touched, raw = self._loose.popleft()
+            record = Record(*raw)
+            size_bytes = _RECORD_BYTES + len(record.request)
+            for _, reply in record.replies:
+                size_bytes += _REPLY_BYTES + len(reply)
             for target in {record.container, *touched} if touched else (record.container,):
                 if target and target not in gone:
                     self._append(target, record, size_bytes)

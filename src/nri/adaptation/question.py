@@ -124,11 +124,10 @@ _NORMAL = _normal_suffix()
 class CreateQuestion(Question):
     """The request of CreateContainer, which follows what the state collects from the plugins asked so far."""
 
-    __slots__ = ("_adjusted", "_original", "_seen", "state")
+    __slots__ = ("_adjusted", "_seen", "state")
 
     def __init__(self, spec: EventSpec, pod: m.PodSandbox, container: m.Container, state: CreateState) -> None:
         super().__init__(spec, pod, container)
-        self._original = container
         self.state = state
         self._adjusted = False
         self._seen = 0
@@ -143,7 +142,7 @@ class CreateQuestion(Question):
         """The container as the next plugin sees it, encoded; what was only appended to is not encoded again."""
         encoded = self._container_bytes
         if encoded is None:
-            encoded = self._original.SerializeToString() + _NORMAL
+            encoded = self.state.encoded_base() + _NORMAL
         if self._adjusted:
             self._adjusted = False
             steps = self.state.steps()
