@@ -10,6 +10,7 @@ from nri.adaptation.adaptation import Adaptation
 from nri.adaptation.builtin import BuiltinPlugin
 from nri.adaptation.gate import Block
 from nri.adaptation.health import PluginHealth
+from nri.adaptation.outcomes import FieldOutcome, UpdateResult
 from nri.adaptation.replies import CreateReply, StopReply, UpdateReply
 from nri.adaptation.rules import Rules
 from nri.adaptation.validate import ValidatorConfig
@@ -19,9 +20,11 @@ __all__ = [
     "Block",
     "BuiltinPlugin",
     "CreateReply",
+    "FieldOutcome",
     "PluginHealth",
     "Rules",
     "StopReply",
     "UpdateReply",
+    "UpdateResult",
     "ValidatorConfig",
 ]

@@ -32,6 +32,7 @@ from nri.adaptation.health import PluginHealth, health
 from nri.adaptation.installed import Installed
 from nri.adaptation.joining import Joining, Settings
 from nri.adaptation.listener import Listener, credentials
+from nri.adaptation.outcomes import UpdateResult
 from nri.adaptation.peer import EXTERNAL, RemotePeer
 from nri.adaptation.pipeline import Pipeline
 from nri.adaptation.policy import DEFAULT_PATH, Policies
@@ -76,7 +77,8 @@ class Adaptation:
         synchronize: gives all pods and containers, now. Called when plugins join; must not wait for a lock that a
         caller of an
             event holds outside of `block_sync`.
-        update: applies updates of containers that a plugin asks for by itself; returns those that failed, or None.
+        update: applies updates of containers that a plugin asks for by itself; returns those that failed, an
+            `UpdateResult` for each, or None for "all applied".
         evict: acts on evictions that a plugin asks for by itself; None: such requests are answered with an error.
         plugin_path, plugin_config_path, socket_path: the places; see `nri.api.naming` for the defaults.
         disable_connections: only built-in and installed plugins.
@@ -108,7 +110,7 @@ class Adaptation:
         version: str,
         *,
         synchronize: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
-        update: Callable[[list[m.ContainerUpdate]], Iterable[m.ContainerUpdate] | None],
+        update: Callable[[list[m.ContainerUpdate]], Iterable[m.ContainerUpdate | UpdateResult] | None],
         evict: Callable[[list[m.ContainerEviction]], object] | None = None,
         plugin_path: str = naming.PLUGIN_DIR,
         plugin_config_path: str = naming.CONFIG_DIR,

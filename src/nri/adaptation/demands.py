@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from nri.adaptation import allow
+from nri.adaptation.outcomes import UpdateResult, settle
 from nri.api import messages as m
 from nri.errors import NriError
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from nri.adaptation.recording import Recorder
     from nri.adaptation.rules import Rules
 
-    Update = Callable[[list[m.ContainerUpdate]], Iterable[m.ContainerUpdate] | None]
+    Update = Callable[[list[m.ContainerUpdate]], Iterable[m.ContainerUpdate | UpdateResult] | None]
     Evict = Callable[[list[m.ContainerEviction]], object]
 
 __all__ = ["Demands"]
@@ -65,8 +66,8 @@ class Demands:
     ) -> list[m.ContainerUpdate]:
         if not updates:
             return []
-        failed = list(self._update(updates) or ())
-        self._recorder.asked(what, peer.label, encoded, updates, failed)
+        failed, results = settle(updates, self._update(updates))
+        self._recorder.asked(what, peer.label, encoded, updates, failed, results)
         return failed
 
     def _check(

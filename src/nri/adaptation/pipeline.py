@@ -132,7 +132,7 @@ class Pipeline:
             validating.run(self._asker, validators, validating.request(pod, container, state, present), pod, deadline)
 
         self._run(fold, deadline, validate if validators else None)
-        return CreateReply(state.reply(), state, self._recorder, pod, container)
+        return CreateReply(state, self._recorder, pod, container)
 
     def update(
         self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, deadline: float | None

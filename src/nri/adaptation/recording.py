@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nri.adaptation.inventory import Inventory
+from nri.adaptation.outcomes import APPLIED, UpdateResult, settle
 from nri.api import messages as m
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Recorder:
 
     def __init__(
         self,
-        update: Callable[[list[m.ContainerUpdate]], Iterable[m.ContainerUpdate] | None],
+        update: Callable[[list[m.ContainerUpdate]], Iterable[m.ContainerUpdate | UpdateResult] | None],
         provenance: Provenance | None,
     ) -> None:
         self.inventory = Inventory()
@@ -56,6 +57,7 @@ class Recorder:
         encoded: bytes,
         updates: Sequence[m.ContainerUpdate],
         failed: Sequence[m.ContainerUpdate],
+        results: Sequence[UpdateResult] = (),
     ) -> None:
         """A plugin asked for updates outside of an event: `what` is UpdateContainers or Synchronize."""
         unapplied = {update.container_id for update in failed}
@@ -64,7 +66,13 @@ class Recorder:
                 self.inventory.updated(update.container_id, update.linux.resources)
         if self.provenance is not None:
             touched = [update.container_id for update in updates if update.container_id not in unapplied]
-            self.provenance.record(what, "", b"", [(plugin, encoded)], touched)
+            self.provenance.record(what, "", b"", [(plugin, encoded)], touched, outcomes=_rows(results))
+
+    def outcomes(self, event: str, results: Sequence[UpdateResult]) -> None:
+        """The runtime says what became of the updates of an event."""
+        rows = _rows(results)
+        if self.provenance is not None and rows:
+            self.provenance.record(event, "", b"", (), {row[0] for row in rows}, outcomes=rows)
 
     def refused(
         self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], reason: str
@@ -107,4 +115,14 @@ class Recorder:
         """Have containers given back what they had; returns what could not be applied."""
         for update in updates:
             self.inventory.restored(update.container_id, update.linux.resources)
-        return list(self._update(updates) or ())
+        return settle(updates, self._update(updates))[0]
+
+
+def _rows(results: Sequence[UpdateResult]) -> list[tuple[str, str, str, str]]:
+    """Container, field, outcome and reason of every field that is not as it was asked for."""
+    return [
+        (result.update.container_id, row.field, row.outcome, row.reason)
+        for result in results
+        for row in result.fields
+        if row.outcome != APPLIED
+    ]

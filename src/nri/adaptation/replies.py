@@ -11,57 +11,50 @@ from typing import TYPE_CHECKING
 from nri.api import messages as m
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from nri.adaptation.merge import CreateState, Ignored, StopState, UpdateState
+    from nri.adaptation.outcomes import UpdateResult
     from nri.adaptation.recording import Recorder
 
 __all__ = ["CreateReply", "StopReply", "UpdateReply"]
 
 
-class CreateReply:
-    """The outcome of CreateContainer.
+class _Reply:
+    """What all replies share: owners, and the two ways in which the runtime's request ends."""
 
-    Attributes:
-        adjust: the merged adjustment; always there, perhaps empty.
-        updates: updates of other containers, for the runtime to apply.
-        evictions: containers that plugins want gone.
-        ignored: what plugins asked for and did not get, with reasons.
-    """
+    __slots__ = ("_recorder", "_side", "_state", "ignored", "updates")
 
-    __slots__ = ("_recorder", "_side", "_state", "adjust", "evictions", "ignored", "updates")
+    _event = ""
 
     def __init__(
-        self,
-        reply: m.CreateContainerResponse,
-        state: CreateState,
-        recorder: Recorder,
-        pod: m.PodSandbox,
-        container: m.Container,
+        self, state: Any, recorder: Recorder, updates: list[m.ContainerUpdate], ignored: list[Ignored]
     ) -> None:
-        self.adjust: m.ContainerAdjustment = reply.adjust
-        self.updates: list[m.ContainerUpdate] = list(reply.update)
-        self.evictions: list[m.ContainerEviction] = list(reply.evict)
-        self.ignored: list[Ignored] = state.ignored
         self._state = state
         self._recorder = recorder
-        recorder.inventory.created(pod, container, reply.adjust)
-        self._side = recorder.updated(self.updates) if self.updates else []
+        self.updates = updates
+        self.ignored = ignored
+        self._side = recorder.updated(updates) if updates else []
 
     @property
     def owners(self) -> m.OwningPlugins:
-        """Which plugin set which field, of this container and of those updated along with it."""
-        return self._state.owners()
+        """Which plugin set which field, of the event's container and of those updated along with it."""
+        owners: m.OwningPlugins = self._state.owners()
+        return owners
 
-    @property
-    def container(self) -> m.Container:
-        """The container with the adjustment in it, as a further plugin would be shown it. Do not change it."""
-        return self._state.container
+    def commit(self, results: Sequence[UpdateResult] = ()) -> None:
+        """The runtime's request went well: its side updates stand.
 
-    def commit(self) -> None:
-        """The container was created: its side updates stand."""
+        Args:
+            results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
+        """
         self._side = []
+        if results:
+            self._recorder.outcomes(self._event, results)
 
     def abort(self) -> list[m.ContainerUpdate]:
-        """The container was not created: have the side updates undone.
+        """The runtime's request failed: have the side updates undone.
 
         The update callback gets what the containers had before; what it could not apply is returned.
         """
@@ -69,18 +62,53 @@ class CreateReply:
         return self._recorder.undo(side) if side else []
 
 
-class UpdateReply:
-    """The outcome of UpdateContainer.
+class CreateReply(_Reply):
+    """The outcome of CreateContainer.
 
     Attributes:
-        resources: what the container is to have: the request with all changes. The request itself if no plugin changed
-        it. changed: whether a plugin changed it.
+        adjust: the merged adjustment; always there, perhaps empty.
         updates: updates of other containers, for the runtime to apply.
-        evictions: containers that plugins want gone.
         ignored: what plugins asked for and did not get, with reasons.
     """
 
-    __slots__ = ("_state", "changed", "evictions", "ignored", "message", "resources", "updates")
+    __slots__ = ("adjust",)
+
+    _event = "CreateContainer"
+
+    def __init__(self, state: CreateState, recorder: Recorder, pod: m.PodSandbox, container: m.Container) -> None:
+        self.adjust: m.ContainerAdjustment = state.adjust
+        recorder.inventory.created(pod, container, self.adjust)
+        super().__init__(state, recorder, state.updates, state.ignored)
+
+    @property
+    def evictions(self) -> list[m.ContainerEviction]:
+        """Containers that plugins want gone, as messages."""
+        return [
+            m.ContainerEviction(container_id=each.container_id, reason=each.reason) for each in self._state.evictions
+        ]
+
+    @property
+    def container(self) -> m.Container:
+        """The container with the adjustment in it, as a further plugin would be shown it. Do not change it."""
+        container: m.Container = self._state.container
+        return container
+
+
+class UpdateReply(_Reply):
+    """The outcome of UpdateContainer.
+
+    Attributes:
+        resources: what the container is to have: the request with all changes; the request itself if there are none.
+        changed: whether a plugin changed it.
+        updates: updates of other containers, for the runtime to apply.
+        evictions: containers that plugins want gone.
+        ignored: what plugins asked for and did not get, with reasons.
+        message: the reply as the reference gives it: the requested container's update is the last one.
+    """
+
+    __slots__ = ("changed", "evictions", "message", "resources")
+
+    _event = "UpdateContainer"
 
     def __init__(
         self,
@@ -93,33 +121,18 @@ class UpdateReply:
         *others, mine = reply.update
         self.changed = bool(mine.container_id)
         self.resources: m.LinuxResources = mine.linux.resources if self.changed else requested
-        self.updates: list[m.ContainerUpdate] = others
-        self.evictions: list[m.ContainerEviction] = list(reply.evict)
-        self.ignored: list[Ignored] = state.book.ignored
-        #: The reply as the reference gives it: the requested container's update is the last one.
-        self.message = reply
-        self._state = state
         recorder.inventory.updated(container_id, self.resources)
-        recorder.updated(others)
-
-    @property
-    def owners(self) -> m.OwningPlugins:
-        """Which plugin set which field."""
-        return self._state.owners()
+        super().__init__(state, recorder, others, state.book.ignored)
+        self.evictions: list[m.ContainerEviction] = list(reply.evict)
+        self.message = reply
 
 
-class StopReply:
+class StopReply(_Reply):
     """The outcome of StopContainer: `updates` of other containers, for the runtime to apply."""
 
-    __slots__ = ("_state", "ignored", "updates")
+    __slots__ = ()
+
+    _event = "StopContainer"
 
     def __init__(self, reply: m.StopContainerResponse, state: StopState, recorder: Recorder) -> None:
-        self.updates: list[m.ContainerUpdate] = list(reply.update)
-        self.ignored: list[Ignored] = state.book.ignored
-        self._state = state
-        recorder.updated(self.updates)
-
-    @property
-    def owners(self) -> m.OwningPlugins:
-        """Which plugin set which field."""
-        return self._state.owners()
+        super().__init__(state, recorder, list(reply.update), state.book.ignored)

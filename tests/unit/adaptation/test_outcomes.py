@@ -1,0 +1,103 @@
+"""What a runtime says became of an update reaches the wire, the caller and the history."""
+
+from __future__ import annotations
+
+import pytest
+
+import nri
+from nri.adaptation import UpdateResult
+from nri.adaptation.outcomes import settle
+from nri.api import messages as m
+from nri.testing import FakeRuntime, make_container, make_pod
+
+
+def update(container_id: str = "c1", **attributes: bool) -> m.ContainerUpdate:
+    built = nri.Update(container_id).set_cpu_shares(10**6).set_memory_limit(1 << 30).set_rdt_class("gold")
+    built.message.linux.resources.unified["memory.high"] = "1G"
+    built.message.linux.resources.hugepage_limits.add(page_size="2MB", limit=1)
+    if attributes.get("ignore_failure"):
+        built.set_ignore_failure()
+    return built.message
+
+
+def test_every_requested_field_has_a_row_and_counts_as_applied_until_something_else_is_said() -> None:
+    result = UpdateResult(update())
+    names = {"memory.limit", "cpu.shares", "hugepage_limits[2MB]", "rdt_class", "unified[memory.high]"}
+    assert {row.field for row in result.fields} == names
+    assert {row.outcome for row in result.fields} == {"applied"}
+    assert not result.failed
+
+
+def test_clamped_is_no_failure_and_says_the_value() -> None:
+    result = UpdateResult(update()).clamped("cpu.shares", 262144, "the kernel's maximum")
+    assert not result.failed
+    assert "cpu.shares clamped to 262144: the kernel's maximum" in repr(result)
+    row = next(row for row in result.to_json()["fields"] if row["field"] == "cpu.shares")
+    assert row == {"field": "cpu.shares", "outcome": "clamped", "reason": "the kernel's maximum", "value": 262144}
+
+
+def test_unsupported_and_stale_are_failures() -> None:
+    assert UpdateResult(update()).unsupported("rdt_class", "no resctrl").failed
+    stale = UpdateResult.all_stale(update(), "the container has stopped")
+    assert stale.failed
+    assert {row.outcome for row in stale.fields} == {"stale"}
+
+
+def test_a_field_that_was_not_asked_for_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match=r"does not ask for cpu\.quota, but for"):
+        UpdateResult(update()).unsupported("cpu.quota", "no")
+
+
+def test_results_become_the_failed_updates_of_the_wire() -> None:
+    good, bad, ignored = update("good"), update("bad"), update("ignored", ignore_failure=True)
+    answers = [UpdateResult(bad).unsupported("rdt_class", "x"), UpdateResult.all_stale(ignored, "gone")]
+    failed, results = settle([good, bad, ignored], answers)
+    assert [each.container_id for each in failed] == ["bad"]
+    assert [result.failed for result in results] == [False, True, True]
+
+
+def test_a_runtime_may_return_just_the_updates_that_failed() -> None:
+    failed, results = settle([update("a"), update("b")], [update("b")])
+    assert [each.container_id for each in failed] == ["b"]
+    assert {row.outcome for row in results[1].fields} == {"unsupported"}
+    assert settle([update("a")], None)[0] == []
+
+
+class Asks(nri.Plugin):
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> list[nri.Update]:
+        return [nri.Update("other").set_cpu_shares(10**6)]
+
+
+@pytest.fixture
+def other() -> m.Container:
+    return make_container(id="other", name="other")
+
+
+def test_the_outcome_of_a_side_update_is_in_the_history(nri_runtime: FakeRuntime, other: m.Container) -> None:
+    pod = make_pod()
+    nri_runtime.create_container(pod, other)
+    nri_runtime.add(Asks(), idx="10")
+    reply = nri_runtime.adaptation.create_container(pod, make_container(id="new", name="new"))
+    reply.commit([UpdateResult(reply.updates[0]).clamped("cpu.shares", 262144, "the kernel's maximum")])
+    provenance = nri_runtime.adaptation.provenance
+    assert provenance is not None
+    explained = provenance.explain("other")
+    assert explained is not None
+    assert "cpu.shares clamped: the kernel's maximum" in str(explained.to_json())
+
+
+def test_a_failed_update_event_gives_side_updates_back(nri_runtime: FakeRuntime, other: m.Container) -> None:
+    class Takes(nri.Plugin):
+        def update_container(self, pod, container, resources):
+            return [nri.Update("other").set_cpu_shares(7)]
+
+    pod, mine = make_pod(), make_container(id="mine", name="mine")
+    other.linux.resources.cpu.shares.value = 512
+    nri_runtime.create_container(pod, other)
+    nri_runtime.create_container(pod, mine)
+    nri_runtime.add(Takes(), idx="10")
+    reply = nri_runtime.adaptation.update_container(pod, mine, m.LinuxResources())
+    assert [each.linux.resources.cpu.shares.value for each in reply.updates] == [7]
+    assert reply.abort() == []
+    undone = nri_runtime.updates[-1]
+    assert (undone.container_id, undone.linux.resources.cpu.shares.value) == ("other", 512)
