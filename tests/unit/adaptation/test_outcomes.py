@@ -100,4 +100,4 @@ def test_a_failed_update_event_gives_side_updates_back(nri_runtime: FakeRuntime,
     assert [each.linux.resources.cpu.shares.value for each in reply.updates] == [7]
     assert reply.abort() == []
     undone = nri_runtime.updates[-1]
-    assert (undone.container_id, undone.linux.resources.cpu.shares.value) == ("other", 512)
+    assert (undone.container_id, undone.message.linux.resources.cpu.shares.value) == ("other", 512)
