@@ -1,4 +1,4 @@
-"""Many at once: connections that never register, plugins that join under load, crash loops. Nothing is lost or leaks."""
+"""Many at once: connections that never register, plugins that join under load, crash loops. Nothing gets lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import nri
 from nri.adaptation.backoff import Backoff
 from nri.stub.session import Session
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import PATIENCE_S, Leaks, eventually
+from tests.support.adapting import PATIENCE_S, Leaks, RawPlugin, eventually
 
 
 class Recorder(nri.Plugin):
@@ -173,7 +173,8 @@ def test_a_launched_plugin_that_is_killed_comes_back(tmp_path: Path, monkeypatch
     import sys
 
     monkeypatch.setattr("nri.adaptation.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.02))
-    text = f"#!{sys.executable}\nimport nri\nclass Sleepy(nri.Plugin):\n    def start_container(self, pod, container): pass\nSleepy.main()\n"
+    text = f"#!{sys.executable}\nimport nri\nclass Sleepy(nri.Plugin):\n"
+    text += "    def start_container(self, pod, container): pass\nSleepy.main()\n"
     write_plugin(tmp_path / "plugins", "10-sleepy", text)
     with FakeRuntime(plugin_path=str(tmp_path / "plugins")) as runtime:
         assert runtime.adaptation.ready(["10-sleepy"], PATIENCE_S), runtime.plugins
@@ -214,3 +215,14 @@ def test_the_socket_has_mode_0600_and_strangers_are_refused(tmp_path: Path, monk
             assert sock.recv(1) == b"", "a user who is not allowed must be refused"
         assert runtime.plugins == []
     assert not path.exists(), "the socket is removed at the end"
+
+
+def test_plugins_that_are_gone_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nri.adaptation.registry.REMEMBERED", 3)
+    with FakeRuntime() as runtime:
+        runtime.add(Recorder(), name="stays")
+        for number in range(6):
+            raw = RawPlugin(runtime, f"n{number}").join()
+            raw.close()
+            eventually(lambda: runtime.health(f"10-n{number}").state == "gone", "it is gone")  # noqa: B023
+        assert [row.plugin for row in runtime.plugins] == ["10-n4", "10-n5", "10-stays"]

@@ -76,6 +76,18 @@ def test_gets_every_event_that_its_release_knows_in_order(runtime: FakeRuntime, 
     assert seen == expected
 
 
+def test_an_old_one_is_warned_about_once_for_each_of_its_events(
+    runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    with GoPlugin(runtime.socket_path, release="061"):
+        joined(runtime, "10-ref")
+        for _ in range(3):
+            runtime.start_container()
+            runtime.run_pod_sandbox()
+    warnings = [record.message for record in caplog.records if "StateChange" in record.message]
+    assert [text.rsplit(" ", 1)[1] for text in warnings] == ["StartContainer", "RunPodSandbox"]
+
+
 def test_is_told_name_version_and_timeouts(runtime: FakeRuntime) -> None:
     with GoPlugin(runtime.socket_path) as plugin:
         configure = plugin.wait_event("Configure")

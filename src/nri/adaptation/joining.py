@@ -115,6 +115,10 @@ class Joining:
                 log.warning("failed to %s plugin %s: %s", what, peer.qualified, error)
             peer.signal(Signal.FATAL, f"failed to {what}: {error}")
             return False
+        except Exception as error:
+            log.exception("failed to %s plugin %s", what, peer.qualified)
+            peer.signal(Signal.FATAL, f"failed to {what}: {error}")
+            return False
         return peer.state is not State.GONE
 
     def configure(self, peer: Peer) -> None:

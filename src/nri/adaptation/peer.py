@@ -55,7 +55,7 @@ class Owner(Protocol):
         """Take UpdateContainers; answers later."""
 
     def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:
-        """The plugin knows StateChange only."""
+        """The plugin knows StateChange only; told once for each of its events."""
 
 
 class Peer:
@@ -158,7 +158,7 @@ class RemotePeer(Peer):
         relay_only: it answered Unimplemented once; its relayed events go by StateChange since.
     """
 
-    __slots__ = ("config", "endpoint", "relay_only", "uid")
+    __slots__ = ("_warned", "config", "endpoint", "relay_only", "uid")
 
     def __init__(
         self,
@@ -176,6 +176,7 @@ class RemotePeer(Peer):
         self.uid = uid
         self.config = ""
         self.relay_only = False
+        self._warned = 0
         plugin, runtime = naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN
         self.endpoint = Endpoint(
             Trunk(sock, (plugin, runtime)),
@@ -209,8 +210,9 @@ class RemotePeer(Peer):
             except RpcError as error:
                 if error.code != Code.UNIMPLEMENTED or not spec.relayed:
                     raise
-        if not self.relay_only:
-            self.relay_only = True
+        self.relay_only = True
+        if not self._warned & spec.bit:
+            self._warned |= spec.bit
             self._owner.deprecated(self, spec)
         return self.endpoint.call(naming.PLUGIN_SERVICE, "StateChange", question.state_change, deadline=deadline)
 

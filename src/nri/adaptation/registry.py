@@ -35,6 +35,8 @@ log = logging.getLogger("nri.adaptation")
 
 #: How long the end waits for threads that are still inside a connection, in seconds.
 RELEASE_S = 2.0
+#: Plugins that are remembered by name; beyond that, who went longest ago is forgotten.
+REMEMBERED = 256
 
 
 class Registry:
@@ -50,7 +52,6 @@ class Registry:
         self._connected: dict[RemotePeer, Registry | None] = {}
         self._closed: list[RemotePeer] = []
         self._by_label: dict[str, Peer] = {}
-        self._warned: set[tuple[str, int]] = set()
         self.monitor = Monitor("nri-monitor")
         #: Called whenever somebody joins or leaves, without locks held.
         self.on_change: Callable[[], None] = lambda: None
@@ -114,7 +115,12 @@ class Registry:
             holder.signal(Signal.STOP, "replaced by a new connection")
         with self._lock:
             peer.identify(index, name)
+            self._by_label.pop(label, None)
             self._by_label[label] = peer
+            if len(self._by_label) > REMEMBERED:
+                gone = [each for each, known in self._by_label.items() if known.state is State.GONE]
+                for each in gone[:1]:
+                    del self._by_label[each]
 
     # -- what follows from signals ------------------------------------------------------------------------------------
 
@@ -175,10 +181,8 @@ class Registry:
         )
 
     def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:
-        """Tell once per plugin and event."""
-        if (peer.label, spec.number) not in self._warned:
-            self._warned.add((peer.label, spec.number))
-            log.warning("plugin %s knows only StateChange, which is deprecated: %s", peer.qualified, spec.pretty)
+        """Tell what an old plugin should do; called once for each of its events."""
+        log.warning("plugin %s knows only StateChange, which is deprecated: %s", peer.qualified, spec.pretty)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,9 @@ ENVELOPE = 256
 #: Size of a part, in bytes: small enough that both sides work at once, large enough that calls do not count.
 PART = 1 << 20
 
+#: All parts together have at most so many times the timeout of one: events wait meanwhile.
+MOST = 10
+
 _MORE = b"\x18\x01"
 
 
@@ -83,17 +86,18 @@ def exchange(
 
     Args:
         call: sends one encoded request before a deadline and returns the encoded reply.
-        timeout_s: seconds for each part, or for all together if not `each`.
+        timeout_s: seconds for each part, and `MOST` times that for all; or for all together if not `each`.
 
     Raises:
         RemoteProtocolError: the plugin does not understand parts.
         NriError: what `call` raises.
     """
-    deadline = monotonic() + timeout_s
+    began = monotonic()
+    deadline = began + timeout_s
     reply = m.SynchronizeResponse()
     for part, more in _ahead(parts(pods, containers)):
         if each:
-            deadline = monotonic() + timeout_s
+            deadline = min(monotonic(), began + (MOST - 1) * timeout_s) + timeout_s
         reply = _read(call(part, deadline))
         if more and (not reply.more or reply.update):
             raise RemoteProtocolError("plugin does not handle split sync requests")

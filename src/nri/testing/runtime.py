@@ -201,10 +201,10 @@ class FakeRuntime:
     def _wait_for(self, attached: _Attached) -> None:
         deadline = monotonic() + PATIENCE_S
         while not (self.adaptation.ready([attached.label], 0.02) and attached.ready):
-            thread = attached.thread
-            if attached.error is not None:
+            ended = attached.thread is None or not attached.thread.is_alive()
+            if attached.error is not None:  # looked at after the thread: its last act is to set this
                 raise attached.error
-            if monotonic() > deadline or thread is None or not thread.is_alive():
+            if ended or monotonic() > deadline:
                 state = next((row for row in self.plugins if row.plugin == attached.label), None)
                 raise LocalProtocolError(
                     f"plugin {attached.label} does not take part: {state or 'it never registered'}"

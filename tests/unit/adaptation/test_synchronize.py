@@ -68,6 +68,25 @@ def test_the_updates_of_the_last_reply_are_returned() -> None:
     assert [update.container_id for update in updates] == ["c0", "c1"]
 
 
+def test_a_slow_plugin_has_ten_times_its_timeout_for_all_parts_and_no_more() -> None:
+    """Events for it wait meanwhile."""
+    now = [0.0]
+    deadlines: list[float] = []
+
+    def call(part: bytes, deadline: float) -> bytes:
+        deadlines.append(deadline)
+        now[0] += 0.9
+        encoded: bytes = m.SynchronizeResponse(more=m.SynchronizeRequest.FromString(part).more).SerializeToString()
+        return encoded
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nri.adaptation.synchronize.monotonic", lambda: now[0])
+        exchange(call, [], big(20, 600_000), 1.0)
+    assert len(deadlines) == 20
+    assert deadlines[1] == 1.9
+    assert max(deadlines) == 10.0
+
+
 def test_a_plugin_that_does_not_know_parts_is_told_in_the_words_of_the_reference() -> None:
     call = answering(echo=False)
     with pytest.raises(RemoteProtocolError, match="plugin does not handle split sync requests"):
