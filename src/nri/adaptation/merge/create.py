@@ -144,9 +144,8 @@ class CreateState:
             shown = self._shown = Shown(self._request.container, self._rules, self._encoded)
         if self._taken:
             taken, self._taken = self._taken, []
-            for entries, found, adjust in taken:
-                fresh = entries is None
-                shown.add(fields_to_entries(found) if entries is None else entries, adjust, fresh=fresh)
+            for each in taken:
+                shown.add(*each)
         return shown
 
     @property

@@ -14,7 +14,7 @@ from nri.adaptation.merge.entries import Entry
 from nri.adaptation.merge.fields import TREE, Kind, Node, Row
 from nri.api import messages as m
 
-__all__ = ["Fields", "entries", "survey"]
+__all__ = ["Fields", "entries", "split", "survey"]
 
 #: What `ListFields` gives, of a message and of all those in it that are no rows themselves.
 Fields = list[tuple[Any, Any]]
@@ -69,3 +69,21 @@ def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[
 def entries(fields: Fields) -> list[Entry]:
     """The same fields as entries, in no special order: nothing here depends on another one."""
     return [Entry(row, value) for field, value in fields if (row := _STEPS[field]) is not None]
+
+
+def split(fields: Fields) -> tuple[bool, list[Entry]]:
+    """Whether there are resources that can be merged over others whatever those are; and the rest as entries.
+
+    That is so for maps, texts, and for messages of one value that is not zero.
+    """
+    merging = False
+    rest: list[Entry] = []
+    for field, value in fields:
+        row = _STEPS[field]
+        if row is None:
+            continue
+        if row.in_resources and (row.kind is _MAP or row.is_text or (row.is_wrapper and value.ListFields())):
+            merging = True
+        else:
+            rest.append(Entry(row, value))
+    return merging, rest

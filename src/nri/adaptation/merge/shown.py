@@ -14,6 +14,8 @@ from nri.adaptation.merge.effects import drop, put_map, put_simple
 from nri.adaptation.merge.entries import Entry
 from nri.adaptation.merge.fields import Kind, Row
 from nri.adaptation.merge.fields import Shown as When
+from nri.adaptation.merge.fresh import Fields, split
+from nri.adaptation.merge.fresh import entries as all_entries
 from nri.adaptation.rules import Rules
 from nri.api import messages as m
 
@@ -40,27 +42,28 @@ class Shown:
         self._base = origin
         self._added: list[m.Container] = []
         self._whole: m.Container | None = None
-        self._pending: list[tuple[list[Entry], m.ContainerAdjustment, bool]] = []
+        self._pending: list[tuple[list[Entry] | None, Fields, m.ContainerAdjustment]] = []
         self._bytes = encoded
         self._rules = rules
         self._steps: list[m.Container | None] = []
 
-    def add(self, entries: list[Entry], adjust: m.ContainerAdjustment, *, fresh: bool = False) -> None:
+    def add(self, entries: list[Entry] | None, fresh: Fields, adjust: m.ContainerAdjustment) -> None:
         """Note one plugin's adjustments, and the message that they come from; applied when somebody looks.
 
-        `fresh`: no earlier plugin touched any of it, so only what the container had from the start is in the way.
+        `entries` is None for a fresh reply, whose fields are `fresh`: no earlier plugin touched any of it, so only what
+        the container had from the start may be in the way.
         """
-        if entries:
-            self._pending.append((entries, adjust, fresh))
+        self._pending.append((entries, fresh, adjust))
 
     def steps(self) -> list[m.Container | None]:
         """How the container changed so far: per change the message to append, or None for encoding it anew."""
         if self._pending:
             pending, self._pending = self._pending, []
-            for entries, adjust, fresh in pending:
-                shown = [entry for entry in entries if entry.row.always_shown or self._visible(entry.row)]
-                if shown:
-                    self._step(shown, adjust, fresh)
+            for entries, fresh, adjust in pending:
+                if entries is None:
+                    self._fresh_step(fresh, adjust)
+                else:
+                    self._step(self._seen(entries), adjust)
         return self._steps
 
     def container(self) -> m.Container:
@@ -84,14 +87,31 @@ class Shown:
                 self._whole.MergeFrom(added)
         return self._whole
 
-    def _step(self, entries: list[Entry], adjust: m.ContainerAdjustment, fresh: bool) -> None:
-        over = [self._base] if fresh else [self._base, *self._added]
+    def _seen(self, entries: list[Entry]) -> list[Entry]:
+        """Those that later plugins see."""
+        return [entry for entry in entries if entry.row.always_shown or self._visible(entry.row)]
+
+    def _fresh_step(self, fields: Fields, adjust: m.ContainerAdjustment) -> None:
+        resources, entries = split(fields)
+        entries = self._seen(entries)
         for entry in entries:
-            if not all(self._appends(container, entry) for container in over):
-                break
-        else:
+            if not self._appends(self._base, entry):
+                self._change(self._seen(all_entries(fields)))
+                return
+        if resources or entries:
+            self._append(entries, adjust, resources)
+
+    def _step(self, entries: list[Entry], adjust: m.ContainerAdjustment) -> None:
+        for container in (self._base, *self._added):
+            for entry in entries:
+                if not self._appends(container, entry):
+                    self._change(entries)
+                    return
+        if entries:
             self._append(entries, adjust)
-            return
+
+    def _change(self, entries: list[Entry]) -> None:
+        """Something has to be replaced or taken away: from here on there is another base."""
         self._base = self._settle()
         for entry in entries:
             self._apply(self._base, entry)
@@ -99,9 +119,8 @@ class Shown:
         self._added = []
         self._steps.append(None)
 
-    def _append(self, entries: list[Entry], adjust: m.ContainerAdjustment) -> None:
+    def _append(self, entries: list[Entry], adjust: m.ContainerAdjustment, resources: bool = False) -> None:
         delta = m.Container()
-        resources = False
         for entry in entries:
             if entry.row.in_resources:
                 resources = True
