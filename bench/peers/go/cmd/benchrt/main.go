@@ -107,6 +107,9 @@ func (r *runtime) start(c *command) error {
 	if err := errors.Join(load(c.Pod, r.pod), load(c.Container, r.container)); err != nil {
 		return err
 	}
+	// On a busy machine ten thousand containers take the reference longer than its default of two seconds.
+	adaptation.SetPluginRequestTimeout(time.Minute)
+	adaptation.SetPluginRegistrationTimeout(time.Minute)
 	nri, err := adaptation.New("benchrt", "v1.0.0", r.synchronize,
 		func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
 		adaptation.WithPluginPath("/nonexistent"), adaptation.WithPluginConfigPath("/nonexistent"),
