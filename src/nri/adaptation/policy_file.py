@@ -141,6 +141,8 @@ def _checked(tree: Any, path: tuple[str, ...], problems: list[Problem]) -> tuple
         by_event = {"timeout": tree["timeout"]}
         tree = {key: value for key, value in tree.items() if key != "timeout"}
         timeouts = _guarded(_ByEvent, by_event, path, problems).values.get("timeout")
+        if timeouts is not None:
+            timeouts.pop(None, None)  # stands for a name that is no event, which is in `problems` already
     return _guarded(Table, tree, path, problems), timeouts
 
 
