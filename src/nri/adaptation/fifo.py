@@ -67,6 +67,11 @@ class FifoLock:
             self._queue.remove(ticket)
             return True
 
+    def leave(self, ticket: LockType | None) -> None:
+        """Give up a place without waiting for its turn, or the lock if the turn has come."""
+        if ticket is None or not self._give_up(ticket):
+            self.release()
+
     def acquire(self, deadline: float | None = None) -> None:
         """Take a place and wait for it."""
         self.wait(self.place(), deadline)

@@ -76,6 +76,9 @@ class Peer:
         latency_s: how long its last answer took, in seconds.
     """
 
+    #: Whether it is asked in bytes, so that encoding a request early is worth it.
+    takes_bytes = False
+
     __slots__ = (
         "_guard", "_owner", "breaker", "declared", "index", "kind", "label", "last_error", "latency_s", "lock", "mask",
         "name",
@@ -157,6 +160,8 @@ class RemotePeer(Peer):
         config: what it is given with Configure, as text.
         relay_only: it answered Unimplemented once; its relayed events go by StateChange since.
     """
+
+    takes_bytes = True
 
     __slots__ = ("_warned", "config", "endpoint", "relay_only", "uid")
 

@@ -23,9 +23,10 @@ from nri.api.events import BY_METHOD, EventMask
 from nri.errors import NriError, PluginUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from nri.adaptation.chain import Chain
+    from nri.adaptation.fifo import FifoLock
     from nri.adaptation.inventory import Known
     from nri.adaptation.peer import Peer
     from nri.adaptation.plans import Plan
@@ -75,9 +76,8 @@ class Pipeline:
         after: Callable[[], None] | None = None,
     ) -> None:
         """Put a question to all plugins in turn; `take` gets each reply, `after` runs at the end, before any join."""
-        number = question.spec.number
-        chain, ask = self._chain, self._asker.ask
-        urgent = bool(URGENT >> number - 1 & 1)
+        chain = self._chain
+        urgent = bool(URGENT >> question.spec.number - 1 & 1)
         if not chain.gate.enter(urgent=urgent, deadline=deadline, patience_s=self._patience_s):
             log.warning(
                 "%s goes on while a plugin joins: `synchronize` has not returned for %g s. Does it wait for a lock that"
@@ -87,30 +87,44 @@ class Pipeline:
         try:
             if self.absent:
                 self._refuse_if_required(question)
-            held = None
-            try:
-                for peer in chain.peers:
-                    lock = peer.lock
-                    ticket = lock.place()
-                    if held is not None:
-                        held.release()
-                        held = None
-                    if ticket is not None:
-                        lock.wait(ticket, deadline)
-                    held = lock
-                    plan = peer.plans[number]
-                    if plan is None or (plan.guarded and not plan.admits(question.pod)):
-                        continue
-                    reply = ask(peer, plan, question, deadline)
-                    if reply is not None and take is not None:
-                        take(peer, plan, reply)
-            finally:
-                if held is not None:
-                    held.release()
+            self._walk(chain.peers, question, deadline, take)
             if after is not None:
                 after()
         finally:
             chain.gate.leave()
+
+    def _walk(self, peers: Sequence[Peer], question: Question, deadline: float | None, take: Take | None) -> None:
+        """From plugin to plugin. Under a plugin's lock it is only asked: encoding comes before, merging after."""
+        if not peers:
+            return
+        number = question.spec.number
+        ask = self._asker.ask
+        if peers[0].takes_bytes and peers[0].plans[number] is not None:
+            question.payload  # noqa: B018 - encodes it, once for all
+        lock: FifoLock | None = peers[0].lock
+        turn = peers[0].lock.place()
+        try:
+            for peer, following in zip(peers, (*peers[1:], None), strict=True):
+                here, lock = peer.lock, None  # a wait that fails has given up its place by itself
+                if turn is not None:
+                    here.wait(turn, deadline)
+                    turn = None
+                lock = here
+                plan = peer.plans[number]
+                reply = None
+                if plan is not None and not (plan.guarded and not plan.admits(question.pod)):
+                    reply = ask(peer, plan, question, deadline)
+                if following is not None:
+                    turn = following.lock.place()
+                    lock = following.lock
+                else:
+                    lock = None
+                here.release()
+                if reply is not None and plan is not None and take is not None:
+                    take(peer, plan, reply)
+        finally:
+            if lock is not None:
+                lock.leave(turn)
 
     def _refuse_if_required(self, question: Question) -> None:
         for label, policy in self.absent:

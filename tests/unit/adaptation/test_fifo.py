@@ -68,3 +68,13 @@ def test_an_interrupted_wait_leaves_no_place_behind(monkeypatch: pytest.MonkeyPa
     with pytest.raises(KeyboardInterrupt):
         lock.wait(ticket)  # type: ignore[arg-type]
     assert lock.waiting == 0
+
+
+def test_a_place_may_be_left_before_its_turn_and_after_it() -> None:
+    lock = FifoLock()
+    first, second, third = lock.place(), lock.place(), lock.place()
+    lock.leave(second)
+    lock.leave(first)
+    lock.wait(third, time.monotonic() + 1)
+    lock.leave(None)
+    assert lock.place() is None, "the lock must be free again"
