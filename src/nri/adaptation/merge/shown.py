@@ -95,7 +95,10 @@ class Shown:
         resources, entries = split(fields)
         entries = self._seen(entries)
         for entry in entries:
-            if not self._appends(self._base, entry):
+            # What nobody claimed before is in none of the additions either, but for a variable's name with "=" in it:
+            # what is read back from the container ends at the first one.
+            added = self._added if entry.row.path == "env" else ()
+            if not all(self._appends(container, entry) for container in (self._base, *added)):
                 self._change(self._seen(all_entries(fields)))
                 return
         if resources or entries:
