@@ -66,7 +66,7 @@ KEYS = frozenset(
 )  # fmt: skip
 
 #: What else a key may be: empty, a mark alone, marked twice, with "=", beyond ASCII, with what has to be escaped.
-WILD_KEYS = ("a", "b", "", "-", "--a", "-a", "a=b", "=", " ", "ß", 'q"\\', "\n", "\x7f", "\u00a0", "😀", "A\ta")
+WILD_KEYS = ("a", "b", "", "-", "--a", "-a", "a=b", "=", "b=", " ", "ß", 'q"\\', "\n", "\x7f", "\u00a0", "😀", "A\ta")
 WILD_ENV = (*WILD_KEYS, "a=1", "a=", "=x", "-a=1", "--a=", "b=1=2", "a=1", "a=b=c")
 
 #: Protobuf type name -> values.
