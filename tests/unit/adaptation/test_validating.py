@@ -1,0 +1,114 @@
+"""Validators: asked after everybody else, all at once, and no answer is a refusal."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import nri
+from nri.adaptation import BuiltinPlugin
+from nri.api import messages as m
+from nri.errors import PluginError, ValidationRejected
+from nri.testing import FakeRuntime, make_container, make_pod
+
+
+class Check(nri.Plugin):
+    """Validates as it is told to."""
+
+    def __init__(self, seconds: float = 0.0, refuse: str = "") -> None:
+        self.seconds, self.refuse = seconds, refuse
+        self.requests: list[m.ValidateContainerAdjustmentRequest] = []
+
+    def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
+        self.requests.append(request)
+        time.sleep(self.seconds)
+        if self.refuse:
+            raise nri.Reject(self.refuse)
+
+
+class Env(nri.Plugin):
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        return nri.Adjustment().add_env("A", "1")
+
+
+def test_sees_the_pristine_container_the_outcome_and_who_did_it(nri_runtime: FakeRuntime) -> None:
+    check = Check()
+    nri_runtime.add(check, idx="00").add(Env())
+    nri_runtime.create_container(make_pod(name="web"), make_container(id="c1", env={"OLD": "1"}))
+    (request,) = check.requests
+    assert request.pod.name == "web"
+    assert list(request.container.env) == ["OLD=1"]
+    assert [each.key for each in request.adjust.env] == ["A"]
+    assert request.owners.owners["c1"].compound[m.Field.Env].owners["A"] == "10-env"
+    assert [(each.index, each.name) for each in request.plugins] == [("10", "env")]
+
+
+def test_a_refusal_fails_the_creation_with_plugin_and_reason(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(Check(refuse="not here"))
+    with pytest.raises(ValidationRejected) as caught:
+        nri_runtime.create_container()
+    assert str(caught.value) == 'validator "10-check" rejected container adjustment, reason: not here'
+    assert (caught.value.plugin, caught.value.reason) == ("10-check", "not here")
+
+
+def test_a_validator_that_does_not_answer_in_time_fails_the_creation_and_stays(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(Check(seconds=0.3)).timeout(0.05)
+    with pytest.raises(PluginError, match="validator plugin 10-check failed: deadline exceeded"):
+        nri_runtime.create_container()
+    assert nri_runtime.health("10-check").state == "late"
+
+
+def test_a_validator_that_is_gone_is_not_missed(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(Check(refuse="never")).disconnect()
+    nri_runtime.create_container()
+
+
+def test_a_validator_that_is_left_out_by_its_breaker_fails_the_creation() -> None:
+    policy = '["10-check"]\nbreaker = { misses = 1, retry = "60s" }\n'
+    with FakeRuntime(policy=policy) as runtime:
+        runtime.add(Check(seconds=0.3)).timeout(0.05)
+        for text in ("deadline exceeded", "left out after 1 requests"):
+            with pytest.raises(PluginError, match=f"validator plugin 10-check failed: .*{text}"):
+                runtime.create_container()
+
+
+def test_is_not_asked_when_a_plugin_before_it_failed(nri_runtime: FakeRuntime) -> None:
+    class Fails(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            raise nri.Reject("no")
+
+    check = Check()
+    nri_runtime.add(check).add(Fails(), idx="20")
+    with pytest.raises(PluginError, match="plugin 20-fails"):
+        nri_runtime.create_container()
+    assert check.requests == []
+
+
+def test_a_shadow_validator_refuses_nothing() -> None:
+    with FakeRuntime(policy='["10-check"]\nshadow = true\n') as runtime:
+        runtime.add(Check(refuse="would not"))
+        runtime.create_container()
+
+
+def test_filters_hold_for_validators() -> None:
+    with FakeRuntime(policy='["10-check"]\nfilters = { namespace = ["web"] }\n') as runtime:
+        runtime.add(Check(refuse="no"))
+        runtime.create_container(make_pod(namespace="other"))
+        with pytest.raises(ValidationRejected):
+            runtime.create_container(make_pod(namespace="web"), make_container())
+
+
+def test_the_first_refusal_counts_when_several_refuse() -> None:
+    class Slow:
+        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> str:
+            time.sleep(0.2)
+            return "slow"
+
+    class Quick:
+        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> str:
+            return "quick"
+
+    builtin = [BuiltinPlugin("10", "slow", Slow()), BuiltinPlugin("20", "quick", Quick())]
+    with FakeRuntime(builtin=builtin) as runtime, pytest.raises(ValidationRejected, match="reason: quick"):
+        runtime.create_container()
