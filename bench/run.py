@@ -1,7 +1,7 @@
 """The benchmarks: `python -m bench [CASE...] [--quick] [--rounds N]`, every pairing in one run, rounds interleaved.
 
-Writes bench/RESULTS.md with tables and bench/results.svg, unless cases are named: then it prints the tables only. Ratios
-are medians over the rounds of the ratio to Go with Go in the same round; the spread beside them is the middle half.
+Writes bench/RESULTS.md with tables and bench/results.svg, unless cases are named: then it only prints. Ratios are
+medians over the rounds of the ratio to Go with Go in the same round; the spread beside them is the middle half.
 """
 
 from __future__ import annotations
