@@ -226,3 +226,14 @@ def test_plugins_that_are_gone_are_not_remembered_without_end(monkeypatch: pytes
             raw.close()
             eventually(lambda: runtime.health(f"10-n{number}").state == "gone", "it is gone")  # noqa: B023
         assert [row.plugin for row in runtime.plugins] == ["10-n4", "10-n5", "10-stays"]
+
+
+def test_a_runtime_that_stops_leaves_the_socket_of_its_successor_alone(tmp_path: Path) -> None:
+    path = tmp_path / "nri.sock"
+    with FakeRuntime(socket_path=str(path)) as first:
+        with FakeRuntime(socket_path=str(path)) as second:
+            first.close()
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.connect(str(path))
+            assert second.plugins is not None
+    assert not path.exists()

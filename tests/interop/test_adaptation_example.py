@@ -16,19 +16,27 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_S = 20.0
 
 
-@pytest.fixture
-def example(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    path = tmp_path / "nri.sock"
-    with subprocess.Popen(
+def start(path: Path) -> subprocess.Popen[str]:
+    """The example, listening."""
+    old = path.stat().st_ctime_ns if path.exists() else None
+    process = subprocess.Popen(
         [sys.executable, "-u", ROOT / "examples" / "runtime.py", path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-    ) as process:
-        deadline = time.monotonic() + PATIENCE_S
-        while not path.exists():
-            assert process.poll() is None and time.monotonic() < deadline, "the example does not start"
-            time.sleep(0.01)
+    )
+    deadline = time.monotonic() + PATIENCE_S
+    while not path.exists() or path.stat().st_ctime_ns == old:
+        assert process.poll() is None, "the example has ended"
+        assert time.monotonic() < deadline, "the example does not start"
+        time.sleep(0.01)
+    return process
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    path = tmp_path / "nri.sock"
+    with start(path) as process:
         yield process, path
         assert process.stdin is not None
         process.stdin.close()
@@ -62,3 +70,18 @@ def test_a_plugins_error_refuses_the_container(example: tuple[subprocess.Popen[s
         plugin.wait_event("Synchronize")
         time.sleep(0.05)
         assert "refused: plugin 10-ref: rpc error: code = Unknown desc = not here" in run_one(process)
+
+
+def test_killed_and_started_again_it_takes_its_socket_and_its_plugins_back(tmp_path: Path) -> None:
+    path = tmp_path / "nri.sock"
+    script = {"events": ["CreateContainer"], "on": {"CreateContainer": {"adjust": {"annotations": {"who": "go"}}}}}
+    with start(path) as first, GoPlugin(path, reconnect=True, reconnect_delay_ms=50, **script) as plugin:
+        plugin.wait_event("Synchronize")
+        first.kill()
+        first.wait(PATIENCE_S)
+        assert path.exists(), "nobody removed the socket"
+        with start(path) as second:
+            plugin.wait_event("Synchronize", 2)
+            time.sleep(0.05)
+            assert 'value: "go"' in run_one(second)
+            second.kill()

@@ -75,6 +75,7 @@ class Listener:
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None
         self._wake_read, self._wake_write = -1, -1
+        self._identity: object = None
 
     def start(self) -> None:
         """Listen. OSError if the socket cannot be made."""
@@ -95,6 +96,7 @@ class Listener:
             raise
         if len(self._allowed - {0, os.geteuid()}):
             os.chmod(self.path, 0o666)  # noqa: S103 - others may connect; who they are is checked at accept
+        self._identity = _identity(self.path)
         listening.setblocking(False)
         self._socket = listening
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -165,7 +167,17 @@ class Listener:
             self._thread.join(5.0)
         self._socket.close()
         self._socket = None
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path)
+        if _identity(self.path) == self._identity:  # else another runtime listens there by now
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path)
         os.close(self._wake_read)
         os.close(self._wake_write)
+
+
+def _identity(path: str) -> object:
+    """What tells a file from another that takes its place; None if there is none."""
+    try:
+        info = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return info.st_dev, info.st_ino, info.st_ctime_ns
