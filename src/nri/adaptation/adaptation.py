@@ -264,7 +264,7 @@ class Adaptation:
             for plugin in self._builtin:
                 peer = BuiltinPeer(self._registry, plugin)
                 self._registry.adopt(peer)
-                self._joining.admit((peer,))
+                self._joining.admit(peer)
                 if peer.state not in JOINED:
                     raise NriError(f"failed to start builtin plugin {peer.label}: {peer.last_error}")
             self._installed.start()

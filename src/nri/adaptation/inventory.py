@@ -20,10 +20,17 @@ __all__ = ["Inventory", "Known"]
 
 
 class _Entry:
-    __slots__ = ("namespace", "pod_id", "resources")
+    """One container; `unseen` if the last state of the runtime did not have it."""
+
+    __slots__ = ("namespace", "pod_id", "resources", "unseen")
 
     def __init__(self, pod_id: str, namespace: str, resources: bytes) -> None:
         self.pod_id, self.namespace, self.resources = pod_id, namespace, resources
+        self.unseen = False
+
+
+#: What events told while a state was on its way; None for containers that went.
+News = dict[str, "_Entry | None"]
 
 
 class Inventory:
@@ -32,31 +39,48 @@ class Inventory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
-        # What events told since `begin`; None for containers that went. Only kept while a state is on its way.
-        self._begun: dict[str, _Entry | None] | None = None
+        self._news: list[News] = []
         self._known = Known(self)
 
-    def begin(self) -> None:
-        """The runtime's state is being asked for; what events tell from now on is newer than that."""
+    def begin(self) -> News:
+        """The runtime's state is being asked for; what events tell from now on is newer than that. For `seed`."""
+        news: News = {}
         with self._lock:
-            self._begun = {}
+            self._news.append(news)
+        return news
 
-    def seed(self, pods: Iterable[m.PodSandbox], containers: Iterable[m.Container]) -> None:
-        """Take over the state that was asked for at `begin`."""
+    def cancel(self, news: News) -> None:
+        """The state did not come."""
+        with self._lock:
+            self._news = [each for each in self._news if each is not news]
+
+    def seed(self, news: News, pods: Iterable[m.PodSandbox], containers: Iterable[m.Container]) -> None:
+        """Take over the state that was asked for at `begin`.
+
+        A container that it does not have is kept once: it may be just in the making.
+        """
         namespaces = {pod.id: pod.namespace for pod in pods}
-        fresh: dict[str, _Entry | None] = {}
+        fresh: dict[str, _Entry] = {}
         for container in containers:
             pod_id = container.pod_sandbox_id
             resources = container.linux.resources.SerializeToString()
             fresh[container.id] = _Entry(pod_id, namespaces.get(pod_id, ""), resources)
         with self._lock:
-            fresh.update(self._begun or {})
-            self._begun = None
-            self._entries = {key: entry for key, entry in fresh.items() if entry is not None}
+            self._news = [each for each in self._news if each is not news]
+            for key, entry in self._entries.items():
+                if key not in fresh and not entry.unseen:
+                    entry.unseen = True
+                    fresh[key] = entry
+            for key, told in news.items():
+                if told is not None:
+                    fresh[key] = told
+                else:
+                    fresh.pop(key, None)
+            self._entries = fresh
 
     def _put(self, container_id: str, entry: _Entry | None) -> None:
-        if self._begun is not None:
-            self._begun[container_id] = entry
+        for news in self._news:
+            news[container_id] = entry
         if entry is None:
             self._entries.pop(container_id, None)
         else:

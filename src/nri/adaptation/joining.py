@@ -9,7 +9,6 @@ slow to synchronize delays only what needs it. Next: `nri.adaptation.registry`, 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -25,7 +24,7 @@ from nri.errors import NriError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from nri.adaptation.chain import Chain
-    from nri.adaptation.inventory import Inventory
+    from nri.adaptation.inventory import Inventory, News
     from nri.adaptation.policy import Policies
     from nri.adaptation.rules import Rules
     from nri.metrics import Observer
@@ -82,29 +81,27 @@ class Joining:
         self._observer = observer
         self.stopping = False
 
-    def admit(self, peers: Sequence[Peer]) -> None:
-        """Configure these plugins and let them join together; whoever fails is closed, the others go on."""
-        configured = [peer for peer in peers if self._guarded(peer, "configure", self.configure)]
-        if not configured:
+    def admit(self, peer: Peer) -> None:
+        """Configure a plugin, hand it the state, let it take part; if it fails, it is closed."""
+        if not self._guarded(peer, "configure", self.configure):
             return
         try:
-            state = self._enter(configured)
+            entered = self._enter(peer)
         except Exception as error:
-            log.exception("the runtime could not tell its state; plugins cannot join")
-            for peer in configured:
-                peer.signal(Signal.FATAL, f"the runtime could not tell its state: {error}")
+            log.exception("the runtime could not tell its state; plugin %s cannot join", peer.qualified)
+            peer.signal(Signal.FATAL, f"the runtime could not tell its state: {error}")
             return
-        if state is None:
-            for peer in configured:
-                peer.signal(Signal.STOP, "the runtime is stopping")
+        if entered is None:
+            peer.signal(Signal.STOP, "the runtime is stopping")
             return
-        others = [threading.Thread(target=self._hand_over, args=(peer, state), daemon=True) for peer in configured[1:]]
-        for thread in others:
-            thread.start()
-        self._hand_over(configured[0], state)
-        for thread in others:
-            thread.join()
-        self._inventory.seed(*state)
+        news, state = entered
+        updates = self._hand_over(peer, state)
+        self._inventory.seed(news, *state)
+        if updates:
+            try:
+                self._apply(peer, updates)
+            except Exception:
+                log.exception("the runtime failed to apply updates of plugin %s", peer.qualified)
 
     def _guarded(self, peer: Peer, what: str, step: Callable[[Peer], None]) -> bool:
         """Run one step; False if it failed, and then the plugin is out."""
@@ -153,41 +150,41 @@ class Joining:
         peer.plans = compile_plans(peer.mask, policy, settings.request_timeout_s)
         peer.breaker.configure(policy.breaker_misses, policy.breaker_retry_s)
 
-    def _enter(self, peers: Sequence[Peer]) -> State_ | None:
-        """Read the runtime's state and put the plugins into the chain, with no event under way. None: stopping."""
+    def _enter(self, peer: Peer) -> tuple[News, State_] | None:
+        """Read the runtime's state and put the plugin into the chain, with no event under way. None: stopping."""
         gate = self._chain.gate
         if not gate.join(lambda: self.stopping):
             return None
         try:
-            self._inventory.begin()
-            pods, containers = self._snapshot()
-            state = (list(pods), list(containers))
-            for peer in peers:
-                peer.lock.acquire()  # nobody else knows it yet, so this does not wait
-                peer.signal(Signal.JOINING)
-                self._chain.add(peer)
+            news = self._inventory.begin()
+            try:
+                pods, containers = self._snapshot()
+                state = (list(pods), list(containers))
+            except BaseException:
+                self._inventory.cancel(news)
+                raise
+            peer.lock.acquire()  # nobody else knows it yet, so this does not wait
+            peer.signal(Signal.JOINING)
+            self._chain.add(peer)
         finally:
             gate.joined()
-        return state
+        return news, state
 
-    def _hand_over(self, peer: Peer, state: State_) -> None:
+    def _hand_over(self, peer: Peer, state: State_) -> list[m.ContainerUpdate]:
+        """Synchronize; events for the plugin wait meanwhile. Returns the updates that it asks for."""
         updates: list[m.ContainerUpdate] = []
 
         def synchronize(peer: Peer) -> None:
             updates.extend(self._synchronize(peer, state))
 
         try:
-            fine = self._guarded(peer, "synchronize", synchronize)
-            if fine:
-                peer.breaker.reconnected()
-                peer.signal(Signal.SYNCHRONIZED)
+            if not self._guarded(peer, "synchronize", synchronize):
+                return []
+            peer.breaker.reconnected()
+            peer.signal(Signal.SYNCHRONIZED)
         finally:
             peer.lock.release()
-        if fine and updates:
-            try:
-                self._apply(peer, updates)
-            except Exception:
-                log.exception("the runtime failed to apply updates of plugin %s", peer.qualified)
+        return updates
 
     def _synchronize(self, peer: Peer, state: State_) -> list[m.ContainerUpdate]:
         rules, observer = self.settings.rules, self._observer

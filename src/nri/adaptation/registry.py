@@ -128,7 +128,7 @@ class Registry:
         """Carry out what the state machine asks for."""
         if action is Action.CONFIGURE:
             threading.Thread(
-                target=self._joining.admit, args=((peer,),), name=f"nri-join-{peer.label}", daemon=True
+                target=self._joining.admit, args=(peer,), name=f"nri-join-{peer.label}", daemon=True
             ).start()
         elif action is Action.LEAVE:
             self._chain.leave()

@@ -42,7 +42,6 @@ def test_answers_as_plugins_do(result: Any, env: dict[str, str], updated: list[s
     handlers = Handlers(create_container=lambda pod, container: result)
     pod = make_pod()
     with runtime_with(handlers, pods=[pod], containers=[make_container(id="c0", pod=pod)]) as runtime:
-        runtime.adaptation._recorder.inventory.seed(runtime.pods.values(), runtime.containers.values())
         reply = runtime.create_container()
     assert reply.env == env
     assert list(reply.updates) == updated

@@ -1,0 +1,75 @@
+"""Which containers there are."""
+
+from __future__ import annotations
+
+from nri.adaptation.inventory import Inventory
+from nri.api import messages as m
+from nri.testing import make_container, make_pod
+
+
+def inventory_of(*ids: str) -> Inventory:
+    inventory = Inventory()
+    pod = make_pod(namespace="web")
+    inventory.seed(inventory.begin(), [pod], [make_container(id=each, pod=pod, cpu_shares=7) for each in ids])
+    return inventory
+
+
+def known(inventory: Inventory, *ids: str) -> list[bool]:
+    return [each in inventory.known() for each in ids]
+
+
+def test_takes_over_the_state_of_the_runtime() -> None:
+    inventory = inventory_of("a")
+    assert known(inventory, "a", "b") == [True, False]
+    assert inventory.known().namespace_of("a") == "web"
+    resources = inventory.resources_of("a")
+    assert resources is not None
+    assert resources.cpu.shares.value == 7
+
+
+def test_follows_creation_update_and_removal() -> None:
+    inventory = Inventory()
+    adjust = m.ContainerAdjustment()
+    adjust.linux.resources.memory.limit.value = 5
+    inventory.created(make_pod(namespace="x"), make_container(id="a", cpu_shares=1), adjust)
+    change = m.LinuxResources()
+    change.cpu.shares.value = 2
+    inventory.updated("a", change)
+    resources = inventory.resources_of("a")
+    assert resources is not None
+    assert (resources.cpu.shares.value, resources.memory.limit.value) == (2, 5)
+    inventory.removed("a")
+    assert known(inventory, "a") == [False]
+
+
+def test_what_events_tell_while_a_state_is_on_its_way_is_newer() -> None:
+    """Also if two plugins join at the same time, and their states arrive in another order."""
+    inventory = inventory_of("old", "going")
+    first = inventory.begin()
+    second = inventory.begin()
+    inventory.created(make_pod(), make_container(id="new"), m.ContainerAdjustment())
+    inventory.removed("going")
+    state = [make_container(id="old"), make_container(id="going")]
+    inventory.seed(second, [], state)
+    assert known(inventory, "old", "going", "new") == [True, False, True]
+    inventory.created(make_pod(), make_container(id="newer"), m.ContainerAdjustment())
+    inventory.seed(first, [], state)
+    assert known(inventory, "old", "going", "new", "newer") == [True, False, True, True]
+
+
+def test_a_container_that_the_state_does_not_have_is_kept_once() -> None:
+    inventory = inventory_of("a")
+    inventory.seed(inventory.begin(), [], [])
+    assert known(inventory, "a") == [True], "it may be just in the making"
+    inventory.seed(inventory.begin(), [], [])
+    assert known(inventory, "a") == [False], "it must not stay for ever"
+
+
+def test_a_pod_goes_with_its_containers() -> None:
+    inventory = Inventory()
+    pod = make_pod()
+    for each in ("a", "b"):
+        inventory.created(pod, make_container(id=each), m.ContainerAdjustment())
+    inventory.created(make_pod(), make_container(id="c"), m.ContainerAdjustment())
+    assert sorted(inventory.pod_removed(pod.id)) == ["a", "b"]
+    assert known(inventory, "a", "b", "c") == [False, False, True]

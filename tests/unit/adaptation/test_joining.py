@@ -1,0 +1,75 @@
+"""Plugins that join: what goes wrong on the runtime's side."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+import nri
+from nri.adaptation import Adaptation
+from nri.api import messages as m
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import RawPlugin, eventually
+
+
+class Quiet(nri.Plugin):
+    def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+        self.seen = len(containers)
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+
+def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
+    nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> Any:
+        raise OSError("state file is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nri_runtime.adaptation._joining, "_snapshot", fail)
+        raw = RawPlugin(nri_runtime)
+        from tests.support.adapting import register, response
+
+        raw.sock.sendall(register())
+        raw.wait_for(b"Configure")
+        raw.sock.sendall(response(1, m.ConfigureResponse(events=1)))
+        assert raw.ended()
+    assert "the runtime could not tell its state: state file is gone" in nri_runtime.health("10-raw").last_error
+    assert nri_runtime.adaptation._recorder.inventory._news == []
+    nri_runtime.start_container()
+    nri_runtime.add(Quiet())
+
+
+def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
+    """The runtime's callback waits for a lock that the caller of an event holds: its mistake, but no reason to stop."""
+    import socket
+    import threading
+
+    from nri.stub.session import Session
+
+    lock = threading.Lock()
+
+    def snapshot() -> tuple[list[m.PodSandbox], list[m.Container]]:
+        with lock:
+            return [], []
+
+    adaptation = Adaptation(
+        "test", "1", synchronize=snapshot, update=lambda _: None, disable_connections=True,
+        plugin_path="/nonexistent", policy_path=None, request_timeout_s=0.2,
+    )  # fmt: skip
+    with adaptation:
+        ours, theirs = socket.socketpair()
+        session = Session(Quiet(), theirs, index="10")
+        thread = threading.Thread(target=session.run)
+        with lock:
+            thread.start()
+            adaptation.connect(ours)
+            eventually(lambda: adaptation._chain.gate._inside, "the plugin is joining")
+            began = time.monotonic()
+            adaptation.start_container(make_pod(), make_container())
+            assert time.monotonic() - began < 10
+        assert adaptation.ready(["10-quiet"], 20)
+        session.stop()
+        thread.join()
