@@ -36,6 +36,7 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
         raw.wait_for(b"Configure")
         raw.sock.sendall(response(1, m.ConfigureResponse(events=1)))
         assert raw.ended()
+        raw.close()
     assert "the runtime could not tell its state: state file is gone" in nri_runtime.health("10-raw").last_error
     assert nri_runtime.adaptation._recorder.inventory._news == []
     nri_runtime.start_container()
