@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from nri.adaptation.admin import Admin
 from nri.adaptation.asking import Asker
-from nri.adaptation.builtin import BuiltinPeer, BuiltinPlugin
+from nri.adaptation.builtin import BuiltinPeer, BuiltinPlugin, default_validators
 from nri.adaptation.chain import Chain
 from nri.adaptation.demands import Demands
 from nri.adaptation.events import ContainerEvent, PodEvent
@@ -44,7 +44,7 @@ from nri.adaptation.replies import CreateReply, StopReply, UpdateReply
 from nri.adaptation.rules import Rules
 from nri.adaptation.state import JOINED, State
 from nri.adaptation.unsolicited import Unsolicited
-from nri.adaptation.validate import INDEX, NAME, DefaultValidator, ValidatorConfig
+from nri.adaptation.validate import ValidatorConfig
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import BY_METHOD, EVENTS
@@ -156,7 +156,7 @@ class Adaptation:
         self._listener = None
         if not disable_connections:
             self._listener = Listener(socket_path, self._registry, allowed_uids, registration_timeout_s, interceptors)
-        self._builtin = [*_default_validator(default_validator), *builtin]
+        self._builtin = [*default_validators(default_validator), *builtin]
         self._admin = None
         if admin_socket is not None:
             records = self._recorder.provenance or Provenance()
@@ -387,15 +387,3 @@ def _absolute(timeout_s: float | None, deadline: float | None) -> float | None:
         return deadline
     limit = monotonic() + timeout_s
     return limit if deadline is None else min(limit, deadline)
-
-
-def _default_validator(config: ValidatorConfig | None) -> list[BuiltinPlugin]:
-    if config is None or not config.enable:
-        return []
-    validator = DefaultValidator(config)
-
-    class Handlers:
-        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> Any:
-            return validator.validate(request)
-
-    return [BuiltinPlugin(INDEX, NAME, Handlers())]

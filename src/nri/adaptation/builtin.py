@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.peer import BUILTIN, Owner, Peer
 from nri.adaptation.state import State
+from nri.adaptation.validate import INDEX, NAME, DefaultValidator, ValidatorConfig
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import BY_METHOD, EVENTS, EventMask
@@ -23,7 +24,7 @@ from nri.ttrpc import Code
 if TYPE_CHECKING:
     from nri.adaptation.question import Question
 
-__all__ = ["BuiltinPeer", "BuiltinPlugin"]
+__all__ = ["BuiltinPeer", "BuiltinPlugin", "default_validators"]
 
 _VALIDATE = BY_METHOD["validate_container_adjustment"]
 
@@ -176,3 +177,16 @@ def _reply(kind: Any, result: Any) -> Any:
             item = _message(each)
             (reply.evict if isinstance(item, m.ContainerEviction) else reply.update).append(item)
     return reply
+
+
+def default_validators(config: ValidatorConfig | None) -> list[BuiltinPlugin]:
+    """The default validator as a built-in plugin, if it is wanted."""
+    if config is None or not config.enable:
+        return []
+    validator = DefaultValidator(config)
+
+    class Handlers:
+        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> str | None:
+            return validator.validate(request)
+
+    return [BuiltinPlugin(INDEX, NAME, Handlers())]

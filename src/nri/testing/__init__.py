@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nri.testing.builders import make_container, make_pod
-    from nri.testing.runtime import Created, FakeRuntime
+    from nri.testing.created import Created
+    from nri.testing.runtime import FakeRuntime
     from nri.testing.wire import Direction, Link
 
 __all__ = ["Created", "Direction", "FakeRuntime", "Link", "make_container", "make_pod"]
 
 # Loaded when first used: every run of pytest on a machine that has this package loads the fixtures, and with them this.
 _HOME = {
-    "Created": "runtime",
+    "Created": "created",
     "Direction": "wire",
     "FakeRuntime": "runtime",
     "Link": "wire",

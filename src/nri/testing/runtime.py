@@ -15,9 +15,8 @@ import threading
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Self
 
-from nri.adaptation import Adaptation, BuiltinPlugin, CreateReply, PluginHealth
+from nri.adaptation import Adaptation, BuiltinPlugin, PluginHealth
 from nri.api import messages as m
-from nri.api.adjustment import Adjustment
 from nri.api.events import BY_METHOD
 from nri.api.eviction import Eviction
 from nri.api.update import Update
@@ -25,52 +24,17 @@ from nri.errors import LocalProtocolError
 from nri.stub.plugin import Plugin
 from nri.stub.session import Session
 from nri.testing.builders import make_container, make_pod
+from nri.testing.created import Created
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nri.testing.wire import Link
 
-__all__ = ["Created", "FakeRuntime"]
+__all__ = ["FakeRuntime"]
 
 #: How long the runtime waits for a plugin to take part, in seconds. Machines that build are slow.
 PATIENCE_S = 20.0
-
-
-class Created:
-    """What became of a container's creation. Readers of `Adjustment` work on it directly: `reply.env`, `reply.mounts`.
-
-    Attributes:
-        adjust: the merged adjustment.
-        updates: updates of other containers, by id.
-        evictions: evictions that plugins asked for.
-        container: the container as it came out.
-        reply: the adaptation's own reply, with `owners`, `commit()` and `abort()`.
-    """
-
-    def __init__(self, reply: CreateReply, container: m.Container) -> None:
-        self.reply = reply
-        self.container = container
-        self.adjust = Adjustment.of(reply.adjust)
-        self.updates = {update.container_id: Update.of(update) for update in reply.updates}
-        self.evictions = [Eviction.of(eviction) for eviction in reply.evictions]
-        self.owners = reply.owners
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.adjust, name)
-
-    def __repr__(self) -> str:
-        return f"Created({self.adjust!r}, updates={list(self.updates.values())!r})"
-
-    def commit(self) -> None:
-        """The container was created."""
-        self.reply.commit()
-
-    def abort(self) -> None:
-        """The container was not created after all."""
-        self.reply.abort()
 
 
 class _Attached:
