@@ -145,7 +145,10 @@ class Registry:
         elif action is Action.REPORT_GONE:
             log.warning("plugin %s is gone: %s", peer.qualified, peer.last_error)
         if action in (Action.CLOSE, Action.REPORT_READY, Action.REPORT_OPEN, Action.REPORT_BACK):
-            self.on_change()
+            try:
+                self.on_change()
+            except Exception:  # an observer's fault must not end the thread that watches all connections
+                log.exception("somebody who wants to know of joining and leaving plugins failed")
             with self._lock:
                 self._changed.notify_all()
 

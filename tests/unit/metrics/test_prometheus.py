@@ -8,6 +8,7 @@ import pytest
 
 import nri
 from nri.errors import ConnectionClosed, DeadlineExceeded, PluginError, RpcError
+from nri.metrics import Observer
 from nri.metrics.prometheus import PrometheusObserver, error_label
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.needs import need_module
@@ -74,3 +75,15 @@ def test_the_prefix_can_be_containerds(registry: Any) -> None:
 )
 def test_errors_are_told_apart_by_their_status(error: Exception | None, label: str) -> None:
     assert error_label(error) == label
+
+
+def test_an_observer_that_fails_does_not_keep_plugins_out() -> None:
+    class Broken(Observer):
+        def update_plugin_count(self, count: int) -> None:
+            if count:
+                raise RuntimeError("no space left")
+
+    with FakeRuntime(observer=Broken()) as runtime:
+        runtime.add(Busy())
+        runtime.add(Busy(), name="other")
+        assert [row.state for row in runtime.plugins] == ["active", "active"]
