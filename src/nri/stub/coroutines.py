@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Coroutine
+    from threading import Thread
     from typing import Any
 
 __all__ = ["CoroutineType", "finish", "settle", "start", "stop"]
@@ -30,6 +31,7 @@ CoroutineType = type(_sample)
 _sample.close()
 
 _loop: asyncio.AbstractEventLoop | None = None
+_thread: Thread | None = None
 _lock = allocate_lock()
 
 
@@ -66,12 +68,14 @@ def start(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:
-    global _loop  # noqa: PLW0603 - one loop for the process is the point
+    global _loop, _thread  # noqa: PLW0603 - one loop for the process is the point
     with _lock:
         if _loop is None or _loop.is_closed():
             import asyncio
+            import atexit
             import threading
 
+            atexit.register(stop)  # for programs that are not `nri.stub.main`; doing it twice does no harm
             loop = asyncio.new_event_loop()
             ready = threading.Event()
 
@@ -83,9 +87,11 @@ def _running_loop() -> asyncio.AbstractEventLoop:
                         loop.run_forever()
                     except (SystemExit, KeyboardInterrupt):
                         continue  # raised by a task: whoever waits for it gets it, and the other tasks go on
+                    loop.close()
                     return
 
-            threading.Thread(target=run, name="nri-asyncio", daemon=True).start()
+            _thread = threading.Thread(target=run, name="nri-asyncio", daemon=True)
+            _thread.start()
             ready.wait(10.0)
             _loop = loop
         return _loop
@@ -95,7 +101,7 @@ def stop(timeout_s: float = 2.0) -> None:
     """Cancel what still runs and end the loop, if there is one."""
     global _loop
     with _lock:
-        loop, _loop = _loop, None
+        loop, thread, _loop = _loop, _thread, None
     if loop is None:
         return
     import asyncio
@@ -112,3 +118,5 @@ def stop(timeout_s: float = 2.0) -> None:
     except Exception:  # noqa: BLE001
         pass  # a task that does not let itself be cancelled in time dies with the process
     loop.call_soon_threadsafe(loop.stop)
+    if thread is not None:
+        thread.join(timeout_s)
