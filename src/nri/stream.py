@@ -35,6 +35,9 @@ __all__ = ["Stream", "connect_unix"]
 
 # A wait within this much of what is set already does not need a system call.
 _SLACK_S = 0.002
+# What has arrived by the deadline may still be taken so much later, in seconds; a peer that never stops sending does
+# not keep its reader beyond.
+_GRACE_S = 0.05
 # What is set when a wait has no end. Far away from every real wait, so that one comparison tells them apart.
 _FOREVER = -1e9
 _NOW = _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT
@@ -86,6 +89,8 @@ class Stream:
         if deadline is not None:
             wait_s = deadline - monotonic()
             if wait_s <= 0:
+                if wait_s < -_GRACE_S:
+                    raise DeadlineExceeded("data")
                 return self.read_now(size, "data")
         if not -_SLACK_S < wait_s - self._receive_armed_s < _SLACK_S:
             self._arm(_socket.SO_RCVTIMEO, wait_s)

@@ -73,7 +73,10 @@ class ClientSide:
         """
         if self._reader.sole(chunk) != (stream_id, frames.RESPONSE, len(chunk) - frames.HEADER_LENGTH):
             return None
-        payload = response_payload(chunk, frames.HEADER_LENGTH)
+        try:
+            payload = response_payload(chunk, frames.HEADER_LENGTH)
+        except RemoteProtocolError:
+            return None  # a broken response costs its own call, and `receive` says so
         if payload is not None:
             self._pending.discard(stream_id)
         return payload

@@ -53,6 +53,10 @@ LATER = object()
 
 #: How long a reply may wait for a peer that does not read, in seconds; then the connection is given up.
 REPLY_TIMEOUT_S = 30.0
+#: The same in the thread of a monitor, which other connections wait for.
+POLL_REPLY_TIMEOUT_S = 0.02
+#: How often `poll` reads at one time, so that a peer that never stops sending does not keep it from the others.
+POLL_READS = 16
 
 # A frame of at most so many bytes goes into the empty buffer of a socket without waiting (its default is 208 KiB).
 _SURE_TO_FIT = 32768
@@ -232,7 +236,10 @@ class Endpoint:
                 raise DeadlineExceeded(method)
         waiter: _Waiter | None = None
         failure: DeadlineExceeded | ConnectionClosed | None = None
-        with self._sender:
+        sender = self._sender
+        if not sender.acquire(False) and not self._wait_to_send(deadline):
+            raise DeadlineExceeded(method)
+        try:
             if self.closed is not None:
                 raise ConnectionClosed(self.closed)
             prefix = _prefixes.get((service, method)) or _prefix(service, method)
@@ -251,6 +258,8 @@ class Endpoint:
                 self._transport.send(self._client_id, frame, deadline)
             except (DeadlineExceeded, ConnectionClosed) as error:
                 failure = error
+        finally:
+            sender.release()
         try:
             if waiter is None:
                 reply = self._read_reply(stream_id, deadline, failure)
@@ -261,6 +270,13 @@ class Endpoint:
             raise DeadlineExceeded(method) from None
         self._behind = False
         return reply
+
+    def _wait_to_send(self, deadline: float | None) -> bool:
+        """Wait until we may write; False if others, for whom the peer does not read, need longer than we have."""
+        if deadline is None:
+            return self._sender.acquire()
+        left_s = deadline - monotonic()
+        return left_s > 0 and self._sender.acquire(timeout=left_s)
 
     def _read_reply(
         self, stream_id: int, deadline: float | None, failure: DeadlineExceeded | ConnectionClosed | None
@@ -360,7 +376,9 @@ class Endpoint:
         timeout_ns = _left_ns(deadline)
         if timeout_ns <= 0:
             raise DeadlineExceeded(method)
-        with self._sender:
+        if not self._wait_to_send(deadline):
+            raise DeadlineExceeded(method)
+        try:
             if self.closed is not None:
                 raise ConnectionClosed(self.closed)
             stream_id, frame = self._client.request(_prefix(service, method), payload, timeout_ns)
@@ -371,6 +389,8 @@ class Endpoint:
                 self._waiters.pop(stream_id, None)
                 self._client.forget(stream_id)
                 raise
+        finally:
+            self._sender.release()
 
     def _drain_before_close(self, reason: str, reading: bool) -> None:
         """The write failed: take in what had already arrived, then close."""
@@ -395,7 +415,7 @@ class Endpoint:
             self._fail(error.reason)
             raise ConnectionClosed(error.reason) from None
 
-    def _dispatch(self, chunks: list[tuple[int, bytes]]) -> None:
+    def _dispatch(self, chunks: list[tuple[int, bytes]], reply_timeout_s: float = REPLY_TIMEOUT_S) -> None:
         for conn_id, chunk in chunks:
             if conn_id == self._client_id and (conn_id != self._server_id or self._on_request is None):
                 for response in self._client.receive(chunk):
@@ -406,13 +426,13 @@ class Endpoint:
             elif conn_id == self._server_id:
                 for request in self._server.receive(chunk):
                     if isinstance(request, Request):
-                        self._answer(request)
+                        self._answer(request, reply_timeout_s)
                     else:
-                        self._send_reply(self._server.respond(request.stream_id, b"", request.code, request.message))
+                        self._refuse(request, request.code, request.message, reply_timeout_s)
 
-    def _answer(self, request: Request) -> None:
+    def _answer(self, request: Request, reply_timeout_s: float) -> None:
         if self._on_request is None:
-            self.reply_error(request, Code.UNIMPLEMENTED, f"service {request.service}")
+            self._refuse(request, Code.UNIMPLEMENTED, f"service {request.service}", reply_timeout_s)
             return
         handler = self._on_request
         for interceptor in reversed(self._interceptors):
@@ -420,12 +440,15 @@ class Endpoint:
         try:
             reply = handler(request)
         except RpcError as error:
-            self.reply_error(request, error.code, error.message)
+            self._refuse(request, error.code, error.message, reply_timeout_s)
         except Exception as error:  # noqa: BLE001 - the caller gets an answer, whatever the handler raises
-            self.reply_error(request, code_of(error), str(error) or type(error).__name__)
+            self._refuse(request, code_of(error), str(error) or type(error).__name__, reply_timeout_s)
         else:
             if reply is not LATER:
-                self.reply(request, reply)  # type: ignore[arg-type]
+                self._send_reply(self._server.respond(request.stream_id, reply), reply_timeout_s)  # type: ignore[arg-type]
+
+    def _refuse(self, request: Request | Response, code: int, message: str, reply_timeout_s: float) -> None:
+        self._send_reply(self._server.respond(request.stream_id, b"", code, message), reply_timeout_s)
 
     def serve(self, until: Callable[[], bool] | None = None, deadline: float | None = None) -> str | None:
         """Read and answer until the connection ends, and return why; or until `until()` holds, and return None.
@@ -443,19 +466,23 @@ class Endpoint:
         return self.closed
 
     def poll(self) -> bool:
-        """Read what is there, if nobody else is reading; False once the connection has ended."""
+        """Read what is there, if nobody else is reading; False once the connection has ended.
+
+        Does not wait, and does not stay for a peer that never stops sending: a monitor is told to look again.
+        """
         if not self._reader.acquire(False):
             return self.closed is None  # a caller is reading, and takes it
         try:
-            while self.closed is None:
-                self._dispatch(self._transport.receive_now())
+            for _ in range(POLL_READS):
+                if self.closed is not None:
+                    break
+                self._dispatch(self._transport.receive_now(), POLL_REPLY_TIMEOUT_S)
         except DeadlineExceeded:
             pass
         except (ConnectionClosed, ProtocolError) as error:
             self._fail(error.reason)
         finally:
-            self._reader.release()
-            self._hand_over()
+            self._stop_reading(self._idle)
         return self.closed is None
 
     def watch_idle(self, busy: Callable[[Endpoint], None], idle: Callable[[Endpoint], None]) -> None:
@@ -472,11 +499,16 @@ class Endpoint:
         """Answer a request with a status."""
         self._send_reply(self._server.respond(request.stream_id, b"", code, message))
 
-    def _send_reply(self, frame: bytes) -> None:
+    def _send_reply(self, frame: bytes, timeout_s: float = REPLY_TIMEOUT_S) -> None:
+        sender = self._sender
         try:
-            with self._sender:
+            if not sender.acquire(False) and not self._wait_to_send(monotonic() + REPLY_TIMEOUT_S):
+                raise DeadlineExceeded("the peer to read")
+            try:
                 if self.closed is None:
-                    self._transport.send(self._server_id, frame, monotonic() + REPLY_TIMEOUT_S)
+                    self._transport.send(self._server_id, frame, monotonic() + timeout_s)
+            finally:
+                sender.release()
         except ConnectionClosed as error:
             self._fail(error.reason)
         except DeadlineExceeded:
@@ -506,13 +538,15 @@ class Endpoint:
 
     def release(self, deadline: float) -> None:
         """Give the descriptor back, once no thread is reading or writing. The connection must be closed already."""
-        for role in (self._reader, self._sender):
-            if not role.acquire(timeout=max(0.0, deadline - monotonic())):
-                return  # a thread is still inside; the interpreter closes the socket when it lets go
+        if not self._reader.acquire(timeout=max(0.0, deadline - monotonic())):
+            return  # a thread is still inside; the interpreter closes the socket when it lets go
         try:
-            self._transport.close()
+            if self._sender.acquire(timeout=max(0.0, deadline - monotonic())):
+                try:
+                    self._transport.close()
+                finally:
+                    self._sender.release()
         finally:
-            self._sender.release()
             self._reader.release()
 
 

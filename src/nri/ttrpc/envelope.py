@@ -226,7 +226,9 @@ def _decode_pair(data: bytes) -> tuple[str, str]:
 def encode_response(payload: bytes = b"", code: int = 0, message: str = "") -> bytes:
     """The data of a Response frame. An empty message with status OK is zero bytes long."""
     if code:
-        return bytes_field(1, varint_field(1, code) + (bytes_field(2, message.encode()) if message else b""))
+        # Errors name files, and Python's names of files may hold what is no Unicode: the caller gets an answer anyway.
+        text = bytes_field(2, message.encode(errors="replace")) if message else b""
+        return bytes_field(1, varint_field(1, code) + text)
     if not payload:
         return b""
     return b"\x12" + varint(len(payload)) + payload

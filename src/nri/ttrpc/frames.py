@@ -57,12 +57,12 @@ def join(stream_id: int, kind: int, parts: list[bytes]) -> bytes:
 class FrameReader:
     """Chunks of one logical connection in, whole frames out; holds at most one frame of 4 MiB."""
 
-    __slots__ = ("_header", "_missing", "_parts", "_rest")
+    __slots__ = ("_data", "_header", "_missing", "_rest")
 
     def __init__(self) -> None:
         self._rest = b""  # the start of a header
         self._header: tuple[int, int, int, int] | None = None  # of the frame whose data is still coming
-        self._parts: list[bytes] = []
+        self._data = bytearray()  # one buffer, and not many parts: a peer may send its bytes one by one
         self._missing = 0
 
     def sole(self, chunk: bytes) -> tuple[int, int, int] | None:
@@ -89,14 +89,14 @@ class FrameReader:
         if header is not None:
             take = min(self._missing, end)
             if header[0] <= MAX_DATA:
-                self._parts.append(chunk if take == end else chunk[:take])
+                self._data += chunk if take == end else chunk[:take]
             self._missing -= take
             if self._missing:
                 return out
             length, stream_id, kind, flags = header
-            out.append((stream_id, kind, flags, b"".join(self._parts) if length <= MAX_DATA else None, length))
+            out.append((stream_id, kind, flags, bytes(self._data) if length <= MAX_DATA else None, length))
             self._header = None
-            self._parts = []
+            self._data = bytearray()
             position = take
         elif self._rest:
             chunk = self._rest + chunk
@@ -110,7 +110,7 @@ class FrameReader:
                 self._header = (length, stream_id, kind, flags)
                 self._missing = stop - end
                 if length <= MAX_DATA:
-                    self._parts.append(chunk[position:])
+                    self._data += chunk[position:]
                 return out
             out.append((stream_id, kind, flags, chunk[position:stop] if length <= MAX_DATA else None, length))
             position = stop

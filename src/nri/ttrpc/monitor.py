@@ -7,6 +7,7 @@ thread.
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import threading
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from nri.ttrpc.endpoint import Endpoint
 
 __all__ = ["Monitor"]
+
+log = logging.getLogger("nri.ttrpc")
 
 _WATCH = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
 
@@ -76,8 +79,17 @@ class Monitor:
                 if fd == self._wake_read:
                     return
                 endpoint = self._endpoints.get(fd)
-                if endpoint is not None and endpoint.poll():
-                    self._idle(endpoint)
+                if endpoint is not None:
+                    self._poll(endpoint)
+
+    @staticmethod
+    def _poll(endpoint: Endpoint) -> None:
+        """Whoever has read an endpoint has it watched again. Nothing that goes wrong with one costs the others."""
+        try:
+            endpoint.poll()
+        except Exception:
+            log.exception("a connection is closed: it could not be read")
+            endpoint.close("closed (it could not be read)")
 
     def stop(self) -> None:
         """End the thread. Endpoints are not closed."""

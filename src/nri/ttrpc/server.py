@@ -71,6 +71,7 @@ class Server:
         self._listener: socket.socket | None = None
         self._accepting: threading.Thread | None = None
         self._stopping = False
+        self._identity: tuple[int, int] | None = None
 
     def start(self) -> None:
         """Listen, and serve in the background. OSError if the socket cannot be made."""
@@ -80,6 +81,7 @@ class Server:
         try:
             os.fchmod(listener.fileno(), 0o600)  # before bind, so that the socket never has a wider mode
             listener.bind(self.path)
+            self._identity = _identity(self.path)
             listener.listen(64)
         except BaseException:
             listener.close()
@@ -95,13 +97,18 @@ class Server:
             try:
                 sock, _ = listener.accept()
             except OSError:
-                return  # closed by stop()
-            with self._lock:
-                full = len(self._connections) >= self._max_connections or self._stopping
-            if full or not (self._admit is None or self._admit(sock)):
-                sock.close()
+                if not self._stopping:
+                    threading.Event().wait(0.1)  # out of descriptors, most likely: there will be some again
                 continue
-            threading.Thread(target=self._serve, args=(sock,), name="ttrpc-connection", daemon=True).start()
+            try:
+                with self._lock:
+                    full = len(self._connections) >= self._max_connections or self._stopping
+                if full or not (self._admit is None or self._admit(sock)):
+                    sock.close()
+                    continue
+                threading.Thread(target=self._serve, args=(sock,), name="ttrpc-connection", daemon=True).start()
+            except (OSError, RuntimeError):  # the peer cannot be asked who it is, or there are no more threads
+                sock.close()
 
     def _serve(self, sock: socket.socket) -> None:
         endpoint: Endpoint
@@ -145,7 +152,10 @@ class Server:
         if self._listener is not None:
             self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
-            os.unlink(self.path)
+            if (
+                self._identity is not None and _identity(self.path) == self._identity
+            ):  # not another server's, which has taken our place
+                os.unlink(self.path)
             self._listener = None
         done = threading.Thread(target=self._pool.shutdown, name="ttrpc-drain", daemon=True)
         done.start()
@@ -163,6 +173,15 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Which socket is at the path."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _wrapped(interceptor: Interceptor, step: Callable[[Request], bytes]) -> Callable[[Request], bytes]:

@@ -51,7 +51,12 @@ def test_a_runtime_that_returns_nonsense_does_not_stop_the_queue() -> None:
 
 def test_what_waits_is_bounded_in_bytes() -> None:
     go = threading.Event()
-    updates = Unsolicited(lambda peer, message: [] if go.wait(10) else [])
+
+    def apply(peer: object, message: object) -> list[m.ContainerUpdate]:
+        go.wait(10)
+        return []
+
+    updates = Unsolicited(apply)
     peer: Any = Peer()
     big = m.UpdateContainersRequest(update=[m.ContainerUpdate(container_id="x" * (4 << 20))]).SerializeToString()
     taken = QUEUE_BYTES // len(big) + 1  # one of them is at work, and does not wait any more
