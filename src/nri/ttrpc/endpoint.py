@@ -9,7 +9,8 @@ Three ways to use it, which can be mixed:
 - `serve()` in one thread: reads until the connection ends and answers requests as they come (a plugin's loop);
 - `poll()` when the descriptor is readable: for a monitor that watches idle connections (`nri.ttrpc.monitor`).
 
-What goes over the wire is `nri.ttrpc.connection`; what answers requests is `nri.ttrpc.service`.
+Who waits for what is `nri.ttrpc.waiters`, what goes over the wire `nri.ttrpc.connection`; what answers requests is
+`nri.ttrpc.service`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError, RpcErr
 from nri.ttrpc.codes import Code, code_of
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, Response, request_prefix
+from nri.ttrpc.waiters import Callback, Reading, Waiter, payload_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,67 +82,6 @@ def _left_ns(deadline: float) -> int:
     return int(left_s * 1e3) * 1_000_000 or 1_000_000 if left_s > 0 else 0
 
 
-class _Waiter:
-    """One call that waits: its response, once it is there, and a lock that is released to wake it."""
-
-    __slots__ = ("lock", "response")
-
-    def __init__(self) -> None:
-        self.response: Response | None = None
-        self.lock = allocate_lock()
-        self.lock.acquire()
-
-    def wake(self) -> None:
-        """The response is there, or the connection has ended."""
-        self.nudge()
-
-    def nudge(self) -> bool:
-        """Look again: perhaps nobody is reading now. False if there is no thread to wake."""
-        try:
-            self.lock.release()
-        except RuntimeError:
-            pass  # woken already
-        return True
-
-
-class _Reading:
-    """One call whose thread is the reader from before it writes until it has its response: nobody needs to wake it."""
-
-    __slots__ = ("response",)
-
-    def __init__(self) -> None:
-        self.response: Response | None = None
-
-    def wake(self) -> None:
-        """Nothing to do: the end of the connection ends its read."""
-
-    def nudge(self) -> bool:
-        """There is no thread to wake."""
-        return False
-
-
-class _Callback:
-    """One call that nobody waits for: its outcome goes to a function, in the thread that reads it."""
-
-    __slots__ = ("_done", "response")
-
-    def __init__(self, done: Callable[[Response | None], None]) -> None:
-        self.response: Response | None = None
-        self._done = done
-
-    def wake(self) -> None:
-        self._done(self.response)
-
-    def nudge(self) -> bool:
-        return False
-
-
-def _payload_of(response: Response) -> bytes:
-    if response.code:
-        raise RpcError(response.code, response.message)
-    return response.payload
-
-
 class Endpoint:
     """Client and server of one transport.
 
@@ -174,7 +115,7 @@ class Endpoint:
         self._on_request = on_request
         self._interceptors = tuple(interceptors)
         self._on_close = on_close
-        self._waiters: dict[int, _Waiter | _Reading | _Callback] = {}
+        self._waiters: dict[int, Waiter | Reading | Callback] = {}
         # Held while stream ids are given out and frames written, so ids increase on the wire.
         self._sender = allocate_lock()
         self._reader = allocate_lock()  # the reading role
@@ -234,7 +175,7 @@ class Endpoint:
             timeout_ns = _left_ns(deadline)
             if timeout_ns <= 0:
                 raise DeadlineExceeded(method)
-        waiter: _Waiter | None = None
+        waiter: Waiter | None = None
         failure: DeadlineExceeded | ConnectionClosed | None = None
         sender = self._sender
         if not sender.acquire(False) and not self._wait_to_send(deadline):
@@ -253,7 +194,7 @@ class Endpoint:
                 if idle is not None:
                     idle[0](self)
             else:
-                waiter = self._waiters[stream_id] = _Waiter()
+                waiter = self._waiters[stream_id] = Waiter()
             try:
                 self._transport.send(self._client_id, frame, deadline)
             except (DeadlineExceeded, ConnectionClosed) as error:
@@ -283,10 +224,10 @@ class Endpoint:
     ) -> bytes:
         """The usual way: we are the reader since before we wrote, and the first thing to come is our reply."""
         idle = self._idle
-        waiter: _Reading | None = None
+        waiter: Reading | None = None
         try:
             if failure is not None:
-                waiter = self._waiters[stream_id] = _Reading()
+                waiter = self._waiters[stream_id] = Reading()
                 self._after_failed_write(failure, reading=True)
             while waiter is None or waiter.response is None:
                 if self.closed is not None:
@@ -298,23 +239,23 @@ class Endpoint:
                             reply = self._client.receive_sole(stream_id, chunks[0][1])
                             if reply is not None:
                                 return reply
-                        waiter = self._waiters[stream_id] = _Reading()
+                        waiter = self._waiters[stream_id] = Reading()
                     self._dispatch(chunks)
                 except (ConnectionClosed, ProtocolError) as error:
                     self._fail(error.reason)
                     if waiter is None or waiter.response is None:
                         raise ConnectionClosed(self.closed or error.reason) from None
-            return _payload_of(waiter.response)
+            return payload_of(waiter.response)
         finally:
             self._stop_reading(idle)
 
     def _await_reply(
-        self, waiter: _Waiter, deadline: float | None, failure: DeadlineExceeded | ConnectionClosed | None
+        self, waiter: Waiter, deadline: float | None, failure: DeadlineExceeded | ConnectionClosed | None
     ) -> bytes:
         """The other way: others call as well, and whoever reads hands us our response."""
         if failure is not None:
             self._after_failed_write(failure, reading=False)
-        return _payload_of(waiter.response or self._wait(waiter, deadline))
+        return payload_of(waiter.response or self._wait(waiter, deadline))
 
     def _after_failed_write(self, failure: DeadlineExceeded | ConnectionClosed, *, reading: bool) -> None:
         if isinstance(failure, DeadlineExceeded):
@@ -328,7 +269,7 @@ class Endpoint:
         self._behind = True
         self._hand_over()  # a wake-up meant for the caller that now leaves must not be lost
 
-    def _wait(self, waiter: _Waiter, deadline: float | None) -> Response:
+    def _wait(self, waiter: Waiter, deadline: float | None) -> Response:
         """Read until our response is there; or wait while another thread reads."""
         while waiter.response is None:
             if self.closed is not None:
@@ -382,7 +323,7 @@ class Endpoint:
             if self.closed is not None:
                 raise ConnectionClosed(self.closed)
             stream_id, frame = self._client.request(_prefix(service, method), payload, timeout_ns)
-            self._waiters[stream_id] = _Callback(done)
+            self._waiters[stream_id] = Callback(done)
             try:
                 self._transport.send(self._client_id, frame, deadline)
             except (DeadlineExceeded, ConnectionClosed):

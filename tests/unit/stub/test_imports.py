@@ -25,7 +25,7 @@ nri.api.update nri.api.versions nri.errors nri.mux nri.mux.demux nri.mux.frames 
 nri.stub.background nri.stub.checks nri.stub.context nri.stub.coroutines nri.stub.handlers nri.stub.main
 nri.stub.mirror nri.stub.options nri.stub.plugin nri.stub.reconnect nri.stub.runtime nri.stub.session
 nri.stub.settings nri.stub.synchronize nri.ttrpc nri.ttrpc.codes nri.ttrpc.connection nri.ttrpc.endpoint
-nri.ttrpc.envelope nri.ttrpc.frames nri.wire
+nri.ttrpc.envelope nri.ttrpc.frames nri.ttrpc.waiters nri.wire
 """
 PROTOBUF = """
 google google._upb google._upb._message google.protobuf google.protobuf.descriptor google.protobuf.internal

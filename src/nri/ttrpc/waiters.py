@@ -1,0 +1,82 @@
+"""Calls that wait for their response, three kinds of them: by whom and how a call is told that its response is there.
+
+Used by `nri.ttrpc.endpoint` alone, which hands over the response and the turn to read.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+
+from nri.errors import RpcError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nri.ttrpc.envelope import Response
+
+__all__ = ["Callback", "Reading", "Waiter", "payload_of"]
+
+
+class Waiter:
+    """One call that waits: its response, once it is there, and a lock that is released to wake it."""
+
+    __slots__ = ("lock", "response")
+
+    def __init__(self) -> None:
+        self.response: Response | None = None
+        self.lock = allocate_lock()
+        self.lock.acquire()
+
+    def wake(self) -> None:
+        """The response is there, or the connection has ended."""
+        self.nudge()
+
+    def nudge(self) -> bool:
+        """Look again: perhaps nobody is reading now. False if there is no thread to wake."""
+        try:
+            self.lock.release()
+        except RuntimeError:
+            pass  # woken already
+        return True
+
+
+class Reading:
+    """One call whose thread is the reader from before it writes until it has its response: nobody needs to wake it."""
+
+    __slots__ = ("response",)
+
+    def __init__(self) -> None:
+        self.response: Response | None = None
+
+    def wake(self) -> None:
+        """Nothing to do: the end of the connection ends its read."""
+
+    def nudge(self) -> bool:
+        """There is no thread to wake."""
+        return False
+
+
+class Callback:
+    """One call that nobody waits for: its outcome goes to a function, in the thread that reads it."""
+
+    __slots__ = ("_done", "response")
+
+    def __init__(self, done: Callable[[Response | None], None]) -> None:
+        self.response: Response | None = None
+        self._done = done
+
+    def wake(self) -> None:
+        """Hand over the outcome: the response, or None at the end of the connection."""
+        self._done(self.response)
+
+    def nudge(self) -> bool:
+        """There is no thread to wake."""
+        return False
+
+
+def payload_of(response: Response) -> bytes:
+    """The reply's bytes. RpcError if the peer answered with a status."""
+    if response.code:
+        raise RpcError(response.code, response.message)
+    return response.payload
