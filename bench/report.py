@@ -205,7 +205,7 @@ COLOURS = {"nri - nri": "#2a7de1", "Go - nri": "#56b4a6", "nri - Go": "#c9a227"}
 
 def picture(bars: list[tuple[str, str, float]]) -> str:
     """Horizontal bars: median latency as a ratio to Go with Go; the line at 1 is Go."""
-    left, width, height = 400, 420, 16
+    left, width, height = 500, 420, 16
     scale = width / max(1.2, max(value for _, _, value in bars) * 1.05)
     rows: list[str] = []
     y = 56
