@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.base import lay_out
-from tests.deploy.conftest import run
 from tests.peers.drivers import GoRuntime
+from tests.support.commands import run
 from tests.support.needs import need_root, need_tool
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.conftest import run
+from tests.support.commands import run
 from tests.support.needs import need_module, need_tool
 
 

@@ -1,28 +1,13 @@
 """One wheel, made from the source archive as a release would be, and one clean environment with it."""
 
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import run
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def run(argv: Sequence[str | Path], **options: object) -> str:
-    """Run a command and return what it printed; a failure shows all of it."""
-    done = subprocess.run(
-        [str(word) for word in argv],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        **options,  # type: ignore[call-overload]
-    )
-    assert done.returncode == 0, f"{' '.join(map(str, argv))} ended with {done.returncode}:\n{done.stdout}"
-    return str(done.stdout)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.conftest import ROOT, run
+from tests.packaging.conftest import ROOT
+from tests.support.commands import run
 
 pytestmark = pytest.mark.timeout(600)  # a download on a slow line
 

@@ -1,0 +1,22 @@
+"""Run a command in a test, and show everything it printed if it fails."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def run(argv: Sequence[str | Path], **options: object) -> str:
+    """Run a command and return what it printed; a failure shows all of it."""
+    done = subprocess.run(
+        [str(word) for word in argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        **options,  # type: ignore[call-overload]
+    )
+    assert done.returncode == 0, f"{' '.join(map(str, argv))} ended with {done.returncode}:\n{done.stdout}"
+    return str(done.stdout)
