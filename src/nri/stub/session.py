@@ -54,8 +54,9 @@ class Session:
         name: the name to register under; default: the plugin's.
         events: take only these, of the events that the plugin handles.
         registration_timeout_s: how long the runtime may take to register and configure us.
-        configure: called with the runtime's configuration text; sets `plugin.config`. Default:
-        `nri.stub.settings.apply`. on_ready: called when synchronized.
+        configure: called with the runtime's configuration text; sets `plugin.config`.
+            Default: `nri.stub.settings.apply`.
+        on_ready: called once it takes part: synchronized, or at the first event of a runtime that does not synchronize.
         interceptors: see `nri.ttrpc.interceptors`.
     """
 
@@ -74,7 +75,7 @@ class Session:
     ) -> None:
         self.plugin = plugin
         self.index, self.name = index, name or plugin.name
-        #: "connected", "registered", "configured", "ready" or "closed".
+        #: "connected", "registered", "configured", "ready" (synchronized, or served an event) or "closed".
         self.stage = "connected"
         #: What ends this plugin for good: a wrong configuration, a refused registration.
         self.fatal: NriError | None = None
@@ -210,6 +211,8 @@ class Session:
             else:
                 endpoint.reply_error(request, Code.UNIMPLEMENTED, f"method {method}")
             return
+        if self.stage == "configured" and method in BY_PRETTY:
+            self._become_ready()  # runtimes on 0.6.1 never synchronize the plugins that they launch themselves
         began = monotonic()
         timeout_ns = request.timeout_ns
         call = context.Call(method, began + timeout_ns * 1e-9 if timeout_ns else None)
@@ -353,9 +356,12 @@ class Session:
             result = settle(self.plugin.synchronize(pods, containers))
             if result is not None:
                 reply = handlers.encode_answer("Synchronize", result, call)
+        self._become_ready()
+        return reply
+
+    def _become_ready(self) -> None:
         self.stage = "ready"
         self._announce = self._on_ready
-        return reply
 
     def _serve_state_change(self, payload: bytes, call: context.Call) -> bytes:
         """How runtimes before 0.12 tell of nine events.

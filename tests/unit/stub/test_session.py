@@ -163,6 +163,19 @@ def test_a_configure_that_raises_fails_with_its_text_and_may_be_tried_again() ->
         assert isinstance(running.ended(), nri.ConnectionClosed)
 
 
+def test_a_plugin_that_is_never_synchronized_is_ready_at_its_first_event() -> None:
+    """Runtimes on NRI 0.6.1 do not synchronize the plugins that they launch themselves."""
+    ready: list[str] = []
+    with plugin_thread(Names(), on_ready=lambda: ready.append("ready")) as running:
+        running.runtime.register()
+        running.runtime.configure(nri="")
+        assert ready == []
+        assert not running.runtime.call("CreateContainer", CREATE).code
+        assert not running.runtime.call("CreateContainer", CREATE).code
+        wait_for(lambda: ready, "readiness")
+        assert (ready, running.session.stage) == (["ready"], "ready")
+
+
 # -- configuration ----------------------------------------------------------------------------------------------------
 
 
