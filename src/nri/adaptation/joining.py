@@ -25,7 +25,7 @@ from nri.errors import NriError, RemoteProtocolError
 if TYPE_CHECKING:
     from nri.adaptation.chain import Chain
     from nri.adaptation.inventory import Inventory, News
-    from nri.adaptation.policy import Policies
+    from nri.adaptation.policy import Policies, PluginPolicy
     from nri.adaptation.rules import Rules
     from nri.metrics import Observer
 
@@ -129,7 +129,7 @@ class Joining:
             request_timeout=round(settings.request_timeout_s * 1000),
             NRI_version=naming.NRI_VERSION,
         )
-        timeout_s = self._policies.for_plugin(peer.index, peer.name).timeout_s() or settings.request_timeout_s
+        timeout_s = self._patience_s(self._policies.for_plugin(peer.index, peer.name))
         encoded = peer.command("Configure", request.SerializeToString(), monotonic() + timeout_s)
         try:
             reply = m.ConfigureResponse.FromString(encoded)
@@ -142,6 +142,14 @@ class Joining:
         peer.declared = reply.failure_policy if reply.HasField("failure_policy") else None
         self.plan(peer)
         peer.signal(Signal.CONFIGURED)
+
+    def _patience_s(self, policy: PluginPolicy) -> float:
+        """How long one step of the handshake may take, in seconds.
+
+        A short timeout in the policy bounds what a plugin costs each request. No request waits for a handshake, so it
+        does not keep out a plugin that starts on a busy machine; a long one holds here as well.
+        """
+        return max(policy.timeout_s() or 0.0, self.settings.request_timeout_s)
 
     def plan(self, peer: Peer) -> None:
         """Work out what the policy means for this plugin, now or after the policy has changed."""
@@ -189,7 +197,7 @@ class Joining:
     def _synchronize(self, peer: Peer, state: State_) -> list[m.ContainerUpdate]:
         rules, observer = self.settings.rules, self._observer
         policy = self._policies.for_plugin(peer.index, peer.name)
-        timeout_s = policy.timeout_s() or self.settings.request_timeout_s
+        timeout_s = self._patience_s(policy)
         if policy.filters is not None:
             state = policy.filters.select(*state)
         began = monotonic()

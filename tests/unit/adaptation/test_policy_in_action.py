@@ -294,3 +294,20 @@ def test_a_changed_file_holds_for_plugins_that_are_connected(tmp_path):
         with open(adaptation._policies.path, "w") as file:
             file.write('["10-inject"]\nshadow = true\n')
         assert eventually(lambda: node.create_container().env == {}), "the new policy does not hold"
+
+
+class Leisurely(Inject):
+    """Takes its time to be configured and to look at the state."""
+
+    name = "inject"
+
+    def configure(self):
+        time.sleep(0.2)
+
+    def synchronize(self, pods, containers):
+        time.sleep(0.2)
+
+
+def test_a_short_timeout_for_requests_does_not_keep_out_a_plugin_that_is_slow_to_start(runtime):
+    node = runtime('timeout = { default = "50ms", CreateContainer = "20s" }').add(Leisurely())
+    assert node.create_container().env == {"A": "1"}
