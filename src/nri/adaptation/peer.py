@@ -73,6 +73,7 @@ class Peer:
         declared: the failure policy that it declared, or None.
         version: the NRI version that it says it speaks, or "".
         last_error: the last thing that went wrong, as text, or "".
+        cut_off: whether this side ended the connection, because of something that the plugin did or failed to do.
         latency_s: how long its last answer took, in seconds.
     """
 
@@ -80,9 +81,8 @@ class Peer:
     takes_bytes = False
 
     __slots__ = (
-        "_guard", "_owner", "breaker", "declared", "index", "kind", "label", "last_error", "latency_s", "lock", "mask",
-        "name",
-        "order", "pid", "plans", "settled", "since", "state", "version",
+        "_guard", "_owner", "breaker", "cut_off", "declared", "index", "kind", "label", "last_error", "latency_s",
+        "lock", "mask", "name", "order", "pid", "plans", "settled", "since", "state", "version",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, kind: str, index: str = "", name: str = "", pid: int = 0) -> None:
@@ -99,6 +99,7 @@ class Peer:
         self.breaker = Breaker()
         self.version = ""
         self.last_error = ""
+        self.cut_off = False
         self.latency_s = 0.0
         #: Set as soon as it is known whether it takes part: it is active, or gone.
         self.settled = threading.Event()
@@ -122,6 +123,8 @@ class Peer:
             self.state, actions = step(self.state, signal)
             if why and actions:
                 self.last_error = why
+            if actions and signal is Signal.FATAL:
+                self.cut_off = True
         for action in actions:
             if action is Action.CLOSE:
                 self.close(why or signal.value)

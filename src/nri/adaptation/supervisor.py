@@ -168,7 +168,8 @@ class Supervisor:
         )
         if not self._stopping.is_set():
             log.warning("plugin %s ended: %s%s", peer.qualified, process.status, _quoted(self.last_words))
-        return process.failed
+        # A plugin that is cut off may well end without an error: there is nobody left that it could work for.
+        return process.failed or peer.cut_off
 
     def _look(self) -> float:
         """What a running plugin needs now; returns when to look again."""
