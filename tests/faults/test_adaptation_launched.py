@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nri.adaptation.backoff import Backoff
+from nri.adaptation.discovery import Found
+from nri.adaptation.launching import Process
 from nri.testing import FakeRuntime
 from tests.support.adapting import PATIENCE_S, eventually
 
@@ -47,3 +51,27 @@ def test_a_launched_plugin_that_is_cut_off_comes_back_though_it_ends_without_an_
         runtime.start_container()
         eventually(lambda: runtime.health("10-slow").restarts == 1, "it was started again")
         assert runtime.adaptation.ready(["10-slow"], PATIENCE_S), runtime.plugins
+
+
+def test_a_plugin_whose_launch_was_under_way_when_the_runtime_stopped_does_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Process] = []
+    stopped = threading.Event()
+
+    def launch(found: Found) -> Process:
+        stopped.wait(PATIENCE_S)
+        made.append(Process(found))
+        return made[0]
+
+    monkeypatch.setattr("nri.adaptation.supervisor.Process", launch)
+    folder = install(tmp_path / "plugins", "10-late", "import time\ntime.sleep(1000)\n")
+    runtime = FakeRuntime(plugin_path=folder, registration_timeout_s=0.01, request_timeout_s=0.01)
+    supervisor = runtime.adaptation._installed._supervisors["10-late"]
+    supervisor._settings = replace(supervisor._settings, registration_timeout_s=1000.0)
+    runtime.close()
+    stopped.set()
+    try:
+        eventually(lambda: made and made[0].status == "killed by SIGKILL", "it was killed and reaped")
+    finally:
+        made[0].kill()

@@ -104,8 +104,9 @@ class Supervisor:
         """Wait until it has ended; kill it at the deadline."""
         self._thread.join(max(0.0, deadline - monotonic()))
         if self._thread.is_alive():
-            if self._process is not None:
-                self._process.kill()
+            process = self._process
+            if process is not None:
+                process.kill()
             self._thread.join(1.0)
 
     # -- its thread ---------------------------------------------------------------------------------------------------
@@ -158,6 +159,8 @@ class Supervisor:
         )  # fmt: skip
         peer.config = config
         self._process, self.peer = process, peer
+        if self._stopping.is_set():
+            process.kill()  # whoever ended the others could not see this one yet
         self._registry.connect(peer)
         process.wait(self._look)
         self._process = None
