@@ -56,21 +56,27 @@ class Unsolicited:
             if self._stopped:
                 raise RpcError(Code.UNAVAILABLE, "the runtime is stopping")
             waiting = self._queues.get(peer)
-            if waiting is None:
-                waiting = self._queues[peer] = deque()
-                self._ready.append(peer)
-            elif len(waiting) >= QUEUE:
-                raise RpcError(Code.RESOURCE_EXHAUSTED, f"{QUEUE} updates of plugin {peer.label} are waiting already")
-            elif sum(len(each.payload) for each in waiting) + len(request.payload) > QUEUE_BYTES:
-                text = f"updates of plugin {peer.label} that are waiting hold {QUEUE_BYTES >> 20} MiB already"
-                raise RpcError(Code.RESOURCE_EXHAUSTED, text)
-            waiting.append(request)
-            if self._idle:
-                self._work.notify()
-            elif self._workers < WORKERS:
-                self._workers += 1
-                threading.Thread(target=self._run, name=f"nri-updates-{self._workers}", daemon=True).start()
+            if waiting is not None:  # a worker is at it, or about to be
+                _check_room(peer, waiting, request)
+                waiting.append(request)
+                return LATER
+            self._staff(len(self._ready) + 1)
+            self._queues[peer] = deque((request,))
+            self._ready.append(peer)
+            self._work.notify()
         return LATER
+
+    def _staff(self, wanted: int) -> None:
+        """See that so many workers are free, as far as there may be so many. RpcError if there is none at all."""
+        if self._idle >= wanted or self._workers >= WORKERS:
+            return
+        try:
+            threading.Thread(target=self._run, name=f"nri-updates-{self._workers + 1}", daemon=True).start()
+        except RuntimeError:
+            if not self._workers:
+                raise RpcError(Code.RESOURCE_EXHAUSTED, "the runtime has no thread left to apply updates") from None
+        else:
+            self._workers += 1
 
     def _run(self) -> None:
         while True:
@@ -122,3 +128,12 @@ class Unsolicited:
         with self._lock:
             self._stopped = True
             self._work.notify_all()
+
+
+def _check_room(peer: RemotePeer, waiting: deque[Request], request: Request) -> None:
+    """RpcError if a plugin's queue has no room for one more request."""
+    if len(waiting) >= QUEUE:
+        raise RpcError(Code.RESOURCE_EXHAUSTED, f"{QUEUE} updates of plugin {peer.label} are waiting already")
+    if sum(len(each.payload) for each in waiting) + len(request.payload) > QUEUE_BYTES:
+        text = f"updates of plugin {peer.label} that are waiting hold {QUEUE_BYTES >> 20} MiB already"
+        raise RpcError(Code.RESOURCE_EXHAUSTED, text)

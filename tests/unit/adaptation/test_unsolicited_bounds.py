@@ -72,3 +72,49 @@ def test_what_waits_is_bounded_in_bytes() -> None:
     for _ in range(taken):
         assert peer.answered.acquire(timeout=10)
     updates.stop()
+
+
+def test_two_plugins_that_ask_at_once_do_not_wait_for_each_other() -> None:
+    """One idle worker is there: it takes one of the two requests, so the other needs another worker."""
+    go, both = threading.Event(), threading.Barrier(3)
+
+    def apply(peer: object, message: object) -> list[m.ContainerUpdate]:
+        if go.is_set():
+            both.wait(10)
+        return []
+
+    updates = Unsolicited(apply)
+    lock: Any = threading.RLock()
+    updates._lock, updates._work = lock, threading.Condition(lock)
+    first: Any = Peer()
+    second: Any = Peer()
+    updates.take(first, request())
+    assert first.answered.acquire(timeout=10)
+    while not updates._idle:
+        threading.Event().wait(0.005)
+    go.set()
+    with lock:  # both arrive before the worker wakes
+        updates.take(first, request())
+        updates.take(second, request())
+    both.wait(10)
+    updates.stop()
+
+
+def test_a_request_is_refused_and_not_kept_when_there_is_no_thread_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    applied: list[object] = []
+    updates = Unsolicited(lambda peer, message: applied.append(peer) or [])
+    peer: Any = Peer()
+
+    def no_more(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_more)
+        for _ in range(5):
+            with pytest.raises(RpcError) as refused:
+                updates.take(peer, request())
+            assert refused.value.code == Code.RESOURCE_EXHAUSTED
+    updates.take(peer, request())
+    assert peer.answered.acquire(timeout=10), "threads that could not be started count as workers"
+    assert applied == [peer], "a request that was refused was applied"
+    updates.stop()
