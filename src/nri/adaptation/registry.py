@@ -216,7 +216,8 @@ class Registry:
             thread.join(max(0.0, deadline - monotonic()) + 0.1)
 
     def stop(self, peers: Iterable[Peer]) -> None:
-        """End all connections."""
+        """End all connections, and what plugins have asked for by themselves."""
+        self._unsolicited.stop()
         for peer in peers:
             peer.signal(Signal.STOP, "the runtime stops")
         self.monitor.stop()

@@ -112,3 +112,26 @@ def test_one_plugin_that_floods_does_not_delay_another(nri_runtime: FakeRuntime,
     go.set()
     raw.close()
     eventually(lambda: not queue._queues, "the queues are empty")
+
+
+def test_what_still_waits_when_the_runtime_stops_is_not_applied() -> None:
+    applied: list[Any] = []
+    busy, go = threading.Event(), threading.Event()
+
+    def apply(peer: Any, asked: Any) -> list[m.ContainerUpdate]:
+        applied.append(asked)
+        busy.set()
+        go.wait(10)
+        return []
+
+    with FakeRuntime() as runtime:
+        queue = runtime.adaptation._registry._unsolicited
+        queue._apply = apply
+        raw = RawPlugin(runtime).join()
+        for number in range(3):
+            raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(), stream_id=3 + 2 * number))
+        eventually(lambda: busy.is_set() and len(next(iter(queue._queues.values()))) == 2, "two of them wait")
+    go.set()
+    eventually(lambda: not queue._workers, "the workers end")
+    assert len(applied) == 1
+    raw.close()
