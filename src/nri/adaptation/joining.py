@@ -25,7 +25,7 @@ from nri.errors import NriError, RemoteProtocolError
 if TYPE_CHECKING:
     from nri.adaptation.chain import Chain
     from nri.adaptation.inventory import Inventory, News
-    from nri.adaptation.policy import Policies, PluginPolicy
+    from nri.adaptation.policy import PluginPolicy, Policies
     from nri.adaptation.rules import Rules
     from nri.metrics import Observer
 
@@ -159,9 +159,12 @@ class Joining:
         peer.breaker.configure(policy.breaker_misses, policy.breaker_retry_s)
 
     def _enter(self, peer: Peer) -> tuple[News, State_] | None:
-        """Read the runtime's state and put the plugin into the chain, with no event under way. None: stopping."""
+        """Read the runtime's state and put the plugin into the chain, with no event under way.
+
+        None: the runtime stops, or the plugin left while it waited.
+        """
         gate = self._chain.gate
-        if not gate.join(lambda: self.stopping):
+        if not gate.join(lambda: self.stopping or peer.state is State.GONE):
             return None
         try:
             news = self._inventory.begin()

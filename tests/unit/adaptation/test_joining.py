@@ -11,7 +11,7 @@ import nri
 from nri.adaptation import Adaptation
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import RawPlugin, eventually
+from tests.support.adapting import RawPlugin, eventually, register, response
 
 
 class Quiet(nri.Plugin):
@@ -30,8 +30,6 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(nri_runtime.adaptation._joining, "_snapshot", fail)
         raw = RawPlugin(nri_runtime)
-        from tests.support.adapting import register, response
-
         raw.sock.sendall(register())
         raw.wait_for(b"Configure")
         raw.sock.sendall(response(1, m.ConfigureResponse(events=1)))
@@ -74,3 +72,15 @@ def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
         assert adaptation.ready(["10-quiet"], 20)
         session.stop()
         thread.join()
+
+
+def test_a_plugin_that_dies_on_its_way_in_does_not_go_on_waiting(nri_runtime: FakeRuntime) -> None:
+    gate = nri_runtime.adaptation._chain.gate
+    with nri_runtime.adaptation.block_sync():
+        raw = RawPlugin(nri_runtime)
+        raw.sock.sendall(register())
+        raw.wait_for(b"Configure")
+        raw.sock.sendall(response(1, m.ConfigureResponse(events=1)))
+        eventually(lambda: gate._waiting, "the plugin waits to join")
+        raw.close()
+        eventually(lambda: not gate._waiting, "nobody waits for a plugin that is gone")
