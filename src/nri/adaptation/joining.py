@@ -177,6 +177,9 @@ class Joining:
             peer.lock.acquire()  # nobody else knows it yet, so this does not wait
             peer.signal(Signal.JOINING)
             self._chain.add(peer)
+            # Whatever changed since it was configured went to the plugins in the chain, and it was not there yet.
+            self.plan(peer)
+            self._chain.refresh()
         finally:
             gate.joined()
         return news, state

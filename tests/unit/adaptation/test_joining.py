@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,6 +73,21 @@ def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
         assert adaptation.ready(["10-quiet"], 20)
         session.stop()
         thread.join()
+
+
+def test_a_policy_that_changes_while_a_plugin_is_on_its_way_in_holds_for_it() -> None:
+    with FakeRuntime(policy="") as runtime:
+        adaptation = runtime.adaptation
+        generation = adaptation._generation
+        with adaptation.block_sync():
+            runtime.add(Quiet(), wait=False)
+            eventually(lambda: adaptation._chain.gate._waiting, "the plugin waits to join")
+            Path(str(adaptation._policies.path)).write_text('["10-quiet"]\nallow = { events = [] }\n')
+            eventually(lambda: adaptation._generation != generation, "the policy was read again")
+        assert adaptation.ready(["10-quiet"], 20)
+        peer = adaptation._registry.find("10-quiet")
+        assert peer is not None
+        assert not any(peer.plans), "it is still sent events that it is not allowed to see"
 
 
 def test_a_plugin_that_dies_on_its_way_in_does_not_go_on_waiting(nri_runtime: FakeRuntime) -> None:
