@@ -162,6 +162,7 @@ class Adaptation:
             records = self._recorder.provenance or Provenance()
             self._admin = Admin(admin_socket, records, self._policies, self._describe, self.rules)
         self._stopping = threading.Event()
+        self._counting = threading.Lock()
         self._keeper: threading.Thread | None = None
         self._registry.on_change = self._plugins_changed
         self._plugins_changed()
@@ -323,10 +324,13 @@ class Adaptation:
     def _keep(self) -> None:
         """Once a second: has the policy changed, can descriptors be given back."""
         while not self._stopping.wait(1.0):
-            self._registry.reap()
-            if self._policies.refresh() != self._generation:
-                self._generation = self._policies.generation
-                self._plan_again()
+            try:
+                self._registry.reap()
+                if self._policies.refresh() != self._generation:
+                    self._generation = self._policies.generation
+                    self._plan_again()
+            except Exception:  # an observer's fault must not end this
+                log.exception("a change of the policy was not taken in wholly")
 
     def _plan_again(self) -> None:
         """A policy or a timeout has changed: it holds from the next event on."""
@@ -374,8 +378,9 @@ class Adaptation:
 
     def _plugins_changed(self) -> None:
         """Who is required and not there; and supervisors want to know, too."""
-        there = {peer.label for peer in self._chain.peers if peer.state is not State.GONE}
-        self._pipeline.absent = tuple(each for each in self._policies.required if each[0] not in there)
+        with self._counting:  # else an older count could replace a newer one
+            there = {peer.label for peer in self._chain.peers if peer.state is not State.GONE}
+            self._pipeline.absent = tuple(each for each in self._policies.required if each[0] not in there)
         self._installed.nudge()
         if self._observer is not None:
             self._observer.update_plugin_count(self._chain.active)

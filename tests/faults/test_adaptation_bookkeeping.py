@@ -1,0 +1,76 @@
+"""What the adaptation knows of its plugins stays right when threads overtake each other and observers fail."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nri
+from nri.adaptation.policy import Policies
+from nri.adaptation.state import State
+from nri.metrics import Observer
+from nri.testing import FakeRuntime
+from tests.support.adapting import PATIENCE_S, eventually
+
+
+class Quiet(nri.Plugin):
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+
+def test_a_required_plugin_that_has_joined_is_not_missed_because_of_one_that_left_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with FakeRuntime(policy='["10-quiet"]\nrequired = true\n') as runtime:
+        adaptation = runtime.adaptation
+        looking, go = threading.Event(), threading.Event()
+        required = adaptation._policies.required
+
+        def slow_for_one(_: Policies) -> Any:
+            if threading.current_thread() is leaving:
+                looking.set()
+                go.wait(PATIENCE_S)
+            return required
+
+        monkeypatch.setattr(Policies, "required", property(slow_for_one))
+        leaving = threading.Thread(target=adaptation._plugins_changed)
+        leaving.start()
+        assert looking.wait(PATIENCE_S)
+        runtime.add(Quiet(), wait=False)
+
+        def joined() -> bool:
+            peer = adaptation._registry.find("10-quiet")
+            return peer is not None and peer.state is State.ACTIVE
+
+        eventually(joined, "the plugin takes part")
+        threading.Event().wait(0.05)  # time for its own look, if that does not wait for the other
+        go.set()
+        leaving.join()
+        eventually(lambda: not adaptation._pipeline.absent, "nobody is missed")
+
+
+class Moody(Observer):
+    """Cannot count when it is told to."""
+
+    fails = False
+
+    def update_plugin_count(self, count: int) -> None:
+        if self.fails:
+            raise RuntimeError("no such metric")
+
+
+def test_an_observer_that_fails_does_not_end_the_watch_over_the_policy(caplog: pytest.LogCaptureFixture) -> None:
+    observer = Moody()
+    with FakeRuntime(policy="", observer=observer) as runtime, caplog.at_level(logging.ERROR, "nri.adaptation"):
+        adaptation = runtime.adaptation
+        path = Path(str(adaptation._policies.path))
+        observer.fails = True
+        path.write_text('["10-quiet"]\nrequired = true\n')
+        eventually(lambda: "no such metric" in caplog.text, "the failure was logged")
+        observer.fails = False
+        path.write_text("# nobody is required any more\n")
+        eventually(lambda: adaptation._policies.generation == 3, "the policy was read again")
+        eventually(lambda: not adaptation._pipeline.absent, "and holds")
