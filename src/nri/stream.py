@@ -4,6 +4,11 @@ Why not `socket.settimeout`: it makes the interpreter poll before every call, a 
 the kernel's own SO_RCVTIMEO and SO_SNDTIMEO are set, and set again only when the wanted wait gets shorter or longer.
 Why `_socket`: importing `socket` costs a plugin's start 12 ms, and nothing here needs it.
 
+Why a read may poll for a moment before it sleeps: where both sides of a connection answer within some microseconds,
+most of the time goes into putting a core to sleep and waking it again. So a read whose predecessors were short looks
+again and again for at most `BUSY_POLL_S`, and one that did so in vain puts the next ones off, longer each time. A
+connection that is idle, and a peer that takes its time, cost nothing; nor is there any polling with one core only.
+
 Deadlines are absolute, in seconds of `time.monotonic()`; None waits for ever and is for idle loops only, which another
 thread or a signal handler ends with `shut()`. One thread reads at a time, and one writes: the callers see to that.
 """
@@ -11,13 +16,14 @@ thread or a signal handler ends with `shut()`. One thread reads at a time, and o
 from __future__ import annotations
 
 import _socket
+from posix import environ, sched_getaffinity
 from time import monotonic
 
 from nri.errors import ConnectionClosed, DeadlineExceeded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from typing import Any, Protocol
 
     class Socket(Protocol):
         """What is used of a socket object: those of `socket` and of `_socket` both have it."""
@@ -35,12 +41,25 @@ __all__ = ["Stream", "connect_unix"]
 
 # A wait within this much of what is set already does not need a system call.
 _SLACK_S = 0.002
+# So many short waits in a row, and the next one polls; polling in vain asks for twice as many, up to a limit.
+_FEW, _MANY = 2, 256
+
 # What has arrived by the deadline may still be taken so much later, in seconds; a peer that never stops sending does
 # not keep its reader beyond.
 _GRACE_S = 0.05
 # What is set when a wait has no end. Far away from every real wait, so that one comparison tells them apart.
 _FOREVER = -1e9
 _NOW = _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT
+
+
+def _busy_poll_s() -> float:
+    """`NRI_BUSY_POLL_US`: whole microseconds, 0 for no polling; 200 if it is not set or not a number up to 1000."""
+    text = environ.get(b"NRI_BUSY_POLL_US", b"")
+    return int(text) * 1e-6 if text.isdigit() and int(text) <= 1000 else 0.0002
+
+
+#: How long a read looks for data before it sleeps, in seconds, if the last ones took no longer.
+BUSY_POLL_S = _busy_poll_s()
 
 
 def _pack_timeval(seconds: float) -> bytes:
@@ -71,10 +90,16 @@ class Stream:
     out before the next write, so that one late reader costs one message and not the connection.
     """
 
-    __slots__ = ("_receive_armed_s", "_send_armed_s", "_sock", "_unsent")
+    __slots__ = (
+        "_busy_poll_s", "_credit", "_debt", "_poll", "_receive_armed_s", "_send_armed_s", "_sock", "_unsent",
+    )  # fmt: skip
 
-    def __init__(self, sock: Socket) -> None:
+    def __init__(self, sock: Socket, *, busy_poll_s: float = BUSY_POLL_S) -> None:
+        """`busy_poll_s`: how long a read may poll before it sleeps, in seconds; 0 for not at all."""
         sock.setblocking(True)
+        self._busy_poll_s = busy_poll_s if len(sched_getaffinity(0)) > 1 else 0.0
+        self._credit, self._debt = -_FEW, _FEW  # a read polls when the credit is not negative
+        self._poll: Any = None
         self._sock = sock
         self._receive_armed_s = self._send_armed_s = -2e9  # nothing yet
         self._unsent: bytes = b""
@@ -85,9 +110,10 @@ class Stream:
 
     def read(self, size: int, deadline: float | None) -> bytes:
         """Read up to `size` bytes, at least one. ConnectionClosed at the end, DeadlineExceeded with nothing read."""
+        began = monotonic()
         wait_s = _FOREVER
         if deadline is not None:
-            wait_s = deadline - monotonic()
+            wait_s = deadline - began
             if wait_s <= 0:
                 if wait_s < -_GRACE_S:
                     raise DeadlineExceeded("data")
@@ -95,6 +121,8 @@ class Stream:
         if not -_SLACK_S < wait_s - self._receive_armed_s < _SLACK_S:
             self._arm(_socket.SO_RCVTIMEO, wait_s)
             self._receive_armed_s = wait_s
+        if self._credit >= 0:
+            self._look(began + self._busy_poll_s)
         try:
             data = self._sock.recv(size)
         except BlockingIOError:
@@ -103,7 +131,32 @@ class Stream:
             raise ConnectionClosed(f"closed ({error.strerror or error})") from None
         if not data:
             raise ConnectionClosed
+        if self._credit < 0:
+            self._count(monotonic() - began)
         return data
+
+    def _look(self, until: float) -> None:
+        """Poll until there is something to read. In vain: not again before as many short waits as `_debt` says."""
+        poll = self._poll
+        if poll is None:
+            import select
+
+            descriptors = select.poll()
+            descriptors.register(self._sock.fileno(), select.POLLIN)
+            poll = self._poll = descriptors.poll
+        while not poll(0):
+            if monotonic() > until:
+                self._credit = -self._debt
+                self._debt = min(self._debt * 2, _MANY)
+                return
+        self._debt = _FEW
+
+    def _count(self, waited_s: float) -> None:
+        """Take note of a wait without polling: would polling have paid?"""
+        if waited_s < self._busy_poll_s:
+            self._credit += 1
+        elif self._credit > -_FEW:
+            self._credit = -_FEW
 
     def read_now(self, size: int, what: str = "data") -> bytes:
         """Read what is there already; DeadlineExceeded if nothing is."""

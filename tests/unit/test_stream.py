@@ -1,0 +1,128 @@
+"""When a read polls before it sleeps: only where that has paid lately."""
+
+import _socket
+import posix
+
+import pytest
+
+from nri import stream
+
+
+class Kernel:
+    """Stands in for the kernel's poll and for the clock: a look in vain takes ten seconds, everything else no time."""
+
+    def __init__(self):
+        self.looks = 0
+        self.readable = True
+        self.now_s = 100.0
+
+    def poll(self, _timeout):
+        self.looks += 1
+        if self.readable:
+            return [1]
+        self.now_s += 10.0
+        return []
+
+
+@pytest.fixture
+def pair(monkeypatch):
+    made = []
+    kernel = Kernel()
+    monkeypatch.setattr(stream, "monotonic", lambda: kernel.now_s)
+
+    def make(busy_poll_s=5.0):
+        ours, theirs = _socket.socketpair()
+        made.extend((ours, theirs))
+        one = stream.Stream(ours, busy_poll_s=busy_poll_s)
+        one._poll = kernel.poll
+        return one, theirs, kernel
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def short_reads(one, peer, count):
+    for _ in range(count):
+        peer.send(b"x")
+        assert one.read(10, None) == b"x"
+
+
+def test_a_first_read_sleeps(pair):
+    one, peer, kernel = pair()
+    short_reads(one, peer, 1)
+    assert kernel.looks == 0, "a connection that nobody knows yet was polled"
+
+
+def test_a_read_polls_after_short_ones(pair):
+    one, peer, kernel = pair()
+    short_reads(one, peer, 5)
+    assert kernel.looks == 3, "the first two find out, the others poll"
+
+
+def test_a_long_wait_means_sleeping_again(pair, monkeypatch):
+    one, peer, kernel = pair()
+    short_reads(one, peer, 1)
+    with monkeypatch.context() as patched:
+        times = iter((100.0, 200.0))
+        patched.setattr(stream, "monotonic", lambda: next(times))
+        short_reads(one, peer, 1)
+    short_reads(one, peer, 2)
+    assert kernel.looks == 0, "two short waits in a row are asked for, and there were not"
+
+
+def test_polling_in_vain_puts_off_the_next_time_longer_and_longer(pair):
+    one, peer, kernel = pair()
+    pauses = []
+    for _ in range(10):
+        kernel.readable, before = False, kernel.looks
+        reads = 0
+        while kernel.looks == before:
+            short_reads(one, peer, 1)
+            reads += 1
+        pauses.append(reads - 1)
+    assert pauses == [2, 2, 4, 8, 16, 32, 64, 128, 256, 256]
+
+
+def test_polling_that_pays_again_is_forgiven(pair):
+    one, peer, kernel = pair()
+    kernel.readable = False
+    short_reads(one, peer, 30)
+    kernel.readable = True
+    short_reads(one, peer, 100)
+    assert one._debt == 2
+
+
+def test_nothing_polls_when_it_is_switched_off(pair):
+    one, peer, kernel = pair(busy_poll_s=0.0)
+    short_reads(one, peer, 10)
+    assert kernel.looks == 0
+
+
+def test_nothing_polls_on_one_core(pair, monkeypatch):
+    monkeypatch.setattr(stream, "sched_getaffinity", lambda pid: {0})
+    one, peer, kernel = pair()
+    short_reads(one, peer, 10)
+    assert kernel.looks == 0, "the peer could not run while we poll"
+
+
+def test_a_poll_sees_the_end_of_the_connection(pair):
+    one, peer, _kernel = pair()
+    short_reads(one, peer, 3)
+    one._poll = None  # the kernel's own
+    peer.close()
+    with pytest.raises(stream.ConnectionClosed):
+        one.read(10, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [(None, 0.0002), (b"0", 0.0), (b"50", 5e-5), (b"5000", 0.0002), (b"-1", 0.0002), (b"x", 0.0002)],
+)
+def test_the_environment_says_how_long(monkeypatch, text, seconds):
+    environ = dict(posix.environ)
+    environ.pop(b"NRI_BUSY_POLL_US", None)
+    if text is not None:
+        environ[b"NRI_BUSY_POLL_US"] = text
+    monkeypatch.setattr(stream, "environ", environ)
+    assert stream._busy_poll_s() == pytest.approx(seconds)
