@@ -269,11 +269,16 @@ class Policies:
 
 
 def _fingerprint(path: str | None) -> tuple[int, ...] | None:
-    """What tells one content of the file from the next without reading it; None when there is no file."""
+    """What tells one content of the file from the next without reading it; None when there is no file.
+
+    A file that cannot be looked at is there: reading it then says why, and nobody's protection ends by that.
+    """
     if path is None:
         return None
     try:
         found = os.stat(path)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        return (error.errno or -1,)
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -362,3 +362,22 @@ def test_without_a_path_nothing_is_ever_read():
     policies = Policies(None)
     assert policies.refresh() == 0
     assert policies.for_plugin("10", "a") == PluginPolicy()
+
+
+def test_a_file_that_cannot_be_looked_at_is_an_error_and_not_a_missing_one(path):
+    path.symlink_to(path)
+    with pytest.raises(ConfigError, match=r"policy\.toml: cannot read it: Too many levels"):
+        watching(path, Clock())
+
+
+def test_a_file_that_can_no_longer_be_looked_at_keeps_its_policies(path):
+    clock, reports = Clock(), []
+    write(path, '["10-a"]\nrequired = true')
+    policies = watching(path, clock, reports)
+    path.unlink()
+    path.symlink_to(path)
+    for _ in range(3):
+        clock.now += 1.1
+        policies.refresh()
+    assert policies.required_names() == ("10-a",), "all protection was off"
+    assert len(reports) == 1
