@@ -240,13 +240,14 @@ class Policies:
     ) -> PluginPolicy:
         """The policy of a plugin. The same object for the same question until the generation moves."""
         fail, keep = (declared.fail_request, declared.keep_connected) if declared is not None else (False, False)
-        made = self._made
-        key = (index, name, fail, keep, rules)
+        made, tables = self._made, self._tables
+        label = f"{index}-{name}"
+        if label not in tables:
+            label = policy_file.DEFAULTS  # plugins choose their names: one entry for all that the file does not name
+        key = (label, fail, keep, rules)
         policy = made.get(key)
         if policy is None:
-            tables = self._tables
-            table = tables.get(f"{index}-{name}") or tables.get(policy_file.DEFAULTS) or Table()
-            policy = made[key] = resolve(table, declared, rules)
+            policy = made[key] = resolve(tables.get(label) or Table(), declared, rules)
         return policy
 
     @property
