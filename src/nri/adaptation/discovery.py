@@ -1,8 +1,8 @@
 """Find the plugins that are installed on this machine: `NN-name` in the plugin folder, its configuration beside.
 
 Reads, decides, and starts nothing. A file that cannot be a plugin is reported and skipped (reference mode: it ends the
-start of NRI). A plugin runs with the runtime's rights, so a file that others may write is refused, and one in a folder
-that others may write. Next: `nri.adaptation.launching`.
+start of NRI). A plugin runs with the runtime's rights, so a file that others own or may write is refused, and one in a
+folder that others own or may write; of a link, both ends count. Next: `nri.adaptation.launching`.
 """
 
 from __future__ import annotations
@@ -55,8 +55,11 @@ def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[Found], li
     skipped: list[Skipped] = []
     for entry in entries:
         # Like the reference, the entry itself is looked at: a link always counts as executable.
-        info = entry.stat(follow_symlinks=False)
-        if entry.is_dir(follow_symlinks=False) or not info.st_mode & 0o111:
+        try:
+            mode = entry.stat(follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            continue  # somebody is just tidying up
+        if stat.S_ISDIR(mode) or not mode & 0o111:
             continue
         reason = _unusable(entry.path)
         try:
@@ -77,15 +80,34 @@ def _unusable(path: str) -> str:
     """Why a file with a good name is not launched; "" if it is."""
     if path.endswith(".wasm"):
         return "plugins in WebAssembly are not supported; run it as an external plugin"
+    if not _is_text(path):
+        return "its name is not UTF-8 text"  # messages could not hold it
     try:
-        info = os.stat(path)
-        folder = os.stat(os.path.dirname(os.path.realpath(path)))
+        link, info = os.lstat(path), os.stat(path)
+        folders = [os.stat(os.path.dirname(each) or ".") for each in (path, os.path.realpath(path))]
     except OSError as error:
         return f"it cannot be looked at: {error.strerror}"
     if not stat.S_ISREG(info.st_mode):
         return "it is not a file"
-    for what, mode in (("it", info.st_mode), ("its folder", folder.st_mode)):
-        if mode & 0o022 and not (what == "its folder" and mode & stat.S_ISVTX):
+    return _others_decide("it", link, info) or _others_decide("its folder", *folders)
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _others_decide(what: str, *infos: os.stat_result) -> str:
+    """Why somebody else than root and our own user can change a file or a folder; "" if nobody can."""
+    for info in infos:
+        mode = info.st_mode
+        if info.st_uid not in (0, os.geteuid()):
+            return f"{what} belongs to user {info.st_uid}, who can change it; remedy: chown root"
+        sticky = stat.S_ISDIR(mode) and mode & stat.S_ISVTX  # there nobody can replace another's files
+        if mode & 0o022 and not stat.S_ISLNK(mode) and not sticky:
             return f"{what} can be written by group or others (mode {stat.S_IMODE(mode):04o}); remedy: chmod go-w"
     return ""
 
