@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PluginHealth", "health", "health_of_launched"]
 
+#: Characters that are told of what went wrong last: a plugin's error may have megabytes.
+_ERROR_LENGTH = 4096
+
 _STARTING = frozenset((State.CONNECTED, State.REGISTERED, State.CONFIGURED, State.SYNCHRONIZING))
 
 
@@ -67,7 +70,7 @@ def health(peer: Peer) -> PluginHealth:
         events=peer.mask.pretty(),
         latency_s=peer.latency_s,
         missed=peer.breaker.missed,
-        last_error=peer.last_error,
+        last_error=peer.last_error[:_ERROR_LENGTH],
     )
 
 

@@ -1,18 +1,18 @@
 """All plugins that are connected or were: who may register, and what follows from the signals of their state machine.
 
-The owner of every peer. Refusals are answers to RegisterPlugin, with the reference's texts where it has one. What a
-launched plugin's end means is up to its supervisor, which listens here. Next: `nri.adaptation.listener` for external
+The owner of every peer. What a plugin can be called is `nri.adaptation.identity`. What a launched plugin's end means is
+up to its supervisor, which listens here. Next: `nri.adaptation.listener` for external
 plugins, `nri.adaptation.supervisor` for launched ones.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from nri.adaptation import identity
 from nri.adaptation.peer import LAUNCHED, Peer, RemotePeer
 from nri.adaptation.state import Action, Signal, State
 from nri.api import messages as m
@@ -96,10 +96,10 @@ class Registry:
             raise RpcError(Code.ALREADY_EXISTS, f"plugin {peer.label} is registered on this connection already")
         index, name = peer.index, peer.name
         if peer.kind != LAUNCHED:
-            _check(request)
+            identity.check(request)
             index, name = request.plugin_idx, request.plugin_name
         self._claim(peer, index, name)
-        peer.version = request.NRI_version
+        peer.version = request.NRI_version[: identity.VERSION_LENGTH]
         if first:
             peer.signal(Signal.REGISTER)
 
@@ -109,7 +109,7 @@ class Registry:
         with self._lock:
             holder = self._by_label.get(label)
         if holder is not None and holder is not peer and self._rules.duplicates_refused:
-            if _alive(holder):
+            if identity.is_alive(holder):
                 process = f" (process {holder.pid})" if holder.pid else ""
                 raise RpcError(Code.ALREADY_EXISTS, f"plugin {label} is connected already{process}")
             holder.signal(Signal.STOP, "replaced by a new connection")
@@ -127,9 +127,7 @@ class Registry:
     def act(self, peer: Peer, action: Action) -> None:
         """Carry out what the state machine asks for."""
         if action is Action.CONFIGURE:
-            threading.Thread(
-                target=self._joining.admit, args=(peer,), name=f"nri-join-{peer.label}", daemon=True
-            ).start()
+            self._configure(peer)
         elif action is Action.LEAVE:
             self._chain.leave()
         elif action is Action.CLOSE:
@@ -151,6 +149,14 @@ class Registry:
                 log.exception("somebody who wants to know of joining and leaving plugins failed")
             with self._lock:
                 self._changed.notify_all()
+
+    def _configure(self, peer: Peer) -> None:
+        """Take a plugin through the handshake, in a thread of its own."""
+        name = f"nri-join-{peer.label}"
+        try:
+            threading.Thread(target=self._joining.admit, args=(peer,), name=name, daemon=True).start()
+        except RuntimeError:
+            peer.signal(Signal.FATAL, "the runtime has no thread left to configure it")
 
     def _forget(self, peer: Peer) -> None:
         if not isinstance(peer, RemotePeer):
@@ -226,28 +232,3 @@ class Registry:
             closed, self._closed = self._closed, []
         for each in closed:
             each.release(deadline)
-
-
-def _check(request: m.RegisterPluginRequest) -> None:
-    try:
-        naming.check_name(request.plugin_name)
-    except ValueError as error:
-        raise RpcError(Code.UNKNOWN, f"invalid plugin name: {error}") from None
-    try:
-        naming.check_index(request.plugin_idx)
-    except ValueError as error:
-        raise RpcError(Code.UNKNOWN, f"invalid plugin index: {error}") from None
-
-
-def _alive(peer: Peer) -> bool:
-    """Whether a plugin's process lives and its connection is open."""
-    if isinstance(peer, RemotePeer):
-        peer.endpoint.poll()  # takes note of a hang-up that nobody has read yet
-        if peer.state is not State.GONE and peer.pid:
-            try:
-                os.kill(peer.pid, 0)
-            except ProcessLookupError:
-                return False
-            except OSError:
-                pass  # it lives, and is somebody else's
-    return peer.state is not State.GONE

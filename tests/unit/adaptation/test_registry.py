@@ -1,0 +1,64 @@
+"""What a plugin says of itself is bounded, and one that cannot be looked after is not kept waiting."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from nri.api import messages as m
+from nri.api import naming
+from nri.mux import frames as mux
+from nri.testing import FakeRuntime
+from nri.ttrpc import frames
+from nri.ttrpc.envelope import encode_response
+from tests.support.adapting import RawPlugin, register, request
+
+
+def test_a_name_that_no_file_could_have_is_refused(nri_runtime: FakeRuntime) -> None:
+    raw = RawPlugin(nri_runtime)
+    raw.sock.sendall(register("x" * 253))
+    raw.wait_for(b"invalid plugin name: 253 characters, at most 252")
+    raw.close()
+
+
+def test_of_a_version_the_beginning_is_kept(nri_runtime: FakeRuntime) -> None:
+    raw = RawPlugin(nri_runtime)
+    asked = m.RegisterPluginRequest(plugin_name="raw", plugin_idx="10", NRI_version="v" * (1 << 20))
+    raw.sock.sendall(request("RegisterPlugin", asked))
+    raw.wait_for(b"Configure")
+    assert len(nri_runtime.health("10-raw").nri_version) <= 64
+    raw.close()
+
+
+def test_of_an_error_health_tells_the_beginning(nri_runtime: FakeRuntime) -> None:
+    raw = RawPlugin(nri_runtime)
+    raw.sock.sendall(register())
+    raw.wait_for(b"Configure")
+    refusal = frames.pack(1, frames.RESPONSE, encode_response(b"", 2, "no " * (1 << 18)))
+    raw.sock.sendall(mux.cut(naming.PLUGIN_SERVICE_CONN, refusal))
+    assert raw.ended()
+    error = nri_runtime.health("10-raw").last_error
+    assert error.startswith("failed to configure: ")
+    assert len(error) <= 4096
+    raw.close()
+
+
+def test_a_plugin_that_there_is_no_thread_for_is_sent_away(
+    nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def no_more(thread: threading.Thread) -> None:
+        if thread.name.startswith("nri-join"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    raw = RawPlugin(nri_runtime)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_more)
+        raw.sock.sendall(register())
+        assert raw.ended()
+    assert nri_runtime.health("10-raw").last_error == "the runtime has no thread left to configure it"
+    raw.close()
+    RawPlugin(nri_runtime).join().close()
