@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from nri.adaptation.question import Question
     from nri.adaptation.rules import Rules
     from nri.metrics import Observer
+    from nri.ttrpc.endpoint import Sent
+
+    #: A question on its way: since when, until when (monotonic seconds), and what the connection says of it.
+    Begun = tuple[float, float, Sent]
 
 __all__ = ["Asker"]
 
@@ -60,23 +64,48 @@ class Asker:
         self._name_plugins = rules.errors_name_plugin
         self.observer = observer
 
+    def begin(self, peer: Peer, plan: Plan, question: Question, caller_deadline: float | None) -> Begun | None:
+        """Send the question, for `ask` to wait for the answer; None if `ask` has to send it. Never waits or raises."""
+        if peer.state is not _ACTIVE:
+            return None
+        began = monotonic()
+        deadline = began + plan.timeout_s
+        if caller_deadline is not None and caller_deadline < deadline:
+            deadline = caller_deadline
+        try:
+            sent = peer.begin(question, deadline)
+        except Exception:  # noqa: BLE001 - whoever asks runs into it again, and is told
+            return None
+        return None if sent is None else (began, deadline, sent)
+
     def ask(
-        self, peer: Peer, plan: Plan, question: Question, caller_deadline: float | None, *, insist: bool = False
+        self,
+        peer: Peer,
+        plan: Plan,
+        question: Question,
+        caller_deadline: float | None,
+        *,
+        insist: bool = False,
+        begun: Begun | None = None,
     ) -> bytes | None:
         """The reply's bytes; None if there is none and the request goes on without. Call with the peer's lock held.
 
         Args:
             caller_deadline: absolute, in monotonic seconds; None for none.
             insist: no answer fails the request whatever the policy says (validation).
+            begun: what `begin` returned for the same question.
         """
-        began = monotonic()
-        if peer.state is not _ACTIVE and not self._may_call(peer, plan, question, began, insist):
-            return None
-        deadline = began + plan.timeout_s
-        if caller_deadline is not None and caller_deadline < deadline:
-            deadline = caller_deadline
+        if begun is not None:
+            began, deadline, sent = begun
+        else:
+            began, sent = monotonic(), None
+            if peer.state is not _ACTIVE and not self._may_call(peer, plan, question, began, insist):
+                return None
+            deadline = began + plan.timeout_s
+            if caller_deadline is not None and caller_deadline < deadline:
+                deadline = caller_deadline
         try:
-            reply = peer.invoke(question, deadline)
+            reply = peer.invoke(question, deadline) if sent is None else peer.collect(question, sent, deadline)
         except NriError as error:
             self._observe(peer, question, began, error)
             self._failed(peer, plan, question, error, caller_deadline, insist)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nri.api.events import EventSpec
     from nri.stream import Socket
     from nri.ttrpc import Interceptor
+    from nri.ttrpc.endpoint import Sent
 
 __all__ = ["BUILTIN", "EXTERNAL", "LAUNCHED", "Owner", "Peer", "RemotePeer"]
 
@@ -137,6 +138,17 @@ class Peer:
         """Ask, and wait for the reply's bytes. RpcError, DeadlineExceeded, ConnectionClosed."""
         raise NotImplementedError
 
+    def begin(self, question: Question, deadline: float) -> Sent | None:  # noqa: ARG002 - for those who can
+        """Ask without waiting; what is returned goes to `collect` or `abandon`. None: not possible, nothing is sent."""
+        return None
+
+    def collect(self, question: Question, sent: Sent, deadline: float) -> bytes:
+        """Wait for the reply's bytes to what `begin` has sent. Raises what `invoke` raises."""
+        raise NotImplementedError
+
+    def abandon(self, sent: Sent) -> None:
+        """Nobody will wait for the reply to what `begin` has sent."""
+
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:
         """Call a method of the plugin that is not an event: Configure, Synchronize, Shutdown."""
         raise NotImplementedError
@@ -218,11 +230,36 @@ class RemotePeer(Peer):
             except RpcError as error:
                 if error.code != Code.UNIMPLEMENTED or not spec.relayed:
                     raise
+        return self._relay(question, deadline)
+
+    def _relay(self, question: Question, deadline: float) -> bytes:
+        """Ask by StateChange."""
+        spec = question.spec
         self.relay_only = True
         if not self._warned & spec.bit:
             self._warned |= spec.bit
             self._owner.deprecated(self, spec)
         return self.endpoint.call(naming.PLUGIN_SERVICE, "StateChange", question.state_change, deadline=deadline)
+
+    def begin(self, question: Question, deadline: float) -> Sent | None:
+        """Send the event by its own method, if that needs no waiting."""
+        spec = question.spec
+        if self.relay_only and spec.relayed:
+            return None
+        return self.endpoint.begin(naming.PLUGIN_SERVICE, spec.pretty, question.payload, deadline)
+
+    def collect(self, question: Question, sent: Sent, deadline: float) -> bytes:
+        """Wait for the reply; a plugin that does not know the method is asked by StateChange."""
+        try:
+            return self.endpoint.collect(sent)
+        except RpcError as error:
+            if error.code != Code.UNIMPLEMENTED or not question.spec.relayed:
+                raise
+        return self._relay(question, deadline)
+
+    def abandon(self, sent: Sent) -> None:
+        """Let go of the connection, which others wait to read."""
+        self.endpoint.abandon(sent)
 
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:
         """Call a method that is not an event."""

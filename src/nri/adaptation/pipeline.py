@@ -10,6 +10,7 @@ replies mean together is `nri.adaptation.merge`. Next: `nri.adaptation.adaptatio
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.adaptation import validating
@@ -25,8 +26,9 @@ from nri.errors import NriError, PluginUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from nri.adaptation.asking import Begun
     from nri.adaptation.chain import Chain
-    from nri.adaptation.fifo import FifoLock
+    from nri.adaptation.fifo import FifoLock, Ticket
     from nri.adaptation.inventory import Known
     from nri.adaptation.peer import Peer
     from nri.adaptation.plans import Plan
@@ -105,15 +107,15 @@ class Pipeline:
         turn = peers[0].lock.place()
         try:
             for peer, following in zip(peers, (*peers[1:], None), strict=True):
-                here, lock = peer.lock, None  # a wait that fails has given up its place by itself
-                if turn is not None:
-                    here.wait(turn, deadline)
-                    turn = None
-                lock = here
                 plan = peer.plans[number]
-                reply = None
-                if plan is not None and not (plan.guarded and not plan.admits(question.pod)):
-                    reply = ask(peer, plan, question, deadline)
+                if plan is not None and plan.guarded and not plan.admits(question.pod):
+                    plan = None
+                here, begun = peer.lock, None
+                if turn is not None:
+                    ticket, turn, lock = turn, None, None  # a wait that fails has given up its place by itself
+                    begun = self._await_turn(peer, plan, question, ticket, deadline)
+                lock = here
+                reply = None if plan is None else ask(peer, plan, question, deadline, begun=begun)
                 if following is not None:
                     turn = following.lock.place()
                     lock = following.lock
@@ -125,6 +127,22 @@ class Pipeline:
         finally:
             if lock is not None:
                 lock.leave(turn)
+
+    def _await_turn(
+        self, peer: Peer, plan: Plan | None, question: Question, ticket: Ticket, deadline: float | None
+    ) -> Begun | None:
+        """Wait for an event's turn at a plugin; the event before it sends the question, if it can."""
+        if plan is not None and peer.takes_bytes:
+            question.payload  # noqa: B018 - encodes it, in this thread
+            ticket.begin = partial(self._asker.begin, peer, plan, question, deadline)
+        try:
+            peer.lock.wait(ticket, deadline)
+        except BaseException:
+            if ticket.begun is not None:
+                peer.abandon(ticket.begun[2])
+            raise
+        begun: Begun | None = ticket.begun
+        return begun
 
     def _refuse_if_required(self, question: Question) -> None:
         for label, policy in self.absent:

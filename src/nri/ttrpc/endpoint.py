@@ -5,7 +5,7 @@ caller met on the way is handed to it, and a caller that is done wakes the next 
 the way goes to `on_request`. So one call costs one write and one read, and no switch between threads.
 
 Three ways to use it, which can be mixed:
-- `call()` from any thread;
+- `call()` from any thread, or its two halves `begin()` and `collect()` from two threads;
 - `serve()` in one thread: reads until the connection ends and answers requests as they come (a plugin's loop);
 - `poll()` when the descriptor is readable: for a monitor that watches idle connections (`nri.ttrpc.monitor`).
 
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     Handler = Callable[[Request], "bytes | object"]
     #: What a monitor is told: "somebody reads this now", "nobody reads it any more".
     Watch = tuple[Callable[["Endpoint"], None], Callable[["Endpoint"], None]]
+    #: A request on its way: stream id, method, deadline, who waits if not the reader, and what went wrong.
+    Sent = tuple[int, str, float | None, Waiter | None, DeadlineExceeded | ConnectionClosed | None]
 
 
 __all__ = ["LATER", "Endpoint"]
@@ -62,6 +64,9 @@ POLL_READS = 16
 
 # A frame of at most so many bytes goes into the empty buffer of a socket without waiting (its default is 208 KiB).
 _SURE_TO_FIT = 32768
+
+# A deadline for what must not wait at all.
+_NOW = 0.0
 
 _prefixes: dict[tuple[str, str], bytes] = {}
 
@@ -175,11 +180,36 @@ class Endpoint:
             timeout_ns = _left_ns(deadline)
             if timeout_ns <= 0:
                 raise DeadlineExceeded(method)
+        if not self._sender.acquire(False) and not self._wait_to_send(deadline):
+            raise DeadlineExceeded(method)
+        return self.collect(self._send(service, method, payload, timeout_ns, deadline, metadata, deadline))
+
+    def begin(self, service: str, method: str, payload: bytes, deadline: float) -> Sent | None:
+        """Send a request whose answer another thread reads: with `collect`, to which the result goes, or `abandon`.
+
+        None, with nothing sent, where that might wait, or where the answer might reach somebody else first.
+        """
+        timeout_ns = _left_ns(deadline)
+        if timeout_ns <= 0 or self._interceptors or len(payload) > _SURE_TO_FIT // 2 or not self._sender.acquire(False):
+            return None
+        if self.closed is not None or self._waiters or self._behind or self._reader.locked():
+            self._sender.release()
+            return None
+        return self._send(service, method, payload, timeout_ns, deadline, (), _NOW)
+
+    def _send(
+        self,
+        service: str,
+        method: str,
+        payload: bytes,
+        timeout_ns: int,
+        deadline: float | None,
+        metadata: Iterable[tuple[str, str]],
+        write_by: float | None,
+    ) -> Sent:
+        """Send a request, and take the role of the reader if that is free. The sender's role is held, and given up."""
         waiter: Waiter | None = None
         failure: DeadlineExceeded | ConnectionClosed | None = None
-        sender = self._sender
-        if not sender.acquire(False) and not self._wait_to_send(deadline):
-            raise DeadlineExceeded(method)
         try:
             if self.closed is not None:
                 raise ConnectionClosed(self.closed)
@@ -196,11 +226,16 @@ class Endpoint:
             else:
                 waiter = self._waiters[stream_id] = Waiter()
             try:
-                self._transport.send(self._client_id, frame, deadline)
+                self._transport.send(self._client_id, frame, write_by)
             except (DeadlineExceeded, ConnectionClosed) as error:
                 failure = error
         finally:
-            sender.release()
+            self._sender.release()
+        return stream_id, method, deadline, waiter, failure
+
+    def collect(self, sent: Sent) -> bytes:
+        """Wait for the reply's bytes to a request that `begin` has sent. Raises what `call` raises."""
+        stream_id, method, deadline, waiter, failure = sent
         try:
             if waiter is None:
                 reply = self._read_reply(stream_id, deadline, failure)
@@ -211,6 +246,13 @@ class Endpoint:
             raise DeadlineExceeded(method) from None
         self._behind = False
         return reply
+
+    def abandon(self, sent: Sent) -> None:
+        """Nobody waits for the reply to what `begin` has sent; it will be dropped."""
+        stream_id, _, _, waiter, _ = sent
+        if waiter is None:
+            self._stop_reading(self._idle)
+        self._forget(stream_id)
 
     def _wait_to_send(self, deadline: float | None) -> bool:
         """Wait until we may write; False if others, for whom the peer does not read, need longer than we have."""

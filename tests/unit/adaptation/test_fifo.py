@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from nri.adaptation.fifo import FifoLock
+from nri.adaptation.fifo import FifoLock, Ticket
 from nri.errors import DeadlineExceeded
 
 
@@ -55,18 +55,18 @@ def test_a_turn_that_comes_together_with_the_deadline_is_not_lost() -> None:
     assert lock.place() is None, "the lock must be free again"
 
 
-def test_an_interrupted_wait_leaves_no_place_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_wait_leaves_no_place_behind() -> None:
     lock = FifoLock()
     lock.acquire()
 
-    class Interrupted:
-        def acquire(self, timeout: float) -> bool:
+    class Interrupted(Ticket):
+        def wait(self, timeout_s: float = -1.0) -> bool:
             raise KeyboardInterrupt
 
     ticket = Interrupted()
-    lock._queue.append(ticket)  # type: ignore[arg-type]
+    lock._queue.append(ticket)
     with pytest.raises(KeyboardInterrupt):
-        lock.wait(ticket)  # type: ignore[arg-type]
+        lock.wait(ticket)
     assert lock.waiting == 0
 
 
@@ -78,3 +78,68 @@ def test_a_place_may_be_left_before_its_turn_and_after_it() -> None:
     lock.wait(third, time.monotonic() + 1)
     lock.leave(None)
     assert lock.place() is None, "the lock must be free again"
+
+
+def queued(lock: FifoLock) -> Ticket:
+    ticket = lock.place()
+    assert ticket is not None, "the lock was free"
+    return ticket
+
+
+def test_what_is_to_be_begun_is_begun_by_the_one_who_lets_go() -> None:
+    lock = FifoLock()
+    lock.acquire()
+    ticket = queued(lock)
+    ticket.begin = threading.current_thread
+    releasing = threading.Thread(target=lock.release)
+    releasing.start()
+    lock.wait(ticket, time.monotonic() + 10)
+    assert ticket.begun is releasing
+
+
+def test_whatever_goes_wrong_at_the_beginning_the_turn_is_passed_on() -> None:
+    lock = FifoLock()
+    lock.acquire()
+    ticket = queued(lock)
+
+    def fail() -> None:
+        raise OSError("no")
+
+    ticket.begin = fail
+    with pytest.raises(OSError, match="no"):
+        lock.release()
+    lock.wait(ticket, time.monotonic() + 10)
+    assert ticket.begun is None
+    lock.release()
+    assert lock.place() is None, "the lock must be free again"
+
+
+def test_a_place_that_is_given_up_begins_nothing() -> None:
+    lock = FifoLock()
+    lock.acquire()
+    ticket = queued(lock)
+    ticket.begin = lambda: "begun"
+    lock.leave(ticket)
+    lock.release()
+    assert ticket.begun is None
+
+
+def test_a_wait_that_ends_while_its_turn_begins_sees_what_was_begun() -> None:
+    lock = FifoLock()
+    lock.acquire()
+    ticket = queued(lock)
+    inside, go = threading.Event(), threading.Event()
+
+    def begin() -> str:
+        inside.set()
+        assert go.wait(10)
+        return "begun"
+
+    ticket.begin = begin
+    releasing = threading.Thread(target=lock.release)
+    releasing.start()
+    assert inside.wait(10)
+    threading.Timer(0.05, go.set).start()
+    lock.wait(ticket, time.monotonic() - 1)
+    assert ticket.begun == "begun"
+    releasing.join()

@@ -11,6 +11,7 @@ import pytest
 
 import nri
 from nri.adaptation import BuiltinPlugin
+from nri.adaptation.asking import Asker
 from nri.adaptation.fifo import FifoLock
 from nri.errors import DeadlineExceeded, PluginError
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -149,6 +150,57 @@ def busy(nri_runtime: FakeRuntime) -> Iterator[threading.Event]:
     yield go
     go.set()
     caller.join()
+
+
+def test_an_event_that_waits_is_sent_by_the_one_before_it(
+    nri_runtime: FakeRuntime, busy: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the plugin is at work again before the thread of the waiting event is awake."""
+    lock = nri_runtime.adaptation._chain.peers[0].lock
+    senders: list[tuple[str, bool]] = []
+    begin = Asker.begin
+
+    def telling(self: Asker, *args: Any) -> Any:
+        begun = begin(self, *args)
+        senders.append((threading.current_thread().name, begun is not None))
+        return begun
+
+    monkeypatch.setattr(Asker, "begin", telling)
+    second = threading.Thread(target=nri_runtime.start_container, name="second")
+    second.start()
+    eventually(lambda: lock.waiting == 1 and lock._queue[0].begin is not None, "the second event waits")
+    busy.set()
+    second.join(10)
+    assert len(senders) == 1
+    assert senders[0][0] != "second"
+    assert senders[0][1], "the first event's thread could not send the second event"
+
+
+def test_an_interrupted_wait_lets_go_of_what_was_sent_for_it(
+    nri_runtime: FakeRuntime, busy: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KeyboardInterrupt in the thread of a runtime: the plugin answers the next event as if nothing had happened."""
+    lock = nri_runtime.adaptation._chain.peers[0].lock
+    wait = FifoLock.wait
+
+    def interrupted(self: FifoLock, ticket: Any, deadline: float | None = None) -> None:
+        wait(self, ticket, deadline)
+        self.release()
+        raise KeyboardInterrupt
+
+    def second() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            nri_runtime.start_container()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FifoLock, "wait", interrupted)
+        thread = threading.Thread(target=second)
+        thread.start()
+        eventually(lambda: lock.waiting == 1 and lock._queue[0].begin is not None, "the second event waits")
+        busy.set()
+        thread.join(10)
+    nri_runtime.start_container()
+    assert nri_runtime.health("10-busy").state == "active"
 
 
 def test_the_callers_deadline_ends_its_wait_for_a_busy_plugin(nri_runtime: FakeRuntime, busy: threading.Event) -> None:

@@ -352,3 +352,80 @@ def test_without_a_handler_every_request_is_unimplemented() -> None:
     thread.join(PATIENCE_S)
     for end in (caller, mute):
         end.release(soon(1))
+
+
+# --- the two halves of a call
+
+
+def test_one_thread_sends_and_another_one_takes_the_answer(pairs) -> None:
+    pair = pairs()
+    sent = pair.near.begin("s", "m", b"hello", soon())
+    answers: list[bytes] = []
+    other = threading.Thread(target=lambda: answers.append(pair.near.collect(sent)))
+    other.start()
+    other.join(PATIENCE_S)
+    assert answers == [b"hello"]
+    assert pair.call(b"next") == b"next"
+
+
+def test_an_answer_that_nobody_takes_is_dropped_and_the_connection_goes_on(pairs) -> None:
+    pair = pairs()
+    pair.near.abandon(pair.near.begin("s", "m", b"forgotten", soon()))
+    assert [pair.call(b"%d" % n) for n in range(3)] == [b"0", b"1", b"2"]
+    sent = pair.near.begin("s", "m", b"x", soon())
+    assert sent is not None, "it is in step again"
+    assert pair.near.collect(sent) == b"x"
+
+
+def test_a_half_call_that_is_answered_late_fails_with_its_own_deadline(pairs) -> None:
+    go = threading.Event()
+    pair = pairs(lambda request: request.payload if request.payload != b"late" or go.wait(PATIENCE_S) else b"")
+    sent = pair.near.begin("s", "m", b"late", soon(0.05))
+    with pytest.raises(DeadlineExceeded):
+        pair.near.collect(sent)
+    go.set()
+    assert pair.call(b"next") == b"next"
+
+
+def test_nothing_is_begun_while_somebody_else_waits_for_an_answer(pairs) -> None:
+    go = threading.Event()
+    entered = threading.Event()
+
+    def slow(request: Request) -> bytes:
+        entered.set()
+        assert go.wait(PATIENCE_S)
+        return request.payload
+
+    pair = pairs(slow)
+    caller = threading.Thread(target=pair.call)
+    caller.start()
+    assert entered.wait(PATIENCE_S)
+    assert pair.near.begin("s", "m", b"x", soon()) is None
+    go.set()
+    caller.join(PATIENCE_S)
+
+
+@pytest.mark.parametrize("payload", [b"", b"x" * 100_000], ids=["late", "large"])
+def test_nothing_is_begun_that_could_not_be_sent_at_once(pairs, payload: bytes) -> None:
+    pair = pairs()
+    assert pair.near.begin("s", "m", payload, soon() if payload else time.monotonic() - 1) is None
+    assert pair.call(b"next") == b"next"
+
+
+def test_nothing_is_begun_past_an_interceptor() -> None:
+    pair = Pair(near_interceptors=(Interceptor(),))
+    try:
+        assert pair.near.begin("s", "m", b"", soon()) is None
+    finally:
+        pair.close()
+
+
+def test_what_is_begun_on_a_connection_that_ends_fails_as_a_call_does(pairs) -> None:
+    go = threading.Event()
+    pair = pairs(lambda request: request.payload if go.wait(PATIENCE_S) else b"")
+    sent = pair.near.begin("s", "m", b"", soon())
+    pair.far_sock.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(ConnectionClosed):
+        pair.near.collect(sent)
+    go.set()
+    assert pair.near.begin("s", "m", b"", soon()) is None, "the connection is closed"
