@@ -309,7 +309,7 @@ class Adaptation:
         peers = self._registry.peers()
         if self.rules.shutdown_is_sent:
             self._registry.shut_down([peer for peer in peers if peer.state in JOINED], SHUTDOWN_S)
-        self._registry.stop(peers)
+        self._registry.stop()
         self._installed.join(monotonic() + SHUTDOWN_S)
         if self._keeper is not None:
             self._keeper.join(5.0)

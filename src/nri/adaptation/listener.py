@@ -54,7 +54,8 @@ class Listener:
     """Listens on `path` until `stop`.
 
     Args:
-        path: the socket. An old socket there is replaced; its folder is made, with mode 0700, if it is missing.
+        path: the socket. An old socket there is replaced; its folder is made if it is missing, with mode 0700, or
+            0711 if others may connect.
         allowed_uids: users that may connect, beside root and our own.
         registration_timeout_s: how long a connection may stay without RegisterPlugin, in seconds.
     """
@@ -79,7 +80,12 @@ class Listener:
 
     def start(self) -> None:
         """Listen. OSError if the socket cannot be made."""
-        os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
+        others = bool(self._allowed - {0, os.geteuid()})
+        folder = os.path.dirname(self.path) or "."
+        if not os.path.isdir(folder):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if others:
+                os.chmod(folder, 0o711)  # noqa: S103 - they may pass through, and see nothing
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISSOCK(os.lstat(self.path).st_mode):
                 raise OSError(
@@ -91,17 +97,18 @@ class Listener:
             os.fchmod(listening.fileno(), 0o600)  # before bind, so that the socket never has a wider mode
             listening.bind(self.path)
             listening.listen(128)
+            if others:
+                os.chmod(self.path, 0o666)  # noqa: S103 - others may connect; who they are is checked at accept
+            self._identity = _identity(self.path)
+            listening.setblocking(False)
+            self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         except BaseException:
             listening.close()
             raise
-        if len(self._allowed - {0, os.geteuid()}):
-            os.chmod(self.path, 0o666)  # noqa: S103 - others may connect; who they are is checked at accept
-        self._identity = _identity(self.path)
-        listening.setblocking(False)
         self._socket = listening
-        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._thread = threading.Thread(target=self._run, name="nri-listener", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="nri-listener", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def _run(self) -> None:
         listening = self._socket

@@ -51,6 +51,7 @@ class Registry:
         self._changed = threading.Condition(self._lock)
         self._connected: dict[RemotePeer, Registry | None] = {}
         self._closed: list[RemotePeer] = []
+        self._stopped = False
         self._by_label: dict[str, Peer] = {}
         self.monitor = Monitor("nri-monitor")
         #: Called whenever somebody joins or leaves, without locks held.
@@ -59,10 +60,16 @@ class Registry:
     # -- connections --------------------------------------------------------------------------------------------------
 
     def connect(self, peer: RemotePeer) -> None:
-        """A new connection: watch it from now on."""
+        """A new connection: watch it from now on. One that nobody can watch is closed."""
         with self._lock:
             self._connected[peer] = None
-        self.monitor.add(peer.endpoint)
+        try:
+            self.monitor.add(peer.endpoint)
+        except (OSError, ValueError) as error:
+            log.warning("%s: the connection cannot be watched: %s", peer.qualified, error)
+            peer.signal(Signal.FATAL, f"its connection cannot be watched: {error}")
+        if self._stopped:
+            peer.signal(Signal.STOP, "the runtime stops")
 
     def adopt(self, peer: Peer) -> None:
         """A plugin without a connection of its own: it counts as registered."""
@@ -221,10 +228,11 @@ class Registry:
         for thread in threads:
             thread.join(max(0.0, deadline - monotonic()) + 0.1)
 
-    def stop(self, peers: Iterable[Peer]) -> None:
+    def stop(self) -> None:
         """End all connections, and what plugins have asked for by themselves."""
+        self._stopped = True
         self._unsolicited.stop()
-        for peer in peers:
+        for peer in self.peers():
             peer.signal(Signal.STOP, "the runtime stops")
         self.monitor.stop()
         deadline = monotonic() + RELEASE_S
