@@ -32,7 +32,7 @@ def joined_bytes(origin: m.Container, state: CreateState) -> bytes:
     normalise(parts)
     encoded = origin.SerializeToString() + parts.SerializeToString()
     for step in state.steps():
-        encoded = b"" if step is None else encoded + step.SerializeToString()
+        encoded = b"" if step is None else encoded + step
     if None in state.steps():
         encoded = state.encoded_base() + encoded
     return encoded

@@ -152,7 +152,7 @@ class CreateQuestion(Question):
                 if steps[place] is None:
                     encoded, since = self.state.encoded_base(), place + 1
                     break
-            encoded += b"".join([step.SerializeToString() for step in steps[since:] if step is not None])
+            encoded = b"".join((encoded, *steps[since:]))  # type: ignore[arg-type]  # the last None is before these
         self._container_bytes = encoded
         return encoded
 

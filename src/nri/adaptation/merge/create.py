@@ -173,8 +173,8 @@ class CreateState:
             self._encoded = self._request.container.SerializeToString()
         return self._encoded
 
-    def steps(self) -> list[m.Container | None]:
-        """How `container` came about: per change the message to append to its bytes, or None for encoding it anew."""
+    def steps(self) -> list[bytes | None]:
+        """How `container` came about: per change what to append to its bytes, or None for encoding it anew."""
         return self._view().steps()
 
     def reply(self) -> m.CreateContainerResponse:

@@ -1,8 +1,8 @@
 """What later plugins are shown: the container with the adjustments of earlier plugins in it.
 
 Worked out only when somebody looks. Most adjustments only add, and a protobuf message may be added to by appending
-bytes: such a step is kept as a small message of its own, and the container is neither copied nor encoded again
-(`nri.adaptation.question` joins the bytes). Anything else makes a copy and changes that; the runtime's own message is
+bytes: such a step is kept as the bytes to append, and the container is neither copied nor encoded again
+(`nri.adaptation.question` joins them). Anything else makes a copy and changes that; the runtime's own message is
 never touched. Next: `nri.adaptation.merge.create`.
 """
 
@@ -18,10 +18,15 @@ from nri.adaptation.merge.fresh import Fields, split
 from nri.adaptation.merge.fresh import entries as all_entries
 from nri.adaptation.rules import Rules
 from nri.api import messages as m
+from nri.wire import bytes_field
 
 __all__ = ["Shown", "normalise"]
 
 _SIMPLE, _MAP, _KEYED, _ARGS, _RESET = Kind.SIMPLE, Kind.MAP, Kind.KEYED, Kind.ARGS, Kind.RESET
+
+
+_LINUX = m.Container.DESCRIPTOR.fields_by_name["linux"].number
+_RESOURCES = m.LinuxContainer.DESCRIPTOR.fields_by_name["resources"].number
 
 
 def normalise(container: m.Container) -> None:
@@ -34,18 +39,19 @@ def normalise(container: m.Container) -> None:
 class Shown:
     """A container as the next plugin sees it: a base, and what has been appended to it since."""
 
-    __slots__ = ("_added", "_base", "_bytes", "_origin", "_pending", "_rules", "_steps", "_whole")
+    __slots__ = ("_added", "_base", "_bytes", "_origin", "_parsed", "_pending", "_rules", "_steps", "_whole")
 
     def __init__(self, origin: m.Container, rules: Rules, encoded: bytes | None = None) -> None:
         """`encoded`: the bytes of `origin`, if somebody has them."""
         self._origin = origin
         self._base = origin
-        self._added: list[m.Container] = []
+        self._added: list[bytes] = []
+        self._parsed: list[m.Container] = []  # the first of `_added`, as far as somebody had to look into them
         self._whole: m.Container | None = None
         self._pending: list[tuple[list[Entry] | None, Fields, m.ContainerAdjustment]] = []
         self._bytes = encoded
         self._rules = rules
-        self._steps: list[m.Container | None] = []
+        self._steps: list[bytes | None] = []
 
     def add(self, entries: list[Entry] | None, fresh: Fields, adjust: m.ContainerAdjustment) -> None:
         """Note one plugin's adjustments, and the message that they come from; applied when somebody looks.
@@ -55,8 +61,8 @@ class Shown:
         """
         self._pending.append((entries, fresh, adjust))
 
-    def steps(self) -> list[m.Container | None]:
-        """How the container changed so far: per change the message to append, or None for encoding it anew."""
+    def steps(self) -> list[bytes | None]:
+        """How the container changed so far: per change the bytes to append, or None for encoding it anew."""
         if self._pending:
             pending, self._pending = self._pending, []
             for entries, fresh, adjust in pending:
@@ -84,8 +90,14 @@ class Shown:
             self._whole.CopyFrom(self._base)
             normalise(self._whole)
             for added in self._added:
-                self._whole.MergeFrom(added)
+                self._whole.MergeFromString(added)
         return self._whole
+
+    def _additions(self) -> list[m.Container]:
+        """What was appended, as messages."""
+        for added in self._added[len(self._parsed) :]:
+            self._parsed.append(m.Container.FromString(added))
+        return self._parsed
 
     def _seen(self, entries: list[Entry]) -> list[Entry]:
         """Those that later plugins see."""
@@ -97,7 +109,7 @@ class Shown:
         for entry in entries:
             # What nobody claimed before is in none of the additions either, but for a variable's name with "=" in it:
             # what is read back from the container ends at the first one.
-            added = self._added if entry.row.path == "env" else ()
+            added = self._additions() if entry.row.path == "env" else ()
             if not all(self._appends(container, entry) for container in (self._base, *added)):
                 self._change(self._seen(all_entries(fields)))
                 return
@@ -105,7 +117,7 @@ class Shown:
             self._append(entries, adjust, resources)
 
     def _step(self, entries: list[Entry], adjust: m.ContainerAdjustment) -> None:
-        for container in (self._base, *self._added):
+        for container in (self._base, *self._additions()):
             for entry in entries:
                 if not self._appends(container, entry):
                     self._change(entries)
@@ -119,22 +131,25 @@ class Shown:
         for entry in entries:
             self._apply(self._base, entry)
         self._bytes = self._whole = None
-        self._added = []
+        self._added, self._parsed = [], []
         self._steps.append(None)
 
     def _append(self, entries: list[Entry], adjust: m.ContainerAdjustment, resources: bool = False) -> None:
-        delta = m.Container()
-        for entry in entries:
-            if entry.row.in_resources:
-                resources = True
-            else:
-                self._apply(delta, entry)
+        step = b""
+        if entries:
+            delta = m.Container()
+            for entry in entries:
+                if entry.row.in_resources:
+                    resources = True
+                else:
+                    self._apply(delta, entry)
+            step = delta.SerializeToString()
         if resources:  # the same message in both: one merge instead of one per field
-            delta.linux.resources.MergeFrom(adjust.linux.resources)
-        self._steps.append(delta)
-        self._added.append(delta)
+            step += bytes_field(_LINUX, bytes_field(_RESOURCES, adjust.linux.resources.SerializeToString()))
+        self._steps.append(step)
+        self._added.append(step)
         if self._whole is not None:
-            self._whole.MergeFrom(delta)
+            self._whole.MergeFromString(step)
 
     def _visible(self, row: Row) -> bool:
         return row.shown is not When.NEVER and self._rules.later_plugins_see_all

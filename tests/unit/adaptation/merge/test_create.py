@@ -81,7 +81,7 @@ def test_adding_only_is_a_step_that_can_be_appended() -> None:
     fold(state, adjusts(env=[{"key": "NEW", "value": "1"}]))
     (step,) = state.steps()
     assert step is not None
-    assert list(step.env) == ["NEW=1"]
+    assert list(m.Container.FromString(step).env) == ["NEW=1"]
 
 
 def test_replacing_is_a_step_that_must_be_encoded_anew() -> None:
