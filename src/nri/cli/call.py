@@ -37,7 +37,7 @@ EXAMPLES = [
 @click.option("--metadata", "-m", multiple=True, metavar="KEY=VALUE", help="Sent along with the request.")
 @click.option(
     "--mux",
-    type=click.IntRange(0),
+    type=click.IntRange(0, (1 << 32) - 1),
     metavar="ID",
     help="Connection of NRI's multiplexer; 0 for plain ttRPC. Default: as the service needs.",
 )
@@ -81,7 +81,7 @@ def encode(catalog: Catalog, service: str, method: str, data: str, as_hex: bool)
     if known is None:
         raise Failure(catalog.missing(service, method), USAGE)
     value = parse_text(Source("-d", text, "json"))
-    payload: bytes = from_json(known.request, value or {}, "-d").SerializeToString()
+    payload: bytes = from_json(known.request, {} if value is None else value, "-d").SerializeToString()
     return payload
 
 
@@ -89,7 +89,12 @@ def read_argument(data: str) -> str:
     """The text itself, a file's (@FILE), or standard input's (-)."""
     if data == "-":
         return sys.stdin.read()
-    return Path(data[1:]).read_text(encoding="utf-8") if data.startswith("@") else data
+    if not data.startswith("@"):
+        return data
+    try:
+        return Path(data[1:]).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise Failure(f"{data[1:]}: not UTF-8 text", USAGE) from None
 
 
 def unhex(text: str) -> bytes:

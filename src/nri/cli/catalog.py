@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from nri.api import messages as m
 from nri.cli.errors import USAGE, Failure
-from nri.config.complaint import suggest
+from nri.config.complaint import shorten, suggest
 from nri.errors import RemoteProtocolError
 from nri.wire import iter_fields
 
@@ -98,6 +98,8 @@ def to_json(message: Any) -> dict[str, Any]:
 
 def from_json(kind: Any, value: Any, where: str) -> Any:
     """A message from its JSON form. Failure names what does not fit."""
+    if not isinstance(value, dict) and kind.DESCRIPTOR.file.package != "google.protobuf":  # whose JSON may be anything
+        raise Failure(f"{where}: not a {kind.DESCRIPTOR.name}: expected a JSON object, not {shorten(value)}", USAGE)
     try:
         return ParseDict(value, kind())
     except JsonError as error:
