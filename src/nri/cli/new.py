@@ -6,7 +6,9 @@ of what becomes what. The manifests keep to the least privilege that a plugin wh
 
 from __future__ import annotations
 
+import keyword
 import re
+import sys
 from pathlib import Path
 
 import click
@@ -28,6 +30,9 @@ FILES = {
 }
 
 TEMPLATES = Path(__file__).parent / "templates"
+
+#: What plugins and their tests import, beside Python's own modules: a file of that name in the project would hide it.
+NEEDED = frozenset(("click", "google", "msgspec", "nri", "pytest", "yaml"))
 
 EXAMPLES = [
     "nri new pod-name                        # makes the folder pod-name",
@@ -72,14 +77,16 @@ def names_of(name: str, idx: str) -> dict[str, str]:
     except ValueError as error:
         raise Failure(f"--idx: {error}", USAGE) from None
     words = name.split("-")
-    module = "_".join(words)
-    if module == "nri":
-        raise Failure('"nri" is the name of the library that plugins import: choose another one', USAGE)
+    module, class_name = "_".join(words), "".join(word.capitalize() for word in words)
+    if keyword.iskeyword(module) or keyword.iskeyword(class_name):
+        raise Failure(f'"{name}" is a word of Python itself: choose another one', USAGE)
+    if module in NEEDED or module in sys.stdlib_module_names:
+        raise Failure(f"{module}.py would hide the module {module}, which others import: choose another one", USAGE)
     try:
         version = metadata.version("nri")
     except metadata.PackageNotFoundError:  # run from a checkout that is not installed
         version = "0"
-    names = {"name": name, "module": module, "class": "".join(word.capitalize() for word in words)}
+    names = {"name": name, "module": module, "class": class_name}
     return names | {"Name": " ".join(words).capitalize(), "idx": idx, "nri_version": version}
 
 

@@ -82,6 +82,14 @@ def test_names_that_would_not_work_are_refused(nri, tmp_path: Path, name: str) -
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["json", "resource", "google", "pytest", "class", "none"])
+def test_names_that_hide_modules_or_mean_something_to_python_are_refused(nri, tmp_path: Path, name: str) -> None:
+    done = nri("new", name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "choose another one" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_wrong_index_is_refused(nri, tmp_path: Path) -> None:
     assert "--idx: invalid plugin index" in nri("new", "a", "--idx", "5", cwd=tmp_path).stderr
 
