@@ -43,6 +43,9 @@ __all__ = ["Stream", "connect_unix"]
 _SLACK_S = 0.002
 # So many short waits in a row, and the next one polls; polling in vain asks for twice as many, up to a limit.
 _FEW, _MANY = 2, 256
+# Found in this part of the time, polling has paid, and is forgiven earlier failures. A peer that mostly takes longer
+# needs the cores itself.
+_QUICKLY = 0.6
 
 # What has arrived by the deadline may still be taken so much later, in seconds; a peer that never stops sending does
 # not keep its reader beyond.
@@ -122,7 +125,7 @@ class Stream:
             self._arm(_socket.SO_RCVTIMEO, wait_s)
             self._receive_armed_s = wait_s
         if self._credit >= 0:
-            self._look(began + self._busy_poll_s)
+            self._look(began)
         try:
             data = self._sock.recv(size)
         except BlockingIOError:
@@ -135,7 +138,7 @@ class Stream:
             self._count(monotonic() - began)
         return data
 
-    def _look(self, until: float) -> None:
+    def _look(self, began: float) -> None:
         """Poll until there is something to read. In vain: not again before as many short waits as `_debt` says."""
         poll = self._poll
         if poll is None:
@@ -144,12 +147,14 @@ class Stream:
             descriptors = select.poll()
             descriptors.register(self._sock.fileno(), select.POLLIN)
             poll = self._poll = descriptors.poll
+        until = began + self._busy_poll_s
         while not poll(0):
             if monotonic() > until:
                 self._credit = -self._debt
                 self._debt = min(self._debt * 2, _MANY)
                 return
-        self._debt = _FEW
+        if self._debt > _FEW and monotonic() - began < self._busy_poll_s * _QUICKLY:
+            self._debt //= 2
 
     def _count(self, waited_s: float) -> None:
         """Take note of a wait without polling: would polling have paid?"""

@@ -84,6 +84,22 @@ def test_polling_in_vain_puts_off_the_next_time_longer_and_longer(pair):
     assert pauses == [2, 2, 4, 8, 16, 32, 64, 128, 256, 256]
 
 
+def test_a_peer_that_is_slow_but_in_time_is_not_forgiven_earlier_failures(pair, monkeypatch):
+    one, peer, kernel = pair()
+    kernel.readable = False
+    short_reads(one, peer, 30)
+    owed = one._debt
+    kernel.readable = True
+
+    def late(_timeout):
+        kernel.now_s += 4.0
+        return [1]
+
+    one._poll = late
+    short_reads(one, peer, 100)
+    assert one._debt == owed
+
+
 def test_polling_that_pays_again_is_forgiven(pair):
     one, peer, kernel = pair()
     kernel.readable = False
