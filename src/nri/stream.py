@@ -56,9 +56,9 @@ _NOW = _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT
 
 
 def _busy_poll_s() -> float:
-    """`NRI_BUSY_POLL_US`: whole microseconds, 0 for no polling; 200 if it is not set or not a number up to 1000."""
+    """`NRI_BUSY_POLL_US`: whole microseconds, 0 for no polling; 300 if it is not set or not a number up to 1000."""
     text = environ.get(b"NRI_BUSY_POLL_US", b"")
-    return int(text) * 1e-6 if text.isdigit() and int(text) <= 1000 else 0.0002
+    return int(text) * 1e-6 if text.isdigit() and int(text) <= 1000 else 0.0003
 
 
 #: How long a read looks for data before it sleeps, in seconds, if the last ones took no longer.
