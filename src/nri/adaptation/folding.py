@@ -94,12 +94,11 @@ class Fold:
         except NriError as error:
             peer.last_error = str(error)
             raise
-        self.question.follow(self.state)
-        if self._observer is not None:
+        question, observer = self.question, self._observer
+        question.follow(self.state)
+        if observer is not None:
             adjust, evict = self._parts(reply)
-            self._observer.record_plugin_adjustments(
-                peer.label, self.question.spec.pretty, adjust, len(updates), len(evict)
-            )
+            observer.record_plugin_adjustments(peer.label, question.spec.pretty, adjust, len(updates), len(evict))
 
     @staticmethod
     def _parts(reply: Any) -> tuple[Any, Any]:

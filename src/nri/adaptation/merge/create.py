@@ -90,9 +90,13 @@ class CreateState:
         book.evict(evict, plugin)
 
     def _take(self, plugin: str, adjust: m.ContainerAdjustment) -> None:
+        found = survey(adjust, self._id)
+        if found is not None and self.ledger.claim_fresh(found[1], plugin):
+            self._collect(adjust, True, None, found[0])
+            return
         before = self.ledger.mark()
         try:
-            taken = self._claim(plugin, adjust)
+            taken = self._claim_each(plugin, adjust)
         except NriError:
             self.ledger.rollback(before)
             raise
@@ -103,6 +107,9 @@ class CreateState:
         found = survey(adjust, self._id)
         if found is not None and self.ledger.claim_fresh(found[1], plugin):
             return True, None, found[0]
+        return self._claim_each(plugin, adjust)
+
+    def _claim_each(self, plugin: str, adjust: m.ContainerAdjustment) -> tuple[bool, list[Entry] | None, Fields]:
         entries = read(adjust, TREE)
         claimer = Claimer(self.ledger, self._rules, self._id, plugin, self._collected())
         return claimer.claim(entries), entries, []

@@ -7,7 +7,6 @@ that plugin. Next: `nri.adaptation.merge.create` and `nri.adaptation.merge.updat
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import NamedTuple
 
 from nri.adaptation.merge.conflict import Conflict
@@ -76,8 +75,11 @@ class Ledger:
         owners = self._owners
         if len(fresh) != len(claims) or (owners and not owners.keys().isdisjoint(fresh)):
             return False
-        owners.update(fresh)
-        self._journal.extend(zip(claims, repeat("")))
+        if owners:
+            owners.update(fresh)
+        else:
+            self._owners = fresh
+        self._journal += [(slot, "") for slot in claims]
         return True
 
     def clear(self, container: str, field: int, key: str, plugin: str) -> None:
