@@ -7,8 +7,13 @@ rounds of all pairings: on a shared machine only ratios from the same moments me
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import platform
+import shutil
+import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,10 +26,52 @@ from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
 
 HERE = Path(__file__).parent
-RUNTIMES = {"go": lambda: [peer("benchrt")], "py": lambda: [sys.executable, HERE / "runtime.py"]}
-PLUGINS = {"go": lambda: [peer("benchpl")], "py": lambda: [sys.executable, HERE / "plugin.py"]}
+_ASK = "import os, platform, sys; print(os.path.realpath(sys.executable), platform.python_version())"
+
+
+@functools.cache
+def other() -> tuple[str, str]:
+    """Another interpreter that can load this environment's packages, and its version; ("", "") if there is none.
+
+    How an interpreter was built makes more of a difference than much of what we do, so both should be seen.
+    """
+    ours = os.path.realpath(sys.executable)
+    outside = os.pathsep.join(p for p in os.get_exec_path() if Path(p) != Path(sys.executable).parent)
+    for candidate in ("/usr/bin/python3", shutil.which("python3", path=outside)):
+        try:
+            asked = subprocess.run(
+                [candidate or "", "-c", _ASK], capture_output=True, text=True, check=True, timeout=30
+            )
+        except (OSError, subprocess.SubprocessError):
+            continue
+        path, version = asked.stdout.split()
+        if path != ours and version.split(".")[:2] == platform.python_version().split(".")[:2]:
+            return path, version
+    return "", ""
+
+
+def _packages() -> str:
+    """Where another interpreter finds this checkout and what it needs."""
+    return os.pathsep.join((str(HERE.parent / "src"), str(HERE.parent), sysconfig.get_path("purelib")))
+
+
+def _argv(kind: str, role: str) -> list[str | Path]:
+    """The command of a runtime or plugin: Go's, or ours under one of the interpreters."""
+    if kind == "go":
+        return [peer("benchrt" if role == "runtime" else "benchpl")]
+    python = [sys.executable] if kind == "py" else ["/usr/bin/env", f"PYTHONPATH={_packages()}", other()[0]]
+    return [*python, HERE / f"{role}.py"]
+
+
 #: name -> (runtime, plugin); the first is what the others are compared with.
 PAIRINGS = {"Go - Go": ("go", "go"), "nri - nri": ("py", "py"), "Go - nri": ("go", "py"), "nri - Go": ("py", "go")}
+#: The same two of ours under another interpreter.
+OTHER = "nri - nri, other Python"
+
+
+def pairings() -> dict[str, tuple[str, str]]:
+    """All that this machine can run."""
+    return {**PAIRINGS, OTHER: ("other", "other")} if other()[0] else PAIRINGS
 
 
 @dataclass
@@ -97,13 +144,13 @@ def pairing(
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-b-")))
         pod, container = write(folder)
-        running = Pairing(stack.enter_context(LineProcess(RUNTIMES[runtime]())))
+        running = Pairing(stack.enter_context(LineProcess(_argv(runtime, "runtime"))))
         running.ask("start", socket=str(folder / "s"), pod=str(pod), container=str(container))
         if containers:
             running.ask("state", containers=containers)
         env = {**os.environ, "BENCH_DELAY_MS": str(delay_ms)}
         for n in range(plugins):
-            argv = [*PLUGINS[plugin](), "-socket", folder / "s", "-name", f"bench{n}", "-idx", f"{n:02d}"]
+            argv = [*_argv(plugin, "plugin"), "-socket", folder / "s", "-name", f"bench{n}", "-idx", f"{n:02d}"]
             running.plugins.append(stack.enter_context(LineProcess(argv, env=env)))
         running.ask("wait", count=plugins, timeout_ms=120_000)
         yield running
@@ -114,10 +161,10 @@ def spawn_ms(plugin: str) -> tuple[float, float]:
     with tempfile.TemporaryDirectory(prefix="nri-b-") as name:
         folder = Path(name)
         pod, container = write(folder)
-        with LineProcess(RUNTIMES["go"]()) as process:
+        with LineProcess(_argv("go", "runtime")) as process:
             running = Pairing(process)
             running.ask("start", socket=str(folder / "s"), pod=str(pod), container=str(container))
-            argv = [*PLUGINS[plugin](), "-socket", folder / "s", "-name", "start", "-idx", "00"]
+            argv = [*_argv(plugin, "plugin"), "-socket", folder / "s", "-name", "start", "-idx", "00"]
             if plugin == "py":
                 argv.append("--no-usage")
             began = time.clock_gettime_ns(time.CLOCK_MONOTONIC)

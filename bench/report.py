@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
+from bench.pairs import OTHER, other
+
 if TYPE_CHECKING:
     from bench.run import Case, Measured
 
@@ -122,7 +124,7 @@ class Document:
                     f"{statistics.median(p50) / floor:.1f}x",
                 ]
             )
-            if name != BASE:
+            if name in COLOURS:
                 self.bars.append((case.title, name, spread([v / b for v, b in zip(p50, base, strict=True)])[0]))
         head = ["runtime - plugin", "p50 us", "p50 to Go", "p99 to Go", "events/s to Go", "CPU us", "CPU to Go"]
         text = f"### {case.title}\n\n" + table([*head, f"p50 / C floor ({floor:.0f} us)"], rows) + "\n"
@@ -178,11 +180,15 @@ class Document:
             better = middle.__ge__ if goal.more_is_better else middle.__le__
             verdict = "goal" if better(goal.goal) else "must" if not goal.must or better(goal.must) else "MISSED"
             bounds = [f"{x:.2f}" if x else "-" for x in (goal.must, goal.goal)]
-            rows.append(
-                [goal.title, goal.pairing, goal.metric, *bounds, f"{middle:.2f} ({low:.2f}-{high:.2f})", verdict]
-            )
+            measured = f"{middle:.2f} ({low:.2f}-{high:.2f})"
+            rows.append([goal.title, goal.pairing, goal.metric, *bounds, measured, verdict, self._other(goal)])
         head = ["case", "pairing", "figure, as a ratio", "must", "goal", "measured (middle half)", "reached"]
-        return "### Goals\n\n" + table(head, rows) + "\n"
+        return "### Goals\n\n" + table([*head, "other Python"], rows) + "\n"
+
+    def _other(self, goal: Goal) -> str:
+        """The same figure under the other interpreter."""
+        values = self.reached.get((goal.title, OTHER, goal.metric)) if goal.pairing == "nri - nri" else None
+        return f"{spread(values)[0]:.2f}" if values else ""
 
     def write(self) -> None:
         """RESULTS.md, between its two marks, and results.svg."""
@@ -191,7 +197,8 @@ class Document:
         head, _, rest = text.partition("<!-- results -->")
         _, _, tail = rest.partition("<!-- end -->")
         about = (
-            f"{self.rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}, CPython {platform.python_version()}, "
+            f"{self.rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}, CPython {platform.python_version()}"
+            f"{f' (other Python: {other()[1]})' if other()[0] else ''}, "
             f"Linux {platform.release().split('-')[0]}, {platform.machine()}, 2 cores shared with other work.\n"
         )
         body = "\n".join([self.goals(), *self.parts])

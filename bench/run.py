@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench import report
-from bench.pairs import BARE, PAIRINGS, Pairing, Round, bare_ms, pairing, rss_kb, spawn_ms
+from bench.pairs import BARE, PAIRINGS, Pairing, Round, bare_ms, pairing, pairings, rss_kb, spawn_ms
 from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
 
@@ -32,7 +32,6 @@ class Case:
     idle_us: int = 0
     events: int = 600
     delay_ms: int = 0
-    pairings: tuple[str, ...] = tuple(PAIRINGS)
 
 
 SC, CC = "state change", "CreateContainer"
@@ -84,17 +83,17 @@ def run_case(case: Case, rounds: int, scale: float) -> Measured:
     """All pairings of a case, interleaved."""
     measured = Measured()
     events = max(case.callers * 4, int(case.events * scale))
+    names = tuple(pairings())
     with contextlib.ExitStack() as stack:
         running: dict[str, Pairing] = {
-            name: stack.enter_context(pairing(*PAIRINGS[name], case.plugins, delay_ms=case.delay_ms))
-            for name in case.pairings
+            name: stack.enter_context(pairing(*sides, case.plugins, delay_ms=case.delay_ms))
+            for name, sides in pairings().items()
         }
         floor = stack.enter_context(LineProcess([peer("pp")]))
-        for name in case.pairings:  # warm up: caches, allocators, first imports
+        for name in names:  # warm up: caches, allocators, first imports
             running[name].round(case.kind, max(case.callers * 4, events // 2), case.callers)
         for n in range(rounds):
-            order = list(case.pairings[n % len(case.pairings) :] + case.pairings[: n % len(case.pairings)])
-            for name in order:
+            for name in names[n % len(names) :] + names[: n % len(names)]:
                 measured.add(name, running[name].round(case.kind, events, case.callers, case.idle_us))
             floor.send(f"6400 {250 if case.kind == 'cc' else 18} {events} {case.idle_us}")
             answer = floor.wait_for(lambda line, n=n: "ns" in line and floor.lines.index(line) == n, timeout_s=120)
