@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         def setsockopt(self, level: int, option: int, value: bytes, /) -> None: ...
 
 
-__all__ = ["Stream", "connect_unix"]
+__all__ = ["SentInPart", "Stream", "connect_unix"]
 
 # A wait within this much of what is set already does not need a system call.
 _SLACK_S = 0.002
@@ -84,6 +84,10 @@ def connect_unix(path: str) -> _socket.socket:
         sock.close()
         raise
     return sock
+
+
+class SentInPart(DeadlineExceeded):
+    """A write missed its deadline half-way: the rest goes out before the next write, or with `flush`."""
 
 
 class Stream:
@@ -176,9 +180,9 @@ class Stream:
         return data
 
     def write(self, data: bytes, deadline: float | None) -> None:
-        """Write all of `data`. DeadlineExceeded: the peer does not read; the connection itself stays in order."""
+        """Write all of `data`. DeadlineExceeded: nothing of it was written, the peer does not read; or SentInPart."""
         if self._unsent:
-            self._flush(deadline)
+            self.flush(deadline)
         try:
             sent = self._sock.send(data, _NOW)  # nearly always all of it, and then no deadline is needed
         except BlockingIOError:
@@ -194,9 +198,13 @@ class Stream:
             if sent == 0:
                 raise DeadlineExceeded("the peer to read")
         self._unsent = data[sent:]
-        self._flush(deadline)
+        try:
+            self.flush(deadline)
+        except DeadlineExceeded as error:
+            raise SentInPart(error.what) from None
 
-    def _flush(self, deadline: float | None) -> None:
+    def flush(self, deadline: float | None) -> None:
+        """Write what earlier writes have left. DeadlineExceeded: some of it is left still."""
         while self._unsent:
             sent = self._send_until(self._unsent, deadline)
             if sent == 0:

@@ -19,6 +19,7 @@ from _thread import allocate_lock
 from time import monotonic
 
 from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError
+from nri.stream import SentInPart
 from nri.ttrpc.codes import Code, code_of
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, Response, request_prefix
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         def send(self, conn_id: int, message: bytes, deadline: float | None) -> None: ...
         def receive(self, deadline: float | None) -> list[tuple[int, bytes]]: ...
         def receive_now(self) -> list[tuple[int, bytes]]: ...
+        def flush(self, deadline: float | None) -> None: ...
         def shut(self) -> None: ...
         def shut_reading(self) -> None: ...
         def close(self) -> None: ...
@@ -57,8 +59,9 @@ LATER = object()
 
 #: How long a reply may wait for a peer that does not read, in seconds; then the connection is given up.
 REPLY_TIMEOUT_S = 30.0
-#: The same in the thread of a monitor, which other connections wait for.
-POLL_REPLY_TIMEOUT_S = 0.02
+#: The same at least, in a thread that has no time: a monitor's, which other connections wait for, or a caller's whose
+#: deadline comes first.
+READER_REPLY_TIMEOUT_S = 0.02
 #: How often `poll` reads at one time, so that a peer that never stops sending does not keep it from the others.
 POLL_READS = 16
 
@@ -195,7 +198,21 @@ class Endpoint:
         if self.closed is not None or self._waiters or self._behind or self._reader.locked():
             self._sender.release()
             return None
-        return self._send(service, method, payload, timeout_ns, deadline, (), _NOW)
+        sent = self._send(service, method, payload, timeout_ns, deadline, (), _NOW)
+        return sent if sent[4] is None else self._begun_late(sent)
+
+    def _begun_late(self, sent: Sent) -> Sent | None:
+        """The peer reads so little that the write would wait: that is not for the thread that only begins."""
+        stream_id, method, deadline, waiter, failure = sent
+        if isinstance(failure, ConnectionClosed):
+            return sent
+        if not isinstance(failure, SentInPart):
+            self.abandon(sent)
+            return None
+        if waiter is None:  # while `collect` writes the rest, somebody must go on reading
+            waiter = self._waiters[stream_id] = Waiter()
+            self._stop_reading(self._idle)
+        return stream_id, method, deadline, waiter, failure
 
     def _send(
         self,
@@ -219,16 +236,19 @@ class Endpoint:
             # watches until then, gets it, at the price of two switches between threads. Not if the write may have to
             # wait: then somebody must go on reading, or two peers that both write would wait for each other.
             early = len(frame) <= _SURE_TO_FIT and not self._waiters and not self._behind
-            if early and self._reader.acquire(False):
-                idle = self._idle
-                if idle is not None:
-                    idle[0](self)
-            else:
+            if not early or not self._reader.acquire(False):
                 waiter = self._waiters[stream_id] = Waiter()
             try:
+                if waiter is None:
+                    idle = self._idle
+                    if idle is not None:
+                        idle[0](self)
                 self._transport.send(self._client_id, frame, write_by)
             except (DeadlineExceeded, ConnectionClosed) as error:
                 failure = error
+            except BaseException:  # KeyboardInterrupt in a write that waits: nobody will collect
+                self.abandon((stream_id, method, deadline, waiter, None))
+                raise
         finally:
             self._sender.release()
         return stream_id, method, deadline, waiter, failure
@@ -244,6 +264,11 @@ class Endpoint:
         except DeadlineExceeded:
             self._forget(stream_id)
             raise DeadlineExceeded(method) from None
+        except (RpcError, ConnectionClosed):
+            raise
+        except BaseException:  # KeyboardInterrupt: the turn to read must not be passed to a caller that is gone
+            self._forget(stream_id)
+            raise
         self._behind = False
         return reply
 
@@ -270,7 +295,7 @@ class Endpoint:
         try:
             if failure is not None:
                 waiter = self._waiters[stream_id] = Reading()
-                self._after_failed_write(failure, reading=True)
+                self._after_failed_write(failure, deadline, reading=True)
             while waiter is None or waiter.response is None:
                 if self.closed is not None:
                     raise ConnectionClosed(self.closed)
@@ -282,7 +307,7 @@ class Endpoint:
                             if reply is not None:
                                 return reply
                         waiter = self._waiters[stream_id] = Reading()
-                    self._dispatch(chunks)
+                    self._dispatch(chunks, deadline)
                 except (ConnectionClosed, ProtocolError) as error:
                     self._fail(error.reason)
                     if waiter is None or waiter.response is None:
@@ -296,10 +321,21 @@ class Endpoint:
     ) -> bytes:
         """The other way: others call as well, and whoever reads hands us our response."""
         if failure is not None:
-            self._after_failed_write(failure, reading=False)
+            self._after_failed_write(failure, deadline, reading=False)
         return payload_of(waiter.response or self._wait(waiter, deadline))
 
-    def _after_failed_write(self, failure: DeadlineExceeded | ConnectionClosed, *, reading: bool) -> None:
+    def _after_failed_write(
+        self, failure: DeadlineExceeded | ConnectionClosed, deadline: float | None, *, reading: bool
+    ) -> None:
+        if isinstance(failure, SentInPart) and self._wait_to_send(deadline):
+            try:
+                self._transport.flush(deadline)
+            except ConnectionClosed as error:
+                failure = error
+            else:
+                return
+            finally:
+                self._sender.release()
         if isinstance(failure, DeadlineExceeded):
             raise failure
         # What the peer wrote before it went may hold the answer, or the reason.
@@ -393,12 +429,13 @@ class Endpoint:
     def _read(self, deadline: float | None) -> None:
         """One read of the transport and all that follows from it. The caller has the reading role."""
         try:
-            self._dispatch(self._transport.receive(deadline))
+            self._dispatch(self._transport.receive(deadline), deadline)
         except (ConnectionClosed, ProtocolError) as error:
             self._fail(error.reason)
             raise ConnectionClosed(error.reason) from None
 
-    def _dispatch(self, chunks: list[tuple[int, bytes]], reply_timeout_s: float = REPLY_TIMEOUT_S) -> None:
+    def _dispatch(self, chunks: list[tuple[int, bytes]], until: float | None = None) -> None:
+        """Hand out what was read; replies that go out at once wait no longer than `until`, as far as that is fair."""
         for conn_id, chunk in chunks:
             if conn_id == self._client_id and (conn_id != self._server_id or self._on_request is None):
                 for response in self._client.receive(chunk):
@@ -409,13 +446,13 @@ class Endpoint:
             elif conn_id == self._server_id:
                 for request in self._server.receive(chunk):
                     if isinstance(request, Request):
-                        self._answer(request, reply_timeout_s)
+                        self._answer(request, until)
                     else:
-                        self._refuse(request, request.code, request.message, reply_timeout_s)
+                        self._refuse(request, request.code, request.message, until)
 
-    def _answer(self, request: Request, reply_timeout_s: float) -> None:
+    def _answer(self, request: Request, until: float | None) -> None:
         if self._on_request is None:
-            self._refuse(request, Code.UNIMPLEMENTED, f"service {request.service}", reply_timeout_s)
+            self._refuse(request, Code.UNIMPLEMENTED, f"service {request.service}", until)
             return
         handler = self._on_request
         for interceptor in reversed(self._interceptors):
@@ -423,15 +460,15 @@ class Endpoint:
         try:
             reply = handler(request)
         except RpcError as error:
-            self._refuse(request, error.code, error.message, reply_timeout_s)
+            self._refuse(request, error.code, error.message, until)
         except Exception as error:  # noqa: BLE001 - the caller gets an answer, whatever the handler raises
-            self._refuse(request, code_of(error), str(error) or type(error).__name__, reply_timeout_s)
+            self._refuse(request, code_of(error), str(error) or type(error).__name__, until)
         else:
             if reply is not LATER:
-                self._send_reply(self._server.respond(request.stream_id, reply), reply_timeout_s)  # type: ignore[arg-type]
+                self._send_reply(self._server.respond(request.stream_id, reply), until)  # type: ignore[arg-type]
 
-    def _refuse(self, request: Request | Response, code: int, message: str, reply_timeout_s: float) -> None:
-        self._send_reply(self._server.respond(request.stream_id, b"", code, message), reply_timeout_s)
+    def _refuse(self, request: Request | Response, code: int, message: str, until: float | None) -> None:
+        self._send_reply(self._server.respond(request.stream_id, b"", code, message), until)
 
     def serve(self, until: Callable[[], bool] | None = None, deadline: float | None = None) -> str | None:
         """Read and answer until the connection ends, and return why; or until `until()` holds, and return None.
@@ -459,7 +496,7 @@ class Endpoint:
             for _ in range(POLL_READS):
                 if self.closed is not None:
                     break
-                self._dispatch(self._transport.receive_now(), POLL_REPLY_TIMEOUT_S)
+                self._dispatch(self._transport.receive_now(), _NOW)
         except DeadlineExceeded:
             pass
         except (ConnectionClosed, ProtocolError) as error:
@@ -482,14 +519,19 @@ class Endpoint:
         """Answer a request with a status."""
         self._send_reply(self._server.respond(request.stream_id, b"", code, message))
 
-    def _send_reply(self, frame: bytes, timeout_s: float = REPLY_TIMEOUT_S) -> None:
+    def _send_reply(self, frame: bytes, until: float | None = None) -> None:
+        """Send it, or close the connection. `until` is when a thread that reads for itself wants to go on."""
         sender = self._sender
+        now = monotonic()
+        deadline = now + REPLY_TIMEOUT_S
+        if until is not None and until < deadline:
+            deadline = max(until, now + READER_REPLY_TIMEOUT_S)
         try:
-            if not sender.acquire(False) and not self._wait_to_send(monotonic() + REPLY_TIMEOUT_S):
+            if not sender.acquire(False) and not self._wait_to_send(deadline):
                 raise DeadlineExceeded("the peer to read")
             try:
                 if self.closed is None:
-                    self._transport.send(self._server_id, frame, monotonic() + timeout_s)
+                    self._transport.send(self._server_id, frame, deadline)
             finally:
                 sender.release()
         except ConnectionClosed as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -10,9 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from nri.errors import ConnectionClosed, DeadlineExceeded, OversizedMessage, RpcError
-from nri.mux import Trunk
+from nri.mux import Trunk, cut, pack
 from nri.ttrpc import LATER, Code, Endpoint, Interceptor, Monitor, Request
+from nri.ttrpc.connection import ClientSide
+from nri.ttrpc.envelope import request_prefix
 from nri.ttrpc.frames import MAX_DATA
+from nri.ttrpc.waiters import Waiter
 
 PATIENCE_S = 10.0
 
@@ -429,3 +433,172 @@ def test_what_is_begun_on_a_connection_that_ends_fails_as_a_call_does(pairs) -> 
         pair.near.collect(sent)
     go.set()
     assert pair.near.begin("s", "m", b"", soon()) is None, "the connection is closed"
+
+
+def end(*endpoints: Endpoint) -> None:
+    for endpoint in endpoints:
+        endpoint.close()
+        endpoint.release(soon(1))
+
+
+@pytest.fixture
+def deaf() -> Iterator[tuple[Endpoint, socket.socket]]:
+    """An endpoint that refuses requests, and the socket of a peer that reads nothing; the way there is full."""
+    near, far = socket.socketpair()
+    endpoint = Endpoint(Trunk(near), client_id=1, server_id=2)
+    yield endpoint, far
+    end(endpoint)
+    far.close()
+
+
+def fill(endpoint: Endpoint) -> None:
+    """Fill the way to the peer, with frames of a connection that is not open: whoever reads them drops them."""
+    sock = socket.socket(fileno=os.dup(endpoint.fileno()))
+    try:
+        while True:
+            sock.send(pack(9, bytes(100)), socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        pass
+    finally:
+        sock.close()
+
+
+def serve(sock: socket.socket, seen: list[int]) -> Endpoint:
+    server = Endpoint(
+        Trunk(sock), client_id=2, server_id=1, on_request=lambda r: seen.append(len(r.payload)) or r.payload
+    )
+    threading.Thread(target=server.serve, daemon=True).start()
+    return server
+
+
+def test_nothing_is_begun_while_the_peer_does_not_read(deaf) -> None:
+    """Else it would count as late at once, though its time has only begun."""
+    near, far = deaf
+    fill(near)
+    assert near.begin("s", "m", b"x", soon()) is None
+    seen: list[int] = []
+    server = serve(far, seen)
+    assert near.call("s", "m", b"x", deadline=soon()) == b"x"
+    assert seen == [1]
+    end(near, server)
+
+
+def test_what_was_begun_and_sent_in_part_is_sent_to_its_end_by_whoever_waits_for_the_answer() -> None:
+    near, far = socket.socketpair()
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
+    endpoint = Endpoint(Trunk(near), client_id=1, server_id=2)
+    payload = bytes(16_000)
+    sent = endpoint.begin("s", "m", payload, soon())
+    assert sent is not None, "a part of it is on its way"
+    seen: list[int] = []
+    server = serve(far, seen)
+    assert endpoint.collect(sent) == payload
+    assert endpoint.call("s", "m", b"next", deadline=soon()) == b"next"
+    assert seen == [len(payload), 4]
+    end(endpoint, server)
+
+
+class Interrupted(Trunk):
+    """A write to it is interrupted, once."""
+
+    __slots__ = ("done",)
+
+    def send(self, conn_id: int, message: bytes, deadline: float | None) -> None:
+        if not hasattr(self, "done"):
+            self.done = True
+            raise KeyboardInterrupt
+        super().send(conn_id, message, deadline)
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["call", "begin"])
+def test_a_write_that_is_interrupted_leaves_the_connection_to_others(half: bool) -> None:
+    near, far = socket.socketpair()
+    endpoint = Endpoint(Interrupted(near), client_id=1, server_id=2)
+    server = serve(far, [])
+    with pytest.raises(KeyboardInterrupt):
+        endpoint.begin("s", "m", b"", soon()) if half else endpoint.call("s", "m", b"", deadline=soon())
+    assert endpoint.call("s", "m", b"next", deadline=soon()) == b"next"
+    assert endpoint.poll(), "nobody reads any more"
+    assert not endpoint._reader.locked()
+    end(endpoint, server)
+
+
+def test_a_wait_that_is_interrupted_leaves_no_caller_behind(pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    go, entered = threading.Event(), threading.Event()
+
+    def slow(request: Request) -> object:
+        entered.set()
+        assert go.wait(PATIENCE_S)
+        return LATER if request.payload == b"never answered" else request.payload
+
+    class Lock:
+        def acquire(self, **_: float) -> bool:
+            raise KeyboardInterrupt
+
+        def release(self) -> None: ...
+
+    class Interrupted(Waiter):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lock = Lock()
+
+    pair = pairs(slow)
+    reader = threading.Thread(target=pair.call)
+    reader.start()
+    assert entered.wait(PATIENCE_S)
+    with monkeypatch.context() as patched:
+        patched.setattr("nri.ttrpc.endpoint.Waiter", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pair.call(b"never answered")
+    go.set()
+    reader.join(PATIENCE_S)
+    assert pair.call(b"next") == b"next"
+    sent = pair.near.begin("s", "m", b"x", soon())
+    assert sent is not None, "nobody else waits for an answer"
+    assert pair.near.collect(sent) == b"x"
+
+
+def a_request(payload: bytes = b"") -> bytes:
+    """A request of the peer, as it is on the wire."""
+    return cut(2, ClientSide().request(request_prefix("s", "m"), payload)[1])
+
+
+def ends(work, what: str) -> list[BaseException]:
+    """Run it in a thread, and see that it ends long before a reply is given up."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive(), f"{what} waits for a peer that does not read its replies"
+    return errors
+
+
+def test_a_caller_waits_no_longer_than_its_deadline_for_a_peer_that_does_not_read_its_replies(deaf) -> None:
+    near, far = deaf
+    sent = near.begin("s", "m", b"", soon(0.1))
+    fill(near)
+    far.sendall(a_request())
+    errors = ends(lambda: near.collect(sent), "the caller")
+    assert isinstance(errors[0], DeadlineExceeded | ConnectionClosed)
+    assert near.closed == "closed (the peer does not read its replies)"
+
+
+def test_a_monitor_does_not_wait_for_those_who_write_to_a_peer_that_does_not_read(deaf) -> None:
+    near, far = deaf
+    fill(near)
+    writer = threading.Thread(target=near.reply, args=(Request("s", "m", b"", stream_id=1), b""), daemon=True)
+    writer.start()
+    deadline = soon()
+    while not near._sender.locked() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    far.sendall(a_request())
+    ends(near.poll, "the monitor")
+    writer.join(PATIENCE_S)
+    assert near.closed == "closed (the peer does not read its replies)"
