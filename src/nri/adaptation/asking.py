@@ -8,6 +8,7 @@ The table of outcomes (nri-protocol 5.5, and the operator's policy on top of it)
 | late | stays, or is closed if its policy says so; a miss for its breaker | goes on, or fails if its policy says so |
 | connection lost | is gone; a miss | goes on, or fails if its policy says so |
 | the caller's own deadline passed | as if it had not been asked | fails with DeadlineExceeded |
+| this side failed (an interceptor) | as if it had not been asked | fails with that error |
 | left out (breaker open) or gone | not called | goes on, or fails if its policy says so |
 
 Errors raised here are what the runtime's request fails with. Next: `nri.adaptation.pipeline`.
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from nri.metrics import Observer
     from nri.ttrpc.endpoint import Sent
 
-    #: A question on its way: since when, until when (monotonic seconds), and what the connection says of it.
-    Begun = tuple[float, float, Sent]
+    #: A question on its way: why, since when, until when (monotonic seconds), and what the connection says of it.
+    Begun = tuple[Plan, float, float, Sent]
 
 __all__ = ["Asker"]
 
@@ -66,7 +67,7 @@ class Asker:
 
     def begin(self, peer: Peer, plan: Plan, question: Question, caller_deadline: float | None) -> Begun | None:
         """Send the question, for `ask` to wait for the answer; None if `ask` has to send it. Never waits or raises."""
-        if peer.state is not _ACTIVE:
+        if peer.state is not _ACTIVE or peer.plans[question.spec.number] is not plan:  # the policy has changed
             return None
         began = monotonic()
         deadline = began + plan.timeout_s
@@ -76,7 +77,7 @@ class Asker:
             sent = peer.begin(question, deadline)
         except Exception:  # noqa: BLE001 - whoever asks runs into it again, and is told
             return None
-        return None if sent is None else (began, deadline, sent)
+        return None if sent is None else (plan, began, deadline, sent)
 
     def ask(
         self,
@@ -96,7 +97,7 @@ class Asker:
             begun: what `begin` returned for the same question.
         """
         if begun is not None:
-            began, deadline, sent = begun
+            _, began, deadline, sent = begun
         else:
             began, sent = monotonic(), None
             if peer.state is not _ACTIVE and not self._may_call(peer, plan, question, began, insist):
@@ -112,7 +113,11 @@ class Asker:
             return None
         except Exception as error:
             self._observe(peer, question, began, error)
+            peer.breaker.abandoned()
             raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__)) from error
+        except BaseException:
+            peer.breaker.abandoned()
+            raise
         peer.latency_s = monotonic() - began
         if peer.state is not _ACTIVE or peer.breaker.missed:
             self.answered(peer)

@@ -107,14 +107,15 @@ class Pipeline:
         turn = peers[0].lock.place()
         try:
             for peer, following in zip(peers, (*peers[1:], None), strict=True):
-                plan = peer.plans[number]
-                if plan is not None and plan.guarded and not plan.admits(question.pod):
-                    plan = None
                 here, begun = peer.lock, None
                 if turn is not None:
+                    self._leave_word(peer, question, turn, deadline)
                     ticket, turn, lock = turn, None, None  # a wait that fails has given up its place by itself
-                    begun = self._await_turn(peer, plan, question, ticket, deadline)
+                    begun = self._await_turn(peer, ticket, deadline)
                 lock = here
+                plan = peer.plans[number] if begun is None else begun[0]
+                if plan is not None and plan.guarded and begun is None and not plan.admits(question.pod):
+                    plan = None
                 reply = None if plan is None else ask(peer, plan, question, deadline, begun=begun)
                 if following is not None:
                     turn = following.lock.place()
@@ -128,18 +129,21 @@ class Pipeline:
             if lock is not None:
                 lock.leave(turn)
 
-    def _await_turn(
-        self, peer: Peer, plan: Plan | None, question: Question, ticket: Ticket, deadline: float | None
-    ) -> Begun | None:
-        """Wait for an event's turn at a plugin; the event before it sends the question, if it can."""
-        if plan is not None and peer.takes_bytes:
+    def _leave_word(self, peer: Peer, question: Question, ticket: Ticket, deadline: float | None) -> None:
+        """Have the event before this one send the question, if it can."""
+        plan = peer.plans[question.spec.number]
+        if plan is not None and peer.takes_bytes and not (plan.guarded and not plan.admits(question.pod)):
             question.payload  # noqa: B018 - encodes it, in this thread
             ticket.begin = partial(self._asker.begin, peer, plan, question, deadline)
+
+    @staticmethod
+    def _await_turn(peer: Peer, ticket: Ticket, deadline: float | None) -> Begun | None:
+        """Wait for an event's turn at a plugin; returns what the event before it has begun."""
         try:
             peer.lock.wait(ticket, deadline)
         except BaseException:
             if ticket.begun is not None:
-                peer.abandon(ticket.begun[2])
+                peer.abandon(ticket.begun[3])
             raise
         begun: Begun | None = ticket.begun
         return begun

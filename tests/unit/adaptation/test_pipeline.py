@@ -15,6 +15,7 @@ from nri.adaptation.asking import Asker
 from nri.adaptation.fifo import FifoLock
 from nri.errors import DeadlineExceeded, PluginError
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.ttrpc import Interceptor, Request
 from tests.support.adapting import eventually
 
 
@@ -233,3 +234,109 @@ def test_an_event_that_nobody_wants_costs_no_encoding(nri_runtime: FakeRuntime) 
 
     nri_runtime.add(Calls(lambda _: None))
     nri_runtime.adaptation.run_pod_sandbox(NotEncodable())  # type: ignore[arg-type]
+
+
+class Holding:
+    """What a plugin does that holds its events until it is let go."""
+
+    def __init__(self) -> None:
+        self.go, self.entered = threading.Event(), threading.Event()
+        self.seen: list[str] = []
+
+    def __call__(self, container: nri.Container) -> None:
+        self.seen.append(container.id)
+        self.entered.set()
+        assert self.go.wait(10)
+
+
+def calling(runtime: FakeRuntime, name: str, failures: list[BaseException], **pod: Any) -> threading.Thread:
+    """A thread that sends an event for a container of this name."""
+
+    def run() -> None:
+        try:
+            runtime.adaptation.start_container(pod.get("pod", make_pod()), make_container(id=name))
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_an_event_that_cannot_be_encoded_gives_up_its_place_in_the_queue() -> None:
+    class NotEncodable:
+        id = "x"
+
+    holding, failures = Holding(), list[BaseException]()
+    with FakeRuntime(builtin=[BuiltinPlugin("05", "in", BuiltinCalls(lambda _: None))]) as runtime:
+        runtime.timeout(20).add(Calls(holding), idx="10", name="holding")
+        one = calling(runtime, "one", failures)
+        assert holding.entered.wait(10)
+        two = calling(runtime, "two", failures, pod=NotEncodable())
+        two.join(10)
+        holding.go.set()
+        one.join(10)
+        assert [type(failure) for failure in failures] == [AttributeError]
+        runtime.start_container(make_pod(), make_container(id="three"), timeout_s=10)
+        assert holding.seen == ["one", "three"]
+
+
+def test_an_event_that_waits_follows_the_policy_of_the_moment_when_its_turn_comes(nri_runtime: FakeRuntime) -> None:
+    """Here: the plugin is not to get the event any more, and then again."""
+    holding, failures = Holding(), list[BaseException]()
+    nri_runtime.timeout(20).add(Calls(holding), name="holding")
+    (peer,) = nri_runtime.adaptation._chain.peers
+    plans = peer.plans
+    threads = [calling(nri_runtime, "one", failures)]
+    assert holding.entered.wait(10)
+    threads.append(calling(nri_runtime, "two", failures))
+    eventually(lambda: peer.lock.waiting == 1 and peer.lock._queue[0].begin is not None, "the second event waits")
+    peer.plans = [None] * len(plans)
+    holding.go.set()
+    for thread in threads:
+        thread.join(10)
+    assert holding.seen == ["one"]
+    holding.go.clear()
+    holding.entered.clear()
+    peer.plans = plans
+    threads = [calling(nri_runtime, "three", failures)]
+    assert holding.entered.wait(10)
+    peer.plans = [None] * len(plans)
+    threads.append(calling(nri_runtime, "four", failures))
+    eventually(lambda: peer.lock.waiting == 1, "the fourth event waits")
+    peer.plans = plans
+    holding.go.set()
+    for thread in threads:
+        thread.join(10)
+    assert holding.seen == ["one", "three", "four"]
+    assert not failures
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
+def test_a_call_that_fails_on_this_side_is_no_answer_and_no_miss(error: type[BaseException]) -> None:
+    """Also if it was the one request that an open breaker had let through: the next one is that then."""
+
+    class Failing(Interceptor):
+        fails = False
+
+        def call(self, request: Request, proceed: Callable[[Request], bytes]) -> bytes:
+            if self.fails:
+                raise error("on this side")
+            return proceed(request)
+
+    interceptor, seen = Failing(), list[str]()
+    with FakeRuntime(interceptors=[interceptor]) as runtime:
+        runtime.add(Calls(lambda container: seen.append(container.id)), name="left-out")
+        (peer,) = runtime.adaptation._chain.peers
+        runtime.timeout(1e-6)
+        peer.breaker.configure(1, 0.0)
+        runtime.start_container()
+        runtime.timeout(20)
+        assert runtime.health("10-left-out").state == "open"
+        interceptor.fails = True
+        with pytest.raises((PluginError, KeyboardInterrupt), match="on this side"):
+            runtime.start_container()
+        interceptor.fails = False
+        assert (peer.state.value, peer.breaker.missed) == ("open", 1)
+        runtime.start_container(make_pod(), make_container(id="back"))
+        assert (seen[-1:], peer.state.value) == (["back"], "active")
