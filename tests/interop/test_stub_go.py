@@ -164,6 +164,7 @@ def test_unsolicited_updates_reach_the_runtime_also_from_inside_a_handler(folder
         plugin.wait_text("background []")
         runtime.event("PostStartContainer", POD, CONTAINER)
         plugin.wait_text("result 0")
+        runtime.wait_event("updates", 2)
         got = [u["container_id"] for line in runtime.events("updates") for u in line["updates"]]
     assert got == ["bg", "ctr0"]
 
