@@ -128,10 +128,9 @@ class Adaptation:
         compat: Literal["default", "reference"] = "default",
         default_validator: ValidatorConfig | None = None,
     ) -> None:
-        if not callable(synchronize):
-            raise LocalProtocolError("failed to create NRI adaptation, nil SyncFn")
-        if not callable(update):
-            raise LocalProtocolError("failed to create NRI adaptation, nil UpdateFn")
+        for callback, kind in ((synchronize, "Sync"), (update, "Update")):
+            if not callable(callback):
+                raise LocalProtocolError(f"failed to create NRI adaptation, nil {kind}Fn")
         if compat not in ("default", "reference"):
             raise LocalProtocolError(f'compat must be "default" or "reference", not {compat!r}')
         self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
@@ -166,13 +165,16 @@ class Adaptation:
         self._keeper: threading.Thread | None = None
         self._registry.on_change = self._plugins_changed
         self._plugins_changed()
-        for spec in EVENTS:
-            if spec.relayed:
-                setattr(
-                    self, spec.method, partial(self._relay_pod if spec.kind == "pod" else self._relay_container, spec)
-                )
+        self._offer_relayed_events()
 
     # -- events -------------------------------------------------------------------------------------------------------
+
+    def _offer_relayed_events(self) -> None:
+        """One method for each event that is only passed on."""
+        for spec in EVENTS:
+            if spec.relayed:
+                relay = self._relay_pod if spec.kind == "pod" else self._relay_container
+                setattr(self, spec.method, partial(relay, spec))
 
     def _relay_pod(
         self, spec: EventSpec, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None
