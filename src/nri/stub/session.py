@@ -14,12 +14,12 @@ from time import monotonic
 
 from nri.api import messages as m
 from nri.api import naming
-from nri.api.events import ALL, BY_NUMBER, BY_PRETTY, OLD, EventMask
+from nri.api.events import BY_NUMBER, BY_PRETTY
 from nri.errors import ConfigError, ConnectionClosed, DeadlineExceeded, NriError, RegistrationError, Reject, RpcError
 from nri.mux.trunk import Trunk
-from nri.stub import context, handlers
+from nri.stub import context, handlers, subscription
 from nri.stub.coroutines import settle
-from nri.stub.mirror import MIRROR_EVENTS, Mirror
+from nri.stub.mirror import Mirror
 from nri.stub.plugin import Plugin
 from nri.stub.runtime import RuntimeHandle
 from nri.stub.synchronize import Parts
@@ -32,14 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from nri.api.events import EventMask
     from nri.stream import Socket
     from nri.ttrpc.envelope import Request, Response
     from nri.ttrpc.interceptors import Interceptor
 
 __all__ = ["MAX_WAITING", "Session"]
 
-#: First NRI release with UpdatePodSandbox, PostUpdatePodSandbox and ValidateContainerAdjustment.
-MORE_EVENTS_SINCE = "v0.10.0"
 #: Requests that may be at work or wait with `max_concurrent` above 1; what comes on top is answered ResourceExhausted.
 MAX_WAITING = 256
 
@@ -282,7 +281,7 @@ class Session:
                 from nri.stub import settings
 
                 settings.apply(self.plugin, request.config)
-            mask = self._subscription()
+            mask = subscription.choose(self.plugin, self._table, self._events)
         except (ConfigError, RegistrationError) as error:
             self.fatal = error
             raise
@@ -298,42 +297,6 @@ class Session:
         if self.stage != "ready":
             self.stage = "configured"
         return reply.SerializeToString()
-
-    def _subscription(self) -> EventMask:
-        """The events to take: what is handled, what plugin and command line chose, and what the runtime knows."""
-        handled = EventMask.of(*(name for name in self._table if name in BY_PRETTY))
-        own = EventMask.of(*(spec for spec in handled if handlers.overridden(self.plugin, Plugin, spec.method)))
-        wanted = own if self._events is None else own & self._events
-        if own and not wanted:
-            chosen_text = (self._events or EventMask(0)).pretty()
-            raise RegistrationError(f"{type(self.plugin).__name__} handles none of the chosen events: {chosen_text}")
-        chosen: EventMask | None = settle(self.plugin.configure())
-        if chosen:
-            if chosen - own:
-                excess = EventMask(int(chosen) & ~int(own)).pretty()
-                raise RegistrationError(
-                    f"{type(self.plugin).__name__}.configure asks for events without a handler: {excess}"
-                )
-            wanted &= chosen
-        if self._mirror is not None:
-            wanted |= MIRROR_EVENTS
-        runtime = self.plugin.runtime
-        known = ALL if naming.version_at_least(runtime.nri_version, MORE_EVENTS_SINCE) else OLD
-        mask = wanted & known
-        if wanted and not mask:
-            plugin = type(self.plugin).__name__
-            raise RegistrationError(
-                f"{runtime.name} {runtime.version} knows none of the events of {plugin}: {wanted.pretty()}"
-            )
-        if not mask and not handlers.overridden(self.plugin, Plugin, "synchronize"):
-            raise RegistrationError(
-                f"{type(self.plugin).__name__} handles no event: override a method such as create_container"
-            )
-        if wanted - known:
-            missing = EventMask(int(wanted) & ~int(known)).pretty()
-            self._log().warning("%s %s does not know %s: not subscribed", runtime.name, runtime.version, missing)
-        # On the wire 0 means everything. A plugin that only wants Synchronize takes the rarest event, which it ignores.
-        return mask or EventMask.of("RemovePodSandbox")
 
     def reconfigure(self, apply: Callable[[], None]) -> None:
         """Run `apply` between two handlers, then `configure` again: a configuration file has changed."""
