@@ -1,4 +1,7 @@
-"""For random plugins, delays, failures, joins and leaves: every plugin gets events one at a time, all in one order."""
+"""For random plugins, delays, failures, joins and leaves: every plugin gets events one at a time, all in one order.
+
+Whatever goes wrong between them, every event ends, and leaves nothing behind that a later one would wait for.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nri
-from nri.errors import PluginError
+from nri.adaptation.peer import Peer, RemotePeer
+from nri.adaptation.question import Question
+from nri.adaptation.state import State
+from nri.errors import DeadlineExceeded, PluginError
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.ttrpc import Interceptor
+from tests.support.adapting import eventually
 
 EVENTS = ("create_container", "start_container", "stop_container")
 
@@ -160,3 +168,152 @@ def test_events_come_one_at_a_time_and_in_the_same_order_everywhere(scene: Scene
                 heard = {event.split()[1] for event in plugin.order if event.startswith("create_container")}
                 missed = created - heard - plugin.synchronized
                 assert not missed, f"containers neither in Synchronize nor in an event: {missed}"
+
+
+# --- where plugins are late, hang up or ask for something themselves, and callers give up
+
+TROUBLES = ("none", "none", "late", "hangs up", "asks")
+REQUEST_TIMEOUT_S = 0.01
+
+
+class Troubled(Watched):
+    """Gets into trouble at containers whose id ends with a 2."""
+
+    def __init__(self, trouble: str, delay_ms: int) -> None:
+        super().__init__(dict.fromkeys(EVENTS, (delay_ms, False)))
+        self.trouble = trouble
+        self.hang_up = threading.Event()
+
+    def _handle(self, event: str, container: nri.Container) -> None:
+        super()._handle(event, container)
+        if not container.id.endswith("2") or self.trouble == "none":
+            return
+        if self.trouble == "late":
+            time.sleep(REQUEST_TIMEOUT_S * 2)
+        elif self.trouble == "asks":
+            self.runtime.update(nri.Update("nobody").set_cpu_shares(5))
+        else:
+            self.hang_up.set()
+
+
+class Sent:
+    """What the runtime sends to each plugin, and how much of it is under way at a time."""
+
+    def __init__(self, patched: pytest.MonkeyPatch) -> None:
+        self.order: dict[Peer, list[str]] = {}
+        self.under_way: dict[Peer, int] = {}
+        self.overlaps = 0
+        begin, invoke, collect = RemotePeer.begin, RemotePeer.invoke, RemotePeer.collect
+
+        def noting_begin(peer: RemotePeer, question: Question, deadline: float) -> object:
+            sent = begin(peer, question, deadline)
+            if sent is not None:
+                self._starts(peer, question)
+            return sent
+
+        def noting_invoke(peer: RemotePeer, question: Question, deadline: float) -> bytes:
+            self._starts(peer, question)
+            try:
+                return invoke(peer, question, deadline)
+            finally:
+                self.under_way[peer] -= 1
+
+        def noting_collect(peer: RemotePeer, *arguments: object) -> bytes:
+            try:
+                return collect(peer, *arguments)  # type: ignore[arg-type]
+            finally:
+                self.under_way[peer] -= 1
+
+        patched.setattr(RemotePeer, "begin", noting_begin)
+        patched.setattr(RemotePeer, "invoke", noting_invoke)
+        patched.setattr(RemotePeer, "collect", noting_collect)
+
+    def _starts(self, peer: Peer, question: Question) -> None:
+        assert question.container is not None
+        self.order.setdefault(peer, []).append(f"{question.spec.method} {question.container.id}")
+        self.under_way[peer] = self.under_way.get(peer, 0) + 1
+        self.overlaps += self.under_way[peer] > 1
+
+    def check(self) -> None:
+        assert self.overlaps == 0, "a plugin was asked two things at once"
+        for order in self.order.values():
+            assert len(order) == len(set(order)), "a plugin was asked the same twice"
+        for one, other in itertools.combinations(self.order.values(), 2):
+            both = set(one) & set(other)
+            assert [e for e in one if e in both] == [e for e in other if e in both], "orders differ"
+
+
+@dataclass
+class Trouble:
+    plugins: list[tuple[str, int]]
+    patience_ms: list[int]
+    containers: int
+    intercepted: bool
+
+
+troubles = st.builds(
+    Trouble,
+    plugins=st.lists(st.tuples(st.sampled_from(TROUBLES), st.integers(0, 2)), min_size=1, max_size=4),
+    patience_ms=st.lists(st.sampled_from([0, 1, 2, 5, 10_000]), min_size=1, max_size=5),
+    containers=st.integers(1, 5),
+    intercepted=st.booleans(),
+)
+
+
+def send_all(runtime: FakeRuntime, trouble: Trouble, caller: int, failures: list[BaseException]) -> None:
+    """One caller's events; it gives up after its patience, and goes on with the next one."""
+    try:
+        for number, event in itertools.product(range(trouble.containers), EVENTS):
+            try:
+                patience_s = trouble.patience_ms[caller] / 1000
+                getattr(runtime, event)(make_pod(), make_container(id=f"c{caller}-{number}"), timeout_s=patience_s)
+            except (PluginError, DeadlineExceeded):
+                continue
+    except BaseException as error:
+        failures.append(error)
+
+
+def check_at_rest(runtime: FakeRuntime, plugins: list[Troubled]) -> None:
+    """Nobody holds anything, and whoever is connected answers."""
+    chain = runtime.adaptation._chain
+    for peer in chain.peers:
+        assert isinstance(peer, RemotePeer)
+        eventually(lambda peer=peer: not peer.lock._held and not peer.lock.waiting, f"the lock of {peer.label} is free")
+        eventually(lambda peer=peer: not peer.endpoint._reader.locked(), f"nobody reads from {peer.label}")
+        assert not peer.endpoint._waiters, "an answer is waited for by nobody"
+    runtime.timeout(20)
+    for peer in chain.peers:
+        peer.breaker.configure(0, 0.0)
+    runtime.start_container(make_pod(), make_container(id="last"), timeout_s=20)
+    for peer in chain.peers:
+        plugin = plugins[int(peer.name)]
+        assert peer.state is State.ACTIVE or plugin.trouble == "hangs up", f"{peer.label} is {peer.state.value}"
+        assert peer.state is State.GONE or plugin.order[-1] == "start_container last", "a plugin is not asked any more"
+
+
+@settings(deadline=None)
+@given(troubles)
+def test_whatever_goes_wrong_every_event_ends_and_healthy_plugins_still_answer(trouble: Trouble) -> None:
+    plugins = [Troubled(*each) for each in trouble.plugins]
+    interceptors = [Interceptor()] if trouble.intercepted else []
+    failures: list[BaseException] = []
+    with pytest.MonkeyPatch.context() as patched, FakeRuntime(interceptors=interceptors) as runtime:
+        for number, plugin in enumerate(plugins):
+            runtime.add(plugin, idx=f"{number:02}", name=str(number))
+        runtime.timeout(REQUEST_TIMEOUT_S)
+        sent = Sent(patched)
+        callers = [
+            threading.Thread(target=send_all, args=(runtime, trouble, number, failures), daemon=True)
+            for number in range(len(trouble.patience_ms))
+        ]
+        for thread in callers:
+            thread.start()
+        for number, plugin in enumerate(plugins):
+            if plugin.trouble == "hangs up" and plugin.hang_up.wait(0.01):
+                runtime.disconnect(f"{number:02}-{number}")
+        for thread in callers:
+            thread.join(30)
+            assert not thread.is_alive(), "an event hangs"
+        assert not failures, repr(failures[0])
+        sent.check()
+        check_at_rest(runtime, plugins)
