@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
@@ -191,6 +193,31 @@ def test_a_plugin_that_stops_reading_does_not_block_the_runtime_for_ever(
     for _ in range(6):
         runtime.start_container(None, container)
     eventually(lambda: healthy.seen == 6, "the plugin behind it got every event")
+    raw.close()
+
+
+def test_a_plugin_that_asks_without_end_and_reads_nothing_costs_the_request_its_timeout(
+    runtime: FakeRuntime, healthy: Healthy
+) -> None:
+    """Its queue is full, so it is refused, and the refusals fill the way to it: nobody may wait for it to read them."""
+    raw = RawPlugin(runtime).join()
+    runtime.timeout(0.2)
+
+    def ask() -> None:
+        try:
+            for stream_id in itertools.count(3, 2):
+                raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(), stream_id))
+        except OSError:
+            pass  # closed, as it deserves
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    for _ in range(5):
+        runtime.start_container()
+    eventually(lambda: healthy.seen == 5, "the plugin behind it got every event")
+    eventually(lambda: runtime.health("10-raw").state == "gone", "it is sent away")
+    asking.join(10)
+    assert not asking.is_alive()
     raw.close()
 
 
