@@ -7,6 +7,7 @@ before both. A plugin inside another program (a test, a server) sets up nothing:
 from __future__ import annotations
 
 import logging
+import sys
 
 from nri.stub import context
 
@@ -73,15 +74,26 @@ def set_up(level: str = "INFO", form: str = "text", file: str | None = None, *, 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
+SYSLOG = "/dev/log"
+
+
 def _syslog() -> logging.Handler:
     from logging.handlers import SysLogHandler
 
-    try:
-        handler = SysLogHandler("/dev/log")
-    except OSError:
-        return logging.NullHandler()  # no syslog here, and no other place to say so
-    handler.ident = "nri-plugin: "
-    return handler
+    class Syslog(SysLogHandler):
+        """What syslog does not take, because there is none, goes to stderr: some runtimes keep the last words."""
+
+        ident = "nri-plugin: "
+
+        def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+            if not isinstance(sys.exc_info()[1], OSError):
+                super().handleError(record)
+                return
+            stderr = logging.StreamHandler()
+            stderr.setFormatter(self.formatter)
+            stderr.handle(record)
+
+    return Syslog(SYSLOG)
 
 
 class _JsonFormatter(logging.Formatter):
