@@ -7,6 +7,7 @@ folder that others own or may write; of a link, both ends count. Next: `nri.adap
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from nri.api import naming
 from nri.errors import ConfigError
 
 __all__ = ["Found", "Skipped", "config_text", "discover"]
+
+#: The longest configuration of a plugin.
+CONFIG_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,21 @@ def _others_decide(what: str, *infos: os.stat_result) -> str:
     return ""
 
 
+def _read(path: str) -> bytes:
+    """What a regular file holds. OSError also for anything else, which is not waited for, and for what is too long."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(CONFIG_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > CONFIG_BYTES:
+        raise OSError(errno.EFBIG, f"more than {CONFIG_BYTES >> 20} MiB")
+    return data
+
+
 def config_text(folder: str, index: str, name: str) -> tuple[str, str | None]:
     """A plugin's drop-in configuration and the file that it comes from: the first that exists, else ("", None).
 
@@ -120,8 +139,7 @@ def config_text(folder: str, index: str, name: str) -> tuple[str, str | None]:
     for file_name in naming.config_file_names(index, name):
         path = os.path.join(folder, file_name)
         try:
-            with open(path, encoding="utf-8") as file:
-                return file.read(), path
+            return _read(path).decode(), path
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:

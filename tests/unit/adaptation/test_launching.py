@@ -88,6 +88,20 @@ def test_configuration_that_cannot_be_read_is_an_error_with_its_path(tmp_path: P
         config_text(str(tmp_path), "10", "foo")
 
 
+def test_configuration_is_a_regular_file_of_at_most_1_mib(tmp_path: Path) -> None:
+    """A pipe would keep the plugin's supervisor waiting for ever, and a log that landed here would fill memory."""
+    path = tmp_path / "10-foo.conf"
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration .* cannot be read: not a regular file"):
+        config_text(str(tmp_path), "10", "foo")
+    path.unlink()
+    path.write_text("x" * (1 << 20))
+    assert len(config_text(str(tmp_path), "10", "foo")[0]) == 1 << 20
+    path.write_text("x" * ((1 << 20) + 1))
+    with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration .* cannot be read: more than 1 MiB"):
+        config_text(str(tmp_path), "10", "foo")
+
+
 def test_the_environment_has_three_variables_and_nothing_else(tmp_path: Path) -> None:
     out = tmp_path / "environment"
     run(script(tmp_path, "10-foo", f"cat /proc/$$/environ > {out}\n"))
