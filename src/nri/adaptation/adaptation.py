@@ -47,7 +47,7 @@ from nri.adaptation.unsolicited import Unsolicited
 from nri.adaptation.validate import ValidatorConfig
 from nri.api import messages as m
 from nri.api import naming
-from nri.api.events import BY_METHOD, EVENTS
+from nri.api.events import BY_METHOD, EVENTS, EventMask
 from nri.errors import LocalProtocolError, NriError
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 __all__ = ["Adaptation"]
 
 log = logging.getLogger("nri.adaptation")
+
+_RELAYED = EventMask.of(*(spec for spec in EVENTS if spec.relayed))
 
 #: How long plugins have to answer Shutdown, and launched ones to end, in seconds.
 SHUTDOWN_S = 1.0
@@ -92,6 +94,9 @@ class Adaptation:
         allowed_uids: users whose processes may connect, beside root and our own.
         compat: "reference" reproduces the reference's behaviour where it is deterministic; see docs/deviations.md.
         default_validator: configuration of the validator that is built in; None for none.
+        fan_out: the events that all plugins get at once, instead of one after the other, such as
+            `EventMask.of("PostStartContainer")`: faster with many plugins; but a plugin gets the event even if one
+            before it fails it. Only events that are passed on without an answer.
     """
 
     run_pod_sandbox: PodEvent
@@ -127,12 +132,17 @@ class Adaptation:
         allowed_uids: Collection[int] = (),
         compat: Literal["default", "reference"] = "default",
         default_validator: ValidatorConfig | None = None,
+        fan_out: EventMask = EventMask(0),  # noqa: B008 - an int
     ) -> None:
         for callback, kind in ((synchronize, "Sync"), (update, "Update")):
             if not callable(callback):
                 raise LocalProtocolError(f"failed to create NRI adaptation, nil {kind}Fn")
         if compat not in ("default", "reference"):
             raise LocalProtocolError(f'compat must be "default" or "reference", not {compat!r}')
+        if fan_out - _RELAYED:
+            raise LocalProtocolError(
+                f"fan_out: {(fan_out - _RELAYED).pretty()}: what a plugin answers concerns the next ones"
+            )
         self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
         self._settings = Settings(name, version, registration_timeout_s, request_timeout_s, self.rules)
         self._interceptors = interceptors
@@ -151,7 +161,7 @@ class Adaptation:
             plugin_path, plugin_config_path, self._settings, self._policies, self._registry, interceptors
         )
         asker = Asker(self.rules, observer)
-        self._pipeline = Pipeline(self._chain, asker, self.rules, self._recorder, request_timeout_s)
+        self._pipeline = Pipeline(self._chain, asker, self.rules, self._recorder, request_timeout_s, fan_out)
         self._listener = None
         if not disable_connections:
             self._listener = Listener(socket_path, self._registry, allowed_uids, registration_timeout_s, interceptors)

@@ -1,8 +1,6 @@
-"""Walk an event through the plugins: in order, one event at a time per plugin, different events in different plugins.
+"""One event from the runtime's call to its outcome: past the gate, through the plugins, into one answer.
 
-Hand over hand: an event takes its place in the queue of the next plugin before it leaves the one at hand, also where a
-plugin is not subscribed. So the order of arrival at the first plugin is the order at every plugin, and a slow plugin
-holds up what is behind it, not what is ahead. Nothing is held while an event waits, so there is no deadlock.
+Each plugin gets one event at a time, in one order for all plugins; how that is kept is `nri.adaptation.walking`.
 `nri.adaptation.gate` keeps joining plugins apart. What a single plugin's failure means is `nri.adaptation.asking`; what
 replies mean together is `nri.adaptation.merge`. Next: `nri.adaptation.adaptation`, which offers this to the runtime.
 """
@@ -10,7 +8,6 @@ replies mean together is `nri.adaptation.merge`. Next: `nri.adaptation.adaptatio
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.adaptation import validating
@@ -19,24 +16,20 @@ from nri.adaptation.folding import Fold
 from nri.adaptation.merge import CreateState, StopState, UpdateState
 from nri.adaptation.question import CreateQuestion, Question, UpdateQuestion
 from nri.adaptation.replies import CreateReply, StopReply, UpdateReply
+from nri.adaptation.walking import at_once, in_turn
 from nri.api import messages as m
 from nri.api.events import BY_METHOD, EventMask
 from nri.errors import NriError, PluginUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from nri.adaptation.asking import Begun
     from nri.adaptation.chain import Chain
-    from nri.adaptation.fifo import FifoLock, Ticket
     from nri.adaptation.inventory import Known
-    from nri.adaptation.peer import Peer
-    from nri.adaptation.plans import Plan
     from nri.adaptation.policy import PluginPolicy
     from nri.adaptation.recording import Recorder
     from nri.adaptation.rules import Rules
-
-    Take = Callable[[Peer, Plan, bytes], None]
+    from nri.adaptation.walking import Take
 
 __all__ = ["Pipeline"]
 
@@ -57,14 +50,28 @@ class _Parts(NamedTuple):
 
 
 class Pipeline:
-    """Relays events. Thread-safe: everything of one event is on its thread's stack."""
+    """Relays events. Thread-safe: everything of one event is on its thread's stack.
 
-    def __init__(self, chain: Chain, asker: Asker, rules: Rules, recorder: Recorder, patience_s: float) -> None:
+    Args:
+        patience_s: how long an event waits for a plugin that joins, in seconds.
+        fan_out: the events that all plugins get at once.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        asker: Asker,
+        rules: Rules,
+        recorder: Recorder,
+        patience_s: float,
+        fan_out: EventMask = EventMask(0),  # noqa: B008 - an int
+    ) -> None:
         self._chain = chain
         self._asker = asker
         self._rules = rules
         self._recorder = recorder
         self._patience_s = patience_s
+        self._fan_out = fan_out
         #: ``NN-name`` and policy of the plugins that are required and not in the chain.
         self.absent: tuple[tuple[str, PluginPolicy], ...] = ()
 
@@ -77,7 +84,7 @@ class Pipeline:
         take: Take | None = None,
         after: Callable[[], None] | None = None,
     ) -> None:
-        """Put a question to all plugins in turn; `take` gets each reply, `after` runs at the end, before any join."""
+        """Put a question to all plugins; `take` gets each reply, `after` runs at the end, before any join."""
         chain = self._chain
         urgent = bool(URGENT >> question.spec.number - 1 & 1)
         if not chain.gate.enter(urgent=urgent, deadline=deadline, patience_s=self._patience_s):
@@ -89,64 +96,16 @@ class Pipeline:
         try:
             if self.absent:
                 self._refuse_if_required(question)
-            self._walk(chain.peers, question, deadline, take)
+            if not chain.peers:
+                pass
+            elif take is None and self._fan_out >> question.spec.number - 1 & 1:
+                at_once(self._asker, chain.peers, question, deadline)
+            else:
+                in_turn(self._asker, chain.peers, question, deadline, take)
             if after is not None:
                 after()
         finally:
             chain.gate.leave()
-
-    def _walk(self, peers: Sequence[Peer], question: Question, deadline: float | None, take: Take | None) -> None:
-        """From plugin to plugin. Under a plugin's lock it is only asked: encoding comes before, merging after."""
-        if not peers:
-            return
-        number = question.spec.number
-        ask = self._asker.ask
-        if peers[0].takes_bytes and peers[0].plans[number] is not None:
-            question.payload  # noqa: B018 - encodes it, once for all
-        lock: FifoLock | None = peers[0].lock
-        turn = peers[0].lock.place()
-        try:
-            for peer, following in zip(peers, (*peers[1:], None), strict=True):
-                here, begun = peer.lock, None
-                if turn is not None:
-                    self._leave_word(peer, question, turn, deadline)
-                    ticket, turn, lock = turn, None, None  # a wait that fails has given up its place by itself
-                    begun = self._await_turn(peer, ticket, deadline)
-                lock = here
-                plan = peer.plans[number] if begun is None else begun[0]
-                if plan is not None and plan.guarded and begun is None and not plan.admits(question.pod):
-                    plan = None
-                reply = None if plan is None else ask(peer, plan, question, deadline, begun=begun)
-                if following is not None:
-                    turn = following.lock.place()
-                    lock = following.lock
-                else:
-                    lock = None
-                here.release()
-                if reply is not None and plan is not None and take is not None:
-                    take(peer, plan, reply)
-        finally:
-            if lock is not None:
-                lock.leave(turn)
-
-    def _leave_word(self, peer: Peer, question: Question, ticket: Ticket, deadline: float | None) -> None:
-        """Have the event before this one send the question, if it can."""
-        plan = peer.plans[question.spec.number]
-        if plan is not None and peer.takes_bytes and not (plan.guarded and not plan.admits(question.pod)):
-            question.payload  # noqa: B018 - encodes it, in this thread
-            ticket.begin = partial(self._asker.begin, peer, plan, question, deadline)
-
-    @staticmethod
-    def _await_turn(peer: Peer, ticket: Ticket, deadline: float | None) -> Begun | None:
-        """Wait for an event's turn at a plugin; returns what the event before it has begun."""
-        try:
-            peer.lock.wait(ticket, deadline)
-        except BaseException:
-            if ticket.begun is not None:
-                peer.abandon(ticket.begun[3])
-            raise
-        begun: Begun | None = ticket.begun
-        return begun
 
     def _refuse_if_required(self, question: Question) -> None:
         for label, policy in self.absent:

@@ -1,0 +1,182 @@
+"""Events that all plugins get at once, where the runtime allows it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import nri
+from nri.adaptation import Adaptation
+from nri.api.events import EventMask
+from nri.errors import DeadlineExceeded, LocalProtocolError, PluginError, PluginTimeout, PluginUnavailable
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import eventually
+
+
+class Started(nri.Plugin):
+    """Does something when a container has started."""
+
+    def __init__(self, act: Callable[[nri.Container], None] = lambda _: None) -> None:
+        self.act = act
+        self.seen: list[str] = []
+
+    def post_start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self.seen.append(container.id)
+        self.act(container)
+
+
+class OnlyStop(nri.Plugin):
+    """Is not subscribed."""
+
+    def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+
+@pytest.fixture
+def node() -> Iterator[Callable[..., FakeRuntime]]:
+    made: list[FakeRuntime] = []
+
+    def make(*plugins: nri.Plugin, **options: object) -> FakeRuntime:
+        runtime = FakeRuntime(fan_out=EventMask.of("PostStartContainer"), **options)
+        made.append(runtime)
+        runtime.timeout(20)
+        for number, plugin in enumerate(plugins):
+            runtime.add(plugin, idx=f"{number}0", name=f"p{number}")
+        return runtime
+
+    yield make
+    for runtime in made:
+        runtime.close()
+
+
+def refuse(_: nri.Container) -> None:
+    raise nri.Reject("no")
+
+
+def test_all_plugins_are_at_work_on_it_at_the_same_time(node) -> None:
+    meeting = threading.Barrier(3, timeout=10)
+    runtime = node(*[Started(lambda _: meeting.wait()) for _ in range(3)])
+    runtime.post_start_container()
+    assert not meeting.broken, "a plugin got the event only after another one had answered"
+
+
+def test_other_events_go_from_plugin_to_plugin(node) -> None:
+    order: list[str] = []
+
+    class Two(nri.Plugin):
+        def __init__(self, name: str) -> None:
+            self.label = name
+
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            time.sleep(0.02)
+            order.append(self.label)
+
+    node(Two("a"), Two("b"), Two("c")).start_container()
+    assert order == ["a", "b", "c"]
+
+
+def test_the_first_error_by_index_is_the_events_and_all_have_seen_it(node) -> None:
+    plugins = [Started(), Started(refuse), Started(refuse), Started()]
+    with pytest.raises(PluginError) as caught:
+        node(*plugins).post_start_container()
+    assert caught.value.plugin == "10-p1"
+    assert [len(plugin.seen) for plugin in plugins] == [1, 1, 1, 1]
+
+
+def test_plugins_that_are_not_subscribed_are_passed(node) -> None:
+    plugins = [OnlyStop(), Started(), OnlyStop(), Started(), OnlyStop()]
+    node(*plugins).post_start_container(make_pod(), make_container(id="c"))
+    assert [plugin.seen for plugin in plugins if isinstance(plugin, Started)] == [["c"], ["c"]]
+
+
+def test_a_plugin_that_is_late_does_not_make_the_others_late(node) -> None:
+    go = threading.Event()
+    plugins = [Started(lambda _: go.wait(20)), Started(), Started()]
+    policy = '["00-p0"]\ntimeout = "600ms"\n["10-p1"]\ntimeout = "500ms"\n["20-p2"]\ntimeout = "500ms"\n'
+    runtime = node(*plugins, policy=policy)
+    try:
+        runtime.post_start_container()
+        rows = {row.plugin: row.missed for row in runtime.adaptation.plugins}
+        assert rows == {"00-p0": 1, "10-p1": 0, "20-p2": 0}, "what had arrived in time was read late, and counts"
+    finally:
+        go.set()
+
+
+def test_the_callers_deadline_holds(node) -> None:
+    go = threading.Event()
+    runtime = node(Started(), Started(lambda _: go.wait(20)), Started())
+    try:
+        with pytest.raises(DeadlineExceeded):
+            runtime.post_start_container(timeout_s=0.2)
+    finally:
+        go.set()
+    eventually(lambda: runtime.post_start_container() is None, "the plugins answer again")
+    assert all(row.state == "active" for row in runtime.adaptation.plugins)
+
+
+def test_what_policy_says_of_no_answer_holds(node) -> None:
+    go = threading.Event()
+    last = Started()
+    runtime = node(
+        Started(), Started(lambda _: go.wait(20)), last, policy='["10-p1"]\ntimeout = "300ms"\nfail_request = true\n'
+    )
+    try:
+        with pytest.raises(PluginTimeout, match="10-p1"):
+            runtime.post_start_container()
+    finally:
+        go.set()
+    assert last.seen, "the plugin behind it got the event"
+
+
+def test_a_plugin_that_goes_away_costs_the_others_nothing(node) -> None:
+    plugins = [Started(), Started(), Started()]
+    runtime = node(*plugins)
+    runtime.disconnect("10-p1")
+    runtime.post_start_container()
+    assert [len(plugin.seen) for plugin in plugins] == [1, 0, 1]
+
+
+def test_an_event_that_waits_for_a_busy_plugin_holds_no_other(node) -> None:
+    """A third event passes the first plugin while the second one waits for the last: nothing is held meanwhile."""
+    go, inside = threading.Event(), threading.Event()
+
+    def slow(container: nri.Container) -> None:
+        if container.id == "slow":
+            inside.set()
+            go.wait(20)
+
+    first, last = Started(), Started(slow)
+    runtime = node(first, last)
+    callers = [
+        threading.Thread(target=runtime.post_start_container, args=(make_pod(), make_container(id=name)))
+        for name in ("slow", "second", "third")
+    ]
+    callers[0].start()
+    assert inside.wait(10)
+    callers[1].start()
+    callers[2].start()
+    try:
+        eventually(lambda: sorted(first.seen) == ["second", "slow", "third"], "the first plugin is free for others")
+    finally:
+        go.set()
+    for caller in callers:
+        caller.join(20)
+    assert sorted(last.seen) == ["second", "slow", "third"]
+
+
+def test_a_required_plugin_that_is_absent_is_said_before_anybody_is_asked(node) -> None:
+    plugin = Started()
+    runtime = node(plugin, policy='["50-gone"]\nrequired = true\n')
+    with pytest.raises(PluginUnavailable, match="50-gone"):
+        runtime.start_container()
+    runtime.post_start_container()
+    assert plugin.seen, "events that report are never refused"
+
+
+def test_events_with_an_answer_cannot_go_to_all_at_once() -> None:
+    with pytest.raises(LocalProtocolError, match="fan_out: CreateContainer: what a plugin answers concerns the next"):
+        Adaptation(
+            "r", "1", synchronize=lambda: ((), ()), update=lambda _: None, fan_out=EventMask.of("CreateContainer")
+        )
