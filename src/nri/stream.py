@@ -256,3 +256,4 @@ class Stream:
         """End both directions and give the descriptor back. Only when no other thread is inside a call."""
         self.shut()
         self._sock.close()
+        self._unsent = b""

@@ -582,6 +582,8 @@ class Endpoint:
                     self._transport.close()
                 finally:
                     self._sender.release()
+            # Whoever remembers this connection need not keep what a peer sent of a message: up to 4 MiB.
+            self._client, self._server = ClientSide(), ServerSide()
         finally:
             self._reader.release()
 

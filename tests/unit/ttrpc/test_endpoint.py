@@ -358,6 +358,23 @@ def test_without_a_handler_every_request_is_unimplemented() -> None:
         end.release(soon(1))
 
 
+def test_a_released_connection_holds_no_parts_of_messages() -> None:
+    """Its owner may remember it long after it is gone."""
+    near, far = socket.socketpair()
+    trunk = Trunk(near)
+    endpoint = Endpoint(trunk, client_id=1, server_id=2)
+    far.sendall(a_request(bytes(3000))[:1000])
+    assert endpoint.poll()
+    with pytest.raises(DeadlineExceeded):
+        endpoint.call("s", "m", bytes(3_000_000), deadline=soon(0.05))
+    assert endpoint._server._reader._data
+    assert trunk._unsent
+    end(endpoint)
+    far.close()
+    assert not endpoint._server._reader._data
+    assert not trunk._unsent
+
+
 # --- the two halves of a call
 
 
