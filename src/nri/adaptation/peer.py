@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from abc import ABC, abstractmethod
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
@@ -59,7 +60,7 @@ class Owner(Protocol):
         """The plugin knows StateChange only; told once for each of its events."""
 
 
-class Peer:
+class Peer(ABC):
     """One plugin.
 
     Attributes:
@@ -134,35 +135,35 @@ class Peer:
             self.settled.set()
         return actions
 
+    @abstractmethod
     def invoke(self, question: Question, deadline: float) -> bytes:
         """Ask, and wait for the reply's bytes. RpcError, DeadlineExceeded, ConnectionClosed."""
-        raise NotImplementedError
 
     def begin(self, question: Question, deadline: float) -> Sent | None:  # noqa: ARG002 - for those who can
         """Ask without waiting; what is returned goes to `collect` or `abandon`. None: not possible, nothing is sent."""
         return None
 
-    def collect(self, question: Question, sent: Sent, deadline: float) -> bytes:
+    def collect(self, question: Question, sent: Sent, deadline: float) -> bytes:  # noqa: ARG002 - as `begin`
         """Wait for the reply's bytes to what `begin` has sent. Raises what `invoke` raises."""
-        raise NotImplementedError
+        return self.invoke(question, deadline)
 
-    def abandon(self, sent: Sent) -> None:
+    def abandon(self, sent: Sent) -> None:  # noqa: B027 - only where `begin` does something
         """Nobody will wait for the reply to what `begin` has sent."""
 
+    @abstractmethod
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:
         """Call a method of the plugin that is not an event: Configure, Synchronize, Shutdown."""
-        raise NotImplementedError
 
+    @abstractmethod
     def synchronize(
         self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container], timeout_s: float, *, each: bool
     ) -> list[m.ContainerUpdate]:
         """Hand over the runtime's state; returns the updates that the plugin asks for. See `synchronize.exchange`."""
-        raise NotImplementedError
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str) -> None:  # noqa: B027 - not all have one
         """End the connection, if there is one."""
 
-    def release(self, deadline: float) -> None:
+    def release(self, deadline: float) -> None:  # noqa: B027 - as `close`
         """Give back what the connection holds. Only after `close`."""
 
 
