@@ -20,12 +20,15 @@ import nri
 from nri.adaptation.peer import Peer, RemotePeer
 from nri.adaptation.question import Question
 from nri.adaptation.state import State
+from nri.api.events import EventMask
 from nri.errors import DeadlineExceeded, PluginError
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import Interceptor
 from tests.support.adapting import eventually
 
 EVENTS = ("create_container", "start_container", "stop_container")
+#: The event that all plugins get at once, in half of the cases.
+STARTS, NONE = EventMask.of("StartContainer"), EventMask(0)
 
 
 class Watched(nri.Plugin):
@@ -78,6 +81,7 @@ class Scene:
     containers: int
     joins_late: list[bool]
     leaves: list[bool]
+    at_once: bool
 
 
 @st.composite
@@ -89,7 +93,9 @@ def scenes(draw: st.DrawFn) -> Scene:
         for _ in range(count)
     ]
     flags = st.lists(st.booleans(), min_size=count, max_size=count)
-    return Scene(plugins, draw(st.integers(1, 4)), draw(st.integers(1, 5)), draw(flags), draw(flags))
+    return Scene(
+        plugins, draw(st.integers(1, 4)), draw(st.integers(1, 5)), draw(flags), draw(flags), draw(st.booleans())
+    )
 
 
 class Play:
@@ -153,7 +159,7 @@ def threads_that_switch_often() -> Iterator[None]:
 @settings(deadline=None)
 @given(scenes())
 def test_events_come_one_at_a_time_and_in_the_same_order_everywhere(scene: Scene) -> None:
-    with FakeRuntime() as runtime:
+    with FakeRuntime(fan_out=STARTS if scene.at_once else NONE) as runtime:
         play = Play(runtime, scene)
         play.run()
         plugins, created = play.plugins, play.created
@@ -249,6 +255,7 @@ class Trouble:
     patience_ms: list[int]
     containers: int
     intercepted: bool
+    at_once: bool
 
 
 troubles = st.builds(
@@ -257,6 +264,7 @@ troubles = st.builds(
     patience_ms=st.lists(st.sampled_from([0, 1, 2, 5, 10_000]), min_size=1, max_size=5),
     containers=st.integers(1, 5),
     intercepted=st.booleans(),
+    at_once=st.booleans(),
 )
 
 
@@ -297,7 +305,8 @@ def test_whatever_goes_wrong_every_event_ends_and_healthy_plugins_still_answer(t
     plugins = [Troubled(*each) for each in trouble.plugins]
     interceptors = [Interceptor()] if trouble.intercepted else []
     failures: list[BaseException] = []
-    with pytest.MonkeyPatch.context() as patched, FakeRuntime(interceptors=interceptors) as runtime:
+    fan_out = STARTS if trouble.at_once else NONE
+    with pytest.MonkeyPatch.context() as patched, FakeRuntime(interceptors=interceptors, fan_out=fan_out) as runtime:
         for number, plugin in enumerate(plugins):
             runtime.add(plugin, idx=f"{number:02}", name=str(number))
         runtime.timeout(REQUEST_TIMEOUT_S)
