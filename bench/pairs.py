@@ -138,14 +138,14 @@ def rss_kb(pid: int) -> int:
 
 @contextlib.contextmanager
 def pairing(
-    runtime: str, plugin: str, plugins: int = 1, *, containers: int = 0, delay_ms: int = 0
+    runtime: str, plugin: str, plugins: int = 1, *, containers: int = 0, delay_ms: int = 0, fan_out: bool = False
 ) -> Iterator[Pairing]:
     """Start a runtime and its plugins and wait until all are synchronized."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-b-")))
         pod, container = write(folder)
         running = Pairing(stack.enter_context(LineProcess(_argv(runtime, "runtime"))))
-        running.ask("start", socket=str(folder / "s"), pod=str(pod), container=str(container))
+        running.ask("start", socket=str(folder / "s"), pod=str(pod), container=str(container), fan_out=fan_out)
         if containers:
             running.ask("state", containers=containers)
         env = {**os.environ, "BENCH_DELAY_MS": str(delay_ms)}

@@ -48,6 +48,7 @@ GOALS = [
     Goal(STATE, "nri - Go", "p50", 0.85, 0.58),
     Goal(CREATE, "nri - Go", "p50", 0.95, 0.60),
     Goal("state change, 10 plugins", "nri - nri", "p50", 0.45, 0.25),
+    Goal("state change, 10 plugins, to all at once", "nri - nri", "p50", 0.30, 0.17),
     Goal("CreateContainer, 10 plugins", "nri - nri", "p50", 0.50, 0.28),
     Goal("state change, 1 plugin, 8 callers", "nri - nri", "events/s", 2.0, 4.0),
     Goal("state change, 1 plugin, 8 callers", "nri - nri", "p99", 0.9, 0.35),

@@ -32,6 +32,7 @@ class Case:
     idle_us: int = 0
     events: int = 600
     delay_ms: int = 0
+    fan_out: bool = False
 
 
 SC, CC = "state change", "CreateContainer"
@@ -43,6 +44,7 @@ CASES = {
     "state-4": Case(f"{SC}, 4 plugins", "psc", plugins=4, events=200),
     "create-4": Case(f"{CC}, 4 plugins", "cc", plugins=4, events=200),
     "state-10": Case(f"{SC}, 10 plugins", "psc", plugins=10, events=100),
+    "state-10-fan": Case(f"{SC}, 10 plugins, to all at once", "psc", plugins=10, events=100, fan_out=True),
     "create-10": Case(f"{CC}, 10 plugins", "cc", plugins=10, events=100),
     "state-8c": Case(f"{SC}, 1 plugin, 8 callers", "psc", callers=8, events=2400),
     "create-8c": Case(f"{CC}, 1 plugin, 8 callers", "cc", callers=8, events=1600),
@@ -86,7 +88,7 @@ def run_case(case: Case, rounds: int, scale: float) -> Measured:
     names = tuple(pairings())
     with contextlib.ExitStack() as stack:
         running: dict[str, Pairing] = {
-            name: stack.enter_context(pairing(*sides, case.plugins, delay_ms=case.delay_ms))
+            name: stack.enter_context(pairing(*sides, case.plugins, delay_ms=case.delay_ms, fan_out=case.fan_out))
             for name, sides in pairings().items()
         }
         floor = stack.enter_context(LineProcess([peer("pp")]))
