@@ -78,12 +78,14 @@ def at_once(asker: Asker, peers: Sequence[Peer], question: Question, deadline: f
                 _leave_word(asker, peer, question, turn, deadline)
                 ticket, turn, lock = turn, None, None
                 begun = _await_turn(peer, ticket, deadline)
-            lock = peer.lock
-            asked.begin(peer, begun)
+            here = lock = peer.lock
+            held = asked.begin(peer, begun)
             lock = None
             if following is not None:
                 turn = following.lock.place()
                 lock = following.lock
+            if not held:  # only now: an event behind must not slip in between
+                here.release()
         asked.collect()
     finally:
         asked.abandon()
@@ -105,15 +107,15 @@ class _Asked:
         self._open: list[tuple[Peer, Plan, Begun | None]] = []
         self.error: NriError | None = None
 
-    def begin(self, peer: Peer, begun: Begun | None) -> None:
-        """Ask a plugin, unless that is done. Its lock is held, and given back here or when it is heard."""
+    def begin(self, peer: Peer, begun: Begun | None) -> bool:
+        """Ask a plugin, unless that is done. Its lock is held until it is heard; False if it does not get the event."""
         plan = peer.plans[self._question.spec.number] if begun is None else begun[0]
         if plan is None or (plan.guarded and begun is None and not plan.admits(self._question.pod)):
-            peer.lock.release()
-            return
+            return False
         if begun is None:
             begun = self._asker.begin(peer, plan, self._question, self._deadline)
         self._open.append((peer, plan, begun))
+        return True
 
     def collect(self) -> None:
         """Hear all of them."""

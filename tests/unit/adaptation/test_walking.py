@@ -10,6 +10,7 @@ import pytest
 
 import nri
 from nri.adaptation import Adaptation
+from nri.adaptation.fifo import FifoLock, Ticket
 from nri.api.events import EventMask
 from nri.errors import DeadlineExceeded, LocalProtocolError, PluginError, PluginTimeout, PluginUnavailable
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -180,3 +181,26 @@ def test_events_with_an_answer_cannot_go_to_all_at_once() -> None:
         Adaptation(
             "r", "1", synchronize=lambda: ((), ()), update=lambda _: None, fan_out=EventMask.of("CreateContainer")
         )
+
+
+def test_the_next_place_is_taken_before_one_is_left_that_does_not_get_the_event(node) -> None:
+    """Else an event behind could slip in between, and be first from there on."""
+    steps: list[str] = []
+
+    class Telling(FifoLock):
+        __slots__ = ("name",)
+
+        def place(self) -> Ticket | None:
+            steps.append(f"place {self.name}")
+            return super().place()
+
+        def release(self) -> None:
+            steps.append(f"leave {self.name}")
+            super().release()
+
+    runtime = node(Started(), OnlyStop(), Started())
+    for peer in runtime.adaptation._chain.peers:
+        peer.lock = Telling()
+        peer.lock.name = peer.name
+    runtime.post_start_container()
+    assert steps == ["place p0", "place p1", "place p2", "leave p1", "leave p0", "leave p2"]
