@@ -15,6 +15,7 @@ scrapes.
 from __future__ import annotations
 
 import re
+import threading
 from bisect import bisect_left
 from collections import defaultdict
 from itertools import accumulate
@@ -64,20 +65,22 @@ class _Series:
 class PrometheusObserver(Observer):
     """Counts, and gives the counts to a registry's scrapes.
 
-    A plugin is asked one thing at a time (the pipeline's locks see to that), so its counts need no lock of their own.
+    A plugin is asked one thing at a time (the pipeline's locks see to that), so what it was asked needs no lock of its
+    own. Its replies are merged after that, those of several events side by side.
 
     Args:
         registry: a `prometheus_client.CollectorRegistry`; None for the library's own.
         namespace: what all names begin with.
     """
 
-    __slots__ = ("_active", "_namespace", "_series")
+    __slots__ = ("_active", "_merging", "_namespace", "_series")
 
     def __init__(self, registry: Any = None, namespace: str = "nri") -> None:
         from prometheus_client import REGISTRY  # noqa: PLC0415 - an optional dependency
 
         self._namespace = namespace
         self._active = 0
+        self._merging = threading.Lock()
         self._series: defaultdict[tuple[str, str], _Series] = defaultdict(_Series)
         (REGISTRY if registry is None else registry).register(self)
 
@@ -107,8 +110,10 @@ class PrometheusObserver(Observer):
         """Count updates and evictions."""
         series = self._series[plugin, operation]
         series.adjusted = True
-        series.updates += updates
-        series.evictions += evictions
+        if updates or evictions:
+            with self._merging:
+                series.updates += updates
+                series.evictions += evictions
 
     def update_plugin_count(self, count: int) -> None:
         """Set the gauge."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -87,3 +89,26 @@ def test_an_observer_that_fails_does_not_keep_plugins_out() -> None:
         runtime.add(Busy())
         runtime.add(Busy(), name="other")
         assert [row.state for row in runtime.plugins] == ["active", "active"]
+
+
+def test_updates_of_replies_that_are_merged_side_by_side_are_all_counted(registry: Any) -> None:
+    observer = PrometheusObserver(registry)
+
+    class Slow(int):
+        """Takes its time to be added, so that another thread comes in between."""
+
+        def __radd__(self, other: int) -> int:
+            time.sleep(0.02)
+            return int(self) + other
+
+    def merge() -> None:
+        observer.record_plugin_adjustments("10-a", "StopContainer", None, Slow(1), Slow(2))
+
+    threads = [threading.Thread(target=merge) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    labels = {"plugin": "10-a", "operation": "StopContainer"}
+    assert registry.get_sample_value("nri_plugin_adjustments_total", {**labels, "type": "update"}) == 4
+    assert registry.get_sample_value("nri_plugin_adjustments_total", {**labels, "type": "evict"}) == 8
