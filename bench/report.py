@@ -62,6 +62,11 @@ GOALS = [
     Goal("Synchronize, 100 containers", "nri - nri", "time", 0.6, 0.30),
     Goal("Synchronize, 1,000 containers", "nri - nri", "time", 0.5, 0.20),
     Goal("Synchronize, 10,000 containers", "nri - nri", "time", 0.5, 0.15),
+    *[
+        Goal(f"Synchronize, {containers} containers", pairing, "time", 0.85, 0.58)
+        for containers in ("100", "1,000", "10,000")
+        for pairing in ("Go - nri", "nri - Go")
+    ],
     Goal("spawn to configured", "nri plugin", "interpreter with protobuf", 1.5, 1.25),
     Goal("memory, plugin, idle", "nri plugin", "MiB", 2.0, 1.75),
     Goal("memory, plugin, loaded", "nri plugin", "MiB", 1.6, 1.4),
