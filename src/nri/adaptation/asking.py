@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nri.adaptation.question import Question
     from nri.adaptation.rules import Rules
     from nri.metrics import Observer
-    from nri.ttrpc.endpoint import Sent
+    from nri.ttrpc.collecting import Sent
 
     #: A question on its way: why, since when, until when (monotonic seconds), and what the connection says of it.
     Begun = tuple[Plan, float, float, Sent]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nri.api.events import EventSpec
     from nri.stream import Socket
     from nri.ttrpc import Interceptor
-    from nri.ttrpc.endpoint import Sent
+    from nri.ttrpc.collecting import Sent
 
 __all__ = ["BUILTIN", "EXTERNAL", "LAUNCHED", "Owner", "Peer", "RemotePeer"]
 

@@ -1,6 +1,6 @@
 """Calls that wait for their response, three kinds of them: by whom and how a call is told that its response is there.
 
-Used by `nri.ttrpc.endpoint` alone, which hands over the response and the turn to read.
+Used by `nri.ttrpc.endpoint` and the classes that it is made of, which hand over the response and the turn to read.
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ nri.api.messages nri.api.naming nri.api.optional nri.api.pb nri.api.pb.descripto
 nri.api.update nri.api.versions nri.errors nri.mux nri.mux.demux nri.mux.frames nri.mux.trunk nri.stream nri.stub
 nri.stub.background nri.stub.checks nri.stub.context nri.stub.coroutines nri.stub.handlers nri.stub.main
 nri.stub.mirror nri.stub.options nri.stub.plugin nri.stub.reconnect nri.stub.runtime nri.stub.session
-nri.stub.settings nri.stub.subscription nri.stub.synchronize nri.ttrpc nri.ttrpc.codes nri.ttrpc.connection
-nri.ttrpc.endpoint nri.ttrpc.envelope nri.ttrpc.frames nri.ttrpc.waiters nri.wire
+nri.stub.settings nri.stub.subscription nri.stub.synchronize nri.ttrpc nri.ttrpc.answering nri.ttrpc.codes
+nri.ttrpc.collecting nri.ttrpc.connection nri.ttrpc.endpoint nri.ttrpc.envelope nri.ttrpc.frames nri.ttrpc.roles
+nri.ttrpc.waiters nri.wire
 """
 PROTOBUF = """
 google google._upb google._upb._message google.protobuf google.protobuf.descriptor google.protobuf.internal

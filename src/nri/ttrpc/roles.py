@@ -1,0 +1,145 @@
+"""Who reads and who writes one transport, and its end. Knows no sockets: those are in the transport.
+
+There are two roles, each with one thread at a time: the reader, who hands out everything that comes, and the sender.
+Whoever gives up the role of the reader wakes the next caller that waits, or has the monitor watch. What the reader does
+with what it reads is `nri.ttrpc.answering`.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from time import monotonic
+
+from nri.ttrpc.connection import ClientSide, ServerSide
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, Protocol
+
+    from nri.ttrpc.envelope import Request
+    from nri.ttrpc.interceptors import Interceptor
+    from nri.ttrpc.waiters import Callback, Reading, Waiter
+
+    class Transport(Protocol):
+        """Bytes in and out of numbered connections: `nri.mux.Trunk`, or `SocketTransport` with number 0 only."""
+
+        def fileno(self) -> int: ...
+        def send(self, conn_id: int, message: bytes, deadline: float | None) -> None: ...
+        def receive(self, deadline: float | None) -> list[tuple[int, bytes]]: ...
+        def receive_now(self) -> list[tuple[int, bytes]]: ...
+        def flush(self, deadline: float | None) -> None: ...
+        def shut(self) -> None: ...
+        def shut_reading(self) -> None: ...
+        def close(self) -> None: ...
+
+    #: Answers a request: returns the reply's bytes, or LATER and then calls `Endpoint.reply` itself; raises to fail it.
+    Handler = Callable[[Request], "bytes | object"]
+    #: What a monitor is told of an endpoint: "somebody reads this now", "nobody reads it any more".
+    Watch = tuple[Callable[[Any], None], Callable[[Any], None]]
+
+__all__ = ["Roles"]
+
+
+class Roles:
+    """The state of an endpoint, its two roles and its end. Its arguments are those of `nri.ttrpc.Endpoint`."""
+
+    __slots__ = (
+        "_behind", "_client", "_client_id", "_close_lock", "_idle", "_interceptors", "_on_close", "_on_request",
+        "_reader", "_sender", "_server", "_server_id", "_transport", "_waiters", "closed",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        client_id: int = 0,
+        server_id: int = 0,
+        on_request: Handler | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        on_close: Callable[[str], None] | None = None,
+    ) -> None:
+        self._transport = transport
+        self._client_id, self._server_id = client_id, server_id
+        self._client, self._server = ClientSide(), ServerSide()
+        self._on_request = on_request
+        self._interceptors = tuple(interceptors)
+        self._on_close = on_close
+        self._waiters: dict[int, Waiter | Reading | Callback] = {}
+        # Held while stream ids are given out and frames written, so ids increase on the wire.
+        self._sender = allocate_lock()
+        self._reader = allocate_lock()  # the reading role
+        self._close_lock = allocate_lock()
+        self._behind = False  # the peer has not answered everything, so it may not have read everything
+        self._idle: Watch | None = None
+        #: The reason why the connection is closed, or None while it is open.
+        self.closed: str | None = None
+
+    def fileno(self) -> int:
+        """The transport's descriptor; -1 once closed."""
+        return self._transport.fileno()
+
+    # -- the roles ----------------------------------------------------------------------------------------------------
+
+    def watch_idle(self, busy: Callable[[Any], None], idle: Callable[[Any], None]) -> None:
+        """Let a monitor watch the descriptor between calls: `busy` is called before this side reads, `idle` after."""
+        self._idle = (busy, idle)
+
+    def _stop_reading(self, idle: Watch | None) -> None:
+        """Let another caller read, or the monitor watch."""
+        self._reader.release()
+        if self._waiters:
+            self._hand_over()
+        if idle is not None and self.closed is None:
+            idle[1](self)
+
+    def _hand_over(self) -> None:
+        """Wake one waiting caller, which becomes the reader."""
+        if self._waiters:
+            for waiter in list(self._waiters.values()):
+                if waiter.nudge():
+                    return
+
+    def _wait_to_send(self, deadline: float | None) -> bool:
+        """Wait until we may write; False if others, for whom the peer does not read, need longer than we have."""
+        if deadline is None:
+            return self._sender.acquire()
+        left_s = deadline - monotonic()
+        return left_s > 0 and self._sender.acquire(timeout=left_s)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Stop reading; the request at hand is still answered, then `serve` returns. Safe in a signal handler."""
+        self._transport.shut_reading()
+
+    def close(self, reason: str = "closed") -> None:
+        """Close the connection; every pending and later call fails with ConnectionClosed."""
+        self._fail(reason)
+
+    def _fail(self, reason: str) -> None:
+        with self._close_lock:
+            if self.closed is not None:
+                return
+            self.closed = reason
+        self._transport.shut()
+        for waiter in list(self._waiters.values()):
+            waiter.wake()
+        self._waiters.clear()
+        if self._on_close is not None:
+            self._on_close(reason)
+
+    def release(self, deadline: float) -> None:
+        """Give the descriptor back, once no thread is reading or writing. The connection must be closed already."""
+        if not self._reader.acquire(timeout=max(0.0, deadline - monotonic())):
+            return  # a thread is still inside; the interpreter closes the socket when it lets go
+        try:
+            if self._sender.acquire(timeout=max(0.0, deadline - monotonic())):
+                try:
+                    self._transport.close()
+                finally:
+                    self._sender.release()
+            # Whoever remembers this connection need not keep what a peer sent of a message: up to 4 MiB.
+            self._client, self._server = ClientSide(), ServerSide()
+        finally:
+            self._reader.release()
