@@ -1,7 +1,8 @@
 """A connected stream socket whose every read and write has a deadline. Knows no frames: those are `mux` and `ttrpc`.
 
-Why not `socket.settimeout`: it makes the interpreter poll before every call, a second system call on the hot path. Here
-the kernel's own SO_RCVTIMEO and SO_SNDTIMEO are set, and set again only when the wanted wait gets shorter or longer.
+Why not `socket.settimeout`: it makes the interpreter poll before every call, also where the data is there. Why not
+SO_RCVTIMEO: a signal, or a stop and a continue, begins its time anew, so a process that gets many would wait for ever.
+Here a write is tried first, and a read that has a deadline waits in `poll`, whose time goes on.
 Why `_socket`: importing `socket` costs a plugin's start 12 ms, and nothing here needs it.
 
 Why a read may poll for a moment before it sleeps: where both sides of a connection answer within some microseconds,
@@ -16,6 +17,7 @@ thread or a signal handler ends with `shut()`. One thread reads at a time, and o
 from __future__ import annotations
 
 import _socket
+import sys
 from posix import environ, sched_getaffinity
 from time import monotonic
 
@@ -34,13 +36,10 @@ if TYPE_CHECKING:
         def close(self) -> None: ...
         def shutdown(self, how: int, /) -> None: ...
         def setblocking(self, flag: bool, /) -> None: ...
-        def setsockopt(self, level: int, option: int, value: bytes, /) -> None: ...
 
 
 __all__ = ["SentInPart", "Stream", "connect_unix"]
 
-# A wait within this much of what is set already does not need a system call.
-_SLACK_S = 0.002
 # So many short waits in a row, and the next one polls; polling in vain asks for twice as many, up to a limit.
 _FEW, _MANY = 2, 256
 # Found in this part of the time, polling has paid, and is forgiven earlier failures. A peer that mostly takes longer
@@ -50,9 +49,10 @@ _QUICKLY = 0.6
 # What has arrived by the deadline may still be taken so much later, in seconds; a peer that never stops sending does
 # not keep its reader beyond.
 _GRACE_S = 0.05
-# What is set when a wait has no end. Far away from every real wait, so that one comparison tells them apart.
-_FOREVER = -1e9
 _NOW = _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT
+# The longest wait in one `poll`, in milliseconds; C's int ends shortly after.
+_LONGEST_MS = 2_000_000_000
+_CONNECT_TIMEOUT_S = 5
 
 
 def _busy_poll_s() -> float:
@@ -65,25 +65,37 @@ def _busy_poll_s() -> float:
 BUSY_POLL_S = _busy_poll_s()
 
 
-def _pack_timeval(seconds: float) -> bytes:
-    """`struct timeval` for the kernel: two native longs."""
-    whole = int(seconds)
-    micros = int((seconds - whole) * 1e6)
-    if not whole and not micros and seconds > 0:
-        micros = 1  # zero would mean: for ever
-    return whole.to_bytes(8, "little") + micros.to_bytes(8, "little")
-
-
 def connect_unix(path: str) -> _socket.socket:
     """Connect to a unix stream socket; OSError as the kernel says it. It waits only while the backlog is full."""
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
-        sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, _pack_timeval(5.0))
+        patience = _CONNECT_TIMEOUT_S.to_bytes(8, sys.byteorder) + bytes(8)  # struct timeval: two native longs
+        sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, patience)
         sock.connect(path)
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+def _poll_for(sock: Socket, *, reading: bool) -> Any:
+    import select
+
+    descriptors = select.poll()
+    descriptors.register(sock.fileno(), select.POLLIN if reading else select.POLLOUT)
+    return descriptors.poll
+
+
+def _wait(poll: Any, deadline: float | None) -> bool:
+    """Wait until there is something, which may be the end; False at the deadline."""
+    if deadline is None:
+        return bool(poll(None))
+    while True:
+        left_s = deadline - monotonic()
+        if left_s <= 0:
+            return False
+        if poll(min(int(left_s * 1e3) + 1, _LONGEST_MS)):
+            return True
 
 
 class SentInPart(DeadlineExceeded):
@@ -97,9 +109,7 @@ class Stream:
     out before the next write, so that one late reader costs one message and not the connection.
     """
 
-    __slots__ = (
-        "_busy_poll_s", "_credit", "_debt", "_poll", "_receive_armed_s", "_send_armed_s", "_sock", "_unsent",
-    )  # fmt: skip
+    __slots__ = ("_busy_poll_s", "_credit", "_debt", "_poll", "_sock", "_unsent")
 
     def __init__(self, sock: Socket, *, busy_poll_s: float = BUSY_POLL_S) -> None:
         """`busy_poll_s`: how long a read may poll before it sleeps, in seconds; 0 for not at all."""
@@ -108,7 +118,6 @@ class Stream:
         self._credit, self._debt = -_FEW, _FEW  # a read polls when the credit is not negative
         self._poll: Any = None
         self._sock = sock
-        self._receive_armed_s = self._send_armed_s = -2e9  # nothing yet
         self._unsent: bytes = b""
 
     def fileno(self) -> int:
@@ -118,20 +127,15 @@ class Stream:
     def read(self, size: int, deadline: float | None) -> bytes:
         """Read up to `size` bytes, at least one. ConnectionClosed at the end, DeadlineExceeded with nothing read."""
         began = monotonic()
-        wait_s = _FOREVER
+        flags = 0
         if deadline is not None:
-            wait_s = deadline - began
-            if wait_s <= 0:
-                if wait_s < -_GRACE_S:
-                    raise DeadlineExceeded("data")
-                return self.read_now(size, "data")
-        if not -_SLACK_S < wait_s - self._receive_armed_s < _SLACK_S:
-            self._arm(_socket.SO_RCVTIMEO, wait_s)
-            self._receive_armed_s = wait_s
-        if self._credit >= 0:
-            self._look(began)
+            flags = _socket.MSG_DONTWAIT
+            if deadline <= began - _GRACE_S:
+                raise DeadlineExceeded("data")
+        if not (self._credit >= 0 and self._look(began)) and deadline is not None:
+            _wait(self._poll or self._polling(), deadline)
         try:
-            data = self._sock.recv(size)
+            data = self._sock.recv(size, flags)
         except BlockingIOError:
             raise DeadlineExceeded("data") from None
         except OSError as error:
@@ -142,23 +146,23 @@ class Stream:
             self._count(monotonic() - began)
         return data
 
-    def _look(self, began: float) -> None:
-        """Poll until there is something to read. In vain: not again before as many short waits as `_debt` says."""
-        poll = self._poll
-        if poll is None:
-            import select
+    def _polling(self) -> Any:
+        """The kernel's poll for our descriptor, kept for next time: there is one reader at a time."""
+        poll = self._poll = _poll_for(self._sock, reading=True)
+        return poll
 
-            descriptors = select.poll()
-            descriptors.register(self._sock.fileno(), select.POLLIN)
-            poll = self._poll = descriptors.poll
+    def _look(self, began: float) -> bool:
+        """Poll until there is something to read. In vain: not again before as many short waits as `_debt` says."""
+        poll = self._poll or self._polling()
         until = began + self._busy_poll_s
         while not poll(0):
             if monotonic() > until:
                 self._credit = -self._debt
                 self._debt = min(self._debt * 2, _MANY)
-                return
+                return False
         if self._debt > _FEW and monotonic() - began < self._busy_poll_s * _QUICKLY:
             self._debt //= 2
+        return True
 
     def _count(self, waited_s: float) -> None:
         """Take note of a wait without polling: would polling have paid?"""
@@ -211,10 +215,10 @@ class Stream:
                 raise DeadlineExceeded("the peer to read")
             self._unsent = self._unsent[sent:]
 
-    def _send_now(self, data: bytes, flags: int = _NOW) -> int:
+    def _send_now(self, data: bytes) -> int:
         """Write what the kernel takes; returns how many bytes that was."""
         try:
-            return self._sock.send(data, flags)
+            return self._sock.send(data, _NOW)
         except BlockingIOError:
             return 0
         except OSError as error:
@@ -222,21 +226,14 @@ class Stream:
 
     def _send_until(self, data: bytes, deadline: float | None) -> int:
         """Write what the kernel takes before the deadline; returns how many bytes that was."""
-        wait_s = _FOREVER
-        if deadline is not None:
-            wait_s = deadline - monotonic()
-            if wait_s <= 0:
+        poll: Any = None
+        while True:
+            sent = self._send_now(data)
+            if sent:
+                return sent
+            poll = poll or _poll_for(self._sock, reading=False)
+            if not _wait(poll, deadline):
                 return self._send_now(data)
-        if not -_SLACK_S < wait_s - self._send_armed_s < _SLACK_S:
-            self._arm(_socket.SO_SNDTIMEO, wait_s)
-            self._send_armed_s = wait_s
-        return self._send_now(data, _socket.MSG_NOSIGNAL)
-
-    def _arm(self, option: int, wait_s: float) -> None:
-        try:
-            self._sock.setsockopt(_socket.SOL_SOCKET, option, _pack_timeval(max(wait_s, 0.0)))
-        except OSError as error:
-            raise ConnectionClosed(f"closed ({error.strerror or error})") from None
 
     def shut(self) -> None:
         """End both directions now: a thread that waits in `read` gets ConnectionClosed. Safe in a signal handler."""

@@ -2,6 +2,8 @@
 
 import _socket
 import posix
+import signal
+import time
 
 import pytest
 
@@ -142,3 +144,39 @@ def test_the_environment_says_how_long(monkeypatch, text, seconds):
         environ[b"NRI_BUSY_POLL_US"] = text
     monkeypatch.setattr(stream, "environ", environ)
     assert stream._busy_poll_s() == pytest.approx(seconds)
+
+
+@pytest.fixture
+def ticking():
+    """A signal every 20 ms: system calls are interrupted, and begin again. Ends a test that would wait for ever."""
+    left = [500]
+
+    def tick(*_):
+        left[0] -= 1
+        if not left[0]:
+            raise TimeoutError("still waiting after 500 signals")
+
+    before = signal.signal(signal.SIGALRM, tick)
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_signals_do_not_put_off_the_deadline_of_a_read(ticking):
+    ours, theirs = _socket.socketpair()
+    with pytest.raises(stream.DeadlineExceeded):
+        stream.Stream(ours).read(10, time.monotonic() + 0.2)
+    ours.close()
+    theirs.close()
+
+
+def test_signals_do_not_put_off_the_deadline_of_a_write(ticking):
+    ours, theirs = _socket.socketpair()
+    one = stream.Stream(ours)
+    with pytest.raises(stream.SentInPart):
+        one.write(bytes(8 << 20), time.monotonic() + 0.2)
+    with pytest.raises(stream.DeadlineExceeded):
+        one.write(b"x", time.monotonic() + 0.2)
+    ours.close()
+    theirs.close()

@@ -40,7 +40,7 @@ collections collections.abc contextlib copyreg datetime enum functools importlib
 importlib._bootstrap_external importlib.abc importlib.machinery importlib.util itertools keyword locale math operator
 re re._casefix re._compiler re._constants re._parser reprlib struct threading types typing typing.io typing.re
 warnings weakref
-_contextvars _socket signal _signal
+_contextvars _socket select signal _signal
 os os.path stat _stat posixpath genericpath
 """
 #: Each of these costs 5 to 50 ms of a start of 50 (shared measurements in bench/RESULTS.md).
