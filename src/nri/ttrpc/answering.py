@@ -116,8 +116,9 @@ class Answering(Roles):
             self._refuse(request, Code.UNIMPLEMENTED, f"service {request.service}", until)
             return
         handler = self._on_request
-        for interceptor in reversed(self._interceptors):
-            handler = bind(interceptor.serve, handler)
+        if self._interceptors:
+            for interceptor in reversed(self._interceptors):
+                handler = bind(interceptor.serve, handler)
         try:
             reply = handler(request)
         except RpcError as error:

@@ -120,7 +120,7 @@ class Collecting(Answering):
                 idle = self._idle
                 try:
                     if idle is not None:
-                        idle[0](self)
+                        idle[0]()
                     while waiter.response is None:
                         self._read(deadline)
                 finally:

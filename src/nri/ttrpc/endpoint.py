@@ -170,7 +170,7 @@ class Endpoint(Collecting):
                 if waiter is None:
                     idle = self._idle
                     if idle is not None:
-                        idle[0](self)
+                        idle[0]()
                 self._transport.send(self._client_id, frame, write_by)
             except (DeadlineExceeded, ConnectionClosed) as error:
                 failure = error

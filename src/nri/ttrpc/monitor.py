@@ -14,6 +14,8 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nri.ttrpc.endpoint import Endpoint
 
 __all__ = ["Monitor"]
@@ -43,7 +45,7 @@ class Monitor:
             if self._stopping:
                 return
             self._endpoints[fd] = endpoint
-            endpoint.watch_idle(self._busy, self._idle)
+            endpoint.watch_idle(self._modifier(endpoint, 0), self._modifier(endpoint, _WATCH))
             self._epoll.register(fd, _WATCH)
 
     def remove(self, endpoint: Endpoint) -> None:
@@ -57,17 +59,17 @@ class Monitor:
             except (OSError, ValueError):
                 pass  # closed already, which unregisters it
 
-    def _busy(self, endpoint: Endpoint) -> None:
-        self._modify(endpoint, 0)
+    def _modifier(self, endpoint: Endpoint, events: int) -> Callable[[], None]:
+        """Watches an endpoint for these events from now on; called twice for every call, so it is made once."""
+        modify, fileno = self._epoll.modify, endpoint.fileno
 
-    def _idle(self, endpoint: Endpoint) -> None:
-        self._modify(endpoint, _WATCH)
+        def change() -> None:
+            try:
+                modify(fileno(), events)
+            except (OSError, ValueError):
+                pass  # removed or closed in the meantime: nothing to watch
 
-    def _modify(self, endpoint: Endpoint, events: int) -> None:
-        try:
-            self._epoll.modify(endpoint.fileno(), events)
-        except (OSError, ValueError):
-            pass  # removed or closed in the meantime: nothing to watch
+        return change
 
     def _run(self) -> None:
         while True:

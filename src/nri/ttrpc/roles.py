@@ -15,7 +15,7 @@ from nri.ttrpc.connection import ClientSide, ServerSide
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, Protocol
+    from typing import Protocol
 
     from nri.ttrpc.envelope import Request
     from nri.ttrpc.interceptors import Interceptor
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     #: Answers a request: returns the reply's bytes, or LATER and then calls `Endpoint.reply` itself; raises to fail it.
     Handler = Callable[[Request], "bytes | object"]
     #: What a monitor is told of an endpoint: "somebody reads this now", "nobody reads it any more".
-    Watch = tuple[Callable[[Any], None], Callable[[Any], None]]
+    Watch = tuple[Callable[[], None], Callable[[], None]]
 
 __all__ = ["Roles"]
 
@@ -81,7 +81,7 @@ class Roles:
 
     # -- the roles ----------------------------------------------------------------------------------------------------
 
-    def watch_idle(self, busy: Callable[[Any], None], idle: Callable[[Any], None]) -> None:
+    def watch_idle(self, busy: Callable[[], None], idle: Callable[[], None]) -> None:
         """Let a monitor watch the descriptor between calls: `busy` is called before this side reads, `idle` after."""
         self._idle = (busy, idle)
 
@@ -91,7 +91,7 @@ class Roles:
         if self._waiters:
             self._hand_over()
         if idle is not None and self.closed is None:
-            idle[1](self)
+            idle[1]()
 
     def _hand_over(self) -> None:
         """Wake one waiting caller, which becomes the reader."""
