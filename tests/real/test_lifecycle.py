@@ -77,9 +77,10 @@ def test_a_plugin_sees_the_address_of_the_pod_at_its_start_where_the_table_says_
 def test_an_exit_of_its_own_is_reported_as_a_stop(runtime: Runtime) -> None:
     name = unique("exit")
     pod = runtime.daemon.cri.run_pod(name)
-    runtime.daemon.cri.run(pod, "short", ["/bin/sh", "-c", "exit 3"])
+    container_id = runtime.daemon.cri.run(pod, "short", ["/bin/sh", "-c", "exit 3"])
     stopped = runtime.plugin.wait_for("StopContainer", pod=name)
     assert stopped["container"] == "short"
+    runtime.daemon.cri.wait_exited(container_id)
     runtime.daemon.cri.remove_pod(pod.id)
     assert len(runtime.plugin.lines("StopContainer", pod=name)) == 1
 

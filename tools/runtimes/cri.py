@@ -7,6 +7,7 @@ unless asked otherwise; every call has a deadline. The messages are `nri.cri.pb`
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -162,9 +163,28 @@ class Cri:
         """Remove a stopped container."""
         self.call("RemoveContainer", pb.RemoveContainerRequest(container_id=container_id))
 
+    def wait_exited(self, container_id: str, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """Wait until the runtime has noticed that a container's process has ended. TimeoutError if it does not."""
+        until = time.monotonic() + timeout_s
+        request = pb.ContainerStatusRequest(container_id=container_id)
+        while self.call("ContainerStatus", request).status.state != pb.CONTAINER_EXITED:
+            if time.monotonic() > until:
+                raise TimeoutError(f"container {container_id} has not exited within {timeout_s:g} s")
+            time.sleep(0.02)
+
     def remove_pod(self, pod_id: str) -> None:
-        """Stop and remove a pod sandbox with all its containers."""
-        self.call("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=pod_id))
+        """Stop and remove a pod sandbox with all its containers.
+
+        As the kubelet does, it tries again: containerd fails to stop a container that is just ending by itself.
+        """
+        for further in (2, 1, 0):
+            try:
+                self.call("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=pod_id))
+                break
+            except grpc.RpcError as error:
+                if not further or error.code() is not grpc.StatusCode.UNKNOWN:
+                    raise
+                time.sleep(0.5)
         self.call("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=pod_id))
 
     def remove_all(self) -> None:
