@@ -2,7 +2,7 @@
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-interop test-faults test-real test-packaging test-deploy lint format docs bench generate lock \
+.PHONY: help demo test test-quick test-interop test-faults test-compiled test-real test-packaging test-deploy lint format docs bench generate lock \
         fresh wheel venv clean
 
 help:            ## this list
@@ -31,6 +31,9 @@ test-interop: setup ## our side against peers in Go and Rust
 test-faults: setup  ## the other side misbehaves
 	@$(PY) tools/check.py faults
 
+test-compiled: setup ## compile the hot path, and run the tests against it
+	@$(PY) tools/check.py compiled
+
 test-real: setup    ## real containerd, runc (root)
 	@$(PY) tools/check.py real
 
@@ -58,8 +61,9 @@ fresh:           ## run both commands of the README in a new Debian chroot (root
 	@tools/setup.sh venv demo
 	@$(PY) tools/fresh.py $(GOALS)
 
-wheel: venv      ## build the wheel and the source archive into dist/
+wheel: venv      ## build the source archive and both wheels, the pure and the compiled one, into dist/
 	@$(PY) -m build --no-isolation
+	@NRI_COMPILE=1 $(PY) -m build --no-isolation --wheel
 
 venv:            ## only make .venv
 	@tools/setup.sh venv dev

@@ -22,21 +22,13 @@ from posix import environ, sched_getaffinity
 from time import monotonic
 
 from nri.errors import ConnectionClosed, DeadlineExceeded
+from nri.signals import heed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol
+    from typing import Any
 
-    class Socket(Protocol):
-        """What is used of a socket object: those of `socket` and of `_socket` both have it."""
-
-        def fileno(self) -> int: ...
-        def send(self, data: bytes | memoryview, flags: int = ..., /) -> int: ...
-        def recv(self, size: int, flags: int = ..., /) -> bytes: ...
-        def close(self) -> None: ...
-        def shutdown(self, how: int, /) -> None: ...
-        def setblocking(self, flag: bool, /) -> None: ...
-
+    from nri.shapes import Socket
 
 __all__ = ["SentInPart", "Stream", "connect_unix"]
 
@@ -132,8 +124,10 @@ class Stream:
             flags = _socket.MSG_DONTWAIT
             if deadline <= began - _GRACE_S:
                 raise DeadlineExceeded("data")
-        if not (self._credit >= 0 and self._look(began)) and deadline is not None:
-            _wait(self._poll or self._polling(), deadline)
+        if not (self._credit >= 0 and self._look(began)):
+            heed()
+            if deadline is not None:
+                _wait(self._poll or self._polling(), deadline)
         try:
             data = self._sock.recv(size, flags)
         except BlockingIOError:

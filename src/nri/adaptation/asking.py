@@ -114,7 +114,7 @@ class Asker:
         except Exception as error:
             self._observe(peer, question, began, error)
             peer.breaker.abandoned()
-            raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__)) from error
+            raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__), error) from error
         except BaseException:
             peer.breaker.abandoned()
             raise
@@ -169,7 +169,7 @@ class Asker:
                 if self.observer is not None:
                     self.observer.record_shadow(report)
                 return
-            raise self._plugin_error(peer, error) from error
+            raise self._plugin_error(peer, error, error)
         if isinstance(error, DeadlineExceeded):
             if caller_deadline is not None and now >= caller_deadline:
                 peer.breaker.abandoned()
@@ -197,7 +197,11 @@ class Asker:
         kind = PluginTimeout if isinstance(cause, DeadlineExceeded) else PluginClosed
         error = kind(peer.label, f"failed to handle {question.spec.pretty} request: {cause}")
         error.args = (f"plugin {peer.label} failed to handle {question.spec.pretty} request: {cause}",)
-        raise error from cause
+        error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
+        raise error
 
-    def _plugin_error(self, peer: Peer, error: NriError) -> NriError:
-        return PluginError(peer.label, str(error)) if self._name_plugins else error
+    def _plugin_error(self, peer: Peer, error: NriError, cause: Exception) -> NriError:
+        made = PluginError(peer.label, str(error)) if self._name_plugins else error
+        if made is not cause:
+            made.__cause__ = cause
+        return made

@@ -179,14 +179,19 @@ def _reply(kind: Any, result: Any) -> Any:
     return reply
 
 
+class _Validation:
+    """The default validator's handlers."""
+
+    def __init__(self, config: ValidatorConfig) -> None:
+        self._validator = DefaultValidator(config)
+
+    def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> str | None:
+        """Why not, or None."""
+        return self._validator.validate(request)
+
+
 def default_validators(config: ValidatorConfig | None) -> list[BuiltinPlugin]:
     """The default validator as a built-in plugin, if it is wanted."""
     if config is None or not config.enable:
         return []
-    validator = DefaultValidator(config)
-
-    class Handlers:
-        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> str | None:
-            return validator.validate(request)
-
-    return [BuiltinPlugin(INDEX, NAME, Handlers())]
+    return [BuiltinPlugin(INDEX, NAME, _Validation(config))]

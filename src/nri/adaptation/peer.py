@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nri.adaptation.question import Question
     from nri.api import messages as m
     from nri.api.events import EventSpec
-    from nri.stream import Socket
+    from nri.shapes import Socket
     from nri.ttrpc import Interceptor
     from nri.ttrpc.collecting import Sent
 

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nri.stream import Socket
+    from nri.shapes import Socket
 
 __all__ = ["Trunk"]
 

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
     from collections.abc import Sequence
-    from typing import Any, ClassVar, Literal
+    from typing import Any, ClassVar, Literal, TypeAlias
 
     from nri.api import messages as m
     from nri.api.adjustment import Adjustment
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from nri.api.update import Update
     from nri.stub.mirror import Mirror
 
-    Updates = None | Update | Sequence[Update]
-    Created = None | Adjustment | Update | Sequence[Update] | tuple[Adjustment | None, Sequence[Update]]
+    Updates: TypeAlias = Update | Sequence[Update] | None
+    Created: TypeAlias = Adjustment | Update | Sequence[Update] | tuple[Adjustment | None, Sequence[Update]] | None
 
 __all__ = ["Plugin"]
 

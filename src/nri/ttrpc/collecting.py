@@ -83,7 +83,11 @@ class Collecting(Answering):
             if failure is not None:
                 waiter = self._waiters[stream_id] = Reading()
                 self._after_failed_write(failure, deadline, reading=True)
-            while waiter is None or waiter.response is None:
+            while True:
+                if waiter is not None:
+                    response = waiter.response
+                    if response is not None:
+                        return payload_of(response)
                 if self.closed is not None:
                     raise ConnectionClosed(self.closed)
                 try:
@@ -98,8 +102,7 @@ class Collecting(Answering):
                 except (ConnectionClosed, ProtocolError) as error:
                     self._fail(error.reason)
                     if waiter is None or waiter.response is None:
-                        raise ConnectionClosed(self.closed or error.reason) from None
-            return payload_of(waiter.response)
+                        raise ConnectionClosed(self._end(error.reason)) from None
         finally:
             self._stop_reading(idle)
 
@@ -113,7 +116,10 @@ class Collecting(Answering):
 
     def _wait(self, waiter: Waiter, deadline: float | None) -> Response:
         """Read until our response is there; or wait while another thread reads."""
-        while waiter.response is None:
+        while True:
+            response = waiter.response
+            if response is not None:
+                return response
             if self.closed is not None:
                 raise ConnectionClosed(self.closed)
             if self._reader.acquire(False):
@@ -131,7 +137,6 @@ class Collecting(Answering):
                 left_s = deadline - monotonic()
                 if (left_s <= 0 or not waiter.lock.acquire(timeout=left_s)) and waiter.response is None:
                     raise DeadlineExceeded("a response")
-        return waiter.response
 
     def _after_failed_write(
         self, failure: DeadlineExceeded | ConnectionClosed, deadline: float | None, *, reading: bool

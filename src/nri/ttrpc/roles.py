@@ -15,23 +15,11 @@ from nri.ttrpc.connection import ClientSide, ServerSide
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Protocol
 
+    from nri.shapes import Transport
     from nri.ttrpc.envelope import Request
     from nri.ttrpc.interceptors import Interceptor
     from nri.ttrpc.waiters import Callback, Reading, Waiter
-
-    class Transport(Protocol):
-        """Bytes in and out of numbered connections: `nri.mux.Trunk`, or `SocketTransport` with number 0 only."""
-
-        def fileno(self) -> int: ...
-        def send(self, conn_id: int, message: bytes, deadline: float | None) -> None: ...
-        def receive(self, deadline: float | None) -> list[tuple[int, bytes]]: ...
-        def receive_now(self) -> list[tuple[int, bytes]]: ...
-        def flush(self, deadline: float | None) -> None: ...
-        def shut(self) -> None: ...
-        def shut_reading(self) -> None: ...
-        def close(self) -> None: ...
 
     #: Answers a request: returns the reply's bytes, or LATER and then calls `Endpoint.reply` itself; raises to fail it.
     Handler = Callable[[Request], "bytes | object"]
@@ -128,6 +116,10 @@ class Roles:
         self._waiters.clear()
         if self._on_close is not None:
             self._on_close(reason)
+
+    def _end(self, otherwise: str) -> str:
+        """Why the connection has ended, by now."""
+        return self.closed or otherwise
 
     def release(self, deadline: float) -> None:
         """Give the descriptor back, once no thread is reading or writing. The connection must be closed already."""

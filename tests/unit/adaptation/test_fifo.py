@@ -55,6 +55,7 @@ def test_a_turn_that_comes_together_with_the_deadline_is_not_lost() -> None:
     assert lock.place() is None, "the lock must be free again"
 
 
+@pytest.mark.pure
 def test_an_interrupted_wait_leaves_no_place_behind() -> None:
     lock = FifoLock()
     lock.acquire()

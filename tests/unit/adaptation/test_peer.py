@@ -9,11 +9,13 @@ import pytest
 from nri.adaptation.peer import EXTERNAL, Peer
 
 
+@pytest.mark.pure
 def test_a_plugin_of_no_kind_cannot_be_made() -> None:
     with pytest.raises(TypeError, match="abstract"):
         Peer(None, EXTERNAL)  # type: ignore[abstract,arg-type]
 
 
+@pytest.mark.pure
 def test_a_kind_that_begins_nothing_is_asked_when_the_answer_is_wanted() -> None:
     class Direct(Peer):
         def invoke(self, question: Any, deadline: float) -> bytes:

@@ -78,6 +78,7 @@ def test_the_first_error_ends_the_event_and_later_plugins_are_not_called(
     assert seen == []
 
 
+@pytest.mark.pure
 def test_the_next_place_is_taken_before_the_present_one_is_left(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +178,7 @@ def test_an_event_that_waits_is_sent_by_the_one_before_it(
     assert senders[0][1], "the first event's thread could not send the second event"
 
 
+@pytest.mark.pure
 def test_an_interrupted_wait_lets_go_of_what_was_sent_for_it(
     nri_runtime: FakeRuntime, busy: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -183,6 +183,7 @@ def test_events_with_an_answer_cannot_go_to_all_at_once() -> None:
         )
 
 
+@pytest.mark.pure
 def test_the_next_place_is_taken_before_one_is_left_that_does_not_get_the_event(node) -> None:
     """Else an event behind could slip in between, and be first from there on."""
     steps: list[str] = []

@@ -527,6 +527,7 @@ class Interrupted(Trunk):
         super().send(conn_id, message, deadline)
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("half", [False, True], ids=["call", "begin"])
 def test_a_write_that_is_interrupted_leaves_the_connection_to_others(half: bool) -> None:
     near, far = socket.socketpair()
@@ -540,6 +541,7 @@ def test_a_write_that_is_interrupted_leaves_the_connection_to_others(half: bool)
     end(endpoint, server)
 
 
+@pytest.mark.pure
 def test_a_wait_that_is_interrupted_leaves_no_caller_behind(pairs, monkeypatch: pytest.MonkeyPatch) -> None:
     go, entered = threading.Event(), threading.Event()
 

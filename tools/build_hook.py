@@ -1,0 +1,79 @@
+"""Hatchling's hook for the compiled wheel: the modules of the hot path as C, by mypyc, from the very same source.
+
+    NRI_COMPILE=1 python -m build --wheel
+
+Without the variable the wheel is pure Python, and this does nothing. The modules are listed in pyproject.toml, under
+`tool.hatch.build.targets.wheel.hooks.custom`. The work happens in a copy, so that no library stays behind in `src`,
+where an editable install would pick it up. The Python files are in the wheel as well, for who reads or debugs them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_SETUP = """
+import sys
+from mypyc.build import mypycify
+from setuptools import setup
+
+modules = mypycify(sys.argv.pop().split(","), opt_level="3", debug_level="0", group_name="nri")
+setup(name="nri-compiled", ext_modules=modules, packages=[])
+"""
+# A type error that matters is lint's; here mypy only has to know the types.
+_MYPY = ["--config-file=", "--ignore-missing-imports", "--disable-error-code=unused-ignore"]
+
+
+class CompileHook(BuildHookInterface[Any]):
+    """Compiles if NRI_COMPILE=1."""
+
+    PLUGIN_NAME = "custom"
+
+    def _wanted(self, version: str) -> bool:
+        return os.environ.get("NRI_COMPILE") == "1" and version == "standard"
+
+    def dependencies(self) -> list[str]:
+        """What building needs on top of hatchling."""
+        return list(self.config["requires"]) if self._wanted("standard") else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and have the libraries put into the wheel."""
+        if not self._wanted(version):
+            return
+        self._folder = tempfile.mkdtemp(prefix="nri-compile-")
+        folder = Path(self._folder)
+        shutil.copytree(Path(self.root, "src", "nri"), folder / "nri", ignore=shutil.ignore_patterns("__pycache__"))
+        modules = self._modules(folder)
+        (folder / "setup.py").write_text(_SETUP)
+        self.app.display_info(f"compiling {len(modules)} modules, which takes a minute or two")
+        done = subprocess.run(
+            [sys.executable, "setup.py", "build_ext", "--inplace", ",".join([*_MYPY, *modules])],
+            check=False, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        if done.returncode:
+            self.app.abort(f"the modules could not be compiled:\n{done.stdout[-20000:]}")
+        build_data["infer_tag"], build_data["pure_python"] = True, False
+        for library in (*folder.glob("*.so"), *folder.glob("nri/**/*.so")):
+            build_data["force_include"][str(library)] = str(library.relative_to(folder))
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """The copy has served."""
+        if self._wanted(version):
+            shutil.rmtree(self._folder)
+
+    def _modules(self, folder: Path) -> list[str]:
+        """The files that the patterns in pyproject.toml mean; a pattern that means none is a mistake."""
+        found: list[str] = []
+        for pattern in self.config["modules"]:
+            files = [path for path in sorted(folder.glob(pattern)) if path.name != "__init__.py"]
+            if not files:
+                self.app.abort(f"pyproject.toml: tool.hatch.build.targets.wheel.hooks.custom: no file fits {pattern!r}")
+            found += [str(path.relative_to(folder)) for path in files]
+        return found

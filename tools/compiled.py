@@ -1,0 +1,67 @@
+"""The compiled wheel, unpacked into build/compiled for tests and benchmarks; made anew when a source file has changed.
+
+    python tools/compiled.py                              builds it, prints the folder; exits with 77 if it cannot
+    PYTHONPATH=build/compiled python -m nri.cli.main ...  runs it instead of src/nri
+
+Next: `tools/check.py` and `bench/pairs.py`, which use it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "build" / "compiled"
+_MARK = "nri-built-from"
+
+
+def missing() -> str:
+    """What compiling needs and is not there; "" if it can be done."""
+    if not shutil.which(os.environ.get("CC", "gcc")):
+        return "a C compiler"
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "Python's headers (on Debian: apt-get install python3-dev)"
+    return ""
+
+
+def _digest() -> str:
+    made = hashlib.sha256(sys.version.encode())
+    for path in (ROOT / "pyproject.toml", ROOT / "tools/build_hook.py", *sorted((ROOT / "src/nri").rglob("*.py"))):
+        made.update(path.read_bytes())
+    return made.hexdigest()
+
+
+def folder() -> Path:
+    """The folder to put on PYTHONPATH. CalledProcessError if it cannot be built; the reason is on stderr."""
+    digest = _digest()
+    mark = FOLDER / _MARK
+    if mark.exists() and mark.read_text() == digest:
+        return FOLDER
+    with tempfile.TemporaryDirectory(prefix="nri-wheel-") as name:
+        argv = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", name, str(ROOT)]
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        subprocess.run(argv, check=True, stdout=sys.stderr, env={**os.environ, "NRI_COMPILE": "1", "PYTHONPATH": ""})
+        (wheel,) = Path(name).glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(FOLDER)
+    mark.write_text(digest)
+    return FOLDER
+
+
+if __name__ == "__main__":
+    if missing():
+        shutil.rmtree(FOLDER, ignore_errors=True)  # nobody is to take an old one for the present one
+        print(f"compiled: error: needs {missing()}", file=sys.stderr)
+        sys.exit(77)
+    try:
+        print(folder())
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"compiled: error: the wheel cannot be built (see above); the build ended with {error.returncode}")
