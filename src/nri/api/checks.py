@@ -12,7 +12,6 @@ from nri.api.removal import is_marked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
 
 __all__ = [
@@ -51,7 +50,7 @@ def integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
     return number
 
 
-def flag(name: str, value: bool) -> bool:
+def flag(name: str, value: Any) -> bool:
     """A bool.
 
     Raises:
@@ -62,7 +61,7 @@ def flag(name: str, value: bool) -> bool:
     return value
 
 
-def text(name: str, value: str, *, empty: bool = True) -> str:
+def text(name: str, value: Any, *, empty: bool = True) -> str:
     """A text that C programs and the wire can carry: no NUL, no lone surrogates; empty only if `empty`.
 
     Raises:
@@ -83,19 +82,20 @@ def text(name: str, value: str, *, empty: bool = True) -> str:
     return value
 
 
-def new_key(name: str, value: str, remove_with: str) -> str:
+def new_key(name: str, value: Any, remove_with: str) -> str:
     """A key to set: not empty and without a removal mark, which the runtime would take for a removal.
 
     Raises:
         TypeError: not a str.
         ValueError: empty or marked; the error names the method that removes.
     """
-    if is_marked(text(name, value, empty=False)):
+    key = text(name, value, empty=False)
+    if is_marked(key):
         raise ValueError(f"{name} must not start with '-', which asks for a removal: {value!r}; use {remove_with}()")
-    return value
+    return key
 
 
-def texts(name: str, values: Iterable[str]) -> list[str]:
+def texts(name: str, values: Any) -> list[str]:
     """Several texts.
 
     Raises:
@@ -107,7 +107,7 @@ def texts(name: str, values: Iterable[str]) -> list[str]:
     return [mapping_text(name, position, value) for position, value in enumerate(values)]
 
 
-def mapping_text(name: str, entry: str | int, value: str) -> str:
+def mapping_text(name: str, entry: object, value: Any) -> str:
     """The value of an entry of a map or list, such as an annotation; see `text`."""
     if isinstance(value, str) and value.isascii() and "\0" not in value:
         return value  # the common case does not pay for the name of the entry
@@ -134,14 +134,14 @@ def enum_number(name: str, enum: Any, value: Any, prefix: str) -> Any:
     raise ValueError(f"{name} must be one of {names}, not {value!r}")
 
 
-def enum_numbers(name: str, enum: Any, values: Iterable[int | str], prefix: str) -> list[Any]:
+def enum_numbers(name: str, enum: Any, values: Any, prefix: str) -> list[Any]:
     """Numbers of several values of an enum; see `enum_number`."""
     if isinstance(values, str):
         raise TypeError(f"{name} must be a list of names or numbers, not the one text {values!r}")
     return [enum_number(f"{name}[{position}]", enum, value, prefix) for position, value in enumerate(values)]
 
 
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
+def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """A word of a fixed list.
 
     Raises:
@@ -149,4 +149,5 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     """
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
-    return value
+    word: str = value
+    return word

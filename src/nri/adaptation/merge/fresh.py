@@ -54,7 +54,8 @@ def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[
             claim((container, row.claim, ""))
         elif kind is _KEYED or kind is _MAP:
             number, name = row.claim, row.key
-            for element in value:
+            # A slice, as the end of an iteration costs protobuf's lists an exception.
+            for element in value[:] if name else value:
                 key = getattr(element, name) if name else element
                 if key[:1] == "-":
                     return None
