@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation import allow, shadow
+from nri.api import messages as m
 from nri.errors import NriError, PluginError
 
 if TYPE_CHECKING:
@@ -103,8 +104,10 @@ class Fold:
     @staticmethod
     def _parts(reply: Any) -> tuple[Any, Any]:
         """A reply's adjustment and evictions, as far as its event has them."""
-        adjust = reply.adjust if hasattr(reply, "adjust") and reply.HasField("adjust") else None
-        return adjust, getattr(reply, "evict", ())
+        if reply.__class__ is m.StopContainerResponse:
+            return None, ()
+        adjust = reply.adjust if reply.__class__ is m.CreateContainerResponse and reply.HasField("adjust") else None
+        return adjust, reply.evict
 
     def _check(self, peer: Peer, allowed: allow.Allow, reply: Any) -> None:
         adjust, evict = self._parts(reply)

@@ -16,10 +16,10 @@ from nri.api import messages as m
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Inventory", "Known"]
+__all__ = ["Entry", "Inventory", "Known"]
 
 
-class _Entry:
+class Entry:
     """One container; `unseen` if the last state of the runtime did not have it."""
 
     __slots__ = ("namespace", "pod_id", "resources", "unseen")
@@ -30,7 +30,7 @@ class _Entry:
 
 
 #: What events told while a state was on its way; None for containers that went.
-News = dict[str, "_Entry | None"]
+News = dict[str, "Entry | None"]
 
 
 class Inventory:
@@ -38,7 +38,7 @@ class Inventory:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
         self._news: list[News] = []
         self._known = Known(self)
 
@@ -60,11 +60,11 @@ class Inventory:
         A container that it does not have is kept once: it may be just in the making.
         """
         namespaces = {pod.id: pod.namespace for pod in pods}
-        fresh: dict[str, _Entry] = {}
+        fresh: dict[str, Entry] = {}
         for container in containers:
             pod_id = container.pod_sandbox_id
             resources = container.linux.resources.SerializeToString()
-            fresh[container.id] = _Entry(pod_id, namespaces.get(pod_id, ""), resources)
+            fresh[container.id] = Entry(pod_id, namespaces.get(pod_id, ""), resources)
         with self._lock:
             self._news = [each for each in self._news if each is not news]
             for key, entry in self._entries.items():
@@ -78,7 +78,7 @@ class Inventory:
                     fresh.pop(key, None)
             self._entries = fresh
 
-    def _put(self, container_id: str, entry: _Entry | None) -> None:
+    def _put(self, container_id: str, entry: Entry | None) -> None:
         for news in self._news:
             news[container_id] = entry
         if entry is None:
@@ -86,11 +86,16 @@ class Inventory:
         else:
             self._entries[container_id] = entry
 
-    def created(self, pod: m.PodSandbox, container: m.Container, adjust: m.ContainerAdjustment) -> None:
+    @staticmethod
+    def entry(pod: m.PodSandbox, container: m.Container) -> Entry:
+        """What is known of a container before plugins have changed it. For `created`, once."""
+        return Entry(pod.id, pod.namespace, container.linux.resources.SerializeToString())
+
+    def created(self, container_id: str, entry: Entry, adjust: m.ContainerAdjustment) -> None:
         """A container is being created with this adjustment."""
-        resources = container.linux.resources.SerializeToString() + adjust.linux.resources.SerializeToString()
+        entry.resources += adjust.linux.resources.SerializeToString()
         with self._lock:
-            self._put(container.id, _Entry(pod.id, pod.namespace, resources))
+            self._put(container_id, entry)
 
     def updated(self, container_id: str, resources: m.LinuxResources) -> None:
         """A container is being updated."""
@@ -99,7 +104,7 @@ class Inventory:
             if entry is not None:
                 merged = m.LinuxResources.FromString(entry.resources)
                 merged.MergeFrom(resources)
-                self._put(container_id, _Entry(entry.pod_id, entry.namespace, merged.SerializeToString()))
+                self._put(container_id, Entry(entry.pod_id, entry.namespace, merged.SerializeToString()))
 
     def removed(self, container_id: str) -> None:
         """A container is gone."""
@@ -111,7 +116,7 @@ class Inventory:
         with self._lock:
             entry = self._entries.get(container_id)
             if entry is not None:
-                self._put(container_id, _Entry(entry.pod_id, entry.namespace, resources.SerializeToString()))
+                self._put(container_id, Entry(entry.pod_id, entry.namespace, resources.SerializeToString()))
 
     def pod_removed(self, pod_id: str) -> list[str]:
         """A pod is gone with all that was in it; returns the ids of its containers."""

@@ -226,8 +226,11 @@ class RemotePeer(Peer):
         """Ask by the event's own method, or by StateChange if the plugin knows nothing else."""
         spec = question.spec
         if not (self.relay_only and spec.relayed):
+            meanwhile, question.meanwhile = question.meanwhile, None
             try:
-                return self.endpoint.call(naming.PLUGIN_SERVICE, spec.pretty, question.payload, deadline=deadline)
+                return self.endpoint.call(
+                    naming.PLUGIN_SERVICE, spec.pretty, question.payload, deadline=deadline, meanwhile=meanwhile
+                )
             except RpcError as error:
                 if error.code != Code.UNIMPLEMENTED or not spec.relayed:
                     raise

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nri.adaptation.chain import Chain
-    from nri.adaptation.inventory import Known
+    from nri.adaptation.inventory import Entry, Known
     from nri.adaptation.policy import PluginPolicy
     from nri.adaptation.recording import Recorder
     from nri.adaptation.rules import Rules
@@ -47,6 +47,25 @@ class _Parts(NamedTuple):
     pod: Any
     container: Any
     linux_resources: Any = None
+
+
+class _Ahead:
+    """What a creation takes besides the replies: done while the first plugin is at work, or else at the end."""
+
+    __slots__ = ("_container", "_entry", "_pod", "_recorder")
+
+    def __init__(self, recorder: Recorder, pod: m.PodSandbox, container: m.Container) -> None:
+        self._recorder, self._pod, self._container = recorder, pod, container
+        self._entry: Entry | None = None
+
+    def work(self) -> None:
+        """There is time now."""
+        self._entry = self._recorder.inventory.entry(self._pod, self._container)
+        self._recorder.tidy()
+
+    def entry(self) -> Entry:
+        """What is known of the container without its adjustment."""
+        return self._entry or self._recorder.inventory.entry(self._pod, self._container)
 
 
 class Pipeline:
@@ -120,6 +139,8 @@ class Pipeline:
         state = CreateState(_Parts(pod, container), self._rules, known)  # type: ignore[arg-type]
         question = CreateQuestion(_CREATE, pod, container, state)
         fold = self._fold(question, state, m.CreateContainerResponse, known)
+        ahead = _Ahead(self._recorder, pod, container)
+        question.meanwhile = ahead.work
         validators = self._chain.validators
 
         def validate() -> None:
@@ -127,7 +148,7 @@ class Pipeline:
             validating.run(self._asker, validators, validating.request(pod, container, state, present), pod, deadline)
 
         self._run(fold, deadline, validate if validators else None)
-        return CreateReply(state, self._recorder, pod, container)
+        return CreateReply(state, self._recorder, container.id, ahead.entry())
 
     def update(
         self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, deadline: float | None

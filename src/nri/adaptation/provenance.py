@@ -26,6 +26,9 @@ __all__ = ["Provenance", "Record"]
 _LOOSE_RECORDS = 512
 _LOOSE_BYTES = 4 << 20
 
+#: How many are sorted in a moment between two steps of an event: more than one, so that they get fewer.
+_TIDIED = 2
+
 #: About what a record costs beside its bytes, and a reply in it.
 _RECORD_BYTES = 400
 _REPLY_BYTES = 100
@@ -108,12 +111,21 @@ class Provenance:
         """The container is removed; ids are not used twice."""
         self._gone.add(container)
 
-    def _sort(self) -> None:
-        """Put what is loose into the chains, and drop what is gone. Holds the lock."""
-        self._loose_bytes = 0
+    def tidy(self) -> None:
+        """Sort some of what is loose, unless somebody else does."""
+        if self._loose and self._lock.acquire(False):
+            try:
+                self._sort(_TIDIED)
+            finally:
+                self._lock.release()
+
+    def _sort(self, most: int = -1) -> None:
+        """Put what is loose into the chains, all or so many, and drop what is gone. Holds the lock."""
         gone = self._gone
-        while self._loose:
+        while self._loose and most:
+            most -= 1
             touched, raw = self._loose.popleft()
+            self._loose_bytes -= len(raw[3])
             record = Record(*raw)
             size_bytes = _RECORD_BYTES + len(record.request)
             for _, reply in record.replies:
@@ -121,7 +133,9 @@ class Provenance:
             for target in {record.container, *touched} if touched else (record.container,):
                 if target and target not in gone:
                     self._append(target, record, size_bytes)
-        while gone:
+        if not self._loose:
+            self._loose_bytes = 0
+        while gone and not self._loose:  # what is loose still may be of theirs
             chain = self._chains.pop(gone.pop(), None)
             if chain is not None:
                 self._bytes -= chain.size_bytes

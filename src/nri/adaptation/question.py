@@ -14,6 +14,8 @@ from nri.api import messages as m
 from nri.wire import bytes_field, varint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nri.adaptation.merge import CreateState, UpdateState
     from nri.api.events import EventSpec
 
@@ -32,9 +34,12 @@ class Question:
         container: the container as the next plugin sees it; None for events of pods.
         resources: what UpdateContainer or UpdatePodSandbox asks for, as the next plugin sees it.
         overhead: UpdatePodSandbox alone.
+        meanwhile: what this side may do while the first remote plugin is at work; it is taken from here by then.
     """
 
-    __slots__ = ("_container_bytes", "_payload", "_pod_bytes", "container", "overhead", "pod", "resources", "spec")
+    __slots__ = (
+        "_container_bytes", "_payload", "_pod_bytes", "container", "meanwhile", "overhead", "pod", "resources", "spec",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -49,6 +54,7 @@ class Question:
         self.container = container
         self.resources = resources
         self.overhead = overhead
+        self.meanwhile: Callable[[], None] | None = None
         self._pod_bytes: bytes | None = None
         self._container_bytes: bytes | None = None
         self._payload: bytes | None = None

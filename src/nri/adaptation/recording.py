@@ -50,6 +50,11 @@ class Recorder:
         container = "" if question.container is None else question.container.id
         self.provenance.record(question.spec.pretty, container, request, fold.replies, fold.touched, failed)
 
+    def tidy(self) -> None:
+        """There is a moment of time: do some of what would else hold up a later event."""
+        if self.provenance is not None:
+            self.provenance.tidy()
+
     def asked(
         self,
         what: str,

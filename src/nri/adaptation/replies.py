@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from nri.adaptation.inventory import Entry
     from nri.adaptation.merge import CreateState, Ignored, StopState, UpdateState
     from nri.adaptation.outcomes import UpdateResult
     from nri.adaptation.recording import Recorder
@@ -75,9 +76,9 @@ class CreateReply(_Reply):
 
     _event = "CreateContainer"
 
-    def __init__(self, state: CreateState, recorder: Recorder, pod: m.PodSandbox, container: m.Container) -> None:
+    def __init__(self, state: CreateState, recorder: Recorder, container_id: str, entry: Entry) -> None:
         self.adjust: m.ContainerAdjustment = state.adjust
-        recorder.inventory.created(pod, container, self.adjust)
+        recorder.inventory.created(container_id, entry, self.adjust)
         super().__init__(state, recorder, state.updates, state.ignored)
 
     @property

@@ -75,11 +75,13 @@ class Endpoint(Collecting):
         *,
         deadline: float | None = None,
         metadata: Iterable[tuple[str, str]] = (),
+        meanwhile: Callable[[], None] | None = None,
     ) -> bytes:
         """Call and wait for the reply's bytes.
 
         Args:
             deadline: absolute `time.monotonic()` seconds; the peer is told how much is left. None waits for ever.
+            meanwhile: called when the request is on its way: what this side has to do anyway costs nothing then.
 
         Raises:
             RpcError: the peer answered with a status.
@@ -88,14 +90,20 @@ class Endpoint(Collecting):
             ConnectionClosed: the connection ended.
         """
         if self._interceptors:
-            return self._intercepted_call(service, method, payload, deadline, metadata)
-        return self._call(service, method, payload, deadline, metadata)
+            return self._intercepted_call(service, method, payload, deadline, metadata, meanwhile)
+        return self._call(service, method, payload, deadline, metadata, meanwhile)
 
     def _intercepted_call(
-        self, service: str, method: str, payload: bytes, deadline: float | None, metadata: Iterable[tuple[str, str]]
+        self,
+        service: str,
+        method: str,
+        payload: bytes,
+        deadline: float | None,
+        metadata: Iterable[tuple[str, str]],
+        meanwhile: Callable[[], None] | None,
     ) -> bytes:
         def proceed(request: Request) -> bytes:
-            return self._call(request.service, request.method, request.payload, deadline, request.metadata)
+            return self._call(request.service, request.method, request.payload, deadline, request.metadata, meanwhile)
 
         step: Callable[[Request], Any] = proceed
         for interceptor in reversed(self._interceptors):
@@ -104,7 +112,13 @@ class Endpoint(Collecting):
         return reply
 
     def _call(
-        self, service: str, method: str, payload: bytes, deadline: float | None, metadata: Iterable[tuple[str, str]]
+        self,
+        service: str,
+        method: str,
+        payload: bytes,
+        deadline: float | None,
+        metadata: Iterable[tuple[str, str]],
+        meanwhile: Callable[[], None] | None,
     ) -> bytes:
         timeout_ns = 0
         if deadline is not None:
@@ -113,7 +127,14 @@ class Endpoint(Collecting):
                 raise DeadlineExceeded(method)
         if not self._sender.acquire(False) and not self._wait_to_send(deadline):
             raise DeadlineExceeded(method)
-        return self._collect(self._send(service, method, payload, timeout_ns, deadline, metadata, deadline))
+        sent = self._send(service, method, payload, timeout_ns, deadline, metadata, deadline)
+        if meanwhile is not None:
+            try:
+                meanwhile()
+            except BaseException:
+                self.abandon(sent)
+                raise
+        return self._collect(sent)
 
     def begin(self, service: str, method: str, payload: bytes, deadline: float) -> Sent | None:
         """Send a request whose answer another thread reads: with `collect`, to which the result goes, or `abandon`.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from nri.adaptation.inventory import Inventory
 from nri.api import messages as m
 from nri.testing import make_container, make_pod
@@ -18,6 +20,10 @@ def known(inventory: Inventory, *ids: str) -> list[bool]:
     return [each in inventory.known() for each in ids]
 
 
+def created(inventory: Inventory, pod: Any, container: Any, adjust: Any) -> None:
+    inventory.created(container.id, inventory.entry(pod, container), adjust)
+
+
 def test_takes_over_the_state_of_the_runtime() -> None:
     inventory = inventory_of("a")
     assert known(inventory, "a", "b") == [True, False]
@@ -31,7 +37,7 @@ def test_follows_creation_update_and_removal() -> None:
     inventory = Inventory()
     adjust = m.ContainerAdjustment()
     adjust.linux.resources.memory.limit.value = 5
-    inventory.created(make_pod(namespace="x"), make_container(id="a", cpu_shares=1), adjust)
+    created(inventory, make_pod(namespace="x"), make_container(id="a", cpu_shares=1), adjust)
     change = m.LinuxResources()
     change.cpu.shares.value = 2
     inventory.updated("a", change)
@@ -47,12 +53,12 @@ def test_what_events_tell_while_a_state_is_on_its_way_is_newer() -> None:
     inventory = inventory_of("old", "going")
     first = inventory.begin()
     second = inventory.begin()
-    inventory.created(make_pod(), make_container(id="new"), m.ContainerAdjustment())
+    created(inventory, make_pod(), make_container(id="new"), m.ContainerAdjustment())
     inventory.removed("going")
     state = [make_container(id="old"), make_container(id="going")]
     inventory.seed(second, [], state)
     assert known(inventory, "old", "going", "new") == [True, False, True]
-    inventory.created(make_pod(), make_container(id="newer"), m.ContainerAdjustment())
+    created(inventory, make_pod(), make_container(id="newer"), m.ContainerAdjustment())
     inventory.seed(first, [], state)
     assert known(inventory, "old", "going", "new", "newer") == [True, False, True, True]
 
@@ -69,7 +75,7 @@ def test_a_pod_goes_with_its_containers() -> None:
     inventory = Inventory()
     pod = make_pod()
     for each in ("a", "b"):
-        inventory.created(pod, make_container(id=each), m.ContainerAdjustment())
-    inventory.created(make_pod(), make_container(id="c"), m.ContainerAdjustment())
+        created(inventory, pod, make_container(id=each), m.ContainerAdjustment())
+    created(inventory, make_pod(), make_container(id="c"), m.ContainerAdjustment())
     assert sorted(inventory.pod_removed(pod.id)) == ["a", "b"]
     assert known(inventory, "a", "b", "c") == [False, False, True]

@@ -257,12 +257,41 @@ def test_the_bounds_hold_and_the_count_is_true_whatever_is_recorded(events):
     assert provenance.stats()["bytes"] == 0, "bytes are counted wrongly"
 
 
+@given(st.lists(st.tuples(st.sampled_from(["c1", "c2", "c3"]), st.sampled_from(["record", "forget", "tidy"]))))
+def test_sorting_a_little_now_and_then_changes_nothing_of_what_is_known(events):
+    tidied, untouched = Provenance(clock=Clock()), Provenance(clock=Clock())
+    removed = set()
+    for container, what in events:
+        if what == "tidy":
+            tidied.tidy()
+            continue
+        if container in removed:  # ids are not used twice
+            continue
+        for provenance in (tidied, untouched):
+            if what == "forget":
+                provenance.forget(container)
+            else:
+                update(provenance, value=1, container=container)
+        if what == "forget":
+            removed.add(container)
+    known = {name: steps(untouched, name) for name in untouched.find("c")}
+    assert {name: steps(tidied, name) for name in tidied.find("c")} == known
+    assert tidied.stats() == untouched.stats()
+
+
+def test_sorting_in_between_waits_for_nobody(provenance):
+    create(provenance)
+    with provenance._lock:
+        provenance.tidy()
+
+
 def test_records_of_many_threads_are_all_kept():
     provenance = Provenance(max_records=10_000)
 
     def work(name):
         for _ in range(1000):
             provenance.record("UpdateContainer", name, b"\xff", [])
+            provenance.tidy()
 
     threads = [threading.Thread(target=work, args=(f"c{number}",)) for number in range(4)]
     for thread in threads:

@@ -73,6 +73,20 @@ def test_a_call_returns_what_the_handler_returned(pairs) -> None:
     assert pairs().call(b"hello") == b"hello"
 
 
+def test_what_is_to_be_done_meanwhile_is_done_while_the_peer_is_at_work(pairs) -> None:
+    done = threading.Event()
+    pair = pairs(lambda request: b"%d" % done.wait(PATIENCE_S))
+    assert pair.call(meanwhile=done.set) == b"1", "the peer's answer came first"
+
+
+@pytest.mark.parametrize("interceptors", [(), (Interceptor(),)], ids=["plain", "intercepted"])
+def test_an_error_meanwhile_fails_the_call_and_leaves_the_connection_to_others(pairs, interceptors) -> None:
+    pair = pairs(near_interceptors=interceptors)
+    with pytest.raises(ZeroDivisionError):
+        pair.call(b"lost", meanwhile=lambda: 1 // 0)
+    assert pair.call(b"next") == b"next"
+
+
 def test_an_empty_reply_is_empty_bytes(pairs) -> None:
     assert pairs(lambda r: b"").call(b"x") == b""
 

@@ -119,11 +119,8 @@ class CreateState:
         # A mark that is already there may have to go: merging messages cannot do that.
         if plain and not (self._marked and self._rules.last_word_wins):
             if merged is None:
-                merged = self._adjust = m.ContainerAdjustment()
-                merged.CopyFrom(adjust)
-                merged.MergeFromString(_EMPTY)
-            else:
-                merged.MergeFrom(adjust)
+                merged = self._adjust = m.ContainerAdjustment.FromString(_EMPTY)
+            merged.MergeFrom(adjust)
         else:
             merged = self._collected()
             for entry in entries if entries is not None else fields_to_entries(found):
