@@ -7,13 +7,8 @@ rounds of all pairings: on a shared machine only ratios from the same moments me
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import platform
-import shutil
-import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,54 +19,31 @@ from typing import Any
 from bench.payload import write
 from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
+from tools.compiled import folder
 
 HERE = Path(__file__).parent
-_ASK = "import os, platform, sys; print(os.path.realpath(sys.executable), platform.python_version())"
-
-
-@functools.cache
-def other() -> tuple[str, str]:
-    """Another interpreter that can load this environment's packages, and its version; ("", "") if there is none.
-
-    How an interpreter was built makes more of a difference than much of what we do, so both should be seen.
-    """
-    ours = os.path.realpath(sys.executable)
-    outside = os.pathsep.join(p for p in os.get_exec_path() if Path(p) != Path(sys.executable).parent)
-    for candidate in ("/usr/bin/python3", shutil.which("python3", path=outside)):
-        try:
-            asked = subprocess.run(
-                [candidate or "", "-c", _ASK], capture_output=True, text=True, check=True, timeout=30
-            )
-        except (OSError, subprocess.SubprocessError):
-            continue
-        path, version = asked.stdout.split()
-        if path != ours and version.split(".")[:2] == platform.python_version().split(".")[:2]:
-            return path, version
-    return "", ""
-
-
-def _packages() -> str:
-    """Where another interpreter finds this checkout and what it needs."""
-    return os.pathsep.join((str(HERE.parent / "src"), str(HERE.parent), sysconfig.get_path("purelib")))
 
 
 def _argv(kind: str, role: str) -> list[str | Path]:
-    """The command of a runtime or plugin: Go's, or ours under one of the interpreters."""
+    """The command of a runtime or plugin: Go's, or ours from the compiled wheel or from the source tree."""
     if kind == "go":
         return [peer("benchrt" if role == "runtime" else "benchpl")]
-    python = [sys.executable] if kind == "py" else ["/usr/bin/env", f"PYTHONPATH={_packages()}", other()[0]]
-    return [*python, HERE / f"{role}.py"]
+    path = os.pathsep.join((str(folder() if kind == "nri" else HERE.parent / "src"), str(HERE.parent)))
+    return ["/usr/bin/env", f"PYTHONPATH={path}", sys.executable, HERE / f"{role}.py"]
 
 
 #: name -> (runtime, plugin); the first is what the others are compared with.
-PAIRINGS = {"Go - Go": ("go", "go"), "nri - nri": ("py", "py"), "Go - nri": ("go", "py"), "nri - Go": ("py", "go")}
-#: The same two of ours under another interpreter.
-OTHER = "nri - nri, other Python"
-
-
-def pairings() -> dict[str, tuple[str, str]]:
-    """All that this machine can run."""
-    return {**PAIRINGS, OTHER: ("other", "other")} if other()[0] else PAIRINGS
+PAIRINGS = {
+    "Go - Go": ("go", "go"),
+    "nri - nri": ("nri", "nri"),
+    "Go - nri": ("go", "nri"),
+    "nri - Go": ("nri", "go"),
+    "nri - nri, pure Python": ("pure", "pure"),
+}
+#: The same two of ours without anything compiled.
+PURE = "nri - nri, pure Python"
+#: What the sides are called.
+NAMES = {"go": "Go", "nri": "nri", "pure": "pure nri"}
 
 
 @dataclass
@@ -165,13 +137,13 @@ def spawn_ms(plugin: str) -> tuple[float, float]:
             running = Pairing(process)
             running.ask("start", socket=str(folder / "s"), pod=str(pod), container=str(container))
             argv = [*_argv(plugin, "plugin"), "-socket", folder / "s", "-name", "start", "-idx", "00"]
-            if plugin == "py":
+            if plugin != "go":
                 argv.append("--no-usage")
             began = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
             with LineProcess(argv) as started:
                 configured = started.wait_event("configured")["ns"]
                 synchronized = started.wait_event("synchronized")["ns"]
-                if plugin == "py":
+                if plugin != "go":
                     started.kill(15)
     return (configured - began) / 1e6, (synchronized - began) / 1e6
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from bench.pairs import OTHER, other
+from bench.pairs import PURE
 
 if TYPE_CHECKING:
     from bench.run import Case, Measured
@@ -157,6 +157,8 @@ class Document:
         base = measured["interpreter and protobuf's runtime"]
         spawned = measured["nri plugin: spawn to configured"]
         self._keep("spawn to configured", "nri plugin", "interpreter with protobuf", spawned, base)
+        pure = measured["pure nri plugin: spawn to configured"]
+        self._keep("spawn to configured", "pure nri plugin", "interpreter with protobuf", pure, base)
         rows = [[name, f"{statistics.median(v):.1f}", ratios(v, base)] for name, v in measured.items()]
         text = "### Start of a plugin, under the Go runtime\n\n"
         text += table(["what", "ms", "to an interpreter that imports protobuf's runtime"], rows) + "\n"
@@ -167,7 +169,7 @@ class Document:
         """Resident memory."""
         rows = []
         for name, values in measured.items():
-            base = measured.get(name.replace("nri", "Go", 1), values)
+            base = measured[name.replace("pure ", "").replace("nri", "Go", 1)]
             who, _, when = name.partition(", ")
             self._keep(f"memory, {who.split()[-1]}, {when}", who, "MiB", values, base)
             rows.append([name, f"{statistics.median(values) / 1024:.1f}", ratios(values, base)])
@@ -187,13 +189,14 @@ class Document:
             verdict = "goal" if better(goal.goal) else "must" if not goal.must or better(goal.must) else "MISSED"
             bounds = [f"{x:.2f}" if x else "-" for x in (goal.must, goal.goal)]
             measured = f"{middle:.2f} ({low:.2f}-{high:.2f})"
-            rows.append([goal.title, goal.pairing, goal.metric, *bounds, measured, verdict, self._other(goal)])
+            rows.append([goal.title, goal.pairing, goal.metric, *bounds, measured, verdict, self._pure(goal)])
         head = ["case", "pairing", "figure, as a ratio", "must", "goal", "measured (middle half)", "reached"]
-        return "### Goals\n\n" + table([*head, "other Python"], rows) + "\n"
+        return "### Goals\n\n" + table([*head, "pure Python"], rows) + "\n"
 
-    def _other(self, goal: Goal) -> str:
-        """The same figure under the other interpreter."""
-        values = self.reached.get((goal.title, OTHER, goal.metric)) if goal.pairing == "nri - nri" else None
+    def _pure(self, goal: Goal) -> str:
+        """The same figure without anything compiled."""
+        name = PURE if goal.pairing == "nri - nri" else goal.pairing.replace("nri ", "pure nri ", 1)
+        values = self.reached.get((goal.title, name, goal.metric))
         return f"{spread(values)[0]:.2f}" if values else ""
 
     def write(self) -> None:
@@ -204,8 +207,7 @@ class Document:
         _, _, tail = rest.partition("<!-- end -->")
         about = (
             f"{self.rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}, CPython {platform.python_version()}"
-            f"{f' (other Python: {other()[1]})' if other()[0] else ''}, "
-            f"Linux {platform.release().split('-')[0]}, {platform.machine()}, 2 cores shared with other work.\n"
+            f", Linux {platform.release().split('-')[0]}, {platform.machine()}, 2 cores shared with other work.\n"
         )
         body = "\n".join([self.goals(), *self.parts])
         image = "![p50 as a ratio to Go with Go](results.svg)"

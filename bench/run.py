@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench import report
-from bench.pairs import BARE, PAIRINGS, Pairing, Round, bare_ms, pairing, pairings, rss_kb, spawn_ms
+from bench.pairs import BARE, NAMES, PAIRINGS, Pairing, Round, bare_ms, pairing, rss_kb, spawn_ms
 from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
 
@@ -86,11 +86,11 @@ def run_case(case: Case, rounds: int, scale: float) -> Measured:
     """All pairings of a case, interleaved."""
     measured = Measured()
     events = max(case.callers * 4, int(case.events * scale))
-    names = tuple(pairings())
+    names = tuple(PAIRINGS)
     with contextlib.ExitStack() as stack:
         running: dict[str, Pairing] = {
             name: stack.enter_context(pairing(*sides, case.plugins, delay_ms=case.delay_ms, fan_out=case.fan_out))
-            for name, sides in pairings().items()
+            for name, sides in PAIRINGS.items()
         }
         floor = stack.enter_context(LineProcess([peer("pp")]))
         for name in names:  # warm up: caches, allocators, first imports
@@ -120,29 +120,27 @@ def run_start(rounds: int) -> dict[str, list[float]]:
     """Milliseconds from spawn to configured, and of bare interpreters."""
     times: dict[str, list[float]] = {}
     for _ in range(rounds):
-        for name, plugin in (("Go plugin", "go"), ("nri plugin", "py")):
+        for plugin, name in NAMES.items():
             configured, synchronized = spawn_ms(plugin)
-            times.setdefault(f"{name}: spawn to configured", []).append(configured)
-            times.setdefault(f"{name}: spawn to synchronized", []).append(synchronized)
+            times.setdefault(f"{name} plugin: spawn to configured", []).append(configured)
+            times.setdefault(f"{name} plugin: spawn to synchronized", []).append(synchronized)
         for name, imports in BARE.items():
             times.setdefault(name, []).append(bare_ms(imports))
     return times
 
 
 def run_memory(rounds: int) -> dict[str, list[float]]:
-    """Resident kilobytes, idle after Synchronize and after 4,000 events, under Go's and our runtime."""
+    """Resident kilobytes, idle after Synchronize and after 4,000 events, each with a runtime of its own kind."""
     sizes: dict[str, list[float]] = {}
     for _ in range(rounds):
-        for name, (runtime, plugin) in PAIRINGS.items():
-            with pairing(runtime, plugin) as running:
+        for kind, name in NAMES.items():
+            with pairing(kind, kind) as running:
                 time.sleep(0.3)
-                if runtime == plugin:
-                    sizes.setdefault(f"{name.split()[0]} plugin, idle", []).append(rss_kb(running.plugins[0].pid))
-                for kind in ("psc", "cc"):
-                    running.round(kind, 2000)
-                if runtime == plugin:
-                    sizes.setdefault(f"{name.split()[0]} plugin, loaded", []).append(rss_kb(running.plugins[0].pid))
-                    sizes.setdefault(f"{name.split()[0]} runtime, loaded", []).append(rss_kb(running.runtime.pid))
+                sizes.setdefault(f"{name} plugin, idle", []).append(rss_kb(running.plugins[0].pid))
+                for event in ("psc", "cc"):
+                    running.round(event, 2000)
+                sizes.setdefault(f"{name} plugin, loaded", []).append(rss_kb(running.plugins[0].pid))
+                sizes.setdefault(f"{name} runtime, loaded", []).append(rss_kb(running.runtime.pid))
     return sizes
 
 

@@ -24,7 +24,10 @@ import sys
 from mypyc.build import mypycify
 from setuptools import setup
 
-modules = mypycify(sys.argv.pop().split(","), opt_level="3", debug_level="0", group_name="nri")
+options, plugin, runtime = (text.split(",") for text in sys.argv.pop().split(";"))
+# Two libraries, so that a plugin does not load the runtime's.
+groups = [(plugin, "nri_plugin"), (runtime, "nri_runtime")]
+modules = mypycify([*options, *plugin, *runtime], opt_level="3", debug_level="0", separate=groups)
 setup(name="nri-compiled", ext_modules=modules, packages=[])
 """
 # A type error that matters is lint's; here mypy only has to know the types.
@@ -52,9 +55,10 @@ class CompileHook(BuildHookInterface[Any]):
         shutil.copytree(Path(self.root, "src", "nri"), folder / "nri", ignore=shutil.ignore_patterns("__pycache__"))
         modules = self._modules(folder)
         (folder / "setup.py").write_text(_SETUP)
-        self.app.display_info(f"compiling {len(modules)} modules, which takes a minute or two")
+        self.app.display_info(f"compiling {sum(map(len, modules))} modules, which takes a minute or two")
+        argument = ";".join(",".join(row) for row in (_MYPY, *modules))
         done = subprocess.run(
-            [sys.executable, "setup.py", "build_ext", "--inplace", ",".join([*_MYPY, *modules])],
+            [sys.executable, "setup.py", "build_ext", "--inplace", argument],
             check=False, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         if done.returncode:
@@ -68,12 +72,13 @@ class CompileHook(BuildHookInterface[Any]):
         if self._wanted(version):
             shutil.rmtree(self._folder)
 
-    def _modules(self, folder: Path) -> list[str]:
-        """The files that the patterns in pyproject.toml mean; a pattern that means none is a mistake."""
+    def _modules(self, folder: Path) -> tuple[list[str], list[str]]:
+        """The files that the patterns in pyproject.toml mean, those of a plugin and of a runtime; none must mean none."""
         found: list[str] = []
         for pattern in self.config["modules"]:
             files = [path for path in sorted(folder.glob(pattern)) if path.name != "__init__.py"]
             if not files:
                 self.app.abort(f"pyproject.toml: tool.hatch.build.targets.wheel.hooks.custom: no file fits {pattern!r}")
             found += [str(path.relative_to(folder)) for path in files]
-        return found
+        runtime = [path for path in found if path.startswith("nri/adaptation/")]
+        return [path for path in found if path not in runtime], runtime

@@ -8,6 +8,7 @@ Next: `tools/check.py` and `bench/pairs.py`, which use it.
 
 from __future__ import annotations
 
+import compileall
 import hashlib
 import os
 import shutil
@@ -52,6 +53,7 @@ def folder() -> Path:
         (wheel,) = Path(name).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(FOLDER)
+        compileall.compile_dir(FOLDER, quiet=1)  # as pip does: else every start would read the source
     mark.write_text(digest)
     return FOLDER
 

@@ -45,7 +45,7 @@ _contextvars _socket select signal _signal
 os os.path stat _stat posixpath genericpath
 """
 #: All that is compiled in the compiled wheel; what it is made of are the modules above.
-COMPILED = "nri__mypyc"
+COMPILED = "nri_plugin__mypyc"
 #: Each of these costs 5 to 50 ms of a start of 50 (shared measurements in bench/RESULTS.md).
 NEVER = {"click", "asyncio", "msgspec", "dataclasses", "inspect", "logging", "logging.handlers", "argparse", "socket"}
 
