@@ -62,7 +62,7 @@ class CompileHook(BuildHookInterface[Any]):
             check=False, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         if done.returncode:
-            self.app.abort(f"the modules could not be compiled:\n{done.stdout[-20000:]}")
+            self.app.abort(f"the modules could not be compiled:\n{done.stdout[-4000:]}")
         build_data["infer_tag"], build_data["pure_python"] = True, False
         for library in (*folder.glob("*.so"), *folder.glob("nri/**/*.so")):
             build_data["force_include"][str(library)] = str(library.relative_to(folder))
@@ -73,7 +73,7 @@ class CompileHook(BuildHookInterface[Any]):
             shutil.rmtree(self._folder)
 
     def _modules(self, folder: Path) -> tuple[list[str], list[str]]:
-        """The files that the patterns in pyproject.toml mean, those of a plugin and of a runtime; none must mean none."""
+        """The files that the patterns in pyproject.toml mean, those of a plugin and of a runtime."""
         found: list[str] = []
         for pattern in self.config["modules"]:
             files = [path for path in sorted(folder.glob(pattern)) if path.name != "__init__.py"]

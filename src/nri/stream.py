@@ -26,7 +26,7 @@ from nri.signals import heed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Final
 
     from nri.shapes import Socket
 
@@ -36,12 +36,12 @@ __all__ = ["SentInPart", "Stream", "connect_unix"]
 _FEW, _MANY = 2, 256
 # Found in this part of the time, polling has paid, and is forgiven earlier failures. A peer that mostly takes longer
 # needs the cores itself.
-_QUICKLY = 0.6
+_QUICKLY: Final = 0.6
 
 # What has arrived by the deadline may still be taken so much later, in seconds; a peer that never stops sending does
 # not keep its reader beyond.
-_GRACE_S = 0.05
-_NOW = _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT
+_GRACE_S: Final = 0.05
+_NOW: Final = _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT
 # The longest wait in one `poll`, in milliseconds; C's int ends shortly after.
 _LONGEST_MS = 2_000_000_000
 _CONNECT_TIMEOUT_S = 5

@@ -14,10 +14,11 @@ from nri.errors import RemoteProtocolError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Final
 
 __all__ = ["bytes_field", "iter_fields", "read_varint", "tag", "varint", "varint_field"]
 
-_ONE_BYTE = [bytes((n,)) for n in range(128)]
+_ONE_BYTE: Final = [bytes((n,)) for n in range(128)]
 
 
 def varint(value: int) -> bytes:

@@ -35,6 +35,8 @@ from nri.errors import (
 )
 
 if TYPE_CHECKING:
+    from typing import Final
+
     from nri.adaptation.peer import Peer
     from nri.adaptation.plans import Plan
     from nri.adaptation.question import Question
@@ -50,7 +52,7 @@ __all__ = ["Asker"]
 log = logging.getLogger("nri.adaptation")
 
 # Looking up a member of an enum costs more than a global, and this is asked for every plugin of every event.
-_ACTIVE = State.ACTIVE
+_ACTIVE: Final = State.ACTIVE
 
 # Kinds of failures that say that there is no answer, not that the answer was an error.
 _SILENT = (DeadlineExceeded, ConnectionClosed, ProtocolError)

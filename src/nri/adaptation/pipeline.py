@@ -8,7 +8,7 @@ replies mean together is `nri.adaptation.merge`. Next: `nri.adaptation.adaptatio
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nri.adaptation import validating
 from nri.adaptation.asking import Asker
@@ -36,7 +36,7 @@ __all__ = ["Pipeline"]
 log = logging.getLogger("nri.adaptation")
 
 #: What always gets through: a node must be able to get rid of pods, whoever joins.
-URGENT = EventMask.of("StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer")
+URGENT: Final = EventMask.of("StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer")
 
 _CREATE, _UPDATE, _STOP = BY_METHOD["create_container"], BY_METHOD["update_container"], BY_METHOD["stop_container"]
 

@@ -7,7 +7,7 @@ followed step by step. Knows no plugin and no connection. Next: `nri.adaptation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nri.adaptation.merge.shown import normalise
 from nri.api import messages as m
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CreateQuestion", "Question", "UpdateQuestion"]
 
-_POD = b"\x0a"  # field 1, length-delimited
-_CONTAINER = b"\x12"  # field 2
+_POD: Final = b"\x0a"  # field 1, length-delimited
+_CONTAINER: Final = b"\x12"  # field 2
 
 
 class Question:
@@ -124,7 +124,7 @@ def _normal_suffix() -> bytes:
 
 
 # Appended to a container's bytes, this makes the parts present that plugins may rely on: protobuf merges what follows.
-_NORMAL = _normal_suffix()
+_NORMAL: Final = _normal_suffix()
 
 
 class CreateQuestion(Question):

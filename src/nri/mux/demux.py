@@ -15,10 +15,11 @@ from nri.mux.frames import FIRST_FRAME, HEADER_LENGTH, MAX_PAYLOAD
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Final
 
 __all__ = ["Demux"]
 
-_unpack = Struct(">II").unpack_from
+_unpack: Final = Struct(">II").unpack_from
 
 
 class Demux:

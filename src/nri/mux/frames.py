@@ -11,16 +11,20 @@ from struct import Struct
 
 from nri.errors import LocalProtocolError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 __all__ = ["FIRST_FRAME", "HEADER_LENGTH", "MAX_PAYLOAD", "cut", "pack"]
 
 #: Length of a frame's header in bytes.
-HEADER_LENGTH = 8
+HEADER_LENGTH: Final = 8
 #: The longest payload of one frame in bytes: a ttRPC message of 4 MiB and its header.
-MAX_PAYLOAD = 10 + (4 << 20)
+MAX_PAYLOAD: Final = 10 + (4 << 20)
 #: A Go peer reads the start of a message through a buffer of this many bytes.
-FIRST_FRAME = 4096
+FIRST_FRAME: Final = 4096
 
-_header = Struct(">II").pack
+_header: Final = Struct(">II").pack
 
 
 def pack(conn_id: int, payload: bytes) -> bytes:

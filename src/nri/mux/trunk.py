@@ -14,14 +14,15 @@ from nri.stream import Stream
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Final
 
     from nri.shapes import Socket
 
 __all__ = ["Trunk"]
 
 # Enough for every ordinary request in one read; in the middle of a large frame more is asked for.
-_READ = 65536
-_READ_LARGE = 1 << 18
+_READ: Final = 65536
+_READ_LARGE: Final = 1 << 18
 
 
 class Trunk(Stream):

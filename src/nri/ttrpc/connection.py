@@ -23,10 +23,11 @@ from nri.ttrpc.envelope import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Final
 
 __all__ = ["ClientSide", "ServerSide"]
 
-_LAST_STREAM_ID = (1 << 32) - 1
+_LAST_STREAM_ID: Final = (1 << 32) - 1
 
 
 class ClientSide:

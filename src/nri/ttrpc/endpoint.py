@@ -24,7 +24,7 @@ from nri.ttrpc.waiters import Callback, Waiter
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
+    from typing import Any, Final
 
     from nri.ttrpc.collecting import Sent
     from nri.ttrpc.envelope import Response
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["LATER", "Endpoint"]
 
 # A frame of at most so many bytes goes into the empty buffer of a socket without waiting (its default is 208 KiB).
-_SURE_TO_FIT = 32768
+_SURE_TO_FIT: Final = 32768
 
 _prefixes: dict[tuple[str, str], bytes] = {}
 

@@ -10,6 +10,10 @@ from struct import Struct
 
 from nri.errors import OversizedMessage
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 __all__ = [
     "DATA",
     "HEADER_LENGTH",
@@ -25,17 +29,17 @@ __all__ = [
 ]
 
 #: Length of a frame's header in bytes.
-HEADER_LENGTH = 10
+HEADER_LENGTH: Final = 10
 #: The longest data of one frame in bytes, header not included.
-MAX_DATA = 4 << 20
+MAX_DATA: Final = 4 << 20
 
 #: Message types.
 REQUEST, RESPONSE, DATA = 1, 2, 3
 #: Flags: the sender will send no more; will send more on this stream; there is no data.
 REMOTE_CLOSED, REMOTE_OPEN, NO_DATA = 1, 2, 4
 
-_header = Struct(">IIBB").pack
-_unpack = Struct(">IIBB").unpack_from
+_header: Final = Struct(">IIBB").pack
+_unpack: Final = Struct(">IIBB").unpack_from
 
 
 def pack(stream_id: int, kind: int, data: bytes, flags: int = 0) -> bytes:

@@ -35,8 +35,8 @@ class Monitor:
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._epoll.register(self._wake_read, select.EPOLLIN)
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._watcher = threading.Thread(target=self._run, name=name, daemon=True)
+        self._watcher.start()
 
     def add(self, endpoint: Endpoint) -> None:
         """Watch this endpoint from now on, whenever nobody reads it."""
@@ -100,8 +100,8 @@ class Monitor:
                 return
             self._stopping = True
         os.write(self._wake_write, b"x")
-        if self._thread is not threading.current_thread():
-            self._thread.join(5.0)
+        if self._watcher is not threading.current_thread():
+            self._watcher.join(5.0)
         self._epoll.close()
         os.close(self._wake_read)
         os.close(self._wake_write)

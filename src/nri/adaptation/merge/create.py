@@ -9,6 +9,7 @@ Nothing is logged, nobody is called, the runtime's own messages stay as they are
 from __future__ import annotations
 
 from collections.abc import Container as Collection
+from typing import Final
 
 from nri.adaptation.merge.claims import Claimer
 from nri.adaptation.merge.effects import collect
@@ -36,7 +37,7 @@ def _empty_adjustment() -> bytes:
     return encoded
 
 
-_EMPTY = _empty_adjustment()
+_EMPTY: Final = _empty_adjustment()
 
 
 class CreateState:

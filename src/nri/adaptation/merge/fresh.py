@@ -8,7 +8,7 @@ knows whether nobody came before. For any other reply, and for what is to be don
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from nri.adaptation.merge.entries import Entry
 from nri.adaptation.merge.fields import TREE, Kind, Node, Row
@@ -19,8 +19,12 @@ __all__ = ["Fields", "entries", "split", "survey"]
 #: What `ListFields` gives, of a message and of all those in it that are no rows themselves.
 Fields = list[tuple[Any, Any]]
 
-_SIMPLE, _MAP, _KEYED, _LIST = Kind.SIMPLE, Kind.MAP, Kind.KEYED, Kind.LIST
-_ACCUMULATED, _ARGS = Kind.ACCUMULATED, Kind.ARGS
+_SIMPLE: Final = Kind.SIMPLE
+_MAP: Final = Kind.MAP
+_KEYED: Final = Kind.KEYED
+_LIST: Final = Kind.LIST
+_ACCUMULATED: Final = Kind.ACCUMULATED
+_ARGS: Final = Kind.ARGS
 
 
 def _by_descriptor(descriptor: Any, tree: Node, steps: dict[Any, Row | None]) -> dict[Any, Row | None]:
@@ -36,7 +40,7 @@ def _by_descriptor(descriptor: Any, tree: Node, steps: dict[Any, Row | None]) ->
 
 # The tree as one flat table: field descriptor -> its row, or None for a message that holds rows. Descriptors are single
 # objects, so looking one up is quicker than asking it for its number.
-_STEPS = _by_descriptor(m.ContainerAdjustment.DESCRIPTOR, TREE, {})
+_STEPS: Final = _by_descriptor(m.ContainerAdjustment.DESCRIPTOR, TREE, {})
 
 
 def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[tuple[str, int, str]]] | None:
