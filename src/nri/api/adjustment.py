@@ -84,11 +84,11 @@ class Adjustment(LinuxAdjustment, Resources):
         """
         if isinstance(mount, m.Mount):
             new_key("mount.destination", mount.destination, "remove_mount")
-        else:
-            destination = new_key("mount", mount, "remove_mount")
-            mount = m.Mount(destination=destination, source=text("source", source), type=text("type", type))
-            mount.options.extend(texts("options", options))
-        self.message.mounts.append(mount)
+            self.message.mounts.append(mount)
+            return self
+        destination = new_key("mount", mount, "remove_mount")
+        source, kind, words = text("source", source), text("type", type), texts("options", options)
+        self.message.mounts.add(destination=destination, source=source, type=kind, options=words)
         return self
 
     def remove_mount(self, destination: str) -> Self:

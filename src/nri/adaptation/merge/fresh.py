@@ -47,7 +47,6 @@ def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[
     """All fields that an adjustment sets, and the claims that they need; None if it removes, or may mean to."""
     fields: Fields = adjust.ListFields()  # type: ignore[assignment]  # a list, whatever its stub says
     claims: list[tuple[str, int, str]] = []
-    claim = claims.append
     for field, value in fields:
         row = _STEPS[field]
         if row is None:
@@ -55,17 +54,17 @@ def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[
             continue
         kind = row.kind
         if kind is _SIMPLE:
-            claim((container, row.claim, ""))
+            claims.append((container, row.claim, ""))
         elif kind is _KEYED or kind is _MAP:
-            number, name = row.claim, row.key
+            number = row.claim
             # A slice, as the end of an iteration costs protobuf's lists an exception.
-            for element in value[:] if name else value:
-                key = getattr(element, name) if name else element
-                if key[:1] == "-":
+            keys: list[str] = list(value) if kind is _MAP else [getattr(element, row.key) for element in value[:]]
+            for key in keys:
+                if key.startswith("-"):
                     return None
-                claim((container, number, key))
+                claims.append((container, number, key))
         elif (kind is _ACCUMULATED and value.ListFields()) or (kind is _ARGS and value[0]):
-            claim((container, row.claim, ""))
+            claims.append((container, row.claim, ""))
         elif kind is not _ACCUMULATED and kind is not _LIST:
             return None
     return fields, claims
