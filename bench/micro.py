@@ -46,7 +46,7 @@ class Canned:
     def fileno(self) -> int:
         return -1
 
-    def send(self, connection: int, message: bytes, deadline: float | None) -> None:
+    def send(self, connection: int, message: list[bytes], deadline: float | None) -> None:
         pass
 
     def receive(self, deadline: float | None) -> list[tuple[int, bytes]]:

@@ -51,7 +51,9 @@ def test_any_fragmentation_of_requests_decodes_to_the_same_requests(requests, si
     sent, data = [], b""
     for conn_id, service, method, payload, timeout_ns, metadata in requests:
         prefix = request_prefix(service, method)
-        stream_id, frame = clients[conn_id].request(prefix, payload, timeout_ns, metadata)
+        stream_id, pieces, length = clients[conn_id].request(prefix, payload, timeout_ns, metadata)
+        frame = b"".join(pieces)
+        assert len(frame) == length
         data += mux.cut(conn_id, frame)
         sent.append((conn_id, stream_id, service, method, payload, timeout_ns, tuple(metadata)))
     demux, servers, got = mux.Demux((1, 2)), {1: ServerSide(), 2: ServerSide()}, []
@@ -70,7 +72,7 @@ def test_any_fragmentation_of_requests_decodes_to_the_same_requests(requests, si
 def test_any_fragmentation_of_responses_decodes_to_the_same_responses(responses, sizes) -> None:
     client, server, data, sent = ClientSide(), ServerSide(), b"", []
     for payload, code, message in responses:
-        stream_id, _ = client.request(b"", b"")
+        stream_id, _, _ = client.request(b"", b"")
         text = message if code else ""
         body = b"" if code else payload
         data += server.respond(stream_id, body, code, text)
@@ -168,6 +170,19 @@ def test_a_message_is_cut_as_a_go_peer_needs_it(length) -> None:
         assert struct.unpack(">II", rest[:8]) == (2, length - 4096)
 
 
+@given(st.lists(st.one_of(st.binary(max_size=20), st.integers(4000, 4200).map(bytes)), max_size=6))
+def test_a_message_in_pieces_is_cut_as_the_whole_is(pieces) -> None:
+    assert mux.cut(2, *pieces) == mux.cut(2, b"".join(pieces))
+
+
+@given(st.binary(max_size=12), NAMES, st.binary(max_size=20), st.integers(0, 9))
+def test_a_request_is_read_from_where_it_starts(before, name, payload, timeout_ns) -> None:
+    data = encode_request(request_prefix(name, "m"), payload, timeout_ns)
+    for _ in range(2):  # the second time its names are known
+        r = decode_request(before + data, len(before))
+        assert (r.service, r.method, r.payload, r.timeout_ns) == (name, "m", payload, timeout_ns)
+
+
 def test_a_header_that_announces_too_much_allocates_nothing_and_ends_the_trunk() -> None:
     with pytest.raises(RemoteProtocolError, match="conn 1: frame payload 4294967295 bytes, maximum is 4194314"):
         mux.Demux((1,)).receive(struct.pack(">II", 1, 2**32 - 1))
@@ -202,6 +217,6 @@ def test_a_refused_request_uses_no_stream_id() -> None:
 
 def test_a_late_response_is_dropped() -> None:
     client, server = ClientSide(), ServerSide()
-    stream_id, _ = client.request(b"", b"")
+    stream_id, _, _ = client.request(b"", b"")
     client.forget(stream_id)
     assert client.receive(server.respond(stream_id, b"late")) == []

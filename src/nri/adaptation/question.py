@@ -38,7 +38,7 @@ class Question:
     """
 
     __slots__ = (
-        "_container_bytes", "_payload", "_pod_bytes", "container", "meanwhile", "overhead", "pod", "resources", "spec",
+        "_container_parts", "_payload", "_pod_bytes", "container", "meanwhile", "overhead", "pod", "resources", "spec",
     )  # fmt: skip
 
     def __init__(
@@ -56,7 +56,7 @@ class Question:
         self.overhead = overhead
         self.meanwhile: Callable[[], None] | None = None
         self._pod_bytes: bytes | None = None
-        self._container_bytes: bytes | None = None
+        self._container_parts: list[bytes] | None = None
         self._payload: bytes | None = None
 
     @classmethod
@@ -81,11 +81,11 @@ class Question:
         return self._pod_bytes
 
     @property
-    def container_bytes(self) -> bytes:
-        """The container, encoded; empty for events of pods."""
-        if self._container_bytes is None:
-            self._container_bytes = b"" if self.container is None else self.container.SerializeToString()
-        return self._container_bytes
+    def container_parts(self) -> list[bytes]:
+        """The container, encoded, in pieces to be joined; none for events of pods."""
+        if self._container_parts is None:
+            self._container_parts = [] if self.container is None else [self.container.SerializeToString()]
+        return self._container_parts
 
     @property
     def payload(self) -> bytes:
@@ -94,8 +94,11 @@ class Question:
             pod = self.pod_bytes
             parts = [_POD, varint(len(pod)), pod]
             if self.container is not None:
-                container = self.container_bytes
-                parts += (_CONTAINER, varint(len(container)), container)
+                container = self.container_parts
+                length = 0
+                for piece in container:
+                    length += len(piece)
+                parts += (_CONTAINER, varint(length), *container)
             if self.overhead is not None:
                 parts.append(bytes_field(2, self.overhead.SerializeToString()))
             if self.resources is not None:
@@ -108,7 +111,7 @@ class Question:
         """The same event for a plugin that knows `StateChange` only."""
         parts = [b"\x08", varint(self.spec.number), bytes_field(2, self.pod_bytes)]
         if self.container is not None:
-            parts.append(bytes_field(3, self.container_bytes))
+            parts.append(bytes_field(3, b"".join(self.container_parts)))
         return b"".join(parts)
 
     def message(self, kind: Any) -> Any:
@@ -144,23 +147,21 @@ class CreateQuestion(Question):
         self._payload = None
 
     @property
-    def container_bytes(self) -> bytes:
+    def container_parts(self) -> list[bytes]:
         """The container as the next plugin sees it, encoded; what was only appended to is not encoded again."""
-        encoded = self._container_bytes
-        if encoded is None:
-            encoded = self.state.encoded_base() + _NORMAL
+        parts = self._container_parts
+        if parts is None:
+            parts = self._container_parts = [self.state.encoded_base(), _NORMAL]
         if self._adjusted:
             self._adjusted = False
             steps = self.state.steps()
-            since = self._seen
+            for step in steps[self._seen :]:
+                if step is None:  # the base has all steps in it, up to the last one of these
+                    parts[:] = [self.state.encoded_base()]
+                else:
+                    parts.append(step)
             self._seen = len(steps)
-            for place in range(len(steps) - 1, since - 1, -1):
-                if steps[place] is None:
-                    encoded, since = self.state.encoded_base(), place + 1
-                    break
-            encoded = b"".join((encoded, *steps[since:]))  # type: ignore[arg-type]  # the last None is before these
-        self._container_bytes = encoded
-        return encoded
+        return parts
 
     def shown(self) -> m.Container:
         """The container with what the plugins so far made of it."""

@@ -36,14 +36,25 @@ def pack(conn_id: int, payload: bytes) -> bytes:
     return _header(conn_id, len(payload)) + payload
 
 
-def cut(conn_id: int, message: bytes) -> bytes:
-    """The frames of one message, joined: one frame up to 4096 bytes, else one of 4096 and one with the rest."""
-    length = len(message)
+def cut(conn_id: int, *message: bytes) -> bytes:
+    """The frames of one message, joined: one frame up to 4096 bytes, else one of 4096 and one with the rest.
+
+    The message may come in pieces, which are then copied this once.
+    """
+    length = 0
+    for piece in message:
+        length += len(piece)
     if length <= FIRST_FRAME:
-        return _header(conn_id, length) + message
+        return b"".join((_header(conn_id, length), *message))
     if length - FIRST_FRAME > MAX_PAYLOAD:
         raise LocalProtocolError(f"message {length} bytes, maximum is {MAX_PAYLOAD}")
-    view = memoryview(message)
-    return b"".join(
-        (_header(conn_id, FIRST_FRAME), view[:FIRST_FRAME], _header(conn_id, length - FIRST_FRAME), view[FIRST_FRAME:])
-    )
+    parts: list[bytes | memoryview] = [_header(conn_id, FIRST_FRAME)]
+    left = FIRST_FRAME
+    for place, piece in enumerate(message):
+        if len(piece) >= left:
+            view = memoryview(piece)
+            parts += (view[:left], _header(conn_id, length - FIRST_FRAME), view[left:], *message[place + 1 :])
+            break
+        parts.append(piece)
+        left -= len(piece)
+    return b"".join(parts)

@@ -37,9 +37,9 @@ class Trunk(Stream):
         super().__init__(sock)
         self._demux = Demux(open_ids)
 
-    def send(self, conn_id: int, message: bytes, deadline: float | None) -> None:
-        """Write one message on a logical connection. DeadlineExceeded: the peer does not read."""
-        self.write(cut(conn_id, message), deadline)
+    def send(self, conn_id: int, message: list[bytes], deadline: float | None) -> None:
+        """Write one message, in pieces, on a logical connection. DeadlineExceeded: the peer does not read."""
+        self.write(cut(conn_id, *message), deadline)
 
     def receive(self, deadline: float | None) -> list[tuple[int, bytes]]:
         """Read once; returns (connection id, chunk), perhaps none. Raises DeadlineExceeded, ConnectionClosed."""

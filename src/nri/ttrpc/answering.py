@@ -152,7 +152,7 @@ class Answering(Roles):
                 raise DeadlineExceeded("the peer to read")
             try:
                 if self.closed is None:
-                    self._transport.send(self._server_id, frame, deadline)
+                    self._transport.send(self._server_id, [frame], deadline)
             finally:
                 sender.release()
         except ConnectionClosed as error:

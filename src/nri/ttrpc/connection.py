@@ -42,18 +42,19 @@ class ClientSide:
 
     def request(
         self, prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[tuple[str, str]] = ()
-    ) -> tuple[int, bytes]:
-        """Start a stream; returns (stream id, frame). Frames must go out in the order of these calls.
+    ) -> tuple[int, list[bytes], int]:
+        """Start a stream; returns (stream id, frame in pieces, its length). Frames go out in the order of these calls.
 
         Raises OversizedMessage, without using up a stream id, when the whole request is over 4 MiB.
         """
         stream_id = self._next_id
         if stream_id > _LAST_STREAM_ID:
             raise LocalProtocolError("stream ids are used up: connect again")
-        frame = frames.join(stream_id, frames.REQUEST, request_parts(prefix, payload, timeout_ns, metadata))
+        parts = request_parts(prefix, payload, timeout_ns, metadata)
+        frame, length = frames.pieces(stream_id, frames.REQUEST, parts)
         self._next_id = stream_id + 2
         self._pending.add(stream_id)
-        return stream_id, frame
+        return stream_id, frame, length
 
     def forget(self, stream_id: int) -> None:
         """Give up on a stream: its late response will be dropped."""
@@ -120,7 +121,7 @@ class ServerSide:
         """Requests to serve, and Responses that are to be sent as they are because the peer broke a rule."""
         sole = self._reader.sole(chunk)
         if sole is not None and sole[1] == frames.REQUEST and sole[2] <= frames.MAX_DATA:  # as nearly always
-            return [self._request(sole[0], chunk[9], chunk[frames.HEADER_LENGTH :], sole[2])]
+            return [self._request(sole[0], chunk[9], chunk, sole[2], frames.HEADER_LENGTH)]
         out: list[Request | Response] = []
         for stream_id, kind, flags, data, length in self._reader.receive(chunk):
             if kind == frames.REQUEST:
@@ -130,7 +131,9 @@ class ServerSide:
             # Any other type is ignored, as the reference does.
         return out
 
-    def _request(self, stream_id: int, flags: int, data: bytes | None, length: int) -> Request | Response:
+    def _request(
+        self, stream_id: int, flags: int, data: bytes | None, length: int, start: int = 0
+    ) -> Request | Response:
         if stream_id % 2 == 0:
             return _refusal(stream_id, Code.INVALID_ARGUMENT, "StreamID must be odd for client initiated streams")
         if stream_id <= self._last_id:
@@ -140,7 +143,7 @@ class ServerSide:
             text = f"message length {length} exceed maximum message size of {frames.MAX_DATA}"
             return _refusal(stream_id, Code.RESOURCE_EXHAUSTED, text)
         try:
-            request = decode_request(data)
+            request = decode_request(data, start)
         except RemoteProtocolError as error:
             return _refusal(stream_id, Code.INVALID_ARGUMENT, f"unmarshal request error: {error.reason}")
         if flags & (frames.REMOTE_OPEN | frames.REMOTE_CLOSED):

@@ -180,11 +180,11 @@ class Endpoint(Collecting):
             if self.closed is not None:
                 raise ConnectionClosed(self.closed)
             prefix = _prefixes.get((service, method)) or _prefix(service, method)
-            stream_id, frame = self._client.request(prefix, payload, timeout_ns, metadata)
+            stream_id, frame, length = self._client.request(prefix, payload, timeout_ns, metadata)
             # To read the answer ourselves, we must be the reader before the peer can answer: else the monitor, which
             # watches until then, gets it, at the price of two switches between threads. Not if the write may have to
             # wait: then somebody must go on reading, or two peers that both write would wait for each other.
-            early = len(frame) <= _SURE_TO_FIT and not self._waiters and not self._behind
+            early = length <= _SURE_TO_FIT and not self._waiters and not self._behind
             if not early or not self._reader.acquire(False):
                 waiter = self._waiters[stream_id] = Waiter()
             try:
@@ -218,7 +218,7 @@ class Endpoint(Collecting):
         try:
             if self.closed is not None:
                 raise ConnectionClosed(self.closed)
-            stream_id, frame = self._client.request(_prefix(service, method), payload, timeout_ns)
+            stream_id, frame, _ = self._client.request(_prefix(service, method), payload, timeout_ns)
             self._waiters[stream_id] = Callback(done)
             try:
                 self._transport.send(self._client_id, frame, deadline)

@@ -120,23 +120,28 @@ def request_parts(
 _known: dict[bytes, tuple[str, str]] = {}
 
 
-def decode_request(data: bytes) -> Request:
-    """Read a Request frame's data. Unknown fields are skipped; RemoteProtocolError if it is not protobuf."""
+def decode_request(data: bytes, start: int = 0) -> Request:
+    """Read a Request frame's data, which begins at `start`. Unknown fields are skipped.
+
+    RemoteProtocolError if it is not protobuf.
+    """
     end = len(data)
-    if end > 4 and data[0] == 0x0A and data[1] < 128:  # what every library sends: the fields in order, no metadata
-        position = 2 + data[1]
+    # What every library sends: the fields in order, no metadata.
+    if end - start > 4 and data[start] == 0x0A and data[start + 1] < 128:
+        position = start + 2 + data[start + 1]
         if position + 1 < end and data[position] == 0x12 and data[position + 1] < 128:
             position += 2 + data[position + 1]
-            names = _known.get(data[:position])
+            names = _known.get(data[start:position])
             if names is not None and position < end and data[position] == 0x1A:
-                length, start = read_varint(data, position + 1)
-                position = start + length
+                length, begin = read_varint(data, position + 1)
+                position = begin + length
                 if position == end:
-                    return Request(names[0], names[1], data[start:])
+                    return Request(names[0], names[1], data[begin:])
                 if position < end and data[position] == 0x20:
                     timeout_ns, stop = read_varint(data, position + 1)
                     if stop == end and not timeout_ns >> 63:
-                        return Request(names[0], names[1], data[start:position], timeout_ns)
+                        return Request(names[0], names[1], data[begin:position], timeout_ns)
+    data = data[start:]
     request = _decode_request(data)
     prefix = request_prefix(request.service, request.method)
     if data.startswith(prefix):

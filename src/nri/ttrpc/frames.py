@@ -24,8 +24,8 @@ __all__ = [
     "REQUEST",
     "RESPONSE",
     "FrameReader",
-    "join",
     "pack",
+    "pieces",
 ]
 
 #: Length of a frame's header in bytes.
@@ -50,12 +50,14 @@ def pack(stream_id: int, kind: int, data: bytes, flags: int = 0) -> bytes:
     return _header(length, stream_id, kind, flags) + data
 
 
-def join(stream_id: int, kind: int, parts: list[bytes]) -> bytes:
-    """As `pack`, of data in pieces."""
-    length = sum(map(len, parts))
+def pieces(stream_id: int, kind: int, data: list[bytes]) -> tuple[list[bytes], int]:
+    """As `pack`, of data in pieces, into pieces: a large one is copied once, by who writes it. Also their length."""
+    length = 0
+    for piece in data:
+        length += len(piece)
     if length > MAX_DATA:
         raise OversizedMessage(length, MAX_DATA)
-    return b"".join((_header(length, stream_id, kind, 0), *parts))
+    return [_header(length, stream_id, kind, 0), *data], HEADER_LENGTH + length
 
 
 class FrameReader:

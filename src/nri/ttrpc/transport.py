@@ -22,9 +22,9 @@ class SocketTransport(Stream):
         """Connect to a unix socket; OSError as the kernel says it."""
         return cls(connect_unix(path))
 
-    def send(self, conn_id: int, message: bytes, deadline: float | None) -> None:  # noqa: ARG002 - as Trunk
-        """Write one frame; `conn_id` is 0 and not on the wire."""
-        self.write(message, deadline)
+    def send(self, conn_id: int, message: list[bytes], deadline: float | None) -> None:  # noqa: ARG002 - as Trunk
+        """Write one frame, which comes in pieces; `conn_id` is 0 and not on the wire."""
+        self.write(b"".join(message), deadline)
 
     def receive(self, deadline: float | None) -> list[tuple[int, bytes]]:
         """Read once. DeadlineExceeded, ConnectionClosed."""

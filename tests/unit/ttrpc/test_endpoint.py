@@ -534,7 +534,7 @@ class Interrupted(Trunk):
 
     __slots__ = ("done",)
 
-    def send(self, conn_id: int, message: bytes, deadline: float | None) -> None:
+    def send(self, conn_id: int, message: list[bytes], deadline: float | None) -> None:
         if not hasattr(self, "done"):
             self.done = True
             raise KeyboardInterrupt
@@ -593,7 +593,7 @@ def test_a_wait_that_is_interrupted_leaves_no_caller_behind(pairs, monkeypatch: 
 
 def a_request(payload: bytes = b"") -> bytes:
     """A request of the peer, as it is on the wire."""
-    return cut(2, ClientSide().request(request_prefix("s", "m"), payload)[1])
+    return cut(2, *ClientSide().request(request_prefix("s", "m"), payload)[1])
 
 
 def ends(work, what: str) -> list[BaseException]:
