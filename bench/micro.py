@@ -94,7 +94,7 @@ class Bench:
         adjustment = made.create_container(self.pod, self.container)
         self.replies.append(encode_response(bytes_field(1, adjustment.message.SerializeToString())))
         endpoint = self.adaptation._chain.peers[n].endpoint
-        endpoint._idle = None
+        endpoint._watch = None
         endpoint._transport = Canned(endpoint)
         self.transports.append(endpoint._transport)
 

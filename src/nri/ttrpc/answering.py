@@ -106,7 +106,9 @@ class Answering(Roles):
         except (ConnectionClosed, ProtocolError) as error:
             self._fail(error.reason)
         finally:
-            self._stop_reading(self._idle)
+            self._stop_reading(None)
+            if self._watch is not None and self.closed is None:
+                self._watch.idle()
         return self.closed is None
 
     # -- answering ----------------------------------------------------------------------------------------------------

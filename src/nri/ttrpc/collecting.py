@@ -64,7 +64,7 @@ class Collecting(Answering):
         """Nobody waits for the reply to what `begin` has sent; it will be dropped."""
         stream_id, _, _, waiter, _ = sent
         if waiter is None:
-            self._stop_reading(self._idle)
+            self._stop_reading(self._watch)
         self._forget(stream_id)
 
     def _forget(self, stream_id: int) -> None:
@@ -77,7 +77,7 @@ class Collecting(Answering):
         self, stream_id: int, deadline: float | None, failure: DeadlineExceeded | ConnectionClosed | None
     ) -> bytes:
         """The usual way: we are the reader since before we wrote, and the first thing to come is our reply."""
-        idle = self._idle
+        watch = self._watch
         waiter: Reading | None = None
         try:
             if failure is not None:
@@ -104,7 +104,7 @@ class Collecting(Answering):
                     if waiter is None or waiter.response is None:
                         raise ConnectionClosed(self._end(error.reason)) from None
         finally:
-            self._stop_reading(idle)
+            self._stop_reading(watch)
 
     def _await_reply(
         self, waiter: Waiter, deadline: float | None, failure: DeadlineExceeded | ConnectionClosed | None
@@ -123,14 +123,14 @@ class Collecting(Answering):
             if self.closed is not None:
                 raise ConnectionClosed(self.closed)
             if self._reader.acquire(False):
-                idle = self._idle
+                watch = self._watch
                 try:
-                    if idle is not None:
-                        idle[0]()
+                    if watch is not None:
+                        watch.busy()
                     while waiter.response is None:
                         self._read(deadline)
                 finally:
-                    self._stop_reading(idle)
+                    self._stop_reading(watch)
             elif deadline is None:
                 waiter.lock.acquire()
             else:

@@ -160,7 +160,7 @@ class Endpoint(Collecting):
             return None
         if waiter is None:  # while `collect` writes the rest, somebody must go on reading
             waiter = self._waiters[stream_id] = Waiter()
-            self._stop_reading(self._idle)
+            self._stop_reading(self._watch)
         return stream_id, method, deadline, waiter, failure
 
     def _send(
@@ -189,9 +189,9 @@ class Endpoint(Collecting):
                 waiter = self._waiters[stream_id] = Waiter()
             try:
                 if waiter is None:
-                    idle = self._idle
-                    if idle is not None:
-                        idle[0]()
+                    watch = self._watch
+                    if watch is not None:
+                        watch.busy()
                 self._transport.send(self._client_id, frame, write_by)
             except (DeadlineExceeded, ConnectionClosed) as error:
                 failure = error

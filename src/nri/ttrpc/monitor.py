@@ -1,8 +1,13 @@
 """One thread that watches idle connections, so that requests and hang-ups between calls are noticed at once.
 
-epoll, one-shot: a connection is watched only while nobody reads it. A caller says `busy` before it reads and `idle`
+epoll, one-shot: a connection is watched only while nobody reads it. A caller says `busy` before it reads and `rest`
 after it (one cheap system call each); so a response never wakes this thread, and a thousand connections cost one
 thread.
+
+Where calls follow each other closely, even those two are saved: a connection that was read a moment before is left to
+the next caller, and this thread looks now and then whether one came, the more seldom the longer that goes on. So what a
+plugin asks on its own right after a burst of events waits up to `LOOK_S` once, after a long stream of them up to
+`LOOK_MOST_S`, or until the next event.
 """
 
 from __future__ import annotations
@@ -11,18 +16,71 @@ import logging
 import os
 import select
 import threading
+from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from typing import Final
 
     from nri.ttrpc.endpoint import Endpoint
 
-__all__ = ["Monitor"]
+__all__ = ["Monitor", "Watch"]
 
 log = logging.getLogger("nri.ttrpc")
 
-_WATCH = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
+_WATCH: Final = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
+
+#: Calls that end within so many seconds follow each other closely.
+CLOSE_S = 0.001
+#: How soon connections are looked at that are left to the next caller, in seconds; and how late, after many looks.
+LOOK_S = 0.02
+LOOK_MOST_S = 0.16
+
+
+class Watch:
+    """Whether one endpoint is watched, as those who read it say."""
+
+    __slots__ = ("_armed", "_monitor", "_resting", "_used", "endpoint")
+
+    def __init__(self, monitor: Monitor, endpoint: Endpoint) -> None:
+        self._monitor = monitor
+        self.endpoint = endpoint
+        self._armed = True
+        self._resting = False
+        self._used = 0.0
+
+    def busy(self) -> None:
+        """Somebody reads it now: it is not watched."""
+        if self._armed:
+            self._armed = False
+            self._monitor.modify(self.endpoint, 0)
+
+    def idle(self) -> None:
+        """Nobody reads it any more: it is watched at once."""
+        self._armed = True
+        self._monitor.modify(self.endpoint, _WATCH)
+
+    def rest(self) -> None:
+        """A caller reads it no more; the next one may be close behind."""
+        now = monotonic()
+        close = now - self._used < CLOSE_S
+        self._used = now
+        if not close:
+            self.idle()
+        elif not self._resting:
+            self._resting = True
+            self._monitor.rest(self)
+
+    def settled(self, now: float) -> bool:
+        """Whether there is nothing to look after any more: no caller came, so it is watched; or it is closed."""
+        endpoint = self.endpoint
+        if endpoint.closed is None:
+            if now - self._used < LOOK_S / 2 or not endpoint.read_while_idle():
+                return False
+            self._resting = False
+            self.idle()
+            endpoint.stop_reading_while_idle()
+        return True
 
 
 class Monitor:
@@ -32,6 +90,7 @@ class Monitor:
         self._epoll = select.epoll()
         self._endpoints: dict[int, Endpoint] = {}
         self._lock = threading.Lock()
+        self._resting: list[Watch] = []
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._epoll.register(self._wake_read, select.EPOLLIN)
         self._stopping = False
@@ -45,7 +104,7 @@ class Monitor:
             if self._stopping:
                 return
             self._endpoints[fd] = endpoint
-            endpoint.watch_idle(self._modifier(endpoint, 0), self._modifier(endpoint, _WATCH))
+            endpoint.watched_by(Watch(self, endpoint))
             self._epoll.register(fd, _WATCH)
 
     def remove(self, endpoint: Endpoint) -> None:
@@ -59,30 +118,53 @@ class Monitor:
             except (OSError, ValueError):
                 pass  # closed already, which unregisters it
 
-    def _modifier(self, endpoint: Endpoint, events: int) -> Callable[[], None]:
-        """Watches an endpoint for these events from now on; called twice for every call, so it is made once."""
-        modify, fileno = self._epoll.modify, endpoint.fileno
+    def modify(self, endpoint: Endpoint, events: int) -> None:
+        """Watch an endpoint for these events. For its `Watch`."""
+        try:
+            self._epoll.modify(endpoint.fileno(), events)
+        except (OSError, ValueError):
+            pass  # removed or closed in the meantime: nothing to watch
 
-        def change() -> None:
-            try:
-                modify(fileno(), events)
-            except (OSError, ValueError):
-                pass  # removed or closed in the meantime: nothing to watch
-
-        return change
+    def rest(self, watch: Watch) -> None:
+        """Look now and then whether an endpoint is still in use. For its `Watch`."""
+        with self._lock:
+            if self._stopping:
+                return
+            self._resting.append(watch)
+            if len(self._resting) == 1:
+                os.write(self._wake_write, b"r")
 
     def _run(self) -> None:
+        timeout_s: float | None = None
         while True:
             try:
-                ready = self._epoll.poll()
+                ready = self._epoll.poll(timeout_s)
             except (OSError, ValueError):
                 return  # closed by stop()
             for fd, _ in ready:
                 if fd == self._wake_read:
-                    return
+                    if self._stopping:
+                        return
+                    os.read(self._wake_read, 64)
+                    continue
                 endpoint = self._endpoints.get(fd)
                 if endpoint is not None:
                     self._poll(endpoint)
+            timeout_s = self._look(timeout_s)
+
+    def _look(self, last_s: float | None) -> float | None:
+        """See after those that are left to their next caller; returns when to do so again, None for never."""
+        if not self._resting:
+            return None
+        if last_s is None:  # they have just been left
+            return LOOK_S
+        now = monotonic()
+        with self._lock:
+            watches, self._resting = self._resting, []
+        left = [watch for watch in watches if not watch.settled(now)]
+        with self._lock:
+            self._resting += left
+            return min(last_s * 2, LOOK_MOST_S) if self._resting else None
 
     @staticmethod
     def _poll(endpoint: Endpoint) -> None:

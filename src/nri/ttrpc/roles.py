@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from nri.shapes import Transport
     from nri.ttrpc.envelope import Request
     from nri.ttrpc.interceptors import Interceptor
+    from nri.ttrpc.monitor import Watch
     from nri.ttrpc.waiters import Callback, Reading, Waiter
 
     #: Answers a request: returns the reply's bytes, or LATER and then calls `Endpoint.reply` itself; raises to fail it.
     Handler = Callable[[Request], "bytes | object"]
-    #: What a monitor is told of an endpoint: "somebody reads this now", "nobody reads it any more".
-    Watch = tuple[Callable[[], None], Callable[[], None]]
 
 __all__ = ["Roles"]
 
@@ -33,8 +32,8 @@ class Roles:
     """The state of an endpoint, its two roles and its end. Its arguments are those of `nri.ttrpc.Endpoint`."""
 
     __slots__ = (
-        "_behind", "_client", "_client_id", "_close_lock", "_idle", "_interceptors", "_on_close", "_on_request",
-        "_reader", "_sender", "_server", "_server_id", "_transport", "_waiters", "closed",
+        "_behind", "_client", "_client_id", "_close_lock", "_interceptors", "_on_close", "_on_request", "_reader",
+        "_sender", "_server", "_server_id", "_transport", "_waiters", "_watch", "closed",
     )  # fmt: skip
 
     def __init__(
@@ -59,7 +58,7 @@ class Roles:
         self._reader = allocate_lock()  # the reading role
         self._close_lock = allocate_lock()
         self._behind = False  # the peer has not answered everything, so it may not have read everything
-        self._idle: Watch | None = None
+        self._watch: Watch | None = None
         #: The reason why the connection is closed, or None while it is open.
         self.closed: str | None = None
 
@@ -69,17 +68,27 @@ class Roles:
 
     # -- the roles ----------------------------------------------------------------------------------------------------
 
-    def watch_idle(self, busy: Callable[[], None], idle: Callable[[], None]) -> None:
-        """Let a monitor watch the descriptor between calls: `busy` is called before this side reads, `idle` after."""
-        self._idle = (busy, idle)
+    def watched_by(self, watch: Watch | None) -> None:
+        """Let a monitor watch the descriptor between calls; it is told when this side reads."""
+        self._watch = watch
 
-    def _stop_reading(self, idle: Watch | None) -> None:
+    def read_while_idle(self) -> bool:
+        """Take the role of the reader for a moment in which nobody has it; False if somebody has. See `Watch`."""
+        return self._reader.acquire(False)
+
+    def stop_reading_while_idle(self) -> None:
+        """Give it up again."""
+        self._reader.release()
+        if self._waiters:
+            self._hand_over()
+
+    def _stop_reading(self, watch: Watch | None) -> None:
         """Let another caller read, or the monitor watch."""
         self._reader.release()
         if self._waiters:
             self._hand_over()
-        if idle is not None and self.closed is None:
-            idle[1]()
+        if watch is not None and self.closed is None:
+            watch.rest()
 
     def _hand_over(self) -> None:
         """Wake one waiting caller, which becomes the reader."""
