@@ -15,12 +15,12 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "compiled"
+WHEEL = ROOT / "build" / "compiled-wheel"
 _MARK = "nri-built-from"
 
 
@@ -40,27 +40,30 @@ def _digest() -> str:
     return made.hexdigest()
 
 
-def folder() -> Path:
-    """The folder to put on PYTHONPATH. CalledProcessError if it cannot be built; the reason is on stderr."""
-    digest = _digest()
-    mark = FOLDER / _MARK
-    if mark.exists() and mark.read_text() == digest:
-        return FOLDER
-    with tempfile.TemporaryDirectory(prefix="nri-wheel-") as name:
-        argv = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", name, str(ROOT)]
-        shutil.rmtree(FOLDER, ignore_errors=True)
+def wheel() -> Path:
+    """The compiled wheel, built if need be. CalledProcessError if it cannot be; the reason is on stderr."""
+    digest, mark = _digest(), FOLDER / _MARK
+    if not mark.exists() or mark.read_text() != digest or not any(WHEEL.glob("*.whl")):
+        shutil.rmtree(FOLDER, ignore_errors=True)  # nobody is to take an old one for the present one
+        argv = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(WHEEL), str(ROOT)]
+        shutil.rmtree(WHEEL, ignore_errors=True)
         subprocess.run(argv, check=True, stdout=sys.stderr, env={**os.environ, "NRI_COMPILE": "1", "PYTHONPATH": ""})
-        (wheel,) = Path(name).glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
+        with zipfile.ZipFile(next(WHEEL.glob("*.whl"))) as archive:
             archive.extractall(FOLDER)
         compileall.compile_dir(FOLDER, quiet=1)  # as pip does: else every start would read the source
-    mark.write_text(digest)
+        mark.write_text(digest)
+    return next(WHEEL.glob("*.whl"))
+
+
+def folder() -> Path:
+    """The folder to put on PYTHONPATH. Raises as `wheel` does."""
+    wheel()
     return FOLDER
 
 
 if __name__ == "__main__":
     if missing():
-        shutil.rmtree(FOLDER, ignore_errors=True)  # nobody is to take an old one for the present one
+        shutil.rmtree(FOLDER, ignore_errors=True)
         print(f"compiled: error: needs {missing()}", file=sys.stderr)
         sys.exit(77)
     try:

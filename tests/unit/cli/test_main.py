@@ -61,7 +61,7 @@ def test_global_options_may_stand_before_or_after_the_verb(nri, arguments: tuple
 
 def test_version_tells_everything_that_a_report_needs(nri) -> None:
     found = json.loads(nri("version", "-o", "json").stdout)
-    assert set(found) == {"nri", "nri_api", "python", "protobuf", "protobuf_backend", "kernel", "machine"}
+    assert set(found) == {"nri", "compiled", "nri_api", "python", "protobuf", "protobuf_backend", "kernel", "machine"}
     assert found["nri_api"] == "v0.12.5"
     table = nri("version").stdout
     assert "protobuf backend" in table
@@ -72,6 +72,7 @@ def test_version_tells_everything_that_a_report_needs(nri) -> None:
 def test_yaml_has_the_same_content_as_json(nri) -> None:
     class Versions:
         nri: str
+        compiled: str
         nri_api: str
         python: str
         protobuf: str

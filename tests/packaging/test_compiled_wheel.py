@@ -1,0 +1,62 @@
+"""What a user gets from the compiled wheel: the same, with the hot path in C beside its source."""
+
+import sysconfig
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.conftest import ROOT
+from tests.support.commands import run
+
+pytestmark = pytest.mark.timeout(900)  # it may have to be compiled, and packages to be downloaded
+
+
+def names(wheel: Path) -> set[str]:
+    return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+
+def test_it_is_for_this_interpreter_and_this_machine_only(compiled_wheel: Path) -> None:
+    tag = f"cp{sysconfig.get_config_var('py_version_nodot')}"
+    assert compiled_wheel.name.split("-")[2:4] == [tag, tag]
+    assert "any" not in compiled_wheel.stem.split("-")[-1]
+
+
+def test_it_has_everything_that_the_pure_one_has(wheel: Path, compiled_wheel: Path) -> None:
+    assert names(wheel) <= names(compiled_wheel)
+
+
+def test_every_module_that_is_to_be_compiled_is(compiled_wheel: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    patterns = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["modules"]
+    found = names(compiled_wheel)
+    listed = {name for name in found if any(Path(name).match(pattern) for pattern in patterns)}
+    modules = {name.removesuffix(".py") for name in listed if not name.endswith("/__init__.py")}
+    libraries = {name.partition(".")[0] for name in found if name.endswith(".so") and "/" in name}
+    assert modules == libraries
+
+
+def test_a_plugin_and_a_runtime_have_a_library_each(compiled_wheel: Path) -> None:
+    libraries = {name.partition(".")[0] for name in names(compiled_wheel) if name.endswith(".so") and "/" not in name}
+    assert libraries == {"nri_plugin__mypyc", "nri_runtime__mypyc"}
+
+
+def test_building_it_leaves_no_library_in_the_source_tree(compiled_wheel: Path) -> None:
+    assert not list((ROOT / "src").rglob("*.so"))
+
+
+def test_the_command_says_that_it_is_compiled(compiled_bin: Path, clean_bin: Path) -> None:
+    lines = {folder: run([folder / "nri", "version"]).splitlines()[1].split() for folder in (compiled_bin, clean_bin)}
+    assert lines == {compiled_bin: ["compiled", "yes"], clean_bin: ["compiled", "no"]}
+
+
+def test_a_plugin_changes_a_container_with_it(compiled_bin: Path, tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(
+        "import nri\n\nclass P(nri.Plugin):\n    def create_container(self, pod, container):\n"
+        "        return nri.Adjustment().add_env('POD', pod.name)\n"
+    )
+    pod = tmp_path / "pod.yaml"
+    pod.write_text("{kind: Pod, metadata: {name: web}, spec: {containers: [{name: app, image: busybox}]}}")
+    assert '+ Env POD "web"' in run([compiled_bin / "nri", "try", plugin, "--pod", pod])
