@@ -195,7 +195,7 @@ class Document:
 
     def _pure(self, goal: Goal) -> str:
         """The same figure without anything compiled."""
-        name = PURE if goal.pairing == "nri - nri" else goal.pairing.replace("nri ", "pure nri ", 1)
+        name = PURE if goal.pairing == "nri - nri" else f"pure {goal.pairing}"
         values = self.reached.get((goal.title, name, goal.metric))
         return f"{spread(values)[0]:.2f}" if values else ""
 

@@ -51,7 +51,13 @@ class CompileHook(BuildHookInterface[Any]):
         if not self._wanted(version):
             return
         self._folder = tempfile.mkdtemp(prefix="nri-compile-")
-        folder = Path(self._folder)
+        try:
+            self._compile(Path(self._folder), build_data)
+        except BaseException:
+            shutil.rmtree(self._folder)
+            raise
+
+    def _compile(self, folder: Path, build_data: dict[str, Any]) -> None:
         shutil.copytree(Path(self.root, "src", "nri"), folder / "nri", ignore=shutil.ignore_patterns("__pycache__"))
         modules = self._modules(folder)
         (folder / "setup.py").write_text(_SETUP)

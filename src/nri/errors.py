@@ -89,14 +89,15 @@ class RpcError(NriError):
     """The peer answered with a status other than OK.
 
     Attributes:
-        code: a gRPC status code, 1 to 16 (`nri.ttrpc.codes.Code`).
+        code: a gRPC status code, 1 to 16 (`nri.ttrpc.codes.Code`); what is no number counts as 2, Unknown.
         message: the peer's text.
     """
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(code, message)
-        self.code = code
-        self.message = message
+        # Handlers raise these, and a mistake in one must not keep the caller from its answer.
+        self.code = code if isinstance(code, int) else 2
+        self.message = message if isinstance(message, str) else str(message or "")
 
     def __str__(self) -> str:
         """The text that the reference prints, which is what users of kubelet see."""

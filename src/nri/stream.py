@@ -226,6 +226,7 @@ class Stream:
             if sent:
                 return sent
             poll = poll or _poll_for(self._sock, reading=False)
+            heed()
             if not _wait(poll, deadline):
                 return self._send_now(data)
 

@@ -299,7 +299,7 @@ class Adaptation:
         """
         pid, uid, _ = credentials(sock)
         peer = RemotePeer(self._registry, sock, EXTERNAL, pid=pid, uid=uid, interceptors=self._interceptors)
-        peer.config = config
+        peer.config = config or ""
         self._registry.connect(peer)
 
     def set_request_timeout(self, seconds: float) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from nri.adaptation import shadow
 from nri.adaptation.state import JOINED, Signal, State
@@ -65,7 +65,7 @@ class Asker:
 
     def __init__(self, rules: Rules, observer: Observer | None) -> None:
         self._name_plugins = rules.errors_name_plugin
-        self.observer = observer
+        self.observer: Any = observer  # people write these: what theirs return is not looked at, not even compiled
 
     def begin(self, peer: Peer, plan: Plan, question: Question, caller_deadline: float | None) -> Begun | None:
         """Send the question, for `ask` to wait for the answer; None if `ask` has to send it. Never waits or raises."""

@@ -105,11 +105,11 @@ class BuiltinPeer(Peer):
         except NriError as error:
             if validates:
                 return _rejection(str(error))
-            raise RpcError(Code.UNKNOWN, str(error)) from error
+            raise _failed(error) from error
         except Exception as error:
             if validates:
                 return _rejection(str(error) or type(error).__name__)
-            raise RpcError(Code.UNKNOWN, str(error) or type(error).__name__) from error
+            raise _failed(error) from error
 
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:  # noqa: ARG002 - nothing can interrupt it
         """Configure and Shutdown, by the same names."""
@@ -126,7 +126,7 @@ class BuiltinPeer(Peer):
             try:
                 mask = EventMask(handler(asked.config, asked.runtime_name, asked.runtime_version) or mask)
             except Exception as error:
-                raise RpcError(Code.UNKNOWN, str(error) or type(error).__name__) from error
+                raise _failed(error) from error
         reply = m.ConfigureResponse(events=mask)
         if self.plugin.failure_policy is not None:
             reply.failure_policy.CopyFrom(self.plugin.failure_policy)
@@ -147,6 +147,13 @@ class BuiltinPeer(Peer):
             return []
         reply = m.SynchronizeResponse.FromString(self._run("SynchronizeResponse", False, handler, pods, containers))
         return list(reply.update)
+
+
+def _failed(cause: Exception) -> RpcError:
+    """What the request fails with because of a handler's error."""
+    error = RpcError(Code.UNKNOWN, str(cause) or type(cause).__name__)
+    error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
+    return error
 
 
 def _rejection(reason: str) -> bytes:

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri.errors import DeadlineExceeded
+from nri.signals import heed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,7 @@ class Ticket:
 
     def wait(self, timeout_s: float = -1.0) -> bool:
         """Wait for the turn; False if it has not come in so many seconds. Negative: for ever."""
+        heed()
         return self._turn.acquire(timeout=timeout_s)
 
     def call(self) -> None:

@@ -59,7 +59,7 @@ class Fold:
         self._kind = kind
         self._inventory = inventory
         self._known = known
-        self._observer = observer
+        self._observer: Any = observer  # as in `Asker`
         self.answered: list[Peer] = []
         self.request: bytes | None = None
         self.replies: list[tuple[str, bytes]] = []

@@ -56,6 +56,9 @@ class FieldOutcome:
     reason: str = ""
     value: Any = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", str(self.reason))  # an exception is a reason, too
+
     def __str__(self) -> str:
         now = f" to {self.value}" if self.outcome == CLAMPED else ""
         return f"{self.field} {self.outcome}{now}{': ' + self.reason if self.reason else ''}"

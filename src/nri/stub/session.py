@@ -83,7 +83,8 @@ class Session:
         self._configure = configure
         self._on_ready = on_ready
         self._announce: Callable[[], None] | None = None
-        self._mirror = Mirror() if plugin.mirror else None
+        theirs: Any = plugin  # what people set is taken for what it means, also when this is compiled
+        self._mirror = Mirror() if theirs.mirror else None
         self._parts = Parts()
         self._turn = allocate_lock()  # handlers one at a time, also against a changed configuration file
         self._workers: Any = None
@@ -233,9 +234,9 @@ class Session:
             if timeout_ns and (monotonic() - began) * 2e9 > timeout_ns:
                 self._warn_slow(method, monotonic() - began, timeout_ns * 1e-9)
             context.current.reset(token)
+            call.finished = True
             if call.queued is not None:
-                for pending, payload in call.queued:
-                    self.plugin.runtime.send(pending, payload)
+                self.plugin.runtime.send_queued(call)
 
     def _fail(self, request: Request, error: Exception) -> None:
         """Turn what a handler raised into a status, or into a refusal."""
@@ -285,12 +286,14 @@ class Session:
         except (ConfigError, RegistrationError) as error:
             self.fatal = error
             raise
-        if self.plugin.max_concurrent > 1 and self._workers is None:
+        theirs: Any = self.plugin
+        at_once = int(theirs.max_concurrent)
+        if at_once > 1 and self._workers is None:
             from concurrent.futures import ThreadPoolExecutor
             from threading import Semaphore
 
             self._room = Semaphore(MAX_WAITING)
-            self._workers = ThreadPoolExecutor(self.plugin.max_concurrent, thread_name_prefix="nri-handler")
+            self._workers = ThreadPoolExecutor(at_once, thread_name_prefix="nri-handler")
         reply = m.ConfigureResponse(events=mask)
         if self.plugin.failure_policy is not None:
             reply.failure_policy.CopyFrom(self.plugin.failure_policy.message)

@@ -43,6 +43,13 @@ def bind(
     return lambda request: intercept(request, step)
 
 
+def _status(error: Exception) -> tuple[int, str]:
+    """Code and text of what a handler has raised."""
+    if isinstance(error, RpcError):
+        return error.code, error.message
+    return code_of(error), str(error) or type(error).__name__
+
+
 class Answering(Roles):
     """Reads, and answers requests."""
 
@@ -74,7 +81,7 @@ class Answering(Roles):
                     else:
                         self._refuse(request, request.code, request.message, until)
 
-    def serve(self, until: Callable[[], bool] | None = None, deadline: float | None = None) -> str | None:
+    def serve(self, until: Callable[[], object] | None = None, deadline: float | None = None) -> str | None:
         """Read and answer until the connection ends, and return why; or until `until()` holds, and return None.
 
         Requests are answered in order, in this thread. DeadlineExceeded if `deadline` passes first.
@@ -107,8 +114,7 @@ class Answering(Roles):
             self._fail(error.reason)
         finally:
             self._stop_reading(None)
-            if self._watch is not None and self.closed is None:
-                self._watch.idle()
+            self._have_watched()
         return self.closed is None
 
     # -- answering ----------------------------------------------------------------------------------------------------
@@ -123,13 +129,18 @@ class Answering(Roles):
                 handler = bind(interceptor.serve, handler)
         try:
             reply = handler(request)
-        except RpcError as error:
-            self._refuse(request, error.code, error.message, until)
         except Exception as error:  # noqa: BLE001 - the caller gets an answer, whatever the handler raises
-            self._refuse(request, code_of(error), str(error) or type(error).__name__, until)
+            self._refuse(request, *_status(error), until)
+            return
+        if reply is LATER:
+            return
+        if isinstance(reply, (bytearray, memoryview)):
+            reply = bytes(reply)
+        if isinstance(reply, bytes):
+            self._send_reply(self._server.respond(request.stream_id, reply), until)
         else:
-            if reply is not LATER:
-                self._send_reply(self._server.respond(request.stream_id, reply), until)  # type: ignore[arg-type]
+            wrong = f"{request.method}: the handler returned {type(reply).__name__} instead of bytes"
+            self._refuse(request, Code.INTERNAL, wrong, until)
 
     def _refuse(self, request: Request | Response, code: int, message: str, until: float | None) -> None:
         self._send_reply(self._server.respond(request.stream_id, b"", code, message), until)

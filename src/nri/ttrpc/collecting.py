@@ -11,6 +11,7 @@ from __future__ import annotations
 from time import monotonic
 
 from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError
+from nri.signals import heed
 from nri.stream import SentInPart
 from nri.ttrpc.answering import Answering
 from nri.ttrpc.waiters import Reading, Waiter, payload_of
@@ -132,8 +133,10 @@ class Collecting(Answering):
                 finally:
                     self._stop_reading(watch)
             elif deadline is None:
+                heed()
                 waiter.lock.acquire()
             else:
+                heed()
                 left_s = deadline - monotonic()
                 if (left_s <= 0 or not waiter.lock.acquire(timeout=left_s)) and waiter.response is None:
                     raise DeadlineExceeded("a response")

@@ -108,8 +108,8 @@ class Endpoint(Collecting):
         step: Callable[[Request], Any] = proceed
         for interceptor in reversed(self._interceptors):
             step = bind(interceptor.call, step)
-        reply: bytes = step(Request(service, method, payload, metadata=tuple(metadata)))
-        return reply
+        reply = step(Request(service, method, payload, metadata=tuple(metadata)))
+        return bytes(reply) if isinstance(reply, (bytearray, memoryview)) else reply
 
     def _call(
         self,
@@ -128,13 +128,14 @@ class Endpoint(Collecting):
         if not self._sender.acquire(False) and not self._wait_to_send(deadline):
             raise DeadlineExceeded(method)
         sent = self._send(service, method, payload, timeout_ns, deadline, metadata, deadline)
-        if meanwhile is not None:
-            try:
-                meanwhile()
-            except BaseException:
-                self.abandon(sent)
-                raise
-        return self._collect(sent)
+        if meanwhile is None:
+            return self._collect(sent)
+        try:
+            meanwhile()
+        except BaseException:
+            self.abandon(sent)
+            raise
+        return self.collect(sent)  # an answer that came meanwhile counts, however long that was
 
     def begin(self, service: str, method: str, payload: bytes, deadline: float) -> Sent | None:
         """Send a request whose answer another thread reads: with `collect`, to which the result goes, or `abandon`.
@@ -160,7 +161,8 @@ class Endpoint(Collecting):
             return None
         if waiter is None:  # while `collect` writes the rest, somebody must go on reading
             waiter = self._waiters[stream_id] = Waiter()
-            self._stop_reading(self._watch)
+            self._stop_reading(None)
+            self._have_watched()
         return stream_id, method, deadline, waiter, failure
 
     def _send(
@@ -187,6 +189,8 @@ class Endpoint(Collecting):
             early = length <= _SURE_TO_FIT and not self._waiters and not self._behind
             if not early or not self._reader.acquire(False):
                 waiter = self._waiters[stream_id] = Waiter()
+                if not early:
+                    self._have_watched()
             try:
                 if waiter is None:
                     watch = self._watch

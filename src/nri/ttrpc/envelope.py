@@ -19,7 +19,10 @@ from nri.wire import bytes_field, iter_fields, read_varint, varint, varint_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    Metadata = Sequence[tuple[str, str]]
 
 __all__ = [
     "Request",
@@ -32,8 +35,6 @@ __all__ = [
     "request_prefix",
     "response_payload",
 ]
-
-Metadata = tuple[tuple[str, str], ...]
 
 
 class Request:
@@ -65,6 +66,10 @@ class Request:
         self.metadata = metadata
         self.stream_id = stream_id
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For copies, also of the compiled class."""
+        return Request, (self.service, self.method, self.payload, self.timeout_ns, self.metadata, self.stream_id)
+
     def __repr__(self) -> str:
         return f"Request({self.service}/{self.method}, stream {self.stream_id}, {len(self.payload)} bytes)"
 
@@ -79,6 +84,10 @@ class Response:
         self.code = code
         self.message = message
         self.stream_id = stream_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For copies, also of the compiled class."""
+        return Response, (self.payload, self.code, self.message, self.stream_id)
 
     def __repr__(self) -> str:
         outcome = f"code {self.code} {self.message!r}" if self.code else f"{len(self.payload)} bytes"
@@ -100,9 +109,7 @@ def encode_request(
 _timeouts: dict[int, bytes] = {0: b""}
 
 
-def request_parts(
-    prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[tuple[str, str]] = ()
-) -> list[bytes]:
+def request_parts(prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[Any] = ()) -> list[bytes]:
     """As `encode_request`, in pieces to be joined, so that the payload is copied only once."""
     timeout = _timeouts.get(timeout_ns)
     if timeout is None:

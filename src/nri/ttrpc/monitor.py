@@ -29,6 +29,8 @@ __all__ = ["Monitor", "Watch"]
 log = logging.getLogger("nri.ttrpc")
 
 _WATCH: Final = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
+# Without one-shot, epoll would go on telling of a hang-up, which cannot be switched off.
+_OFF: Final = select.EPOLLONESHOT
 
 #: Calls that end within so many seconds follow each other closely.
 CLOSE_S = 0.001
@@ -53,7 +55,7 @@ class Watch:
         """Somebody reads it now: it is not watched."""
         if self._armed:
             self._armed = False
-            self._monitor.modify(self.endpoint, 0)
+            self._monitor.modify(self.endpoint, _OFF)
 
     def idle(self) -> None:
         """Nobody reads it any more: it is watched at once."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from _thread import allocate_lock
 from time import monotonic
 
+from nri.signals import heed
 from nri.ttrpc.connection import ClientSide, ServerSide
 
 TYPE_CHECKING = False
@@ -90,6 +91,11 @@ class Roles:
         if watch is not None and self.closed is None:
             watch.rest()
 
+    def _have_watched(self) -> None:
+        """Have the monitor watch at once: we are going to do something else than read."""
+        if self._watch is not None and self.closed is None:
+            self._watch.idle()
+
     def _hand_over(self) -> None:
         """Wake one waiting caller, which becomes the reader."""
         if self._waiters:
@@ -99,6 +105,7 @@ class Roles:
 
     def _wait_to_send(self, deadline: float | None) -> bool:
         """Wait until we may write; False if others, for whom the peer does not read, need longer than we have."""
+        heed()
         if deadline is None:
             return self._sender.acquire()
         left_s = deadline - monotonic()

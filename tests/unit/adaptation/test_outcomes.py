@@ -43,6 +43,10 @@ def test_unsupported_and_stale_are_failures() -> None:
     assert {row.outcome for row in stale.fields} == {"stale"}
 
 
+def test_an_exception_may_be_the_reason() -> None:
+    assert UpdateResult(update(shares=True)).stale(OSError("gone")).fields[0].reason == "gone"
+
+
 def test_a_field_that_was_not_asked_for_is_a_mistake() -> None:
     with pytest.raises(ValueError, match=r"does not ask for cpu\.quota, but for"):
         UpdateResult(update()).unsupported("cpu.quota", "no")

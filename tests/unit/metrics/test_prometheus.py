@@ -80,6 +80,21 @@ def test_errors_are_told_apart_by_their_status(error: Exception | None, label: s
     assert error_label(error) == label
 
 
+def test_what_an_observer_returns_is_not_looked_at() -> None:
+    class Returns(Observer):
+        def record_plugin_invocation(self, *_: Any) -> Any:
+            return 5
+
+        record_plugin_latency = record_plugin_adjustments = record_shadow = record_plugin_invocation
+
+    with FakeRuntime(observer=Returns()) as runtime:
+        runtime.create_container(make_pod(), make_container(id="c0"))
+        runtime.add(Busy())
+        runtime.create_container()
+        with pytest.raises(PluginError):
+            runtime.start_container()
+
+
 def test_an_observer_that_fails_does_not_keep_plugins_out() -> None:
     class Broken(Observer):
         def update_plugin_count(self, count: int) -> None:

@@ -289,6 +289,35 @@ def test_an_update_can_be_awaited_from_a_background_task() -> None:
     assert [u.container_id for u in results[0]] == ["c1"]
 
 
+def test_what_a_task_asks_for_that_a_handler_has_left_behind_is_sent() -> None:
+    import asyncio
+
+    results = []
+
+    class LeavesBehind(Names):
+        async def start_container(self, pod, container):
+            async def later():
+                await asyncio.sleep(0.02)
+                results.append(await self.runtime.update(nri.Update("c1").set_cpu_shares(5)))
+
+            self.task = asyncio.create_task(later())
+
+    with plugin_thread(LeavesBehind()) as running:
+        running.runtime.begin()
+        assert not running.runtime.call("StartContainer", START).code
+        running.runtime.answer(running.runtime.request(), m.UpdateContainersResponse())
+        wait_for(lambda: results, "the answer")
+    assert results == [[]]
+
+
+@pytest.mark.parametrize("value", [1, "yes"])
+def test_a_mirror_is_kept_for_whatever_means_yes(value) -> None:
+    plugin = type("Mirrors", (Names,), {"mirror": value})()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        assert plugin.state.pods is not None
+
+
 def test_a_refused_update_is_an_rpc_error() -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import socket
 import threading
@@ -85,6 +86,48 @@ def test_an_error_meanwhile_fails_the_call_and_leaves_the_connection_to_others(p
     with pytest.raises(ZeroDivisionError):
         pair.call(b"lost", meanwhile=lambda: 1 // 0)
     assert pair.call(b"next") == b"next"
+
+
+def test_an_answer_that_came_in_time_counts_however_long_the_work_meanwhile_took(pairs) -> None:
+    assert pairs().call(b"in time", soon(0.1), meanwhile=lambda: time.sleep(0.3)) == b"in time"
+
+
+@pytest.mark.parametrize(
+    "reply", [b"raw", bytearray(b"raw"), memoryview(b"raw")], ids=lambda value: type(value).__name__
+)
+def test_a_handler_may_return_bytes_of_any_kind(pairs, reply) -> None:
+    assert pairs(lambda request: reply).call() == b"raw"
+
+
+@pytest.mark.parametrize("reply", [None, "text", 5])
+def test_a_handler_that_returns_something_else_fails_its_call_and_no_other(pairs, reply) -> None:
+    pair = pairs(lambda request: reply if request.payload else b"fine")
+    with pytest.raises(RpcError, match=f"m: the handler returned {type(reply).__name__} instead of bytes"):
+        pair.call(b"x")
+    assert pair.call() == b"fine"
+
+
+@pytest.mark.parametrize("error", [RpcError(5, None), RpcError("5", "x")], ids=["no text", "no code"])  # type: ignore[arg-type]
+def test_a_status_of_wrong_types_is_a_status_still(pairs, error) -> None:
+    def fails(request: Request) -> bytes:
+        raise error
+
+    with pytest.raises(RpcError):
+        pairs(fails).call()
+
+
+def test_an_interceptor_may_add_metadata_as_it_likes_and_copy_a_request() -> None:
+    class Adds(Interceptor):
+        def call(self, request, proceed):
+            request = copy.copy(request)
+            request.metadata = [*request.metadata, ["team", "a"]]
+            return bytearray(proceed(request))
+
+    pair = Pair(lambda request: repr(request.metadata).encode(), near_interceptors=(Adds(),))
+    try:
+        assert pair.call(metadata=[["k", "v"]]) == b"(('k', 'v'), ('team', 'a'))"
+    finally:
+        pair.close()
 
 
 def test_an_empty_reply_is_empty_bytes(pairs) -> None:
@@ -333,6 +376,28 @@ def test_what_a_peer_asks_after_each_burst_of_calls_is_served(pairs) -> None:
             for _ in range(10):
                 pair.call()
             assert pair.far.call("t", "m", b"%d" % n, deadline=soon()) == b"%d" % n
+    finally:
+        monitor.stop()
+
+
+@pytest.mark.pure
+def test_a_connection_that_ends_after_a_burst_of_calls_leaves_the_monitor_at_rest(pairs) -> None:
+    looks: list[object] = []
+
+    class Counting(Monitor):
+        def _look(self, last_s: float | None) -> float | None:
+            looks.append(last_s)
+            return super()._look(last_s)
+
+    monitor = Counting()
+    try:
+        pair = pairs()
+        monitor.add(pair.near)
+        for _ in range(5):
+            pair.call()
+        pair.near.close()
+        time.sleep(0.3)
+        assert len(looks) < 30, "the monitor is told of the end again and again"
     finally:
         monitor.stop()
 
