@@ -90,25 +90,18 @@ class Endpoint(Collecting):
             ConnectionClosed: the connection ended.
         """
         if self._interceptors:
-            return self._intercepted_call(service, method, payload, deadline, metadata, meanwhile)
+            request = Request(service, method, payload, metadata=tuple(metadata))
+            return self._intercepted_call(request, deadline, meanwhile)
         return self._call(service, method, payload, deadline, metadata, meanwhile)
 
-    def _intercepted_call(
-        self,
-        service: str,
-        method: str,
-        payload: bytes,
-        deadline: float | None,
-        metadata: Iterable[tuple[str, str]],
-        meanwhile: Callable[[], None] | None,
-    ) -> bytes:
+    def _intercepted_call(self, asked: Request, deadline: float | None, meanwhile: Callable[[], None] | None) -> bytes:
         def proceed(request: Request) -> bytes:
             return self._call(request.service, request.method, request.payload, deadline, request.metadata, meanwhile)
 
         step: Callable[[Request], Any] = proceed
         for interceptor in reversed(self._interceptors):
             step = bind(interceptor.call, step)
-        reply = step(Request(service, method, payload, metadata=tuple(metadata)))
+        reply = step(asked)
         return bytes(reply) if isinstance(reply, (bytearray, memoryview)) else reply
 
     def _call(

@@ -282,7 +282,11 @@ def test_sorting_a_little_now_and_then_changes_nothing_of_what_is_known(events):
 def test_sorting_in_between_waits_for_nobody(provenance):
     create(provenance)
     with provenance._lock:
-        provenance.tidy()
+        thread = threading.Thread(target=provenance.tidy, daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive(), "an event waits for somebody who looks at the records"
+    assert provenance.explain("c1") is not None
 
 
 def test_records_of_many_threads_are_all_kept():
