@@ -32,6 +32,10 @@ setup(name="nri-compiled", ext_modules=modules, packages=[])
 """
 # A type error that matters is lint's; here mypy only has to know the types.
 _MYPY = ["--config-file=", "--ignore-missing-imports", "--disable-error-code=unused-ignore"]
+_HINT = (
+    "nri: error: the modules could not be compiled (see above). That takes a C compiler and Python's headers (on Debian:"
+    " apt-get install gcc python3-dev). Without NRI_COMPILE=1 the same is installed as pure Python."
+)
 
 
 class CompileHook(BuildHookInterface[Any]):
@@ -68,7 +72,7 @@ class CompileHook(BuildHookInterface[Any]):
             check=False, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         if done.returncode:
-            self.app.abort(f"the modules could not be compiled:\n{done.stdout[-4000:]}")
+            self.app.abort(f"{done.stdout[-4000:]}\n{_HINT}")
         build_data["infer_tag"], build_data["pure_python"] = True, False
         for library in (*folder.glob("*.so"), *folder.glob("nri/**/*.so")):
             build_data["force_include"][str(library)] = str(library.relative_to(folder))
