@@ -33,8 +33,8 @@ setup(name="nri-compiled", ext_modules=modules, packages=[])
 # A type error that matters is lint's; here mypy only has to know the types.
 _MYPY = ["--config-file=", "--ignore-missing-imports", "--disable-error-code=unused-ignore"]
 _HINT = (
-    "nri: error: the modules could not be compiled (see above). That takes a C compiler and Python's headers (on Debian:"
-    " apt-get install gcc python3-dev). Without NRI_COMPILE=1 the same is installed as pure Python."
+    "nri: error: the modules could not be compiled (see above). That takes a C compiler and Python's headers (on"
+    " Debian: apt-get install gcc python3-dev). Without NRI_COMPILE=1 the same is installed as pure Python."
 )
 
 
