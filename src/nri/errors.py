@@ -16,7 +16,7 @@
     │   ├── PluginTimeout              ... it did not answer in time
     │   ├── PluginClosed               ... its connection is gone
     │   └── PluginUnavailable          ... it is required, and absent, late or broken
-    ├── ConflictError                  two plugins set the same thing; carries the conflict
+    ├── ConflictError                  two plugins set the same thing; carries the `Conflict`
     ├── ValidationRejected             a validator refused the merged adjustment
     └── UpdateError                    an update that cannot be applied; carries plugin and container
 
@@ -26,15 +26,16 @@ exception becomes on the wire is decided in `nri.stub.session`; which exit code 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nri.adaptation.merge.conflict import Conflict
-
 __all__ = [
     "CODE_NAMES",
     "ConfigError",
+    "Conflict",
     "ConflictError",
     "ConnectionClosed",
     "DeadlineExceeded",
@@ -53,6 +54,7 @@ __all__ = [
     "RuntimeUnavailable",
     "UpdateError",
     "ValidationRejected",
+    "quote",
 ]
 
 #: Names of the status codes, as the reference prints them in ``rpc error: code = <name> desc = <text>``.
@@ -61,6 +63,26 @@ CODE_NAMES = (
     "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable",
     "DataLoss", "Unauthenticated",
 )  # fmt: skip
+
+
+_ESCAPES = dict(zip('"\\\a\b\f\n\r\t\v', ('\\"', "\\\\", "\\a", "\\b", "\\f", "\\n", "\\r", "\\t", "\\v"), strict=True))
+
+
+def quote(text: str) -> str:
+    """Quote a name as the reference prints it: double quotes, and escapes for what does not print."""
+    return f'"{text}"' if text.isalnum() else '"' + "".join(map(_escape, text)) + '"'
+
+
+def _escape(char: str) -> str:
+    known = _ESCAPES.get(char)
+    if known is not None:
+        return known
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 class NriError(Exception):
@@ -205,6 +227,30 @@ class PluginClosed(PluginError):
 
 class PluginUnavailable(PluginError):
     """The plugin is required for this event, and absent, late or broken."""
+
+
+class Conflict(NamedTuple):
+    """Two plugins (or one, twice) set the same field of a container.
+
+    Attributes:
+        container: id of the container.
+        field: number of the API's `Field` enum.
+        field_name: name of the field as in the API's `Field` enum, such as ``CPUShares``.
+        key: the entry within a compound field; "" for a simple one.
+        holder: ``NN-name`` of the plugin that holds the field.
+        claimant: ``NN-name`` of the plugin that came second.
+    """
+
+    container: str
+    field: int
+    field_name: str
+    key: str
+    holder: str
+    claimant: str
+
+    def __str__(self) -> str:
+        # A simple field has no key: the text then ends in a blank, as it does in the reference.
+        return f"plugins {quote(self.claimant)} and {quote(self.holder)} both tried to set {self.field_name} {self.key}"
 
 
 class ConflictError(NriError):

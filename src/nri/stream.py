@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from nri.shapes import Socket
+    from nri.interfaces import Socket
 
 __all__ = ["SentInPart", "Stream", "connect_unix"]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from nri.adaptation.rules import Rules
+from nri.rules import Rules
 from tests.differential.__main__ import cases
 from tests.differential.compare import differs, find
 from tests.differential.generate import draw_case

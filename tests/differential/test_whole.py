@@ -7,11 +7,11 @@ import pytest
 
 from nri.adaptation import Adaptation, BuiltinPlugin
 from nri.adaptation.merge import CreateState, UpdateState
-from nri.adaptation.question import CreateQuestion, UpdateQuestion
-from nri.adaptation.rules import Rules
+from nri.adaptation.peers.event_request import CreateQuestion, UpdateQuestion
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
 from nri.errors import NriError
+from nri.rules import Rules
 from nri.testing.conformance import _compare, _copy, _parse, _parse_all, _Run
 from tests.differential.__main__ import cases
 from tests.differential.compare import TIMES

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation.policy import Policies
-from nri.adaptation.state import State
+from nri.adaptation.peers.state import State
+from nri.adaptation.plugin_policy.policy import Policies
 from nri.metrics import Observer
 from nri.testing import FakeRuntime
 from tests.support.adapting import PATIENCE_S, eventually

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import nri
-from nri.adaptation.backoff import Backoff
+from nri.backoff import Backoff
 from nri.stub.session import Session
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import PATIENCE_S, Leaks, RawPlugin, eventually
@@ -154,7 +154,7 @@ def write_plugin(folder: Path, name: str, text: str) -> Path:
 def test_a_crash_loop_is_seen_with_its_last_words_and_delays_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.adaptation.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.02))
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.02))
     leaks = Leaks()
     write_plugin(tmp_path / "plugins", "10-crash", "#!/bin/sh\necho 'no such device' >&2\nexit 3\n")
     with FakeRuntime(plugin_path=str(tmp_path / "plugins")) as runtime:
@@ -172,7 +172,7 @@ def test_a_crash_loop_is_seen_with_its_last_words_and_delays_nobody(
 def test_a_launched_plugin_that_is_killed_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    monkeypatch.setattr("nri.adaptation.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.02))
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.02))
     text = f"#!{sys.executable}\nimport nri\nclass Sleepy(nri.Plugin):\n"
     text += "    def start_container(self, pod, container): pass\nSleepy.main()\n"
     write_plugin(tmp_path / "plugins", "10-sleepy", text)
@@ -187,7 +187,7 @@ def test_a_launched_plugin_that_is_killed_comes_back(tmp_path: Path, monkeypatch
 
 
 def test_a_launched_plugin_that_never_registers_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nri.adaptation.supervisor.GRACE_S", 0.05)
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.GRACE_S", 0.05)
     pid_file = tmp_path / "pid"
     write_plugin(tmp_path / "plugins", "10-mute", f"#!/bin/sh\necho $$ > {pid_file}\nexec sleep 1000\n")
     policy = '["10-mute"]\nrestart = "never"\n'
@@ -218,7 +218,7 @@ def test_the_socket_has_mode_0600_and_strangers_are_refused(tmp_path: Path, monk
 
 
 def test_plugins_that_are_gone_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nri.adaptation.registry.REMEMBERED", 3)
+    monkeypatch.setattr("nri.adaptation.registration.registry.REMEMBERED", 3)
     with FakeRuntime() as runtime:
         runtime.add(Recorder(), name="stays")
         for number in range(6):

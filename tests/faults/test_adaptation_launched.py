@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nri.adaptation.backoff import Backoff
-from nri.adaptation.discovery import Found
-from nri.adaptation.launching import Process
+from nri.adaptation.launch.discovery import Found
+from nri.adaptation.launch.process import Process
+from nri.backoff import Backoff
 from nri.testing import FakeRuntime
 from tests.support.adapting import PATIENCE_S, eventually
 
@@ -19,7 +19,7 @@ from tests.support.adapting import PATIENCE_S, eventually
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start again without much waiting."""
-    monkeypatch.setattr("nri.adaptation.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.02))
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.02))
 
 
 def install(folder: Path, name: str, text: str) -> str:
@@ -64,7 +64,7 @@ def test_a_plugin_whose_launch_was_under_way_when_the_runtime_stopped_does_not_s
         made.append(Process(found))
         return made[0]
 
-    monkeypatch.setattr("nri.adaptation.supervisor.Process", launch)
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.Process", launch)
     folder = install(tmp_path / "plugins", "10-late", "import time\ntime.sleep(1000)\n")
     runtime = FakeRuntime(plugin_path=folder, registration_timeout_s=0.01, request_timeout_s=0.01)
     supervisor = runtime.adaptation._installed._supervisors["10-late"]

@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from nri.adaptation.rules import Rules
 from nri.api import messages as m
+from nri.rules import Rules
 
 TEXTS = ["", "x", "y", "0-1"]
 KEYS = ["a", "b", "c", "a=b"]

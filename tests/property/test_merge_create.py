@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.adaptation.merge import CreateState
+from nri.adaptation.merge.container_view import normalise
 from nri.adaptation.merge.entries import read
 from nri.adaptation.merge.fields import COMPOUND_FIELDS, FIELD_NAMES, TREE, Kind
-from nri.adaptation.merge.shown import normalise
-from nri.adaptation.rules import Rules
 from nri.api import messages as m
 from nri.errors import ConflictError, NriError, PluginError, UpdateError
+from nri.rules import Rules
 from tests.property.merge_messages import containers, create_replies, rules
 
 SEVERAL = st.lists(create_replies(), min_size=1, max_size=4)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.adaptation.merge import StopState, UpdateState
-from nri.adaptation.rules import Rules
 from nri.api import messages as m
 from nri.errors import ConflictError, NriError, PluginError, UpdateError
+from nri.rules import Rules
 from tests.property.merge_messages import KEYS, fill, rules, updates
 
 ANY = updates(("ctr", "o1", "o2"))

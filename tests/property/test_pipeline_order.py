@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nri
-from nri.adaptation.peer import Peer, RemotePeer
-from nri.adaptation.question import Question
-from nri.adaptation.state import State
+from nri.adaptation.peers.event_request import Question
+from nri.adaptation.peers.peer import Peer, RemotePeer
+from nri.adaptation.peers.state import State
 from nri.api.events import EventMask
 from nri.errors import DeadlineExceeded, PluginError
 from nri.testing import FakeRuntime, make_container, make_pod

@@ -6,14 +6,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation.changes import Spot, name, value_at
-from nri.adaptation.history import Record, explain
+from nri.adaptation.audit.diff import Spot, name, value_at
+from nri.adaptation.audit.explanation import Record, explain
+from nri.adaptation.audit.shadow import report
 from nri.adaptation.merge import CreateState
 from nri.adaptation.merge.fields import ROWS, Kind, Shown
-from nri.adaptation.rules import Rules
-from nri.adaptation.shadow import report
 from nri.api import messages as m
 from nri.errors import NriError
+from nri.rules import Rules
 from tests.property.merge_messages import containers, create_replies, rules
 
 BY_NAME = {name(row): row for row in ROWS}

@@ -7,13 +7,13 @@ what), `state` (the life of a plugin), `pipeline` (the way of an event), `adapta
 from __future__ import annotations
 
 from nri.adaptation.adaptation import Adaptation
-from nri.adaptation.builtin import BuiltinPlugin
-from nri.adaptation.gate import Block
-from nri.adaptation.health import PluginHealth
-from nri.adaptation.outcomes import FieldOutcome, UpdateResult
-from nri.adaptation.replies import CreateReply, StopReply, UpdateReply
-from nri.adaptation.rules import Rules
-from nri.adaptation.validate import ValidatorConfig
+from nri.adaptation.audit.update_result import FieldOutcome, UpdateResult
+from nri.adaptation.dispatch.replies import CreateReply, StopReply, UpdateReply
+from nri.adaptation.peers.builtin import BuiltinPlugin
+from nri.adaptation.peers.health import PluginHealth
+from nri.adaptation.registration.sync_gate import Block
+from nri.policies.default_validator import ValidatorConfig
+from nri.rules import Rules
 
 __all__ = [
     "Adaptation",

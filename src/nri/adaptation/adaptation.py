@@ -7,8 +7,8 @@
         ...                                        # create it with reply.adjust, apply reply.updates
     adaptation.stop()
 
-This module wires the parts and holds no logic of its own: events go through `nri.adaptation.pipeline`, plugins come
-through `nri.adaptation.registry`, `listener` and `supervisor`. One method per event, made from the table of events.
+This module wires the parts and holds no logic of its own: events go through `nri.adaptation.dispatch.dispatcher`, plugins come
+through `nri.adaptation.registration.registry`, `listener` and `supervisor`. One method per event, made from the table of events.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from nri.adaptation.admin import Admin
-from nri.adaptation.asking import Asker
-from nri.adaptation.builtin import BuiltinPeer, BuiltinPlugin, default_validators
-from nri.adaptation.chain import Chain
-from nri.adaptation.demands import Demands
+from nri.adaptation.audit.provenance import Provenance
+from nri.adaptation.audit.trail import Recorder
+from nri.adaptation.audit.update_result import UpdateResult
+from nri.adaptation.dispatch.dispatcher import Pipeline
+from nri.adaptation.dispatch.invoker import Asker
+from nri.adaptation.dispatch.replies import CreateReply, StopReply, UpdateReply
 from nri.adaptation.events import ContainerEvent, PodEvent
-from nri.adaptation.gate import Block
-from nri.adaptation.health import PluginHealth, health
-from nri.adaptation.installed import Installed
-from nri.adaptation.joining import Joining, Settings
-from nri.adaptation.listener import Listener, credentials
-from nri.adaptation.outcomes import UpdateResult
-from nri.adaptation.peer import EXTERNAL, RemotePeer
-from nri.adaptation.pipeline import Pipeline
-from nri.adaptation.policy import DEFAULT_PATH, Policies
-from nri.adaptation.provenance import Provenance
-from nri.adaptation.question import Question
-from nri.adaptation.recording import Recorder
-from nri.adaptation.registry import Registry
-from nri.adaptation.replies import CreateReply, StopReply, UpdateReply
-from nri.adaptation.rules import Rules
-from nri.adaptation.state import JOINED, State
-from nri.adaptation.unsolicited import Unsolicited
-from nri.adaptation.validate import ValidatorConfig
+from nri.adaptation.launch.installed import Installed
+from nri.adaptation.peers.builtin import BuiltinPeer, BuiltinPlugin, default_validators
+from nri.adaptation.peers.event_request import Question
+from nri.adaptation.peers.health import PluginHealth, health
+from nri.adaptation.peers.peer import EXTERNAL, RemotePeer
+from nri.adaptation.peers.state import JOINED, State
+from nri.adaptation.plugin_policy.policy import DEFAULT_PATH, Policies
+from nri.adaptation.registration.chain import Chain
+from nri.adaptation.registration.handshake import Joining, Settings
+from nri.adaptation.registration.listener import Listener, credentials
+from nri.adaptation.registration.plugin_updates import Demands
+from nri.adaptation.registration.registry import Registry
+from nri.adaptation.registration.sync_gate import Block
+from nri.adaptation.registration.update_queue import Unsolicited
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import BY_METHOD, EVENTS, EventMask
 from nri.errors import LocalProtocolError, NriError
+from nri.policies.default_validator import ValidatorConfig
+from nri.rules import Rules
 
 if TYPE_CHECKING:
     import socket
@@ -88,7 +88,7 @@ class Adaptation:
         builtin: plugins inside the runtime.
         observer: see `nri.metrics`.
         interceptors: see `nri.ttrpc.interceptors`; they see every call of every plugin.
-        policy_path: the operator's file (see `nri.adaptation.policy`); None for none.
+        policy_path: the operator's file (see `nri.adaptation.plugin_policy.policy`); None for none.
         provenance: remember who changed what in which container, for `nri why`; bounded.
         admin_socket: where `nri why` asks; None for nowhere.
         allowed_uids: users whose processes may connect, beside root and our own.

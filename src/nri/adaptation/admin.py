@@ -19,16 +19,16 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
-from nri.adaptation.listener import credentials
+from nri.adaptation.registration.listener import credentials
 from nri.errors import RpcError
 from nri.ttrpc import Client, Code, Method, Server, Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nri.adaptation.policy import Policies
-    from nri.adaptation.provenance import Provenance
-    from nri.adaptation.rules import Rules
+    from nri.adaptation.audit.provenance import Provenance
+    from nri.adaptation.plugin_policy.policy import Policies
+    from nri.rules import Rules
 
 __all__ = ["DEFAULT_SOCKET", "SERVICE", "Admin", "ask"]
 

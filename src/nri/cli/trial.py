@@ -22,8 +22,8 @@ from nri.ttrpc import Code
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nri.adaptation.history import Step
-    from nri.adaptation.launching import Process
+    from nri.adaptation.audit.explanation import Step
+    from nri.adaptation.launch.process import Process
     from nri.cli.pod_yaml import Workload
     from nri.testing import FakeRuntime
 
@@ -174,8 +174,8 @@ def _add(runtime: FakeRuntime, plugin: Contestant, stack: contextlib.ExitStack) 
 @contextlib.contextmanager
 def _program(runtime: FakeRuntime, plugin: Contestant) -> Iterator[None]:
     """Run a program as an installed plugin for as long as the context lasts."""
-    from nri.adaptation.discovery import Found
-    from nri.adaptation.launching import Process
+    from nri.adaptation.launch.discovery import Found
+    from nri.adaptation.launch.process import Process
 
     base = os.path.basename(plugin.target)
     name = match["name"] if (match := _NAMED.fullmatch(base)) else base

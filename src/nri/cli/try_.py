@@ -15,7 +15,7 @@ import click
 from nri.cli.verb import Settings, Verb
 
 if TYPE_CHECKING:
-    from nri.adaptation.history import Step
+    from nri.adaptation.audit.explanation import Step
     from nri.cli.output import Output
     from nri.cli.trial import Outcome, Result
 

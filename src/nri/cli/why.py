@@ -1,6 +1,6 @@
 """`nri why`: who changed what in a container, asked of a runtime that is built on this package.
 
-The history is kept by the runtime (`nri.adaptation.provenance`); other runtimes keep none, and then this says so. Next:
+The history is kept by the runtime (`nri.adaptation.audit.provenance`); other runtimes keep none, and then this says so. Next:
 `nri.adaptation.admin` is the other end.
 """
 
@@ -78,7 +78,7 @@ def _show_chain(out: Output, chain: dict[str, Any]) -> None:
     if not out.human:
         out.document(chain)
         return
-    from nri.adaptation.changes import show
+    from nri.adaptation.audit.diff import show
 
     name, pod = chain["name"] or "(name not known)", chain["pod"] or "(not known)"
     out.note(f"container {chain['container'][:13]} {name} of pod {pod}")

@@ -34,4 +34,4 @@ class Observer:
         """So many plugins are active now."""
 
     def record_shadow(self, report: object) -> None:
-        """A shadow plugin answered; `report` is a `nri.adaptation.shadow.ShadowReport`. Not of the reference."""
+        """A shadow plugin answered; `report` is a `nri.adaptation.audit.shadow.ShadowReport`. Not of the reference."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Final
 
-    from nri.shapes import Socket
+    from nri.interfaces import Socket
 
 __all__ = ["Trunk"]
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from nri.api.events import EventMask
-    from nri.shapes import Socket
+    from nri.interfaces import Socket
     from nri.ttrpc.envelope import Request, Response
     from nri.ttrpc.interceptors import Interceptor
 

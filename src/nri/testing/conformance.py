@@ -20,9 +20,9 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 
 from nri.adaptation.merge import CreateState, StopState, UpdateState
-from nri.adaptation.rules import Rules
 from nri.api import messages as m
 from nri.errors import ConfigError, NriError
+from nri.rules import Rules
 
 __all__ = ["MERGE_OPS", "Failure", "read_cases", "run_merge_case"]
 

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nri.shapes import Transport
+    from nri.interfaces import Transport
     from nri.ttrpc.envelope import Request
     from nri.ttrpc.interceptors import Interceptor
     from nri.ttrpc.monitor import Watch

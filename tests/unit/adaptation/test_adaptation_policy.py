@@ -11,7 +11,7 @@ import pytest
 
 import nri
 from nri.adaptation import Adaptation
-from nri.adaptation.shadow import ShadowReport
+from nri.adaptation.audit.shadow import ShadowReport
 from nri.errors import PluginError, PluginTimeout, PluginUnavailable
 from nri.metrics import Observer
 from nri.testing import FakeRuntime, make_container, make_pod

@@ -11,11 +11,11 @@ import pytest
 
 import nri
 from nri.adaptation import BuiltinPlugin
-from nri.adaptation.discovery import discover
-from nri.adaptation.rules import Rules
-from nri.adaptation.synchronize import exchange
+from nri.adaptation.launch.discovery import discover
+from nri.adaptation.peers.synchronize import exchange
 from nri.api import messages as m
 from nri.errors import ConfigError, NriError, PluginError, RegistrationError, RpcError
+from nri.rules import Rules
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import RawPlugin, eventually, register, request
 
@@ -126,9 +126,9 @@ def test_bad_files_skipped(tmp_path: Path) -> None:
 
 @both
 def test_launched_plugins_restart(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nri.adaptation.backoff import Backoff
+    from nri.backoff import Backoff
 
-    monkeypatch.setattr("nri.adaptation.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
     runs = tmp_path / "runs"
     folder = tmp_path / "plugins"
     folder.mkdir()
@@ -145,7 +145,7 @@ def test_launched_plugins_restart(mode: Mode, tmp_path: Path, monkeypatch: pytes
 def test_a_launched_plugin_whose_configuration_changes_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.adaptation.supervisor.LOOK_S", 0.02)
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.LOOK_S", 0.02)
     folder, config = tmp_path / "plugins", tmp_path / "conf.d"
     folder.mkdir()
     config.mkdir()

@@ -10,11 +10,11 @@ import pytest
 
 from nri.adaptation import admin
 from nri.adaptation.admin import SERVICE, Admin, ask
-from nri.adaptation.policy import Policies
-from nri.adaptation.provenance import Provenance
-from nri.adaptation.rules import Rules
+from nri.adaptation.audit.provenance import Provenance
+from nri.adaptation.plugin_policy.policy import Policies
 from nri.api import messages as m
 from nri.errors import ConnectionClosed, RpcError, RuntimeUnavailable
+from nri.rules import Rules
 from nri.ttrpc import Client, Code
 
 PLUGINS = [{"plugin": "10-a", "state": "active"}]

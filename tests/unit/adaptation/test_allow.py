@@ -4,9 +4,9 @@ import typing
 
 import pytest
 
-from nri.adaptation.allow import Allow, AllowedField, EventName, breach
-from nri.adaptation.filters import Pattern
 from nri.adaptation.merge.fields import FIELD_NAMES, ROWS
+from nri.adaptation.plugin_policy.allow import Allow, AllowedField, EventName, breach
+from nri.adaptation.plugin_policy.selectors import Pattern
 from nri.api import messages as m
 from nri.api.events import BY_PRETTY, EVENTS
 from nri.errors import PluginError

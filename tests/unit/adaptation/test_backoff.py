@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation.backoff import Backoff
+from nri.backoff import Backoff
 
 
 class Clock:

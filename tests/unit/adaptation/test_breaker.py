@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation.breaker import Breaker, BreakerState
+from nri.adaptation.peers.breaker import Breaker, BreakerState
 
 
 def opened(misses: int = 3, retry_s: float = 30.0) -> Breaker:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri.adaptation.changes import Change, of_adjustment, of_update, plain, show
+from nri.adaptation.audit.diff import Change, of_adjustment, of_update, plain, show
 from nri.api import messages as m
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation import discovery
-from nri.adaptation.discovery import discover
+from nri.adaptation.launch import discovery
+from nri.adaptation.launch.discovery import discover
 from tests.support.needs import need_root
 
 

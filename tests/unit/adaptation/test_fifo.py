@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from nri.adaptation.fifo import FifoLock, Ticket
+from nri.adaptation.peers.fifo_lock import FifoLock, Ticket
 from nri.errors import DeadlineExceeded
 
 

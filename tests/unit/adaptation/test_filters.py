@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation.filters import Filters, Pattern, Selector, matches
+from nri.adaptation.plugin_policy.selectors import Filters, Pattern, Selector, matches
 from nri.api import messages as m
 
 

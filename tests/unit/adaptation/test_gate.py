@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nri.adaptation.gate import Gate
+from nri.adaptation.registration.sync_gate import Gate
 from nri.errors import DeadlineExceeded
 from tests.support.adapting import eventually
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nri.adaptation.inventory import Inventory
+from nri.adaptation.audit.inventory import Inventory
 from nri.api import messages as m
 from nri.testing import make_container, make_pod
 

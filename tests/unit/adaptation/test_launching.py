@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nri.adaptation.discovery import Found, config_text, discover
-from nri.adaptation.launching import LAST_LINES, Process
+from nri.adaptation.launch.discovery import Found, config_text, discover
+from nri.adaptation.launch.process import LAST_LINES, Process
 from nri.errors import ConfigError
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nri.adaptation.discovery import Found
-from nri.adaptation.launching import LAST_LINES, Process
+from nri.adaptation.launch.discovery import Found
+from nri.adaptation.launch.process import LAST_LINES, Process
 
 
 def plugin(folder: Path, script: str) -> Found:

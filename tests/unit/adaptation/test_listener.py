@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation.listener import Listener
+from nri.adaptation.registration.listener import Listener
 from nri.testing import FakeRuntime
 from nri.ttrpc import Endpoint, Monitor
 from tests.support.adapting import PATIENCE_S

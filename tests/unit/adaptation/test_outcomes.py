@@ -6,7 +6,7 @@ import pytest
 
 import nri
 from nri.adaptation import UpdateResult
-from nri.adaptation.outcomes import settle
+from nri.adaptation.audit.update_result import settle
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation.peer import EXTERNAL, Peer
+from nri.adaptation.peers.peer import EXTERNAL, Peer
 
 
 @pytest.mark.pure

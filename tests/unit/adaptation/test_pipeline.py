@@ -11,8 +11,8 @@ import pytest
 
 import nri
 from nri.adaptation import BuiltinPlugin
-from nri.adaptation.asking import Asker
-from nri.adaptation.fifo import FifoLock
+from nri.adaptation.dispatch.invoker import Asker
+from nri.adaptation.peers.fifo_lock import FifoLock
 from nri.errors import DeadlineExceeded, PluginError
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import Interceptor, Request

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation import policy_file
-from nri.adaptation.policy import PluginPolicy, Policies, resolve
-from nri.adaptation.rules import Rules
+from nri.adaptation.plugin_policy import file as policy_file
+from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies, resolve
 from nri.api import messages as m
 from nri.api.events import ALL, EVENTS
 from nri.config import Source
 from nri.errors import ConfigError
+from nri.rules import Rules
 
 CREATE, STOP = m.Event.CREATE_CONTAINER, m.Event.STOP_CONTAINER
 

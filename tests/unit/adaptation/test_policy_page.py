@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nri.adaptation import policy_file
-from nri.adaptation.policy import resolve
+from nri.adaptation.plugin_policy import file as policy_file
+from nri.adaptation.plugin_policy.policy import resolve
 from nri.config import Source
 from tests.support.pages import read_blocks
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation.history import REQUEST
-from nri.adaptation.provenance import Provenance
-from nri.adaptation.rules import Rules
+from nri.adaptation.audit.explanation import REQUEST
+from nri.adaptation.audit.provenance import Provenance
 from nri.api import messages as m
+from nri.rules import Rules
 
 
 class Clock:

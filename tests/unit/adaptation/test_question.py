@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation.merge import CreateState, UpdateState
-from nri.adaptation.question import CreateQuestion, Question, UpdateQuestion
+from nri.adaptation.peers.event_request import CreateQuestion, Question, UpdateQuestion
 from nri.api import messages as m
 from nri.api.events import BY_METHOD, EVENTS
 from nri.testing import make_container, make_pod

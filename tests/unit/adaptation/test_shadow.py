@@ -2,8 +2,8 @@
 
 import json
 
+from nri.adaptation.audit.shadow import report
 from nri.adaptation.merge import CreateState
-from nri.adaptation.shadow import report
 from nri.api import messages as m
 
 POD = m.PodSandbox(namespace="prod", name="web-1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri.adaptation.state import JOINED, TABLE, Action, Signal, State, step
+from nri.adaptation.peers.state import JOINED, TABLE, Action, Signal, State, step
 
 WAY_IN = [
     (Signal.REGISTER, State.REGISTERED),

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from nri.adaptation.synchronize import ENVELOPE, exchange, parts
+from nri.adaptation.peers.synchronize import ENVELOPE, exchange, parts
 from nri.api import messages as m
 from nri.errors import DeadlineExceeded, NriError, RemoteProtocolError
 from nri.testing import make_container, make_pod
@@ -80,7 +80,7 @@ def test_a_slow_plugin_has_ten_times_its_timeout_for_all_parts_and_no_more() -> 
         return encoded
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nri.adaptation.synchronize.monotonic", lambda: now[0])
+        patch.setattr("nri.adaptation.peers.synchronize.monotonic", lambda: now[0])
         exchange(call, [], big(20, 600_000), 1.0)
     assert len(deadlines) == 20
     assert deadlines[1] == 1.9

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation import unsolicited
+from nri.adaptation.registration import update_queue as unsolicited
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import RawPlugin, eventually, request

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation.unsolicited import QUEUE_BYTES, Unsolicited
+from nri.adaptation.registration.update_queue import QUEUE_BYTES, Unsolicited
 from nri.api import messages as m
 from nri.errors import RpcError
 from nri.ttrpc import Code, Request

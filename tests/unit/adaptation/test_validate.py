@@ -2,9 +2,9 @@
 
 import pytest
 
-from nri.adaptation.validate import DefaultValidator, ValidatorConfig, failure, rejection
 from nri.api import messages as m
 from nri.errors import ConfigError
+from nri.policies.default_validator import DefaultValidator, ValidatorConfig, failure, rejection
 
 TOLERATE = "tolerate-missing-plugins.noderesource.dev"
 REQUIRED = "required-plugins.noderesource.dev"

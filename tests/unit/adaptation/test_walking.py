@@ -10,7 +10,7 @@ import pytest
 
 import nri
 from nri.adaptation import Adaptation
-from nri.adaptation.fifo import FifoLock, Ticket
+from nri.adaptation.peers.fifo_lock import FifoLock, Ticket
 from nri.api.events import EventMask
 from nri.errors import DeadlineExceeded, LocalProtocolError, PluginError, PluginTimeout, PluginUnavailable
 from nri.testing import FakeRuntime, make_container, make_pod

@@ -6,10 +6,10 @@ import tempfile
 import pytest
 
 from nri.adaptation.admin import Admin
-from nri.adaptation.policy import Policies
-from nri.adaptation.provenance import Provenance
-from nri.adaptation.rules import Rules
+from nri.adaptation.audit.provenance import Provenance
+from nri.adaptation.plugin_policy.policy import Policies
 from nri.api import messages as m
+from nri.rules import Rules
 from nri.ttrpc import Server
 
 HEALTH = {"plugin": "10-a", "kind": "external", "state": "active", "pid": 7, "events": "CreateContainer"}

@@ -11,9 +11,9 @@ Pure: no I/O, no clock, no threads, no logging.
 Reading order: `fields` (the table), `entries`, `fresh`, `claims`, `ledger`, `effects`, `shown`, `update`, `create`.
 """
 
-from nri.adaptation.merge.conflict import Conflict
 from nri.adaptation.merge.create import CreateState
 from nri.adaptation.merge.ledger import Claim, Ledger
 from nri.adaptation.merge.update import Eviction, Ignored, StopState, UpdateState
+from nri.errors import Conflict
 
 __all__ = ["Claim", "Conflict", "CreateState", "Eviction", "Ignored", "Ledger", "StopState", "UpdateState"]

@@ -13,9 +13,9 @@ from typing import Any
 from nri.adaptation.merge.entries import Entry
 from nri.adaptation.merge.fields import ROWS, Kind
 from nri.adaptation.merge.ledger import Ledger
-from nri.adaptation.rules import Rules
 from nri.api.removal import split
 from nri.errors import PluginError
+from nri.rules import Rules
 
 __all__ = ["Claimer"]
 

@@ -3,7 +3,7 @@
 A reply is taken whole or not at all: first every field is claimed, then the collected adjustment changes, in one
 bulk merge when nothing is removed or taken over. What later plugins see is only worked out when somebody asks.
 Nothing is logged, nobody is called, the runtime's own messages stay as they are. Next:
-`nri.adaptation.pipeline`, which calls the plugins.
+`nri.adaptation.dispatch.dispatcher`, which calls the plugins.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Container as Collection
 from typing import Final
 
 from nri.adaptation.merge.claims import Claimer
+from nri.adaptation.merge.container_view import Shown
 from nri.adaptation.merge.effects import collect
 from nri.adaptation.merge.entries import Entry, read
+from nri.adaptation.merge.fast_path import Fields, survey
+from nri.adaptation.merge.fast_path import entries as fields_to_entries
 from nri.adaptation.merge.fields import TREE
-from nri.adaptation.merge.fresh import Fields, survey
-from nri.adaptation.merge.fresh import entries as fields_to_entries
 from nri.adaptation.merge.ledger import Ledger
-from nri.adaptation.merge.shown import Shown
 from nri.adaptation.merge.update import Eviction, Ignored, UpdateBook
-from nri.adaptation.rules import Rules
 from nri.api import messages as m
 from nri.errors import NriError
+from nri.rules import Rules
 
 __all__ = ["CreateState"]
 
@@ -170,7 +170,7 @@ class CreateState:
     def encoded_base(self) -> bytes:
         """Bytes of the container as it was after the last step that is None, or of the request's container.
 
-        Not normalised as long as no step is None: `nri.adaptation.question` sees to that.
+        Not normalised as long as no step is None: `nri.adaptation.peers.event_request` sees to that.
         """
         if self._shown is not None:
             return self._shown.encoded_base()

@@ -1,7 +1,7 @@
 """What an entry does: to the adjustment collected for the runtime, and to a resources message of an update.
 
 One function per kind, all taking the message that has the field's path. They run after every claim has been granted,
-so nothing here fails. What later plugins are shown is `nri.adaptation.merge.shown`. Next:
+so nothing here fails. What later plugins are shown is `nri.adaptation.merge.container_view`. Next:
 `nri.adaptation.merge.create`.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from nri.adaptation.merge.entries import Entry
 from nri.adaptation.merge.fields import Kind, Row
-from nri.adaptation.rules import Rules
 from nri.api.removal import mark
+from nri.rules import Rules
 
 __all__ = ["collect", "drop", "put_map", "put_simple"]
 

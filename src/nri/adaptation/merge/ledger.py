@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nri.adaptation.merge.conflict import Conflict
-from nri.adaptation.merge.fields import COMPOUND_FIELDS
-from nri.adaptation.rules import Rules
+from nri.adaptation.merge.fields import COMPOUND_FIELDS, FIELD_NAMES
 from nri.api import messages as m
-from nri.errors import ConflictError
+from nri.errors import Conflict, ConflictError
+from nri.rules import Rules
 
 __all__ = ["Claim", "Ledger"]
 
@@ -61,7 +60,7 @@ class Ledger:
             other = holder[1:] if cleared else holder
             same = other == plugin
             if not (same or self._free if cleared else same and self._repeat):
-                raise ConflictError(Conflict(container, field, key, other, plugin))
+                raise ConflictError(Conflict(container, field, FIELD_NAMES[field], key, other, plugin))
         self._owners[slot] = plugin
         self._journal.append((slot, holder))
         return not holder

@@ -12,14 +12,13 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from nri.adaptation.merge.claims import Claimer
-from nri.adaptation.merge.conflict import quote
 from nri.adaptation.merge.effects import drop, put_map, put_simple
 from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.fields import RESOURCES_TREE, ROWS, Kind
 from nri.adaptation.merge.ledger import Ledger
-from nri.adaptation.rules import Rules
 from nri.api import messages as m
-from nri.errors import ConflictError, NriError, PluginError, UpdateError
+from nri.errors import ConflictError, NriError, PluginError, UpdateError, quote
+from nri.rules import Rules
 
 __all__ = ["Eviction", "Ignored", "StopState", "UpdateBook", "UpdateState"]
 

@@ -5,9 +5,9 @@ from typing import Any
 from google.protobuf import json_format
 
 from nri.adaptation.merge import CreateState, StopState, UpdateState
-from nri.adaptation.rules import Rules
 from nri.api import messages as m
 from nri.errors import NriError
+from nri.rules import Rules
 
 Json = dict[str, Any]
 REPLIES: dict[Any, Any] = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nri.adaptation.rules import Rules
 from nri.api import messages as m
+from nri.rules import Rules
 from tests.unit.adaptation.merge.build import adjusts, as_json, create_state, fold, parse, resources, update
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation.rules import Rules
+from nri.rules import Rules
 from tests.unit.adaptation.merge.build import (
     adjusts,
     as_json,

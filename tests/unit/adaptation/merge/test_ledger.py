@@ -3,10 +3,9 @@
 import pytest
 
 from nri.adaptation.merge import Claim, Conflict, Ledger
-from nri.adaptation.merge.conflict import quote
-from nri.adaptation.rules import Rules
 from nri.api import messages as m
-from nri.errors import ConflictError
+from nri.errors import ConflictError, quote
+from nri.rules import Rules
 
 SHARES, ENV, HOOKS = m.Field.CPUShares, m.Field.Env, m.Field.OciHooks
 
@@ -16,16 +15,19 @@ def test_a_conflict_carries_its_parties() -> None:
     ledger.claim("ctr", SHARES, "", "00-foo")
     with pytest.raises(ConflictError) as caught:
         ledger.claim("ctr", SHARES, "", "10-bar")
-    assert caught.value.conflict == Conflict("ctr", SHARES, "", "00-foo", "10-bar")
+    assert caught.value.conflict == Conflict("ctr", SHARES, "CPUShares", "", "00-foo", "10-bar")
 
 
 def test_a_conflict_of_a_simple_field_reads_as_in_the_reference_with_its_trailing_blank() -> None:
     text = 'plugins "10-bar" and "00-foo" both tried to set CPUShares '
-    assert str(ConflictError(Conflict("ctr", SHARES, "", "00-foo", "10-bar"))) == text
+    assert str(ConflictError(Conflict("ctr", SHARES, "CPUShares", "", "00-foo", "10-bar"))) == text
 
 
 def test_a_conflict_of_an_entry_names_its_key() -> None:
-    assert str(Conflict("ctr", ENV, "A", "00-foo", "10-bar")) == 'plugins "10-bar" and "00-foo" both tried to set Env A'
+    assert (
+        str(Conflict("ctr", ENV, "Env", "A", "00-foo", "10-bar"))
+        == 'plugins "10-bar" and "00-foo" both tried to set Env A'
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,190 @@
+"""What an answer changes, field by field: before and after, as plain values. Pure; the merge table says what there is.
+
+Serves people, not the merge: shadow plugins are described with it (`nri.adaptation.audit.shadow`), and the history of a
+container (`nri.adaptation.audit.provenance`). Values are what JSON holds: texts, numbers, lists, tables; None is "not
+there". Next: those two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from nri.adaptation.merge.entries import Entry, read
+from nri.adaptation.merge.fields import FIELD_NAMES, RESOURCES_TREE, TREE, Kind, Row, Shown
+from nri.api import messages as m
+
+__all__ = ["Change", "Spot", "changes", "described", "name", "of_adjustment", "of_update", "plain", "spots", "value_at"]
+
+
+class Change(NamedTuple):
+    """One value that changed.
+
+    Attributes:
+        container: id of the container.
+        field: name in the API's `Field` enum (``Env``), else the dotted path.
+        key: the entry within the field (the variable's name), or "".
+        before: the value it had; None if there was none.
+        after: the value it has since; None if it is gone.
+    """
+
+    container: str
+    field: str
+    key: str
+    before: Any
+    after: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """As a table of JSON."""
+        return self._asdict()
+
+    def __str__(self) -> str:
+        """For people: ``Env DEBUG: "0" -> "1"``."""
+        what = f"{self.field} {self.key}" if self.key else self.field
+        return f"{what}: {show(self.before)} -> {show(self.after)}"
+
+
+class Spot(NamedTuple):
+    """A place that an answer touches: a field, and the entry in it, "" for the field as a whole."""
+
+    row: Row
+    key: str
+
+
+def name(row: Row) -> str:
+    """What a field is called for people."""
+    return FIELD_NAMES[row.claim] if row.claim else row.path
+
+
+def of_adjustment(adjust: m.ContainerAdjustment, container: m.Container) -> list[Change]:
+    """What an adjustment would change in a container, taken by itself; equal values are left out."""
+    return described(container.id, read(adjust, TREE), container)
+
+
+def of_update(update: m.ContainerUpdate, resources: m.LinuxResources | None = None) -> list[Change]:
+    """What an update would change; `resources` are those that the container has, None if that is not known."""
+    before = m.ContainerUpdate()
+    if resources is not None:
+        before.linux.resources.CopyFrom(resources)
+    return described(update.container_id, read(update.linux.resources, RESOURCES_TREE), before)
+
+
+def described(container: str, entries: Iterable[Entry], holder: Any, *, equal: bool = False) -> list[Change]:
+    """What entries of an answer would change in a container or update, taken by themselves.
+
+    `equal` keeps those that set what is there already.
+    """
+    found = []
+    for entry in entries:
+        for key, after in _wanted(entry, holder):
+            before = value_at(holder, Spot(entry.row, key))
+            if equal or before != after:
+                found.append(Change(container, name(entry.row), key, before, after))
+    return found
+
+
+def _wanted(entry: Entry, holder: Any) -> Iterable[tuple[str, Any]]:
+    """Key and value of every place as the answer wants it."""
+    row = entry.row
+    if row.kind in (Kind.KEYED, Kind.MAP):
+        wanted = {key: plain(value) for key, value in entry.sets.items()}
+        if row.path == "env":
+            wanted = {key: value.value for key, value in entry.sets.items()}
+        return {**dict.fromkeys(entry.unpaired), **wanted}.items()
+    if row.kind is Kind.ARGS:
+        return [("", list(entry.value) if entry.value[0] else list(entry.value[1:]))]
+    if row.kind is Kind.RESET:
+        return [("", True)]
+    after = plain(entry.value)
+    if row.kind is Kind.LIST:
+        after = (value_at(holder, Spot(row, "")) or []) + after
+    elif row.kind is Kind.ACCUMULATED:
+        before = value_at(holder, Spot(row, "")) or {}
+        after = {stage: before.get(stage, []) + after.get(stage, []) for stage in {**before, **after}}
+    return [("", after)]
+
+
+def spots(entries: Iterable[Entry]) -> list[Spot]:
+    """The places that an answer touches, removals included."""
+    found: dict[Spot, None] = {}
+    for entry in entries:
+        if entry.row.kind in (Kind.KEYED, Kind.MAP):
+            found.update((Spot(entry.row, key), None) for key in [*entry.removed, *entry.sets])
+        else:
+            found[Spot(entry.row, "")] = None
+    return list(found)
+
+
+def changes(container: str, touched: Iterable[Spot], before: Any, after: Any) -> list[Change]:
+    """The places where two containers (or updates) differ, of those that were touched."""
+    pairs = ((spot, value_at(before, spot), value_at(after, spot)) for spot in touched)
+    return [Change(container, name(spot.row), spot.key, old, new) for spot, old, new in pairs if old != new]
+
+
+def value_at(holder: Any, spot: Spot) -> Any:
+    """The value at a place of a container or update; None if there is none, or no such field."""
+    row, key = spot
+    if row.shown is Shown.NEVER:
+        return None
+    parent = row.parent(holder)
+    if row.kind is Kind.RESET:
+        return None
+    if row.kind is Kind.SIMPLE:
+        return plain(getattr(parent, row.name)) if row.has(holder) else None
+    value = getattr(parent, row.name)
+    if row.kind is Kind.MAP:
+        return plain(value[key]) if key in value else None
+    if row.kind is Kind.KEYED:
+        return _element(value, row, key)
+    return plain(value) or None
+
+
+def _element(elements: Any, row: Row, key: str) -> Any:
+    """The last element with a key; variables of a container are texts."""
+    found = None
+    for element in elements:
+        if isinstance(element, str):
+            key_of, _, text = element.partition("=")
+            found = text if key_of == key else found
+        elif getattr(element, row.key) == key:
+            found = plain(element)
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A protobuf value as JSON would hold it; a message of one field becomes what is in it; numbers stay numbers."""
+    if isinstance(value, (str, int, float, bytes)):
+        return value.hex() if isinstance(value, bytes) else value
+    if hasattr(value, "ListFields"):
+        fields = value.DESCRIPTOR.fields
+        if len(fields) == 1:
+            return plain(getattr(value, fields[0].name))
+        return {field.name: _member(field, inner) for field, inner in value.ListFields()}
+    if hasattr(value, "keys"):
+        return {key: plain(value[key]) for key in sorted(value)}
+    return [plain(item) for item in value]
+
+
+def _member(field: Any, value: Any) -> Any:
+    """A field of a message; enums by name."""
+    if field.enum_type is None:
+        return plain(value)
+    names = field.enum_type.values_by_number
+    if isinstance(value, int):
+        return names[value].name if value in names else value
+    return [names[one].name if one in names else one for one in value]
+
+
+def show(value: Any) -> str:
+    """A value for a line of text, cut short."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        text = f'"{value}"'
+    elif isinstance(value, dict):
+        text = "{" + ", ".join(f"{key}: {show(inner)}" for key, inner in value.items()) + "}"
+    elif isinstance(value, list):
+        text = "[" + ", ".join(map(show, value)) + "]"
+    else:
+        text = str(value)
+    return text if len(text) <= 80 else text[:77] + "..."

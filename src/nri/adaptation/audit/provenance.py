@@ -1,0 +1,183 @@
+"""Who changed what in a container, when, and from which value to which: the chain behind `nri why CONTAINER`.
+
+While requests run, only bytes are kept: per event the request as the runtime made it and every plugin's reply,
+appended to a list in one go. Now and then, and when somebody asks, the list is sorted into one chain per container;
+what belongs to containers that are gone by then is dropped unread. The meaning of a chain is worked out when somebody
+asks (`nri.adaptation.audit.explanation`). Bounded twice, in containers and in bytes: who was touched longest ago is forgotten
+first.
+
+Next: `nri.adaptation.admin`, which serves it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from nri.adaptation.audit.explanation import Explanation, Record, explain
+from nri.rules import Rules
+
+__all__ = ["Provenance", "Record"]
+
+#: That many events, or that many bytes of requests, are kept unsorted at most.
+_LOOSE_RECORDS = 512
+_LOOSE_BYTES = 4 << 20
+
+#: How many are sorted in a moment between two steps of an event: more than one, so that they get fewer.
+_TIDIED = 2
+
+#: About what a record costs beside its bytes, and a reply in it.
+_RECORD_BYTES = 400
+_REPLY_BYTES = 100
+
+#: The fields of a `Record`, before it is made into one.
+_Raw = tuple[float, str, str, bytes, Sequence[tuple[str, bytes]], str, Sequence[tuple[str, str, str, str]]]
+
+
+class _Chain:
+    """The records of one container. The first one, its creation, outlives later ones."""
+
+    __slots__ = ("forgotten", "records", "size_bytes", "sizes")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.sizes: list[int] = []
+        self.size_bytes = 0
+        self.forgotten = 0
+
+
+class Provenance:
+    """The records of all containers. Thread-safe; `record` takes no lock most of the time.
+
+    Args:
+        max_containers: that many containers are remembered at most.
+        max_bytes: that many bytes are kept at most, over all containers.
+        max_records: events remembered per container; its creation is never forgotten before the container is.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        max_containers: int = 2000,
+        max_bytes: int = 32 << 20,
+        max_records: int = 100,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._max_containers = max_containers
+        self._max_bytes = max_bytes
+        self._max_records = max(2, max_records)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._chains: OrderedDict[str, _Chain] = OrderedDict()
+        self._bytes = 0
+        # Appending to a deque is atomic, so requests need no lock. The count of bytes may be off by a race; it only
+        # decides when to sort.
+        self._loose: deque[tuple[Collection[str], _Raw]] = deque()
+        self._loose_bytes = 0
+        self._gone: set[str] = set()
+
+    def record(
+        self,
+        event: str,
+        container: str,
+        request: bytes,
+        replies: Sequence[tuple[str, bytes]],
+        touched: Collection[str] = (),
+        failed: str = "",
+        outcomes: Sequence[tuple[str, str, str, str]] = (),
+    ) -> None:
+        """Keep one event. What is passed is kept as it is: do not change it afterwards.
+
+        Args:
+            event: pretty name; ``UpdateContainers`` and ``Synchronize`` for what plugins ask for without one.
+            container: id of the event's own container; "" if it has none.
+            request: the event's request message, encoded as the runtime made it (before any plugin saw it).
+            replies: ``NN-name`` and encoded reply of every plugin that answered, in order.
+            touched: ids of other containers that the replies update.
+            failed: why the event failed, in which case nothing was applied.
+            outcomes: what became of single fields of updates: (container, field, outcome, reason).
+        """
+        self._loose.append((touched, (self._clock(), event, container, request, replies, failed, outcomes)))
+        self._loose_bytes += len(request)
+        if len(self._loose) >= _LOOSE_RECORDS or self._loose_bytes >= _LOOSE_BYTES:
+            with self._lock:
+                self._sort()
+
+    def forget(self, container: str) -> None:
+        """The container is removed; ids are not used twice."""
+        self._gone.add(container)
+
+    def tidy(self) -> None:
+        """Sort some of what is loose, unless somebody else does."""
+        if self._loose and self._lock.acquire(False):
+            try:
+                self._sort(_TIDIED)
+            finally:
+                self._lock.release()
+
+    def _sort(self, most: int = -1) -> None:
+        """Put what is loose into the chains, all or so many, and drop what is gone. Holds the lock."""
+        gone = self._gone
+        while self._loose and most:
+            most -= 1
+            touched, raw = self._loose.popleft()
+            self._loose_bytes -= len(raw[3])
+            record = Record(*raw)
+            size_bytes = _RECORD_BYTES + len(record.request)
+            for _, reply in record.replies:
+                size_bytes += _REPLY_BYTES + len(reply)
+            for target in {record.container, *touched} if touched else (record.container,):
+                if target and target not in gone:
+                    self._append(target, record, size_bytes)
+        if not self._loose:
+            self._loose_bytes = 0
+        while gone and not self._loose:  # what is loose still may be of theirs
+            chain = self._chains.pop(gone.pop(), None)
+            if chain is not None:
+                self._bytes -= chain.size_bytes
+        while self._chains and (len(self._chains) > self._max_containers or self._bytes > self._max_bytes):
+            _, chain = self._chains.popitem(last=False)
+            self._bytes -= chain.size_bytes
+
+    def _append(self, target: str, record: Record, size_bytes: int) -> None:
+        chain = self._chains.get(target)
+        if chain is None:
+            chain = self._chains[target] = _Chain()
+        else:
+            self._chains.move_to_end(target)
+        chain.records.append(record)
+        chain.sizes.append(size_bytes)
+        if len(chain.records) > self._max_records:
+            chain.records.pop(1)
+            size_bytes -= chain.sizes.pop(1)
+            chain.forgotten += 1
+        chain.size_bytes += size_bytes
+        self._bytes += size_bytes
+
+    def find(self, prefix: str) -> list[str]:
+        """Ids of the remembered containers that start with this; the exact one alone if there is one."""
+        with self._lock:
+            self._sort()
+            if prefix in self._chains:
+                return [prefix]
+            return sorted(one for one in self._chains if one.startswith(prefix))
+
+    def explain(self, container: str, rules: Rules = Rules.DEFAULT) -> Explanation | None:
+        """The chain of changes of a container; None if nothing is remembered of it."""
+        with self._lock:
+            self._sort()
+            chain = self._chains.get(container)
+            if chain is None:
+                return None
+            records, forgotten = list(chain.records), chain.forgotten
+        return explain(container, records, forgotten, rules)
+
+    def stats(self) -> dict[str, Any]:
+        """How much is kept."""
+        with self._lock:
+            self._sort()
+            return {"containers": len(self._chains), "bytes": self._bytes, "max_bytes": self._max_bytes}

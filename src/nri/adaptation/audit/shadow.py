@@ -1,0 +1,131 @@
+"""Shadow plugins: called like all others, their answer compared and reported, never applied. Pure.
+
+An operator lets a new plugin, or a new version of one, run in shadow to see what it would do to the node's
+containers: what would have changed, against the container as the plugins before it left it, and with whom it would
+have been in conflict. Next: `nri.adaptation.dispatch.folding` logs the report's line and hands the report to the observer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from nri.adaptation.audit.diff import Change, of_adjustment, of_update
+from nri.adaptation.merge import Ledger
+from nri.adaptation.merge.fields import FIELD_NAMES
+from nri.api import messages as m
+
+__all__ = ["ShadowReport", "failure", "report"]
+
+_NUMBERS = {name: number for number, name in FIELD_NAMES.items()}
+
+
+class ShadowReport(NamedTuple):
+    """What a shadow plugin would have done.
+
+    Attributes:
+        plugin: ``NN-name``.
+        event: pretty name.
+        pod: ``namespace/name`` of the event's pod.
+        container: name of the event's container, or "".
+        changes: what would have changed.
+        conflicts: the plugins that hold a field it would have set: (field, key, holder).
+        evictions: containers that it would have evicted: (id, reason).
+        failed: the error that it answered with, or why it did not answer; "" if it answered.
+    """
+
+    plugin: str
+    event: str
+    pod: str
+    container: str
+    changes: list[Change]
+    conflicts: list[tuple[str, str, str]]
+    evictions: list[tuple[str, str]]
+    failed: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether it would have done nothing."""
+        return not (self.changes or self.evictions or self.failed)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a table of JSON."""
+        return {
+            **self._asdict(),
+            "changes": [change.to_json() for change in self.changes],
+            "conflicts": [{"field": field, "key": key, "holder": holder} for field, key, holder in self.conflicts],
+            "evictions": [{"container": target, "reason": reason} for target, reason in self.evictions],
+        }
+
+    def __str__(self) -> str:
+        """One line for the log."""
+        where = "/".join(filter(None, (self.pod, self.container)))
+        holders = {(field, key): holder for field, key, holder in self.conflicts}
+        parts = []
+        for change in self.changes:
+            holder = holders.get((change.field, change.key))
+            parts.append(f"{change} (in conflict with {holder})" if holder else str(change))
+        parts += [f"evict {target}: {reason}" for target, reason in self.evictions]
+        if self.failed:
+            parts.append(f"failed: {self.failed}")
+        return (
+            f"shadow plugin {self.plugin} at {self.event} of {where} would have: {'; '.join(parts) or 'done nothing'}"
+        )
+
+
+def report(
+    plugin: str,
+    event: str,
+    pod: m.PodSandbox,
+    container: m.Container | None,
+    reply: Any = None,
+    *,
+    failed: str = "",
+    ledger: Ledger | None = None,
+    resources_of: Callable[[str], m.LinuxResources | None] | None = None,
+) -> ShadowReport:
+    """Describe a shadow plugin's answer.
+
+    Args:
+        plugin: ``NN-name``.
+        event: pretty name.
+        pod: of the event.
+        container: of the event, as the plugin saw it; None for events of pods.
+        reply: its answer, the response message of the event; None if it gave none.
+        failed: the error instead of an answer.
+        ledger: who holds which field already, for conflicts.
+        resources_of: the resources of another container by its id, None where they are not known.
+    """
+    found: list[Change] = []
+    if container is not None and hasattr(reply, "adjust"):
+        found += of_adjustment(reply.adjust, container)
+    for one in getattr(reply, "update", ()):
+        found += of_update(one, None if resources_of is None else resources_of(one.container_id))
+    return ShadowReport(
+        plugin,
+        event,
+        f"{pod.namespace}/{pod.name}" if pod.namespace else pod.name or pod.id,
+        "" if container is None else container.name or container.id,
+        found,
+        _conflicts(found, plugin, ledger),
+        [(one.container_id, one.reason) for one in getattr(reply, "evict", ())],
+        failed,
+    )
+
+
+def _conflicts(found: list[Change], plugin: str, ledger: Ledger | None) -> list[tuple[str, str, str]]:
+    """The fields that others hold. A removed one is taken over, and hooks have many owners: no conflict."""
+    conflicts = []
+    for change in found:
+        number = _NUMBERS.get(change.field, 0)
+        if ledger is None or not number or change.after is None or number == m.Field.OciHooks:
+            continue
+        holder = ledger.owner(change.container, number, change.key)
+        if holder and not holder.startswith("-") and holder != plugin:
+            conflicts.append((change.field, change.key, holder))
+    return conflicts
+
+
+def failure(plugin: str, event: str, pod: m.PodSandbox, what: str) -> ShadowReport:
+    """Describe that a shadow plugin failed, which is all that happens then."""
+    return report(plugin, event, pod, None, failed=what)

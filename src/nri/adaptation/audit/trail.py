@@ -1,0 +1,133 @@
+"""What is remembered of events beside their outcome: which containers there are, and who changed what.
+
+One object between the pipeline and those who keep records, so that the pipeline stays free of them and a runtime that
+wants none pays for none. Next: `nri.adaptation.audit.inventory`, `nri.adaptation.audit.provenance`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nri.adaptation.audit.inventory import Inventory
+from nri.adaptation.audit.update_result import APPLIED, UpdateResult, settle
+from nri.api import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from nri.adaptation.audit.provenance import Provenance
+    from nri.adaptation.dispatch.folding import Fold
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """Keeps records of events. Thread-safe.
+
+    Args:
+        update: the runtime's update callback, for undoing side updates.
+        provenance: who changed what; None to keep no record of that.
+    """
+
+    def __init__(
+        self,
+        update: Callable[[list[m.ContainerUpdate]], Iterable[m.ContainerUpdate | UpdateResult] | None],
+        provenance: Provenance | None,
+    ) -> None:
+        self.inventory = Inventory()
+        self.provenance = provenance
+        self._update = update
+
+    def event(self, fold: Fold, failed: str = "") -> None:
+        """An event with an answer is over."""
+        if self.provenance is None:
+            return
+        question, request = fold.question, fold.request
+        if request is None:  # nobody was asked; but what the runtime itself makes of a container belongs to its history
+            if question.spec.method == "stop_container":
+                return
+            request = question.payload
+        container = "" if question.container is None else question.container.id
+        self.provenance.record(question.spec.pretty, container, request, fold.replies, fold.touched, failed)
+
+    def tidy(self) -> None:
+        """There is a moment of time: do some of what would else hold up a later event."""
+        if self.provenance is not None:
+            self.provenance.tidy()
+
+    def asked(
+        self,
+        what: str,
+        plugin: str,
+        encoded: bytes,
+        updates: Sequence[m.ContainerUpdate],
+        failed: Sequence[m.ContainerUpdate],
+        results: Sequence[UpdateResult] = (),
+    ) -> None:
+        """A plugin asked for updates outside of an event: `what` is UpdateContainers or Synchronize."""
+        unapplied = {update.container_id for update in failed}
+        for update in updates:
+            if update.container_id not in unapplied:
+                self.inventory.updated(update.container_id, update.linux.resources)
+        if self.provenance is not None:
+            touched = [update.container_id for update in updates if update.container_id not in unapplied]
+            self.provenance.record(what, "", b"", [(plugin, encoded)], touched, outcomes=_rows(results))
+
+    def outcomes(self, event: str, results: Sequence[UpdateResult]) -> None:
+        """The runtime says what became of the updates of an event."""
+        rows = _rows(results)
+        if self.provenance is not None and rows:
+            self.provenance.record(event, "", b"", (), {row[0] for row in rows}, outcomes=rows)
+
+    def refused(
+        self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], reason: str
+    ) -> None:
+        """The same, but nothing of it was applied."""
+        if self.provenance is not None:
+            touched = [update.container_id for update in updates]
+            self.provenance.record(what, "", b"", [(plugin, encoded)], touched, reason)
+
+    def pod_removed(self, pod: m.PodSandbox) -> None:
+        """A pod is gone."""
+        for container_id in self.inventory.pod_removed(pod.id):
+            self._forget(container_id)
+
+    def container_removed(self, container: m.Container) -> None:
+        """A container is gone."""
+        self.inventory.removed(container.id)
+        self._forget(container.id)
+
+    def _forget(self, container_id: str) -> None:
+        if self.provenance is not None:
+            self.provenance.forget(container_id)
+
+    def updated(self, updates: Sequence[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
+        """Containers are being updated; returns the updates that would take that back, where it is known how."""
+        undo = [back for update in updates if (back := self._before(update)) is not None]
+        for update in updates:
+            self.inventory.updated(update.container_id, update.linux.resources)
+        return undo
+
+    def _before(self, update: m.ContainerUpdate) -> m.ContainerUpdate | None:
+        earlier = self.inventory.resources_of(update.container_id)
+        if earlier is None:
+            return None
+        undo = m.ContainerUpdate(container_id=update.container_id, ignore_failure=True)
+        undo.linux.resources.CopyFrom(earlier)
+        return undo
+
+    def undo(self, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
+        """Have containers given back what they had; returns what could not be applied."""
+        for update in updates:
+            self.inventory.restored(update.container_id, update.linux.resources)
+        return settle(updates, self._update(updates))[0]
+
+
+def _rows(results: Sequence[UpdateResult]) -> list[tuple[str, str, str, str]]:
+    """Container, field, outcome and reason of every field that is not as it was asked for."""
+    return [
+        (result.update.container_id, row.field, row.outcome, row.reason)
+        for result in results
+        for row in result.fields
+        if row.outcome != APPLIED
+    ]

@@ -1,0 +1,163 @@
+"""What became of an update, field by field: applied, clamped, unsupported or stale, with a reason.
+
+The wire knows only which updates failed. A runtime that knows more says more: its update callback returns one
+`UpdateResult` per update (or simply the updates that failed), and `commit` of a reply takes them for the updates of an
+event. What was not named counts as applied, so a runtime only says what went otherwise:
+
+    result = UpdateResult(update)
+    result.clamped("cpu.shares", 262144, "the kernel's maximum")
+    result.unsupported("rdt_class", "no resctrl on this node")
+
+Fields are named below `resources`: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`. Pure. Who keeps them
+is `nri.adaptation.audit.trail`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nri.adaptation.merge.entries import Entry, read
+from nri.adaptation.merge.fields import RESOURCES_TREE
+from nri.api import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Self
+
+__all__ = ["APPLIED", "CLAMPED", "STALE", "UNSUPPORTED", "FieldOutcome", "UpdateResult", "settle"]
+
+#: The field has the value that was asked for.
+APPLIED = "applied"
+#: It has another value, as near as the machine allows.
+CLAMPED = "clamped"
+#: This runtime or this machine cannot do it.
+UNSUPPORTED = "unsupported"
+#: The container is not there any more, or no longer in a state in which it can be updated.
+STALE = "stale"
+
+_PREFIX = "linux.resources."
+_UNEXPLAINED = "the runtime reports that the update failed"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldOutcome:
+    """One field of one update.
+
+    Attributes:
+        field: its name, such as `cpu.shares` or `unified[memory.high]`.
+        outcome: APPLIED, CLAMPED, UNSUPPORTED or STALE.
+        reason: why, unless it was applied.
+        value: what it is now, if it was clamped.
+    """
+
+    field: str
+    outcome: str = APPLIED
+    reason: str = ""
+    value: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", str(self.reason))  # an exception is a reason, too
+
+    def __str__(self) -> str:
+        now = f" to {self.value}" if self.outcome == CLAMPED else ""
+        return f"{self.field} {self.outcome}{now}{': ' + self.reason if self.reason else ''}"
+
+
+class UpdateResult:
+    """What became of one update: a row for every field that it asks for.
+
+    Attributes:
+        update: the update.
+    """
+
+    __slots__ = ("_rows", "update")
+
+    def __init__(self, update: m.ContainerUpdate) -> None:
+        self.update = update
+        self._rows = {name: FieldOutcome(name) for name in _fields(update)}
+
+    @classmethod
+    def all_stale(cls, update: m.ContainerUpdate, reason: str) -> Self:
+        """For a container that is not there: nothing of the update was done."""
+        result = cls(update)
+        result.stale(reason)
+        return result
+
+    def clamped(self, field: str, value: object, reason: str) -> Self:
+        """The field got `value` instead of what was asked for."""
+        return self._set(FieldOutcome(field, CLAMPED, reason, value))
+
+    def unsupported(self, field: str, reason: str) -> Self:
+        """The field was left alone."""
+        return self._set(FieldOutcome(field, UNSUPPORTED, reason))
+
+    def stale(self, reason: str) -> Self:
+        """Nothing of the update was done: its container is gone or has stopped."""
+        self._rows = {name: FieldOutcome(name, STALE, reason) for name in self._rows}
+        return self
+
+    def _set(self, row: FieldOutcome) -> Self:
+        if row.field not in self._rows:
+            asked = ", ".join(self._rows) or "nothing"
+            raise ValueError(f"the update of {self.update.container_id} does not ask for {row.field}, but for {asked}")
+        self._rows[row.field] = row
+        return self
+
+    @property
+    def fields(self) -> Sequence[FieldOutcome]:
+        """All rows, in the order of the API's fields."""
+        return tuple(self._rows.values())
+
+    @property
+    def failed(self) -> bool:
+        """Whether some field is neither as asked for nor near it."""
+        return any(row.outcome in (UNSUPPORTED, STALE) for row in self._rows.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Container and rows; rows that were applied have neither reason nor value."""
+        rows = [
+            {key: value for key in FieldOutcome.__slots__ if (value := getattr(row, key)) not in ("", None)}
+            for row in self.fields
+        ]
+        return {"container": self.update.container_id, "fields": rows}
+
+    def __repr__(self) -> str:
+        return f"<UpdateResult {self.update.container_id}: {'; '.join(map(str, self.fields)) or 'nothing asked for'}>"
+
+
+def _fields(update: m.ContainerUpdate) -> list[str]:
+    """The names of what an update asks for; a keyed field once per key."""
+    names = []
+    for entry in read(update.linux.resources, RESOURCES_TREE):
+        name = entry.row.path.removeprefix(_PREFIX)
+        keys = _keys(entry)
+        names += [f"{name}[{key}]" for key in keys] if keys else [name]
+    return names
+
+
+def _keys(entry: Entry) -> Sequence[str]:
+    return getattr(entry, "keys", ())
+
+
+def settle(
+    updates: Sequence[m.ContainerUpdate], returned: Iterable[m.ContainerUpdate | UpdateResult] | None
+) -> tuple[list[m.ContainerUpdate], list[UpdateResult]]:
+    """What a runtime's callback returned, as the failed updates of the wire and one result per update.
+
+    An update that may fail (`ignore_failure`) is not among the failed ones, whatever became of it.
+    """
+    told: dict[str, UpdateResult] = {}
+    failed = []
+    for each in returned or ():
+        if isinstance(each, UpdateResult):
+            told[each.update.container_id] = each
+            if each.failed and not each.update.ignore_failure:
+                failed.append(each.update)
+        else:
+            result = UpdateResult(each)
+            for row in result.fields:
+                result.unsupported(row.field, _UNEXPLAINED)
+            told[each.container_id] = result
+            failed.append(each)
+    return failed, [told.get(update.container_id) or UpdateResult(update) for update in updates]

@@ -1,0 +1,150 @@
+"""Find the plugins that are installed on this machine: `NN-name` in the plugin folder, its configuration beside.
+
+Reads, decides, and starts nothing. A file that cannot be a plugin is reported and skipped (reference mode: it ends the
+start of NRI). A plugin runs with the runtime's rights, so a file that others own or may write is refused, and one in a
+folder that others own or may write; of a link, both ends count. Next: `nri.adaptation.launch.process`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+
+from nri.api import naming
+from nri.errors import ConfigError
+from nri.rules import Rules
+
+__all__ = ["Found", "Skipped", "config_text", "discover"]
+
+#: The longest configuration of a plugin.
+CONFIG_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A plugin that can be launched."""
+
+    path: str
+    index: str
+    name: str
+
+    @property
+    def label(self) -> str:
+        """``NN-name``."""
+        return f"{self.index}-{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that is not launched, and why."""
+
+    path: str
+    reason: str
+
+
+def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[Found], list[Skipped]]:
+    """The plugins of a folder in order of their names. A folder that is missing has none.
+
+    Raises ConfigError for a bad name in reference mode, and for a folder that cannot be read.
+    """
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return [], []
+    except OSError as error:
+        raise ConfigError(folder, "", f"failed to discover plugins: {error.strerror}") from None
+    found: list[Found] = []
+    skipped: list[Skipped] = []
+    for entry in entries:
+        # Like the reference, the entry itself is looked at: a link always counts as executable.
+        try:
+            mode = entry.stat(follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            continue  # somebody is just tidying up
+        if stat.S_ISDIR(mode) or not mode & 0o111:
+            continue
+        reason = _unusable(entry.path)
+        try:
+            index, name = naming.split_file_name(entry.name)
+        except ValueError as error:
+            if not rules.bad_files_skipped:
+                raise ConfigError(folder, "", f"failed to discover plugins: {error}") from None
+            skipped.append(Skipped(entry.path, str(error)))
+            continue
+        if reason and rules.bad_files_skipped:
+            skipped.append(Skipped(entry.path, reason))
+        else:
+            found.append(Found(entry.path, index, name))
+    return found, skipped
+
+
+def _unusable(path: str) -> str:
+    """Why a file with a good name is not launched; "" if it is."""
+    if path.endswith(".wasm"):
+        return "plugins in WebAssembly are not supported; run it as an external plugin"
+    if not _is_text(path):
+        return "its name is not UTF-8 text"  # messages could not hold it
+    try:
+        link, info = os.lstat(path), os.stat(path)
+        folders = [os.stat(os.path.dirname(each) or ".") for each in (path, os.path.realpath(path))]
+    except OSError as error:
+        return f"it cannot be looked at: {error.strerror}"
+    if not stat.S_ISREG(info.st_mode):
+        return "it is not a file"
+    return _others_decide("it", link, info) or _others_decide("its folder", *folders)
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _others_decide(what: str, *infos: os.stat_result) -> str:
+    """Why somebody else than root and our own user can change a file or a folder; "" if nobody can."""
+    for info in infos:
+        mode = info.st_mode
+        if info.st_uid not in (0, os.geteuid()):
+            return f"{what} belongs to user {info.st_uid}, who can change it; remedy: chown root"
+        sticky = stat.S_ISDIR(mode) and mode & stat.S_ISVTX  # there nobody can replace another's files
+        if mode & 0o022 and not stat.S_ISLNK(mode) and not sticky:
+            return f"{what} can be written by group or others (mode {stat.S_IMODE(mode):04o}); remedy: chmod go-w"
+    return ""
+
+
+def _read(path: str) -> bytes:
+    """What a regular file holds. OSError also for anything else, which is not waited for, and for what is too long."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(CONFIG_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > CONFIG_BYTES:
+        raise OSError(errno.EFBIG, f"more than {CONFIG_BYTES >> 20} MiB")
+    return data
+
+
+def config_text(folder: str, index: str, name: str) -> tuple[str, str | None]:
+    """A plugin's drop-in configuration and the file that it comes from: the first that exists, else ("", None).
+
+    Raises ConfigError for a file that is there and cannot be read.
+    """
+    for file_name in naming.config_file_names(index, name):
+        path = os.path.join(folder, file_name)
+        try:
+            return _read(path).decode(), path
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ConfigError(
+                path, "", f"the configuration of plugin {index}-{name} cannot be read: {reason}"
+            ) from None
+    return "", None

@@ -1,0 +1,92 @@
+"""The plugins that are installed on this machine, all together: found, started, watched, ended.
+
+What a single one goes through is `nri.adaptation.launch.supervisor`; what counts as one is `nri.adaptation.launch.discovery`.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from nri.adaptation.launch.discovery import discover
+from nri.adaptation.launch.supervisor import Supervisor
+from nri.adaptation.peers.health import PluginHealth, health_of_launched
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nri.adaptation.plugin_policy.policy import Policies
+    from nri.adaptation.registration.handshake import Settings
+    from nri.adaptation.registration.registry import Registry
+    from nri.ttrpc import Interceptor
+
+__all__ = ["Installed"]
+
+log = logging.getLogger("nri.adaptation")
+
+
+class Installed:
+    """The supervisors of all installed plugins.
+
+    Args:
+        folder: where the plugins are.
+        config_folder: where their configuration is.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        config_folder: str,
+        settings: Settings,
+        policies: Policies,
+        registry: Registry,
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
+        self._folder, self._config_folder = folder, config_folder
+        self._settings = settings
+        self._policies = policies
+        self._registry = registry
+        self._interceptors = interceptors
+        self._supervisors: dict[str, Supervisor] = {}
+
+    def __contains__(self, label: str) -> bool:
+        return label in self._supervisors
+
+    def start(self) -> None:
+        """Launch what is there and wait until each takes part or failed. ConfigError if the folder is unreadable."""
+        found, skipped = discover(self._folder, self._settings.rules)
+        for file in skipped:
+            log.error("not a plugin, skipped: %s: %s", file.path, file.reason)
+        self._supervisors = {
+            each.label: Supervisor(
+                each, self._config_folder, self._settings, self._policies, self._registry, self._interceptors
+            )
+            for each in found
+        }
+        for supervisor in self._supervisors.values():
+            supervisor.start()
+        settings = self._settings
+        deadline = monotonic() + settings.registration_timeout_s + 2 * settings.request_timeout_s
+        for supervisor in self._supervisors.values():
+            supervisor.settled.wait(max(0.0, deadline - monotonic()))
+
+    def nudge(self) -> None:
+        """Somebody joined or left: look whether it is one of these."""
+        for supervisor in list(self._supervisors.values()):
+            supervisor.nudge()
+
+    def stop(self) -> None:
+        """Start them no more."""
+        for supervisor in self._supervisors.values():
+            supervisor.stop()
+
+    def join(self, deadline: float) -> None:
+        """Wait until all have ended; those that have not by then are killed."""
+        for supervisor in self._supervisors.values():
+            supervisor.join(deadline)
+
+    @property
+    def health(self) -> list[PluginHealth]:
+        """How they are, running or not."""
+        return [health_of_launched(supervisor) for supervisor in self._supervisors.values()]

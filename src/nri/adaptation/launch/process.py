@@ -1,0 +1,183 @@
+"""Start an installed plugin as the reference does, and know when and how it ended.
+
+The contract: the plugin's end of a socket pair as descriptor 3, an environment of exactly three variables, no
+arguments, the runtime's working directory, stdin and stdout at /dev/null. Only stderr differs: it is a pipe, whose last
+lines are kept, because they are what an operator needs when a plugin dies. Next: `nri.adaptation.launch.supervisor`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import socket
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from nri.api import naming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nri.adaptation.launch.discovery import Found
+
+__all__ = ["LAST_LINES", "Process"]
+
+#: Lines and bytes of stderr that are kept.
+LAST_LINES = 20
+LAST_BYTES = 8192
+LINE_BYTES = 1024
+#: How much is read at one time, and how long a plugin that has written more has to wait then, in seconds.
+DRAIN_BYTES = 65536
+DRAIN_READS = 8
+PAUSE_S = 0.05
+
+
+class Process:
+    """One run of a plugin.
+
+    Attributes:
+        socket: the runtime's end of the pair.
+        pid: process id.
+        status: how it ended, in words; "" while it runs.
+        failed: whether it ended otherwise than with code 0.
+    """
+
+    def __init__(self, found: Found) -> None:
+        """Start it. OSError if it cannot be started."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        own: list[int] = []  # descriptors that stay
+        passing: list[int] = []  # descriptors that are the child's
+        self.pid = 0
+        try:
+            read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            own.append(read)
+            passing.append(write)
+            self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            own.append(self._wake)
+            # Away from 0 to 3, which the child's own descriptors are to become.
+            for fd in (theirs.fileno(), write):
+                passing.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10))  # noqa: PERF401 - none is forgotten
+            os.set_blocking(write, True)
+            self.pid = os.posix_spawn(
+                found.path,
+                [found.path],
+                {naming.ENV_NAME: found.name, naming.ENV_IDX: found.index, naming.ENV_SOCKET: "3"},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, passing[2], 2),
+                    (os.POSIX_SPAWN_DUP2, passing[1], 3),
+                ],
+                setsigmask=[],
+                setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM],
+            )
+            self._end = os.pidfd_open(self.pid)
+        except BaseException:
+            ours.close()
+            for fd in own:
+                os.close(fd)
+            if self.pid:  # it runs already, and nobody could watch it
+                os.kill(self.pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(self.pid, 0)
+            raise
+        finally:
+            theirs.close()
+            for fd in passing:
+                os.close(fd)
+        self.socket = ours
+        self.status = ""
+        self.failed = False
+        self._stderr = read
+        self._stderr_ended = self._flooded = False
+        self._closing = threading.Lock()
+        self._lines: deque[bytes] = deque(maxlen=LAST_LINES)
+        self._partial = b""
+
+    def wait(self, look: Callable[[], float]) -> None:
+        """Read stderr until the process has ended, and reap it. Blocks: for a thread of its own.
+
+        `look` is called at once, after every `nudge`, and when as many seconds have passed as it returned.
+        """
+        while True:
+            ready = self._poll(look())
+            if self._wake in ready:
+                os.eventfd_read(self._wake)
+            if self._stderr in ready:
+                self._drain()
+            if self._end in ready:
+                break
+        self._drain()
+        self._reap()
+        with self._closing:
+            for fd in (self._end, self._stderr, self._wake):
+                os.close(fd)
+            self._end = self._stderr = self._wake = -1
+
+    def _poll(self, seconds: float) -> set[int]:
+        """Wait; returns the descriptors that are ready. A plugin that floods its stderr is not read for a moment."""
+        poll = select.poll()
+        poll.register(self._end, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        if self._flooded:
+            seconds = min(seconds, PAUSE_S)
+            self._flooded = False
+        elif not self._stderr_ended:
+            poll.register(self._stderr, select.POLLIN)
+        return {fd for fd, _ in poll.poll(seconds * 1000)}
+
+    def nudge(self) -> None:
+        """Have `wait` look again."""
+        with self._closing:
+            if self._wake >= 0:
+                os.eventfd_write(self._wake, 1)
+
+    def kill(self) -> None:
+        """End it at once; harmless if it has ended."""
+        with self._closing:
+            if self._end >= 0:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._end, signal.SIGKILL)
+
+    def _drain(self) -> None:
+        """Take what is in the pipe, but no more than a healthy plugin writes at one time."""
+        for _ in range(DRAIN_READS):
+            try:
+                data = os.read(self._stderr, DRAIN_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self._stderr_ended = True
+                return
+            *lines, rest = (self._partial + data).rsplit(b"\n", LAST_LINES + 1)
+            self._lines.extend(line[:LINE_BYTES] for line in lines[-LAST_LINES:])
+            self._partial = rest[:LINE_BYTES]
+        self._flooded = True
+
+    def _reap(self) -> None:
+        try:
+            _, status = os.waitpid(self.pid, 0)
+        except ChildProcessError:  # the embedding program reaps all children itself
+            self.status, self.failed = "ended", True
+            return
+        code = os.waitstatus_to_exitcode(status)
+        self.failed = code != 0
+        self.status = f"exit code {code}" if code >= 0 else f"killed by {_signal_name(-code)}"
+
+    @property
+    def last_words(self) -> str:
+        """The last lines that it wrote to stderr."""
+        lines = [*self._lines, *([self._partial] if self._partial else [])]
+        text = b"\n".join(lines)[-LAST_BYTES:]
+        return text.decode(errors="replace").strip()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

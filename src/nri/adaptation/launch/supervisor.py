@@ -1,0 +1,227 @@
+"""Keep one installed plugin running: launch it, watch it and its configuration, start it again as its policy says.
+
+One thread per plugin, which reads its stderr anyway. A run ends when the process ends; a process whose connection is
+gone is killed, because a launched plugin cannot connect again. A failed run is followed by a wait
+(`nri.backoff`); many short ones in a row are a crash loop, which is a state to be seen and not an end to
+trying. Every return is a full handshake, so the plugin is synchronized anew. Next: `nri.adaptation.launch.process`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from nri.adaptation.launch.discovery import config_text
+from nri.adaptation.launch.process import Process
+from nri.adaptation.peers.peer import LAUNCHED, RemotePeer
+from nri.adaptation.peers.state import Signal, State
+from nri.api import naming
+from nri.backoff import Backoff
+from nri.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nri.adaptation.launch.discovery import Found
+    from nri.adaptation.plugin_policy.policy import Policies
+    from nri.adaptation.registration.handshake import Settings
+    from nri.adaptation.registration.registry import Registry
+    from nri.ttrpc import Interceptor
+
+__all__ = ["Supervisor"]
+
+log = logging.getLogger("nri.adaptation")
+
+#: How often the configuration file is looked at, in seconds.
+LOOK_S = 1.0
+#: How long a plugin has between the end of its connection and being killed, in seconds.
+GRACE_S = 1.0
+
+
+class Supervisor:
+    """One installed plugin.
+
+    Attributes:
+        peer: the present connection, or the last one.
+        last_words: what it wrote to stderr before it ended the last time.
+        restarts: how often it was started again.
+    """
+
+    def __init__(
+        self,
+        found: Found,
+        config_folder: str,
+        settings: Settings,
+        policies: Policies,
+        registry: Registry,
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
+        self.found = found
+        self.peer: RemotePeer | None = None
+        self.last_words = ""
+        self.restarts = 0
+        #: Set as soon as the first run has come to something: it takes part, or it failed.
+        self.settled = threading.Event()
+        self._folder = config_folder
+        self._settings = settings
+        self._policies = policies
+        self._registry = registry
+        self._interceptors = interceptors
+        self._backoff = Backoff()
+        self._process: Process | None = None
+        self._stopping = threading.Event()
+        self._fingerprint: object = None
+        self._gone_since = 0.0
+        self._changed = False
+        self._thread = threading.Thread(target=self._run, name=f"nri-plugin-{found.label}", daemon=True)
+
+    @property
+    def state(self) -> State:
+        """Where the plugin stands, between two connections as well."""
+        if self._process is not None and self.peer is not None:
+            return self.peer.state
+        return State.CRASH_LOOP if self._backoff.crash_loop else State.GONE
+
+    def start(self) -> None:
+        """Launch it, and go on in the background."""
+        self._thread.start()
+
+    def nudge(self) -> None:
+        """Something has changed: look at once."""
+        process = self._process
+        if process is not None:
+            process.nudge()
+
+    def stop(self) -> None:
+        """Start it no more, and end it soon; `join` waits for that."""
+        self._stopping.set()
+        self.nudge()
+
+    def join(self, deadline: float) -> None:
+        """Wait until it has ended; kill it at the deadline."""
+        self._thread.join(max(0.0, deadline - monotonic()))
+        if self._thread.is_alive():
+            process = self._process
+            if process is not None:
+                process.kill()
+            self._thread.join(1.0)
+
+    # -- its thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._backoff.started()
+            failed = self._run_once()
+            self.settled.set()
+            if self._stopping.is_set():
+                return
+            if self._changed:
+                self._backoff.reset()
+                log.info("configuration of plugin %s has changed: starting it again", self.found.label)
+            elif not self._again(failed):
+                return
+            self.restarts += 1
+
+    def _again(self, failed: bool) -> bool:
+        """Wait before the next run; False if there is to be none."""
+        delay_s = self._backoff.ended()
+        restart = self._policies.for_plugin(self.found.index, self.found.name).restart
+        if (
+            not self._settings.rules.launched_plugins_restart
+            or restart == "never"
+            or (restart == "on-failure" and not failed)
+        ):
+            return False
+        if self._backoff.crash_loop:
+            log.error("plugin %s is in a crash loop: %d short runs in a row", self.found.label, self._backoff.failures)
+        return not self._stopping.wait(delay_s)
+
+    def _run_once(self) -> bool:
+        """One run, from launch to end; True if it failed."""
+        found = self.found
+        self._changed = False
+        self._fingerprint = self._look_at_files()
+        self._gone_since = 0.0
+        try:
+            config, _ = config_text(self._folder, found.index, found.name)
+            process = Process(found)
+        except (ConfigError, OSError) as error:
+            reason = str(error) if isinstance(error, ConfigError) else f"{found.path}: {error.strerror}"
+            log.warning("plugin %s cannot be launched: %s", found.label, reason)
+            self.last_words = reason
+            return True
+        peer = RemotePeer(
+            self._registry, process.socket, LAUNCHED,
+            index=found.index, name=found.name, pid=process.pid, uid=os.geteuid(), interceptors=self._interceptors,
+        )  # fmt: skip
+        peer.config = config
+        self._process, self.peer = process, peer
+        if self._stopping.is_set():
+            process.kill()  # whoever ended the others could not see this one yet
+        self._registry.connect(peer)
+        process.wait(self._look)
+        self._process = None
+        self.last_words = process.last_words
+        peer.signal(Signal.LOST, f"its process ended ({process.status})")
+        peer.last_error = f"its process ended ({process.status})" + (
+            f": {_last_line(self.last_words)}" if self.last_words else ""
+        )
+        if not self._stopping.is_set():
+            log.warning("plugin %s ended: %s%s", peer.qualified, process.status, _quoted(self.last_words))
+        # A plugin that is cut off may well end without an error: there is nobody left that it could work for.
+        return process.failed or peer.cut_off
+
+    def _look(self) -> float:
+        """What a running plugin needs now; returns when to look again."""
+        peer, process = self.peer, self._process
+        assert peer is not None
+        assert process is not None
+        now = monotonic()
+        if peer.settled.is_set():
+            self.settled.set()
+        if peer.state is State.GONE:
+            # It cannot connect again. Give it a moment to end by itself: it may have something to save or to say.
+            self._gone_since = self._gone_since or now
+            left_s = self._gone_since + GRACE_S - now
+            if left_s <= 0:
+                process.kill()
+            return max(left_s, 0.01) if left_s > 0 else LOOK_S
+        if peer.state is State.CONNECTED:
+            left_s = peer.since + self._settings.registration_timeout_s - now
+            if left_s <= 0:
+                log.warning("%s: plugin registration timed out", peer.qualified)
+                peer.signal(Signal.FATAL, "plugin registration timed out")
+                return 0.0
+            return min(left_s + 0.01, LOOK_S)
+        if (
+            self._settings.rules.launched_plugins_restart
+            and not self._stopping.is_set()
+            and self._look_at_files() != self._fingerprint
+        ):
+            self._changed = True
+            peer.signal(Signal.STOP, "its configuration has changed")
+            return 0.0
+        return LOOK_S
+
+    def _look_at_files(self) -> object:
+        """What tells one configuration from the next."""
+        marks: list[tuple[int, int, int] | None] = []
+        for name in naming.config_file_names(self.found.index, self.found.name):
+            try:
+                info = os.stat(os.path.join(self._folder, name))
+            except OSError:
+                marks.append(None)
+            else:
+                marks.append((info.st_ino, info.st_size, info.st_mtime_ns))
+        return marks
+
+
+def _last_line(text: str) -> str:
+    return text.rsplit("\n", 1)[-1]
+
+
+def _quoted(text: str) -> str:
+    return f"; its last words:\n{text}" if text else ""

@@ -1,0 +1,254 @@
+"""What later plugins are shown: the container with the adjustments of earlier plugins in it.
+
+Worked out only when somebody looks. Most adjustments only add, and a protobuf message may be added to by appending
+bytes: such a step is kept as the bytes to append, and the container is neither copied nor encoded again
+(`nri.adaptation.peers.event_request` joins them). Anything else makes a copy and changes that; the runtime's own message is
+never touched. Next: `nri.adaptation.merge.create`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nri.adaptation.merge.effects import drop, put_map, put_simple
+from nri.adaptation.merge.entries import Entry
+from nri.adaptation.merge.fast_path import Fields, split
+from nri.adaptation.merge.fast_path import entries as all_entries
+from nri.adaptation.merge.fields import Kind, Row
+from nri.adaptation.merge.fields import Shown as When
+from nri.api import messages as m
+from nri.rules import Rules
+from nri.wire import bytes_field
+
+__all__ = ["Shown", "normalise"]
+
+_SIMPLE, _MAP, _KEYED, _ARGS, _RESET = Kind.SIMPLE, Kind.MAP, Kind.KEYED, Kind.ARGS, Kind.RESET
+
+
+_LINUX = m.Container.DESCRIPTOR.fields_by_name["linux"].number
+_RESOURCES = m.LinuxContainer.DESCRIPTOR.fields_by_name["resources"].number
+
+
+def normalise(container: m.Container) -> None:
+    """Make the parts present that plugins may rely on: hooks, linux, resources, memory and cpu."""
+    container.hooks.SetInParent()
+    container.linux.resources.memory.SetInParent()
+    container.linux.resources.cpu.SetInParent()
+
+
+class Shown:
+    """A container as the next plugin sees it: a base, and what has been appended to it since."""
+
+    __slots__ = ("_added", "_base", "_bytes", "_origin", "_parsed", "_pending", "_rules", "_steps", "_whole")
+
+    def __init__(self, origin: m.Container, rules: Rules, encoded: bytes | None = None) -> None:
+        """`encoded`: the bytes of `origin`, if somebody has them."""
+        self._origin = origin
+        self._base = origin
+        self._added: list[bytes] = []
+        self._parsed: list[m.Container] = []  # the first of `_added`, as far as somebody had to look into them
+        self._whole: m.Container | None = None
+        self._pending: list[tuple[list[Entry] | None, Fields, m.ContainerAdjustment]] = []
+        self._bytes = encoded
+        self._rules = rules
+        self._steps: list[bytes | None] = []
+
+    def add(self, entries: list[Entry] | None, fresh: Fields, adjust: m.ContainerAdjustment) -> None:
+        """Note one plugin's adjustments, and the message that they come from; applied when somebody looks.
+
+        `entries` is None for a fresh reply, whose fields are `fresh`: no earlier plugin touched any of it, so only what
+        the container had from the start may be in the way.
+        """
+        self._pending.append((entries, fresh, adjust))
+
+    def steps(self) -> list[bytes | None]:
+        """How the container changed so far: per change the bytes to append, or None for encoding it anew."""
+        if self._pending:
+            pending, self._pending = self._pending, []
+            for entries, fresh, adjust in pending:
+                if entries is None:
+                    self._fresh_step(fresh, adjust)
+                else:
+                    self._step(self._seen(entries), adjust)
+        return self._steps
+
+    def container(self) -> m.Container:
+        """The container now. Belongs to this object: do not change it."""
+        self.steps()
+        return self._settle()
+
+    def encoded_base(self) -> bytes:
+        """Bytes of the container without what was appended since the last step that was None; encoded once."""
+        if self._bytes is None:
+            self._bytes = self._base.SerializeToString()
+        return self._bytes
+
+    def _settle(self) -> m.Container:
+        """Bring the base and what was appended together, in a copy of our own."""
+        if self._whole is None:
+            self._whole = m.Container()
+            self._whole.CopyFrom(self._base)
+            normalise(self._whole)
+            for added in self._added:
+                self._whole.MergeFromString(added)
+        return self._whole
+
+    def _additions(self) -> list[m.Container]:
+        """What was appended, as messages."""
+        for added in self._added[len(self._parsed) :]:
+            self._parsed.append(m.Container.FromString(added))
+        return self._parsed
+
+    def _seen(self, entries: list[Entry]) -> list[Entry]:
+        """Those that later plugins see."""
+        return [entry for entry in entries if entry.row.always_shown or self._visible(entry.row)]
+
+    def _fresh_step(self, fields: Fields, adjust: m.ContainerAdjustment) -> None:
+        resources, entries = split(fields)
+        entries = self._seen(entries)
+        for entry in entries:
+            # What nobody claimed before is in none of the additions either, but for a variable's name with "=" in it:
+            # what is read back from the container ends at the first one.
+            added = self._additions() if entry.row.path == "env" else ()
+            if not all(self._appends(container, entry) for container in (self._base, *added)):
+                self._change(self._seen(all_entries(fields)))
+                return
+        if resources or entries:
+            self._append(entries, adjust, resources)
+
+    def _step(self, entries: list[Entry], adjust: m.ContainerAdjustment) -> None:
+        for container in (self._base, *self._additions()):
+            for entry in entries:
+                if not self._appends(container, entry):
+                    self._change(entries)
+                    return
+        if entries:
+            self._append(entries, adjust)
+
+    def _change(self, entries: list[Entry]) -> None:
+        """Something has to be replaced or taken away: from here on there is another base."""
+        self._base = self._settle()
+        for entry in entries:
+            self._apply(self._base, entry)
+        self._bytes = self._whole = None
+        self._added, self._parsed = [], []
+        self._steps.append(None)
+
+    def _append(self, entries: list[Entry], adjust: m.ContainerAdjustment, resources: bool = False) -> None:
+        step = b""
+        if entries:
+            delta = m.Container()
+            for entry in entries:
+                if entry.row.in_resources:
+                    resources = True
+                else:
+                    self._apply(delta, entry)
+            step = delta.SerializeToString()
+        if resources:  # the same message in both: one merge instead of one per field
+            step += bytes_field(_LINUX, bytes_field(_RESOURCES, adjust.linux.resources.SerializeToString()))
+        self._steps.append(step)
+        self._added.append(step)
+        if self._whole is not None:
+            self._whole.MergeFromString(step)
+
+    def _visible(self, row: Row) -> bool:
+        return row.shown is not When.NEVER and self._rules.later_plugins_see_all
+
+    def _replaces(self, row: Row) -> bool:
+        """Whether setting a key of this list drops the element that has it."""
+        return row.removable or self._rules.limits_replace
+
+    def _appends(self, container: m.Container, entry: Entry) -> bool:
+        """Whether merging the entry over the container, as protobuf merges bytes, gives what the entry means."""
+        row = entry.row
+        kind = row.kind
+        if kind is _KEYED:
+            return not self._replaces(row) or self._has_none(container, entry)
+        if kind is _SIMPLE:
+            return row.is_text or (row.is_wrapper and bool(entry.value.ListFields())) or not row.has(container)
+        if kind is _MAP:
+            present = getattr(row.parent(container), row.name)
+            return not (entry.marked and self._rules.last_word_wins and any(key in present for key in entry.unpaired))
+        if kind is _ARGS:
+            return bool(entry.value[0]) and not container.args
+        return kind is not _RESET or not container.linux.HasField("rdt")
+
+    def _has_none(self, container: m.Container, entry: Entry) -> bool:
+        """Whether no element of the list has a key that the entry names."""
+        row = entry.row
+        named = entry.keys if not entry.marked else [*entry.sets, *entry.removed]
+        # Looking for a key's bytes in the whole message is ten times as fast as reading the keys. They may stand there
+        # for another reason: then the keys are read after all.
+        if container is self._base and not row.removal_claims:
+            data = self.encoded_base()
+            if all(key.encode() not in data for key in named):
+                return True
+        keys = _keys(container, row)
+        if row.removal_claims and len(set(keys)) != len(keys):
+            return False
+        return not [key for key in named if key in keys]
+
+    def _apply(self, container: m.Container, entry: Entry) -> None:
+        row = entry.row
+        parent = row.parent(container)
+        kind = row.kind
+        if kind is _SIMPLE:
+            put_simple(parent, row, entry.value)
+        elif kind is _MAP:
+            self._apply_map(getattr(parent, row.name), entry)
+        elif row.path == "env":
+            self._apply_env(container, entry)
+        elif kind is _KEYED:
+            self._apply_keyed(getattr(parent, row.name), entry)
+        elif kind is _ARGS:
+            self._apply_args(container, entry)
+        elif kind is _RESET:
+            container.linux.ClearField("rdt")
+        else:
+            getattr(parent, row.name).MergeFrom(entry.value)
+
+    def _apply_map(self, target: Any, entry: Entry) -> None:
+        if entry.marked and self._rules.last_word_wins:
+            for key in entry.unpaired:
+                target.pop(key, None)
+        put_map(target, entry.sets)
+
+    def _apply_keyed(self, target: Any, entry: Entry) -> None:
+        row = entry.row
+        if len(target) and self._replaces(row):
+            drop(target, row.key, {*entry.removed, *entry.sets})
+            if row.removal_claims:
+                _drop_repeated(target, row.key)
+        if entry.plain:
+            target.MergeFrom(entry.value)
+        else:
+            target.extend(entry.sets.values())
+
+    def _apply_env(self, container: m.Container, entry: Entry) -> None:
+        if container.env:
+            gone = {*entry.removed, *entry.sets}
+            container.env[:] = [text for text in container.env if text.partition("=")[0] not in gone]
+        container.env.extend([f"{key}={variable.value}" for key, variable in entry.sets.items()])
+
+    def _apply_args(self, container: m.Container, entry: Entry) -> None:
+        args = list(entry.value) if entry.value[0] else list(entry.value[1:])
+        if not args and self._rules.args_reset_shows_original:
+            args = list(self._origin.args)
+        container.args[:] = args
+
+
+def _keys(container: m.Container, row: Row) -> list[str]:
+    elements: Any = getattr(row.parent(container), row.name)
+    if row.path == "env":
+        return [text.partition("=")[0] for text in elements]
+    return [getattr(element, row.key) for element in elements]
+
+
+def _drop_repeated(elements: Any, key: str) -> None:
+    """Keep the last element of each key."""
+    seen: set[str] = set()
+    for index in range(len(elements) - 1, -1, -1):
+        name = getattr(elements[index], key)
+        if name in seen:
+            del elements[index]
+        seen.add(name)

@@ -1,0 +1,204 @@
+"""Plugins inside the runtime: any object with methods named after events.
+
+They take part in the order of indices like every other plugin, without a socket: handlers get messages and run in the
+thread of the event, so they must be quick, and no timeout can interrupt them. They must not change what they are given.
+A handler returns what plugins return elsewhere: None, an adjustment, updates, or both as a pair; builders of `nri.api`
+and messages are both fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from nri.adaptation.peers.peer import BUILTIN, Owner, Peer
+from nri.adaptation.peers.state import State
+from nri.api import messages as m
+from nri.api import naming
+from nri.api.events import BY_METHOD, EVENTS, EventMask
+from nri.errors import DeadlineExceeded, NriError, RpcError
+from nri.policies.default_validator import INDEX, NAME, DefaultValidator, ValidatorConfig
+from nri.ttrpc import Code
+
+if TYPE_CHECKING:
+    from nri.adaptation.peers.event_request import Question
+
+__all__ = ["BuiltinPeer", "BuiltinPlugin", "default_validators"]
+
+_VALIDATE = BY_METHOD["validate_container_adjustment"]
+
+
+class BuiltinPlugin:
+    """An object of the runtime as a plugin.
+
+    Args:
+        index: two digits.
+        name: the name without index.
+        handlers: has a method per event that it wants (`create_container(pod, container)`), perhaps `synchronize(pods,
+            containers)`, `configure(config, runtime, version)` (may return an event mask) and `shutdown()`.
+        events: what to subscribe to; default: every event that `handlers` has a method for.
+        failure_policy: what it declares, as plugins do.
+    """
+
+    __slots__ = ("events", "failure_policy", "handlers", "index", "name")
+
+    def __init__(
+        self,
+        index: str,
+        name: str,
+        handlers: object,
+        *,
+        events: EventMask | None = None,
+        failure_policy: m.FailurePolicy | None = None,
+    ) -> None:
+        if not index or not name:
+            raise ValueError(f'builtin plugin without index or name ("{index}", "{name}")')
+        naming.check_index(index)
+        naming.check_name(name)
+        self.index, self.name, self.handlers = index, name, handlers
+        self.events = (
+            events if events is not None else EventMask.of(*(spec for spec in EVENTS if _method(handlers, spec.method)))
+        )
+        self.failure_policy = failure_policy
+
+
+def _method(handlers: object, name: str) -> Callable[..., Any] | None:
+    method = getattr(handlers, name, None)
+    return method if callable(method) else None
+
+
+class BuiltinPeer(Peer):
+    """A built-in plugin in the chain."""
+
+    __slots__ = ("_handlers", "plugin")
+
+    def __init__(self, owner: Owner, plugin: BuiltinPlugin) -> None:
+        super().__init__(owner, BUILTIN, plugin.index, plugin.name)
+        self.plugin = plugin
+        self._handlers = plugin.handlers
+        self.state = State.REGISTERED
+
+    def invoke(self, question: Question, deadline: float) -> bytes:
+        """Run the handler of an event."""
+        spec = question.spec
+        handler = _method(self._handlers, spec.method)
+        if handler is None:
+            return b""
+        arguments: tuple[Any, ...] = (question.pod,)
+        if spec is _VALIDATE:
+            arguments = (question.message(m.ValidateContainerAdjustmentRequest),)
+        elif spec.kind == "container":
+            arguments = (question.pod, question.shown())
+            if spec.method == "update_container":
+                arguments += (question.resources,)
+        elif spec.method == "update_pod_sandbox":
+            arguments = (question.pod, question.overhead, question.resources)
+        if monotonic() >= deadline:
+            raise DeadlineExceeded(spec.pretty)
+        return self._run(spec.reply, spec is _VALIDATE, handler, *arguments)
+
+    def _run(self, reply: str, validates: bool, handler: Callable[..., Any], *arguments: Any) -> bytes:
+        try:
+            encoded: bytes = _reply(getattr(m, reply), handler(*arguments)).SerializeToString()
+            return encoded
+        except NriError as error:
+            if validates:
+                return _rejection(str(error))
+            raise _failed(error) from error
+        except Exception as error:
+            if validates:
+                return _rejection(str(error) or type(error).__name__)
+            raise _failed(error) from error
+
+    def command(self, method: str, payload: bytes, deadline: float) -> bytes:  # noqa: ARG002 - nothing can interrupt it
+        """Configure and Shutdown, by the same names."""
+        handler = _method(self._handlers, method.lower())
+        if method == "Configure":
+            return self._configure(handler, m.ConfigureRequest.FromString(payload))
+        if handler is not None:
+            handler()
+        return b""
+
+    def _configure(self, handler: Callable[..., Any] | None, asked: m.ConfigureRequest) -> bytes:
+        mask = self.plugin.events
+        if handler is not None:
+            try:
+                mask = EventMask(handler(asked.config, asked.runtime_name, asked.runtime_version) or mask)
+            except Exception as error:
+                raise _failed(error) from error
+        reply = m.ConfigureResponse(events=mask)
+        if self.plugin.failure_policy is not None:
+            reply.failure_policy.CopyFrom(self.plugin.failure_policy)
+        encoded: bytes = reply.SerializeToString()
+        return encoded
+
+    def synchronize(
+        self,
+        pods: Sequence[m.PodSandbox],
+        containers: Sequence[m.Container],
+        timeout_s: float,  # noqa: ARG002 - nothing can interrupt it
+        *,
+        each: bool,  # noqa: ARG002
+    ) -> list[m.ContainerUpdate]:
+        """Hand over the runtime's own messages."""
+        handler = _method(self._handlers, "synchronize")
+        if handler is None:
+            return []
+        reply = m.SynchronizeResponse.FromString(self._run("SynchronizeResponse", False, handler, pods, containers))
+        return list(reply.update)
+
+
+def _failed(cause: Exception) -> RpcError:
+    """What the request fails with because of a handler's error."""
+    error = RpcError(Code.UNKNOWN, str(cause) or type(cause).__name__)
+    error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
+    return error
+
+
+def _rejection(reason: str) -> bytes:
+    encoded: bytes = m.ValidateContainerAdjustmentResponse(reject=True, reason=reason).SerializeToString()
+    return encoded
+
+
+def _message(value: Any) -> Any:
+    """A builder's message, or the message itself."""
+    return getattr(value, "message", value)
+
+
+def _reply(kind: Any, result: Any) -> Any:
+    """A handler's result as the reply message of its event."""
+    reply = kind()
+    if kind is m.ValidateContainerAdjustmentResponse:
+        if result:  # a reason, or a verdict
+            return result if isinstance(result, kind) else kind(reject=True, reason=str(result))
+        return reply
+    for value in result if isinstance(result, tuple) else (result,):
+        message = _message(value)
+        if isinstance(message, kind):
+            return message
+        if isinstance(message, m.ContainerAdjustment):
+            reply.adjust.CopyFrom(message)
+            continue
+        for each in message if isinstance(message, Iterable) else () if message is None else (message,):
+            item = _message(each)
+            (reply.evict if isinstance(item, m.ContainerEviction) else reply.update).append(item)
+    return reply
+
+
+class _Validation:
+    """The default validator's handlers."""
+
+    def __init__(self, config: ValidatorConfig) -> None:
+        self._validator = DefaultValidator(config)
+
+    def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> str | None:
+        """Why not, or None."""
+        return self._validator.validate(request)
+
+
+def default_validators(config: ValidatorConfig | None) -> list[BuiltinPlugin]:
+    """The default validator as a built-in plugin, if it is wanted."""
+    if config is None or not config.enable:
+        return []
+    return [BuiltinPlugin(INDEX, NAME, _Validation(config))]

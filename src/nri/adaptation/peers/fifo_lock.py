@@ -1,0 +1,131 @@
+"""A lock that is passed on in the order of asking, and whose place in the queue can be taken before waiting for it.
+
+Whoever waits may leave word what is to be begun as soon as its turn comes: the one who lets go does that first, and
+wakes it then. So what the lock guards is at work again while threads still change places.
+
+A bare `threading.Lock` starves callers: the thread that has just let go takes it again before the others wake. Taking a
+place (`place`) and waiting for it (`wait`) are apart, because the pipeline takes its place at the next plugin before it
+leaves the one at hand: that keeps all events in one order at every plugin. Knows nothing of plugins. Next:
+`nri.adaptation.dispatch.order`.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections import deque
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from nri.errors import DeadlineExceeded
+from nri.signals import heed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = ["FifoLock", "Ticket"]
+
+
+class Ticket:
+    """A place in the queue.
+
+    Attributes:
+        begin: called when the turn comes, by the thread that lets go; it must not wait. May be set while it waits.
+        begun: what `begin` returned; None if it was not called.
+    """
+
+    __slots__ = ("_turn", "begin", "begun")
+
+    def __init__(self) -> None:
+        self.begin: Callable[[], Any] | None = None
+        self.begun: Any = None
+        self._turn = allocate_lock()
+        self._turn.acquire()
+
+    def wait(self, timeout_s: float = -1.0) -> bool:
+        """Wait for the turn; False if it has not come in so many seconds. Negative: for ever."""
+        heed()
+        return self._turn.acquire(timeout=timeout_s)
+
+    def call(self) -> None:
+        """The turn has come."""
+        try:
+            if self.begin is not None:
+                self.begun = self.begin()
+        finally:
+            self._turn.release()
+
+
+class FifoLock:
+    """First come, first served. Not reentrant; any thread may release it.
+
+    ticket = lock.place()            # never waits
+    lock.wait(ticket, deadline)      # waits for its turn
+    ...
+    lock.release()
+    """
+
+    __slots__ = ("_guard", "_held", "_queue")
+
+    def __init__(self) -> None:
+        self._guard = allocate_lock()
+        self._held = False
+        self._queue: deque[Ticket] = deque()
+
+    def place(self) -> Ticket | None:
+        """Take a place in the queue; None if it is our turn already."""
+        with self._guard:
+            if not self._held:
+                self._held = True
+                return None
+            ticket = Ticket()
+            self._queue.append(ticket)
+            return ticket
+
+    def wait(self, ticket: Ticket | None, deadline: float | None = None) -> None:
+        """Wait for the turn of a place. DeadlineExceeded: the place is given up, nothing is held."""
+        if ticket is None:
+            return
+        try:
+            if ticket.wait(-1.0 if deadline is None else max(0.0, deadline - monotonic())):
+                return
+        except BaseException:  # KeyboardInterrupt: nobody may wait for ever behind a place that nobody holds
+            if not self._give_up(ticket):
+                ticket.wait()
+                self.release()
+            raise
+        if self._give_up(ticket):
+            raise DeadlineExceeded("a plugin that is busy with earlier events")
+        # Our turn came between the end of the wait and now: it is ours, and the caller's deadline shows at the call.
+        ticket.wait()
+
+    def _give_up(self, ticket: Ticket) -> bool:
+        """Leave the queue; False if the turn has come in the meantime."""
+        with self._guard:
+            if ticket not in self._queue:
+                return False
+            self._queue.remove(ticket)
+            return True
+
+    def leave(self, ticket: Ticket | None) -> None:
+        """Give up a place without waiting for its turn, or the lock if the turn has come."""
+        if ticket is None or not self._give_up(ticket):
+            self.release()
+
+    def acquire(self, deadline: float | None = None) -> None:
+        """Take a place and wait for it."""
+        self.wait(self.place(), deadline)
+
+    def release(self) -> None:
+        """Let the next one in."""
+        with self._guard:
+            if not self._queue:
+                self._held = False
+                return
+            ticket = self._queue.popleft()
+        ticket.call()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._queue)

@@ -1,0 +1,88 @@
+"""How plugins are, as values for people and for readiness probes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from nri.adaptation.peers.peer import LAUNCHED, Peer, RemotePeer
+from nri.adaptation.peers.state import State
+
+if TYPE_CHECKING:
+    from nri.adaptation.launch.supervisor import Supervisor
+
+__all__ = ["PluginHealth", "health", "health_of_launched"]
+
+#: Characters that are told of what went wrong last: a plugin's error may have megabytes.
+_ERROR_LENGTH = 4096
+
+_STARTING = frozenset((State.CONNECTED, State.REGISTERED, State.CONFIGURED, State.SYNCHRONIZING))
+
+
+@dataclass(frozen=True, slots=True)
+class PluginHealth:
+    """One plugin at one moment.
+
+    Attributes:
+        plugin: ``NN-name``; ``??-plugin`` if it has not registered yet.
+        kind: "builtin", "external" or "pre-connected" (launched by the runtime).
+        state: "starting", "active", "late", "open" (left out by its breaker), "crash loop" or "gone".
+        stage: the same, with the steps of "starting" apart.
+        pid, uid: of its process; 0 and None if not known.
+        nri_version: what it says it speaks.
+        events: what it is subscribed to, as names joined by commas.
+        latency_s: how long its last answer took, in seconds.
+        missed: requests in a row without an answer.
+        restarts: how often it was started again, for launched plugins.
+        last_error: what went wrong last, or "".
+        last_words: the last lines that it wrote to stderr before it ended, for launched plugins.
+    """
+
+    plugin: str
+    kind: str
+    state: str
+    stage: str
+    pid: int = 0
+    uid: int | None = None
+    nri_version: str = ""
+    events: str = ""
+    latency_s: float = 0.0
+    missed: int = 0
+    restarts: int = 0
+    last_error: str = ""
+    last_words: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """All attributes by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def health(peer: Peer) -> PluginHealth:
+    """The present health of a plugin."""
+    return PluginHealth(
+        plugin=f"{peer.index or '??'}-{peer.name or 'plugin'}",
+        kind=peer.kind,
+        state=_word(peer.state),
+        stage=peer.state.value,
+        pid=peer.pid,
+        uid=peer.uid if isinstance(peer, RemotePeer) else None,
+        nri_version=peer.version,
+        events=peer.mask.pretty(),
+        latency_s=peer.latency_s,
+        missed=peer.breaker.missed,
+        last_error=peer.last_error[:_ERROR_LENGTH],
+    )
+
+
+def health_of_launched(supervisor: Supervisor) -> PluginHealth:
+    """The same of a plugin that the runtime launches, whether it runs or not."""
+    state = supervisor.state
+    told: Any = {"restarts": supervisor.restarts, "last_words": supervisor.last_words}
+    if supervisor.peer is not None:
+        return replace(health(supervisor.peer), state=_word(state), stage=state.value, **told)
+    word = "starting" if not supervisor.settled.is_set() else _word(state)
+    return PluginHealth(supervisor.found.label, LAUNCHED, word, word, last_error=supervisor.last_words, **told)
+
+
+def _word(state: State) -> str:
+    return "starting" if state in _STARTING else state.value

@@ -1,0 +1,106 @@
+"""The life of a plugin's connection as a table: state and signal in, next state and actions out. Pure.
+
+    connected -> registered -> configured -> synchronizing -> active <-> late <-> open -> gone
+
+The shell around it (`nri.adaptation.peers.peer`, `nri.adaptation.registration.handshake`) reports what happened and carries out the actions;
+it decides nothing. A pair that is not in the table changes nothing: signals of a race that was lost (an answer after
+the connection ended) are harmless. The crash loop is a state of a launched plugin between two connections, so it has no
+transition here but is told by its supervisor (`nri.adaptation.launch.supervisor`). Next: `nri.adaptation.peers.peer`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["JOINED", "TABLE", "Action", "Signal", "State", "step"]
+
+
+class State(Enum):
+    """Where a plugin stands. The values are the words of health reports."""
+
+    CONNECTED = "connected"
+    REGISTERED = "registered"
+    CONFIGURED = "configured"
+    SYNCHRONIZING = "synchronizing"
+    ACTIVE = "active"
+    LATE = "late"
+    OPEN = "open"
+    CRASH_LOOP = "crash loop"
+    GONE = "gone"
+
+
+class Signal(Enum):
+    """What happened."""
+
+    REGISTER = "the plugin gave its name"
+    UPDATE = "the plugin asks for updates of containers"
+    CONFIGURED = "it answered Configure"
+    JOINING = "it entered the chain; the state of the runtime is on its way"
+    SYNCHRONIZED = "it took the state of the runtime"
+    ANSWERED = "it answered a request, be it with an error"
+    MISSED = "it did not answer in time, and stays connected"
+    TRIPPED = "it did not answer too often"
+    FATAL = "it failed in a way that costs the connection"
+    LOST = "its connection ended"
+    STOP = "the runtime stops, or replaces the plugin"
+
+
+class Action(Enum):
+    """What the shell has to do."""
+
+    CONFIGURE = "go on with Configure and Synchronize, in a thread of its own"
+    REFUSE_REPEAT = "answer that it is registered already"
+    REFUSE_UPDATE = "answer that it is not configured yet"
+    APPLY_UPDATE = "hand the updates to a worker"
+    REPORT_READY = "tell those who wait for this plugin"
+    REPORT_LATE = "log that it is late"
+    REPORT_OPEN = "log that it is left out for a while"
+    REPORT_BACK = "log that it answers again"
+    REPORT_GONE = "log that it is gone"
+    CLOSE = "close the connection"
+    LEAVE = "take it out of the chain as soon as no event is under way"
+
+
+_A, _G, _S = Action, Signal, State
+_Row = tuple[State, tuple[Action, ...]]
+
+#: In the chain and called, or about to be.
+JOINED = frozenset((State.ACTIVE, State.LATE, State.OPEN))
+
+_ALIVE = (_S.CONNECTED, _S.REGISTERED, _S.CONFIGURED, _S.SYNCHRONIZING, _S.ACTIVE, _S.LATE, _S.OPEN)
+_IN_CHAIN = (_S.SYNCHRONIZING, *sorted(JOINED, key=lambda state: state.value))
+_CONFIGURED = (_S.CONFIGURED, *_IN_CHAIN)
+
+TABLE: dict[tuple[State, Signal], _Row] = {
+    # The end, from anywhere: the same for all, plus leaving the chain for those in it (below).
+    **{(state, signal): (_S.GONE, (_A.CLOSE,)) for state in _ALIVE for signal in (_G.FATAL, _G.LOST, _G.STOP)},
+    **{
+        (state, signal): (_S.GONE, (_A.CLOSE, _A.LEAVE, _A.REPORT_GONE))
+        for state in _IN_CHAIN
+        for signal in (_G.FATAL, _G.LOST)
+    },
+    **{(state, _G.STOP): (_S.GONE, (_A.CLOSE, _A.LEAVE)) for state in _IN_CHAIN},
+    # A name is given once.
+    **{(state, _G.REGISTER): (state, (_A.REFUSE_REPEAT,)) for state in _ALIVE},
+    (_S.CONNECTED, _G.REGISTER): (_S.REGISTERED, (_A.CONFIGURE,)),
+    # Updates are taken from whoever is configured.
+    **{(state, _G.UPDATE): (state, (_A.REFUSE_UPDATE,)) for state in (_S.CONNECTED, _S.REGISTERED)},
+    **{(state, _G.UPDATE): (state, (_A.APPLY_UPDATE,)) for state in _CONFIGURED},
+    # The way in.
+    (_S.REGISTERED, _G.CONFIGURED): (_S.CONFIGURED, ()),
+    (_S.CONFIGURED, _G.JOINING): (_S.SYNCHRONIZING, ()),
+    (_S.SYNCHRONIZING, _G.SYNCHRONIZED): (_S.ACTIVE, (_A.REPORT_READY,)),
+    # At work.
+    (_S.LATE, _G.ANSWERED): (_S.ACTIVE, (_A.REPORT_BACK,)),
+    (_S.OPEN, _G.ANSWERED): (_S.ACTIVE, (_A.REPORT_BACK,)),
+    (_S.ACTIVE, _G.MISSED): (_S.LATE, (_A.REPORT_LATE,)),
+    (_S.LATE, _G.MISSED): (_S.LATE, ()),
+    (_S.OPEN, _G.MISSED): (_S.OPEN, ()),
+    (_S.ACTIVE, _G.TRIPPED): (_S.OPEN, (_A.REPORT_OPEN,)),
+    (_S.LATE, _G.TRIPPED): (_S.OPEN, (_A.REPORT_OPEN,)),
+}
+
+
+def step(state: State, signal: Signal) -> _Row:
+    """The next state and what to do; a pair that the table does not have changes nothing."""
+    return TABLE.get((state, signal), (state, ()))

@@ -1,0 +1,159 @@
+"""Hand a joining plugin the state of the runtime: in one message if it fits, else in parts.
+
+Every object is encoded once. Up to 4 MiB one message goes out, because old plugins know no parts. Above, parts are
+packed greedily, smaller than the limit on purpose: while the plugin takes one part in, the next is encoded by a helper
+thread, so that both sides work at the same time. A part's reply must say `more` back, or the plugin does not understand
+parts. Next: `nri.adaptation.registration.handshake`, which calls this.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from nri.api import messages as m
+from nri.errors import NriError, RemoteProtocolError
+from nri.ttrpc.frames import MAX_DATA
+from nri.wire import bytes_field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+__all__ = ["exchange", "parts"]
+
+#: Room for the envelope around a message (service, method, timeout, lengths), in bytes.
+ENVELOPE = 256
+#: Size of a part, in bytes: small enough that both sides work at once, large enough that calls do not count.
+PART = 1 << 20
+
+#: All parts together have at most so many times the timeout of one: events wait meanwhile.
+MOST = 10
+
+_MORE = b"\x18\x01"
+
+
+def parts(
+    pods: Iterable[m.PodSandbox], containers: Iterable[m.Container], part_size: int = PART
+) -> Iterator[tuple[bytes, bool]]:
+    """Encoded `SynchronizeRequest`s, and whether more follow; one if everything fits into a message."""
+    objects: Iterator[tuple[int, m.PodSandbox | m.Container]]
+    objects = itertools.chain(zip(itertools.repeat(1), pods), zip(itertools.repeat(2), containers))
+    whole, rest = _upto(objects, MAX_DATA - ENVELOPE)
+    if rest is None:
+        yield b"".join(whole), False
+        return
+    bunch: list[bytes] = []
+    size = 0
+    encoded = itertools.chain(whole, (rest,), (_field(number, message) for number, message in objects))
+    for field in encoded:
+        if bunch and size + len(field) > part_size:
+            yield b"".join(bunch) + _MORE, True
+            bunch, size = [], 0
+        bunch.append(field)
+        size += len(field)
+    yield b"".join(bunch), False
+
+
+def _field(number: int, message: m.PodSandbox | m.Container) -> bytes:
+    return bytes_field(number, message.SerializeToString())
+
+
+def _upto(objects: Iterator[tuple[int, m.PodSandbox | m.Container]], limit: int) -> tuple[list[bytes], bytes | None]:
+    """Encode while it fits into `limit` bytes; and the first field that did not fit, or None."""
+    fields: list[bytes] = []
+    size = 0
+    for number, message in objects:
+        field = _field(number, message)
+        size += len(field)
+        if size > limit:
+            return fields, field
+        fields.append(field)
+    return fields, None
+
+
+def exchange(
+    call: Callable[[bytes, float], bytes],
+    pods: Iterable[m.PodSandbox],
+    containers: Iterable[m.Container],
+    timeout_s: float,
+    *,
+    each: bool = True,
+) -> list[m.ContainerUpdate]:
+    """Send all parts and return the updates that the plugin asks for.
+
+    Args:
+        call: sends one encoded request before a deadline and returns the encoded reply.
+        timeout_s: seconds for each part, and `MOST` times that for all; or for all together if not `each`.
+
+    Raises:
+        RemoteProtocolError: the plugin does not understand parts.
+        NriError: what `call` raises.
+    """
+    began = monotonic()
+    deadline = began + timeout_s
+    reply = m.SynchronizeResponse()
+    for part, more in _ahead(parts(pods, containers)):
+        if each:
+            deadline = min(monotonic(), began + (MOST - 1) * timeout_s) + timeout_s
+        reply = _read(call(part, deadline))
+        if more and (not reply.more or reply.update):
+            raise RemoteProtocolError("plugin does not handle split sync requests")
+    return list(reply.update)
+
+
+def _read(encoded: bytes) -> m.SynchronizeResponse:
+    try:
+        return m.SynchronizeResponse.FromString(encoded)
+    except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+        raise RemoteProtocolError(f"the reply to Synchronize cannot be read: {error}") from None
+
+
+def _ahead(source: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[bytes, bool]]:
+    """The same, but if there are several, a thread encodes the next ones while the caller waits for the peer."""
+    first = next(source)
+    yield first
+    if not first[1]:
+        return
+    ready: queue.Queue[tuple[bytes, bool] | BaseException] = queue.Queue(maxsize=2)
+    given_up = threading.Event()
+    helper = threading.Thread(target=_encode, args=(source, ready, given_up), name="nri-synchronize", daemon=True)
+    helper.start()
+    try:
+        more = True
+        while more:
+            part = ready.get()
+            if isinstance(part, BaseException):
+                raise NriError(f"the state of the runtime cannot be encoded: {part}") from part
+            yield part
+            more = part[1]
+    finally:
+        given_up.set()
+        helper.join()
+
+
+def _encode(
+    source: Iterator[tuple[bytes, bool]],
+    ready: queue.Queue[tuple[bytes, bool] | BaseException],
+    given_up: threading.Event,
+) -> None:
+    try:
+        for part in source:
+            _put(ready, part, given_up)
+    except BaseException as error:  # noqa: BLE001 - the waiting thread must hear of everything
+        _put(ready, error, given_up)
+
+
+def _put(
+    ready: queue.Queue[tuple[bytes, bool] | BaseException],
+    item: tuple[bytes, bool] | BaseException,
+    given_up: threading.Event,
+) -> None:
+    while not given_up.is_set():
+        try:
+            ready.put(item, timeout=0.1)
+        except queue.Full:
+            continue
+        return

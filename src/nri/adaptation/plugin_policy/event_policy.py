@@ -1,0 +1,60 @@
+"""What to do with one plugin at one event: worked out when it joins and when the policy changes, not at each call.
+
+A `Plan` is a row of answers for the hot path: None means that the plugin is not called for the event. Everything that
+is rare (filters, least privilege, shadow) is behind the one flag `guarded`. Pure. Next: `nri.adaptation.dispatch.invoker`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nri.api.events import EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nri.adaptation.plugin_policy.policy import PluginPolicy
+    from nri.api import messages as m
+    from nri.api.events import EventMask
+
+__all__ = ["Plan", "compile_plans"]
+
+
+class Plan:
+    """One plugin at one event.
+
+    Attributes:
+        timeout_s: how long it has to answer, in seconds.
+        keep_connected: a late answer costs this event, not the plugin.
+        fail_request: a request that it fails to answer fails.
+        guarded: filters, least privilege or shadow apply: look at `policy`.
+        policy: the whole policy.
+        number: the event.
+    """
+
+    __slots__ = ("fail_request", "guarded", "keep_connected", "number", "policy", "timeout_s")
+
+    def __init__(self, number: int, policy: PluginPolicy, request_timeout_s: float) -> None:
+        timeout_s = policy.timeout_s(number)
+        self.number = number
+        self.policy = policy
+        self.timeout_s = request_timeout_s if timeout_s is None else timeout_s
+        self.keep_connected = policy.keep_connected
+        self.fail_request = policy.fails_request(number)
+        self.guarded = policy.shadow or policy.allow is not None or policy.filters is not None
+
+    def must_answer(self, pod: m.PodSandbox) -> bool:
+        """Whether the request is refused if the plugin does not answer it."""
+        return self.fail_request or self.policy.requires(self.number, pod.namespace)
+
+    def admits(self, pod: m.PodSandbox) -> bool:
+        """Whether the plugin is called for this pod at all. Only asked if `guarded`."""
+        filters = self.policy.filters
+        return filters is None or filters.admits(pod)
+
+
+def compile_plans(mask: EventMask, policy: PluginPolicy, request_timeout_s: float) -> Sequence[Plan | None]:
+    """The plans of one plugin by number of the event; place 0 is not used."""
+    if policy.allow is not None:
+        mask &= policy.allow.events_mask
+    return (None, *(Plan(spec.number, policy, request_timeout_s) if mask & spec.bit else None for spec in EVENTS))

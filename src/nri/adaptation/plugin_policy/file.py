@@ -1,0 +1,182 @@
+"""What the operator wrote about plugins: ``policy.toml`` as one checked table per plugin.
+
+One TOML table per ``NN-name``; ``[defaults]`` holds for every plugin, key by key, and counts as the operator's word
+just the same. Every mistake of the file is reported at once, each with line, key, value and what to write instead.
+What a table and a plugin's own declaration mean together is the question of `nri.adaptation.plugin_policy.policy`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from nri.adaptation.plugin_policy.allow import Allow, EventName
+from nri.adaptation.plugin_policy.selectors import Filters, Pattern
+from nri.api import naming
+from nri.config import Duration, Source, read_file
+from nri.config.complaint import Problem
+from nri.config.place import show
+from nri.config.syntax import line_of, parse_text
+from nri.config.typed import Partial, build, check
+from nri.errors import ConfigError
+
+__all__ = ["DEFAULTS", "BreakerTable", "RequiredTable", "Table", "parse", "read"]
+
+#: Name of the table that holds for every plugin.
+DEFAULTS = "defaults"
+
+#: Longest time that any key may name, in seconds: a day. More is a slip of a unit.
+_LONGEST_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredTable:
+    """``required = { exempt_namespaces = [...] }``: required, but not by pods of these namespaces."""
+
+    exempt_namespaces: tuple[Pattern, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerTable:
+    """``breaker = { misses = 5, retry = "30s" }``."""
+
+    misses: int = 5
+    retry: Duration = 30.0
+
+
+class Table:
+    """The keys that a plugin's table, or ``[defaults]``, may hold. None: not given."""
+
+    timeout: Duration | None = None
+    keep_connected: bool | None = None
+    fail_request: bool | list[EventName] | None = None
+    required: bool | RequiredTable | None = None
+    breaker: bool | BreakerTable | None = None
+    restart: Literal["on-failure", "always", "never"] | None = None
+    shadow: bool | None = None
+    allow: Allow | None = None
+    filters: Filters | None = None
+    #: Set from a `timeout` that is a table: seconds by event; "default" for all others.
+    _timeouts: dict[str, float] | None = None
+
+    @property
+    def timeouts(self) -> dict[str, float]:
+        """Seconds by the pretty name of the event; "default" for the events that are not named."""
+        if self._timeouts is not None:
+            return self._timeouts
+        return {} if self.timeout is None else {"default": self.timeout}
+
+
+class _ByEvent:
+    """A `timeout` that differs between events."""
+
+    timeout: dict[Literal["default", EventName], Duration]
+
+
+def read(path: str) -> dict[str, Table]:
+    """The tables of a file by name, `DEFAULTS` among them if given, and already part of every other.
+
+    Raises ConfigError for the first mistake, with all others in `others`.
+    """
+    return parse(read_file(path, "toml"))
+
+
+def parse(source: Source) -> dict[str, Table]:
+    """The same, of a text."""
+    try:
+        tree = parse_text(source) or {}
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise ConfigError(source.name, "", f"not valid TOML: {error}") from None
+    problems: list[Problem] = []
+    tables: dict[str, Table] = {}
+    for name, value in tree.items():
+        if name != DEFAULTS and not _is_plugin(name, value, problems):
+            continue
+        common = tree.get(DEFAULTS, {}) if name != DEFAULTS else {}
+        table = _table(name, value, common if isinstance(common, dict) else {}, problems)
+        if table is not None:
+            tables[name] = table
+    if problems:
+        first, *others = (_error(source, problem) for problem in problems)
+        raise ConfigError(first.source, first.key, first.reason, first.suggestion, others)
+    return tables
+
+
+def _is_plugin(name: str, value: object, problems: list[Problem]) -> bool:
+    """Whether a top-level key is a plugin's table; complains if not."""
+    if not isinstance(value, dict):
+        problems.append(Problem((name,), "stands outside of a table", f'put it under [{DEFAULTS}] or ["NN-name"]'))
+        return False
+    try:
+        naming.split_file_name(name)
+    except ValueError:
+        hint = f'such as ["10-{name}"], or [{DEFAULTS}]'
+        problems.append(Problem((name,), "not the name of a plugin: expected its index and its name", hint))
+        return False
+    return True
+
+
+def _table(name: str, tree: Any, common: dict[str, Any], problems: list[Problem]) -> Table | None:
+    """One table on top of the common one, whose own mistakes are reported with it and not here."""
+    whole, timeouts = _checked(common, (DEFAULTS,), [])
+    given, own_timeouts = _checked(tree, (name,), problems)
+    whole.update(given)
+    before = len(problems)
+    made = cast(Table | None, build(whole, (name,), problems))
+    if made is None or len(problems) > before:
+        return None
+    if "timeout" in (tree if isinstance(tree, dict) else {}):
+        timeouts = own_timeouts
+    if timeouts is not None:
+        made._timeouts = timeouts
+    _bounds(made, name, tree, problems)
+    return made
+
+
+def _checked(tree: Any, path: tuple[str, ...], problems: list[Problem]) -> tuple[Partial, dict[str, float] | None]:
+    """The keys of one table, and apart from them a `timeout` by event: a union of the two would blur the complaints."""
+    timeouts = None
+    if isinstance(tree, dict) and isinstance(tree.get("timeout"), dict):
+        by_event = {"timeout": tree["timeout"]}
+        tree = {key: value for key, value in tree.items() if key != "timeout"}
+        timeouts = _guarded(_ByEvent, by_event, path, problems).values.get("timeout")
+        if timeouts is not None:
+            timeouts.pop(None, None)  # stands for a name that is no event, which is in `problems` already
+    return _guarded(Table, tree, path, problems), timeouts
+
+
+def _guarded(cls: type, tree: Any, path: tuple[str, ...], problems: list[Problem]) -> Partial:
+    """`check`, with the one thing that it lets through: a whole number that no float can hold."""
+    try:
+        return check(cls, tree, path, problems)
+    except OverflowError:
+        problems.append(Problem(path, "holds a number that is too large"))
+        return Partial(cls, {})
+
+
+def _bounds(table: Table, name: str, tree: Any, problems: list[Problem]) -> None:
+    """What types cannot say. Only for keys that the table gives itself, so that [defaults] is blamed once."""
+    given = tree if isinstance(tree, dict) else {}
+    if "timeout" in given:
+        for event, seconds in table.timeouts.items():
+            inner = (event,) if isinstance(given["timeout"], dict) else ()
+            _duration(seconds, (name, "timeout", *inner), problems)
+    if "breaker" in given and isinstance(table.breaker, BreakerTable):
+        _duration(table.breaker.retry, (name, "breaker", "retry"), problems)
+        if not 1 <= table.breaker.misses <= 1_000_000:
+            reason = f"expected 1 or more, not {table.breaker.misses}"
+            problems.append(Problem((name, "breaker", "misses"), reason, "breaker = false switches it off"))
+
+
+def _duration(seconds: float | None, path: tuple[str, ...], problems: list[Problem]) -> None:
+    if seconds is not None and not (math.isfinite(seconds) and 0.001 <= seconds <= _LONGEST_S):
+        problems.append(
+            Problem(path, f"expected between 1ms and 24h, not {seconds:g} s", 'such as 2, "500ms" or "1m30s"')
+        )
+
+
+def _error(source: Source, problem: Problem) -> ConfigError:
+    line = line_of(source, problem.path)
+    where = f"{source.name}:{line}" if line else source.name
+    return ConfigError(where, show(problem.path), problem.reason, problem.suggestion)

@@ -1,0 +1,141 @@
+"""Selectors that decide, before a plugin is called, whether it gets to see a pod at all: namespace, label, annotation.
+
+Only the pod is looked at, never the container: so a plugin sees all events of a pod or none, and its picture stays
+whole. Compiled when the policy is read, pure when evaluated. Namespace patterns serve `nri.adaptation.plugin_policy.allow` and the
+exemptions of `required` too. Next: `nri.adaptation.plugin_policy.file`, which reads them.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from nri.api.messages import Container, PodSandbox
+
+__all__ = ["Filters", "Parsed", "Pattern", "Selector", "matches"]
+
+
+class Parsed:
+    """Something that is written as one text in the policy; equal if the texts are equal."""
+
+    # Not a dataclass: those are tables of keys to the reader of configurations.
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text: Final = text
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, Parsed) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Pattern(Parsed):
+    """A namespace: exact (``prod``), with wildcards (``prod-*``, ``[ab]?``), or excluded (``!kube-system``)."""
+
+    __slots__ = ("_regex", "excluded")
+
+    def __init__(self, text: str, excluded: bool, regex: re.Pattern[str]) -> None:
+        super().__init__(text)
+        self.excluded: Final = excluded
+        self._regex = regex
+
+    @classmethod
+    def parse(cls, text: str) -> Pattern:
+        """Compile one pattern; ValueError says what is wrong with it."""
+        body = text.removeprefix("!")
+        if not body or body.split() != [body]:
+            raise ValueError(f'"{text}" is not a namespace; write such as prod, prod-* or !prod')
+        return cls(text, text != body, re.compile(fnmatch.translate(body)))
+
+    def fits(self, name: str) -> bool:
+        """Whether the name is one that the pattern speaks of, be it to exclude it."""
+        return self._regex.match(name) is not None
+
+
+def matches(patterns: Iterable[Pattern], name: str) -> bool:
+    """Whether a name is selected: no exclusion fits, and, if there are other patterns, one of those does.
+
+    No patterns at all select everything.
+    """
+    wanted = found = False
+    for pattern in patterns:
+        if pattern.excluded:
+            if pattern.fits(name):
+                return False
+        else:
+            wanted = True
+            found = found or pattern.fits(name)
+    return found or not wanted
+
+
+#: ``key``, ``!key``, ``key=value``, ``key!=value``. Kubernetes keys have no ``=`` and no ``!``.
+_SELECTOR = re.compile(r"(?P<absent>!?)(?P<key>[^\s=!]+)(?:(?P<operator>!?=)(?P<value>.*))?", re.DOTALL)
+
+
+class Selector(Parsed):
+    """One condition on labels or annotations: ``key`` (present), ``!key``, ``key=value``, ``key!=value`` (or absent).
+
+    A value may hold the wildcards ``*``, ``?`` and ``[...]``.
+    """
+
+    __slots__ = ("_value", "key", "wanted")
+
+    def __init__(self, text: str, key: str, wanted: bool, value: re.Pattern[str] | None) -> None:
+        super().__init__(text)
+        self.key: Final = key
+        self.wanted: Final = wanted
+        self._value = value
+
+    @classmethod
+    def parse(cls, text: str) -> Selector:
+        """Compile one selector; ValueError says what is wrong with it."""
+        match = _SELECTOR.fullmatch(text)
+        if match is None or (match["absent"] and match["operator"]):
+            raise ValueError(f'"{text}" is not a selector; write key, !key, key=value or key!=value')
+        value = None if match["operator"] is None else re.compile(fnmatch.translate(match["value"]))
+        return cls(text, match["key"], not match["absent"] and match["operator"] != "!=", value)
+
+    def holds(self, pairs: Mapping[str, str]) -> bool:
+        """Whether the condition is true of these labels or annotations."""
+        found = self.key in pairs and (self._value is None or self._value.match(pairs[self.key]) is not None)
+        return found is self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which pods a plugin gets to see: namespaces as in `matches`, and every selector of the others must hold."""
+
+    namespace: tuple[Pattern, ...] = ()
+    label: tuple[Selector, ...] = ()
+    annotation: tuple[Selector, ...] = ()
+
+    def admits(self, pod: PodSandbox) -> bool:
+        """Whether the plugin is called for events of this pod and of its containers."""
+        if self.namespace and not matches(self.namespace, pod.namespace):
+            return False
+        if self.label:
+            labels = pod.labels
+            if not all(selector.holds(labels) for selector in self.label):
+                return False
+        if self.annotation:
+            annotations = pod.annotations
+            return all(selector.holds(annotations) for selector in self.annotation)
+        return True
+
+    def select(
+        self, pods: Iterable[PodSandbox], containers: Iterable[Container]
+    ) -> tuple[list[PodSandbox], list[Container]]:
+        """Of the state of a runtime, what the plugin gets to see: a pod of which it sees no events is not there."""
+        seen = {pod.id: pod for pod in pods if self.admits(pod)}
+        return list(seen.values()), [container for container in containers if container.pod_sandbox_id in seen]

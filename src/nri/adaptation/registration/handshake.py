@@ -1,0 +1,223 @@
+"""The way of a plugin into the chain: configure it, hand it the state of the runtime, let it take part.
+
+Handshakes run in parallel, each in a thread of its own. Only the moment in which the runtime's state is read and the
+plugin is put into the chain is exclusive; while the plugin takes the state in, its lock is held, so events for it queue
+up and reach it afterwards, in order. So every container is either in the state or in an event, and a plugin that is
+slow to synchronize delays only what needs it. Next: `nri.adaptation.registration.registry`, which starts handshakes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from nri.adaptation.peers.peer import Peer, RemotePeer
+from nri.adaptation.peers.state import Signal, State
+from nri.adaptation.plugin_policy.event_policy import compile_plans
+from nri.api import messages as m
+from nri.api import naming
+from nri.api.events import ALL, EventMask
+from nri.errors import NriError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from nri.adaptation.audit.inventory import Inventory, News
+    from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies
+    from nri.adaptation.registration.chain import Chain
+    from nri.metrics import Observer
+    from nri.rules import Rules
+
+__all__ = ["Joining", "Settings"]
+
+log = logging.getLogger("nri.adaptation")
+
+State_ = tuple[Sequence[m.PodSandbox], Sequence[m.Container]]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What plugins are told about the runtime, and how long they have.
+
+    Attributes:
+        name, version: of the runtime.
+        registration_timeout_s: from connecting to RegisterPlugin, in seconds.
+        request_timeout_s: for every request that has no timeout of its own in the policy, in seconds.
+        rules: where to differ from the reference.
+    """
+
+    name: str
+    version: str
+    registration_timeout_s: float
+    request_timeout_s: float
+    rules: Rules
+
+
+class Joining:
+    """Takes plugins through Configure and Synchronize.
+
+    Args:
+        snapshot: the runtime's callback: all pods and containers, now.
+        apply: does what a plugin asks for in its reply to Synchronize.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        chain: Chain,
+        policies: Policies,
+        inventory: Inventory,
+        snapshot: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
+        apply: Callable[[Peer, list[m.ContainerUpdate]], object],
+        observer: Observer | None,
+    ) -> None:
+        self.settings = settings
+        self._chain = chain
+        self._policies = policies
+        self._inventory = inventory
+        self._snapshot = snapshot
+        self._apply = apply
+        self._observer = observer
+        self.stopping = False
+
+    def admit(self, peer: Peer) -> None:
+        """Configure a plugin, hand it the state, let it take part; if it fails, it is closed."""
+        if not self._guarded(peer, "configure", self.configure):
+            return
+        try:
+            entered = self._enter(peer)
+        except Exception as error:
+            log.exception("the runtime could not tell its state; plugin %s cannot join", peer.qualified)
+            peer.signal(Signal.FATAL, f"the runtime could not tell its state: {error}")
+            return
+        if entered is None:
+            peer.signal(Signal.STOP, "the runtime is stopping")
+            return
+        news, state = entered
+        updates = self._hand_over(peer, state)
+        self._inventory.seed(news, *state)
+        if updates:
+            try:
+                self._apply(peer, updates)
+            except Exception:
+                log.exception("the runtime failed to apply updates of plugin %s", peer.qualified)
+
+    def _guarded(self, peer: Peer, what: str, step: Callable[[Peer], None]) -> bool:
+        """Run one step; False if it failed, and then the plugin is out."""
+        try:
+            step(peer)
+        except NriError as error:
+            if peer.state is not State.GONE:
+                log.warning("failed to %s plugin %s: %s", what, peer.qualified, error)
+            peer.signal(Signal.FATAL, f"failed to {what}: {error}")
+            return False
+        except Exception as error:
+            log.exception("failed to %s plugin %s", what, peer.qualified)
+            peer.signal(Signal.FATAL, f"failed to {what}: {error}")
+            return False
+        return peer.state is not State.GONE
+
+    def configure(self, peer: Peer) -> None:
+        """Send Configure, take over subscription and failure policy."""
+        settings = self.settings
+        request = m.ConfigureRequest(
+            config=peer.config if isinstance(peer, RemotePeer) else "",
+            runtime_name=settings.name,
+            runtime_version=settings.version,
+            registration_timeout=round(settings.registration_timeout_s * 1000),
+            request_timeout=round(settings.request_timeout_s * 1000),
+            NRI_version=naming.NRI_VERSION,
+        )
+        timeout_s = self._patience_s(self._policies.for_plugin(peer.index, peer.name))
+        encoded = peer.command("Configure", request.SerializeToString(), monotonic() + timeout_s)
+        try:
+            reply = m.ConfigureResponse.FromString(encoded)
+        except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+            raise RemoteProtocolError(f"its reply cannot be read: {error}") from None
+        mask = EventMask(reply.events & 0xFFFFFFFF) or ALL
+        if mask.unknown:
+            raise RemoteProtocolError(f"invalid plugin events: {mask.unknown:#x}")
+        peer.mask = mask
+        peer.declared = reply.failure_policy if reply.HasField("failure_policy") else None
+        self.plan(peer)
+        peer.signal(Signal.CONFIGURED)
+
+    def _patience_s(self, policy: PluginPolicy) -> float:
+        """How long one step of the handshake may take, in seconds.
+
+        A short timeout in the policy bounds what a plugin costs each request. No request waits for a handshake, so it
+        does not keep out a plugin that starts on a busy machine; a long one holds here as well.
+        """
+        return max(policy.timeout_s() or 0.0, self.settings.request_timeout_s)
+
+    def plan(self, peer: Peer) -> None:
+        """Work out what the policy means for this plugin, now or after the policy has changed."""
+        settings = self.settings
+        policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, settings.rules)
+        peer.plans = compile_plans(peer.mask, policy, settings.request_timeout_s)
+        peer.breaker.configure(policy.breaker_misses, policy.breaker_retry_s)
+
+    def _enter(self, peer: Peer) -> tuple[News, State_] | None:
+        """Read the runtime's state and put the plugin into the chain, with no event under way.
+
+        None: the runtime stops, or the plugin left while it waited.
+        """
+        gate = self._chain.gate
+        if not gate.join(lambda: self.stopping or peer.state is State.GONE):
+            return None
+        try:
+            news = self._inventory.begin()
+            try:
+                pods, containers = self._snapshot()
+                state = (list(pods), list(containers))
+            except BaseException:
+                self._inventory.cancel(news)
+                raise
+            peer.lock.acquire()  # nobody else knows it yet, so this does not wait
+            peer.signal(Signal.JOINING)
+            self._chain.add(peer)
+            # Whatever changed since it was configured went to the plugins in the chain, and it was not there yet.
+            self.plan(peer)
+            self._chain.refresh()
+        finally:
+            gate.joined()
+        return news, state
+
+    def _hand_over(self, peer: Peer, state: State_) -> list[m.ContainerUpdate]:
+        """Synchronize; events for the plugin wait meanwhile. Returns the updates that it asks for."""
+        updates: list[m.ContainerUpdate] = []
+
+        def synchronize(peer: Peer) -> None:
+            updates.extend(self._synchronize(peer, state))
+
+        try:
+            if not self._guarded(peer, "synchronize", synchronize):
+                return []
+            peer.breaker.reconnected()
+            peer.signal(Signal.SYNCHRONIZED)
+        finally:
+            peer.lock.release()
+        return updates
+
+    def _synchronize(self, peer: Peer, state: State_) -> list[m.ContainerUpdate]:
+        rules, observer = self.settings.rules, self._observer
+        policy = self._policies.for_plugin(peer.index, peer.name)
+        timeout_s = self._patience_s(policy)
+        if policy.filters is not None:
+            state = policy.filters.select(*state)
+        began = monotonic()
+        failure: NriError | None = None
+        updates: list[m.ContainerUpdate] = []
+        try:
+            updates = peer.synchronize(*state, timeout_s, each=rules.synchronize_timeout_per_message)
+        except NriError as error:
+            failure = error
+        if observer is not None:
+            observer.record_plugin_invocation(peer.label, "Synchronize", failure)
+            observer.record_plugin_latency(peer.label, "Synchronize", monotonic() - began)
+            if failure is None:
+                observer.record_plugin_adjustments(peer.label, "Synchronize", None, len(updates), 0)
+        if failure is not None:
+            raise failure
+        return updates

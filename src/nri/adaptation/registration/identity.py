@@ -1,0 +1,55 @@
+"""Who a plugin says it is, held to what a plugin can be called, and whether the one that has a name is still there.
+
+Refusals are the answers to RegisterPlugin, with the reference's texts where it has one. Next:
+`nri.adaptation.registration.registry`, which gives names away.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from nri.adaptation.peers.peer import Peer, RemotePeer
+from nri.adaptation.peers.state import State
+from nri.api import naming
+from nri.errors import RpcError
+from nri.ttrpc import Code
+
+if TYPE_CHECKING:
+    from nri.api import messages as m
+
+__all__ = ["VERSION_LENGTH", "check", "is_alive"]
+
+#: Longest name: a plugin is `NN-name` in a folder as well, and files have 255 characters. Names are kept and logged.
+NAME_LENGTH = 252
+#: How much is kept of the version that a plugin says it speaks.
+VERSION_LENGTH = 64
+
+
+def check(request: m.RegisterPluginRequest) -> None:
+    """RpcError if this cannot be a plugin's name or index."""
+    length = len(request.plugin_name)
+    try:
+        if length > NAME_LENGTH:
+            raise ValueError(f"{length} characters, at most {NAME_LENGTH}")
+        naming.check_name(request.plugin_name)
+    except ValueError as error:
+        raise RpcError(Code.UNKNOWN, f"invalid plugin name: {error}") from None
+    try:
+        naming.check_index(request.plugin_idx)
+    except ValueError as error:
+        raise RpcError(Code.UNKNOWN, f"invalid plugin index: {error}") from None
+
+
+def is_alive(peer: Peer) -> bool:
+    """Whether a plugin's process lives and its connection is open."""
+    if isinstance(peer, RemotePeer):
+        peer.endpoint.poll()  # takes note of a hang-up that nobody has read yet
+        if peer.state is not State.GONE and peer.pid:
+            try:
+                os.kill(peer.pid, 0)
+            except ProcessLookupError:
+                return False
+            except OSError:
+                pass  # it lives, and is somebody else's
+    return peer.state is not State.GONE

@@ -1,0 +1,190 @@
+"""The socket for external plugins: accept, check who it is, and let nobody stay who does not register.
+
+One thread. Connections that have not registered cost a descriptor each and nothing else: the monitor reads them, this
+thread closes them when their time is up. When too many are waiting, the oldest one is closed: a plugin registers within
+milliseconds, so the oldest are those who never will. Next: `nri.adaptation.registration.registry`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import socket
+import stat
+import struct
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+from nri.adaptation.peers.peer import EXTERNAL, RemotePeer
+from nri.adaptation.peers.state import Signal, State
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from nri.adaptation.registration.registry import Registry
+    from nri.ttrpc import Interceptor
+
+__all__ = ["Credentials", "Listener", "credentials"]
+
+log = logging.getLogger("nri.adaptation")
+
+#: Connections that may wait without taking part yet.
+UNSETTLED = 64
+
+_UCRED = struct.Struct("3i")
+
+
+class Credentials(NamedTuple):
+    """The process at the other end, as the kernel tells; pid 0 if it is in another namespace."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def credentials(sock: socket.socket) -> Credentials:
+    """Who connected."""
+    return Credentials(*_UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)))
+
+
+class Listener:
+    """Listens on `path` until `stop`.
+
+    Args:
+        path: the socket. An old socket there is replaced; its folder is made if it is missing, with mode 0700, or
+            0711 if others may connect.
+        allowed_uids: users that may connect, beside root and our own.
+        registration_timeout_s: how long a connection may stay without RegisterPlugin, in seconds.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        registry: Registry,
+        allowed_uids: Collection[int],
+        registration_timeout_s: float,
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
+        self.path = path
+        self._registry = registry
+        self._allowed = {0, os.geteuid(), *allowed_uids}
+        self._timeout_s = registration_timeout_s
+        self._interceptors = interceptors
+        self._socket: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self._wake_read, self._wake_write = -1, -1
+        self._identity: object = None
+
+    def start(self) -> None:
+        """Listen. OSError if the socket cannot be made."""
+        others = bool(self._allowed - {0, os.geteuid()})
+        folder = os.path.dirname(self.path) or "."
+        if not os.path.isdir(folder):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if others:
+                os.chmod(folder, 0o711)  # noqa: S103 - they may pass through, and see nothing
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(os.lstat(self.path).st_mode):
+                raise OSError(
+                    f"{self.path} is there already and is not a socket; remove it or choose another socket_path"
+                )
+            os.unlink(self.path)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            os.fchmod(listening.fileno(), 0o600)  # before bind, so that the socket never has a wider mode
+            listening.bind(self.path)
+            listening.listen(128)
+            if others:
+                os.chmod(self.path, 0o666)  # noqa: S103 - others may connect; who they are is checked at accept
+            self._identity = _identity(self.path)
+            listening.setblocking(False)
+            self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        except BaseException:
+            listening.close()
+            raise
+        self._socket = listening
+        thread = threading.Thread(target=self._run, name="nri-listener", daemon=True)
+        thread.start()
+        self._thread = thread
+
+    def _run(self) -> None:
+        listening = self._socket
+        assert listening is not None
+        poll = select.poll()
+        poll.register(listening, select.POLLIN)
+        poll.register(self._wake_read, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in poll.poll(self._expire() * 1000)}
+            if self._wake_read in ready:
+                return
+            if not ready:
+                continue
+            try:
+                sock, _ = listening.accept()
+            except BlockingIOError:
+                continue
+            except OSError as error:  # out of descriptors: what waits is served as soon as there are some
+                log.warning("cannot accept a plugin's connection: %s", error.strerror)
+                threading.Event().wait(0.1)
+                continue
+            self._admit(sock)
+
+    def _expire(self) -> float:
+        """Close connections whose time is up; returns how many seconds until the next one's is."""
+        now = monotonic()
+        next_s = self._timeout_s
+        for peer in self._registry.unsettled():
+            if peer.state is not State.CONNECTED or peer.kind != EXTERNAL:
+                continue
+            left_s = peer.since + self._timeout_s - now
+            if left_s <= 0:
+                log.warning("%s: plugin registration timed out", peer.qualified)
+                peer.signal(Signal.FATAL, "plugin registration timed out")
+            else:
+                next_s = min(next_s, left_s)
+        return next_s + 0.01
+
+    def _admit(self, sock: socket.socket) -> None:
+        who = credentials(sock)
+        if who.uid not in self._allowed:
+            log.warning("refused a plugin's connection: user %d (process %d) is not in allowed_uids", who.uid, who.pid)
+            sock.close()
+            return
+        waiting = [peer for peer in self._registry.unsettled() if peer.kind == EXTERNAL]
+        if len(waiting) >= UNSETTLED:
+            silent = next((peer for peer in waiting if peer.state is State.CONNECTED), None)
+            if silent is None:
+                log.warning("refused a plugin's connection: %d others are just joining", len(waiting))
+                sock.close()
+                return
+            silent.signal(Signal.FATAL, "too many connections that do not register")
+        self._registry.connect(
+            RemotePeer(self._registry, sock, EXTERNAL, pid=who.pid, uid=who.uid, interceptors=self._interceptors)
+        )
+
+    def stop(self) -> None:
+        """Stop listening and remove the socket."""
+        if self._socket is None:
+            return
+        os.write(self._wake_write, b"x")
+        if self._thread is not None:
+            self._thread.join(5.0)
+        self._socket.close()
+        self._socket = None
+        if _identity(self.path) == self._identity:  # else another runtime listens there by now
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path)
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+
+def _identity(path: str) -> object:
+    """What tells a file from another that takes its place; None if there is none."""
+    try:
+        info = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return info.st_dev, info.st_ino, info.st_ctime_ns

@@ -1,0 +1,242 @@
+"""All plugins that are connected or were: who may register, and what follows from the signals of their state machine.
+
+The owner of every peer. What a plugin can be called is `nri.adaptation.registration.identity`. What a launched plugin's end means is
+up to its supervisor, which listens here. Next: `nri.adaptation.registration.listener` for external
+plugins, `nri.adaptation.launch.supervisor` for launched ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from nri.adaptation.peers.peer import LAUNCHED, Peer, RemotePeer
+from nri.adaptation.peers.state import Action, Signal, State
+from nri.adaptation.registration import identity
+from nri.api import messages as m
+from nri.api import naming
+from nri.errors import RpcError
+from nri.ttrpc import Code, Monitor, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from nri.adaptation.registration.chain import Chain
+    from nri.adaptation.registration.handshake import Joining
+    from nri.adaptation.registration.update_queue import Unsolicited
+    from nri.api.events import EventSpec
+    from nri.rules import Rules
+
+__all__ = ["Registry"]
+
+log = logging.getLogger("nri.adaptation")
+
+#: How long the end waits for threads that are still inside a connection, in seconds.
+RELEASE_S = 2.0
+#: Plugins that are remembered by name; beyond that, who went longest ago is forgotten.
+REMEMBERED = 256
+
+
+class Registry:
+    """Keeps the peers. Thread-safe."""
+
+    def __init__(self, rules: Rules, chain: Chain, joining: Joining, unsolicited: Unsolicited) -> None:
+        self._rules = rules
+        self._chain = chain
+        self._joining = joining
+        self._unsolicited = unsolicited
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._connected: dict[RemotePeer, Registry | None] = {}
+        self._closed: list[RemotePeer] = []
+        self._stopped = False
+        self._by_label: dict[str, Peer] = {}
+        self.monitor = Monitor("nri-monitor")
+        #: Called whenever somebody joins or leaves, without locks held.
+        self.on_change: Callable[[], None] = lambda: None
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    def connect(self, peer: RemotePeer) -> None:
+        """A new connection: watch it from now on. One that nobody can watch is closed."""
+        with self._lock:
+            self._connected[peer] = None
+        try:
+            self.monitor.add(peer.endpoint)
+        except (OSError, ValueError) as error:
+            log.warning("%s: the connection cannot be watched: %s", peer.qualified, error)
+            peer.signal(Signal.FATAL, f"its connection cannot be watched: {error}")
+        if self._stopped:
+            peer.signal(Signal.STOP, "the runtime stops")
+
+    def adopt(self, peer: Peer) -> None:
+        """A plugin without a connection of its own: it counts as registered."""
+        self._claim(peer, peer.index, peer.name)
+
+    def unsettled(self) -> list[RemotePeer]:
+        """Connections that do not take part yet, oldest first."""
+        with self._lock:
+            return [peer for peer in self._connected if not peer.settled.is_set()]
+
+    def peers(self) -> list[Peer]:
+        """All plugins by name, and those that have not given one."""
+        with self._lock:
+            named = set(map(id, self._by_label.values()))
+            return [*self._by_label.values(), *(peer for peer in self._connected if id(peer) not in named)]
+
+    def find(self, label: str) -> Peer | None:
+        """The plugin of this ``NN-name``, connected or gone."""
+        return self._by_label.get(label)
+
+    # -- registration -------------------------------------------------------------------------------------------------
+
+    def register(self, peer: RemotePeer, payload: bytes) -> None:
+        """Answer RegisterPlugin."""
+        try:
+            request = m.RegisterPluginRequest.FromString(payload)
+        except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+            raise RpcError(Code.INTERNAL, f"ttrpc: error unmarshalling payload: {error}") from None
+        first = peer.state is State.CONNECTED
+        if not first and self._rules.registers_once:
+            raise RpcError(Code.ALREADY_EXISTS, f"plugin {peer.label} is registered on this connection already")
+        index, name = peer.index, peer.name
+        if peer.kind != LAUNCHED:
+            identity.check(request)
+            index, name = request.plugin_idx, request.plugin_name
+        self._claim(peer, index, name)
+        peer.version = request.NRI_version[: identity.VERSION_LENGTH]
+        if first:
+            peer.signal(Signal.REGISTER)
+
+    def _claim(self, peer: Peer, index: str, name: str) -> None:
+        """Give a plugin its name, if need be from one who is gone."""
+        label = naming.full_name(index, name)
+        with self._lock:
+            holder = self._by_label.get(label)
+        if holder is not None and holder is not peer and self._rules.duplicates_refused:
+            if identity.is_alive(holder):
+                process = f" (process {holder.pid})" if holder.pid else ""
+                raise RpcError(Code.ALREADY_EXISTS, f"plugin {label} is connected already{process}")
+            holder.signal(Signal.STOP, "replaced by a new connection")
+        with self._lock:
+            peer.identify(index, name)
+            self._by_label.pop(label, None)
+            self._by_label[label] = peer
+            if len(self._by_label) > REMEMBERED:
+                gone = [each for each, known in self._by_label.items() if known.state is State.GONE]
+                for each in gone[:1]:
+                    del self._by_label[each]
+
+    # -- what follows from signals ------------------------------------------------------------------------------------
+
+    def act(self, peer: Peer, action: Action) -> None:
+        """Carry out what the state machine asks for."""
+        if action is Action.CONFIGURE:
+            self._configure(peer)
+        elif action is Action.LEAVE:
+            self._chain.leave()
+        elif action is Action.CLOSE:
+            self._forget(peer)
+        elif action is Action.REPORT_READY:
+            log.info("plugin %s is active", peer.qualified)
+        elif action is Action.REPORT_LATE:
+            log.warning("plugin %s is late: %s", peer.qualified, peer.last_error)
+        elif action is Action.REPORT_OPEN:
+            log.error("plugin %s is left out for %g s: %s", peer.qualified, peer.breaker.retry_s, peer.last_error)
+        elif action is Action.REPORT_BACK:
+            log.info("plugin %s answers again", peer.qualified)
+        elif action is Action.REPORT_GONE:
+            log.warning("plugin %s is gone: %s", peer.qualified, peer.last_error)
+        if action in (Action.CLOSE, Action.REPORT_READY, Action.REPORT_OPEN, Action.REPORT_BACK):
+            try:
+                self.on_change()
+            except Exception:  # an observer's fault must not end the thread that watches all connections
+                log.exception("somebody who wants to know of joining and leaving plugins failed")
+            with self._lock:
+                self._changed.notify_all()
+
+    def _configure(self, peer: Peer) -> None:
+        """Take a plugin through the handshake, in a thread of its own."""
+        name = f"nri-join-{peer.label}"
+        try:
+            threading.Thread(target=self._joining.admit, args=(peer,), name=name, daemon=True).start()
+        except RuntimeError:
+            peer.signal(Signal.FATAL, "the runtime has no thread left to configure it")
+
+    def _forget(self, peer: Peer) -> None:
+        if not isinstance(peer, RemotePeer):
+            return
+        self.monitor.remove(peer.endpoint)
+        with self._lock:
+            if self._connected.pop(peer, self) is self:
+                return
+            self._closed.append(peer)
+        self.reap()
+
+    def reap(self) -> None:
+        """Give back the descriptors of closed connections that no thread uses any more."""
+        with self._lock:
+            closed, self._closed = self._closed, []
+        busy = []
+        for peer in closed:
+            peer.release(0.0)
+            if peer.endpoint.fileno() >= 0:
+                busy.append(peer)  # whoever reports the end is often inside the connection
+        with self._lock:
+            self._closed += busy
+
+    def unsolicited(self, peer: RemotePeer, request: Request) -> object:
+        """Answer UpdateContainers."""
+        actions = peer.signal(Signal.UPDATE)
+        if Action.APPLY_UPDATE in actions or not self._rules.updates_need_registration:
+            return self._unsolicited.take(peer, request)
+        raise RpcError(
+            Code.FAILED_PRECONDITION, "updates are only taken from plugins that are registered and configured"
+        )
+
+    def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:
+        """Tell what an old plugin should do; called once for each of its events."""
+        log.warning("plugin %s knows only StateChange, which is deprecated: %s", peer.qualified, spec.pretty)
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def wait(self, condition: Callable[[], bool], deadline: float) -> bool:
+        """Wait until a condition on the plugins holds; False if it does not by the deadline."""
+        with self._lock:
+            while not condition():
+                left_s = deadline - monotonic()
+                if left_s <= 0:
+                    return False
+                self._changed.wait(left_s)
+            return True
+
+    def shut_down(self, peers: Iterable[Peer], timeout_s: float) -> None:
+        """Tell plugins that the runtime stops, all at once; those that do not answer in time are not waited for."""
+        deadline = monotonic() + timeout_s
+
+        def tell(peer: Peer) -> None:
+            try:
+                peer.command("Shutdown", b"", deadline)
+            except Exception as error:  # noqa: BLE001 - it is leaving anyway
+                log.debug("plugin %s did not take Shutdown: %s", peer.qualified, error)
+
+        threads = [threading.Thread(target=tell, args=(peer,), daemon=True) for peer in peers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, deadline - monotonic()) + 0.1)
+
+    def stop(self) -> None:
+        """End all connections, and what plugins have asked for by themselves."""
+        self._stopped = True
+        self._unsolicited.stop()
+        for peer in self.peers():
+            peer.signal(Signal.STOP, "the runtime stops")
+        self.monitor.stop()
+        deadline = monotonic() + RELEASE_S
+        with self._lock:
+            closed, self._closed = self._closed, []
+        for each in closed:
+            each.release(deadline)

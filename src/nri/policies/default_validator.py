@@ -1,0 +1,245 @@
+"""The default validator: what the operator forbids all plugins together, and which plugins must have taken part. Pure.
+
+The checks, their order and their texts are the reference's, byte for byte, because users search for them and other
+projects' tests match on them; where the reference walks a map in random order, ours is sorted. Configuration goes by
+the names of the common YAML form, of containerd's TOML and of CRI-O's table alike. A refusal is text; the adaptation
+makes the error of it (`rejection`, `failure`). Next: `nri.adaptation.dispatch.validation`, which asks validators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from nri.api.annotations import REQUIRED_PLUGINS, effective
+from nri.api.messages import Field, FieldOwners, PluginInstance, SecurityProfile, ValidateContainerAdjustmentRequest
+from nri.config import Source, parse_text
+from nri.config.complaint import shorten, suggest
+from nri.errors import ConfigError, quote
+
+__all__ = ["INDEX", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "plugin_map", "rejection"]
+
+#: The validator takes part as a built-in plugin of this index and name.
+INDEX, NAME = "00", "default-validator"
+
+UNKNOWN_REASON = "unknown rejection reason"
+
+
+def rejection(plugin: str, reason: str) -> str:
+    """The text of a validator's refusal; `plugin` is ``NN-name``."""
+    return f"validator {quote(plugin)} rejected container adjustment, reason: {reason or UNKNOWN_REASON}"
+
+
+def failure(plugin: str, cause: object) -> str:
+    """The text for a validator that could not be asked."""
+    return f"validator plugin {plugin} failed: {cause}"
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorConfig:
+    """What to refuse. All off by default.
+
+    Attributes:
+        enable: whether the validator takes part at all.
+        reject_oci_hook_adjustment: refuse hooks of any plugin.
+        reject_runtime_default_seccomp_adjustment: refuse another seccomp policy where the runtime's default was asked
+            for.
+        reject_unconfined_seccomp_adjustment: ... where none was asked for.
+        reject_custom_seccomp_adjustment: ... where one of the node was asked for.
+        reject_namespace_adjustment: refuse changes of namespaces.
+        reject_sysctl_adjustment: refuse kernel parameters.
+        required_plugins: ``name`` or ``NN-name`` of the plugins without which no container is created.
+        tolerate_missing_plugins_annotation: annotation that exempts a container from that; empty for none.
+    """
+
+    enable: bool = False
+    reject_oci_hook_adjustment: bool = False
+    reject_runtime_default_seccomp_adjustment: bool = False
+    reject_unconfined_seccomp_adjustment: bool = False
+    reject_custom_seccomp_adjustment: bool = False
+    reject_namespace_adjustment: bool = False
+    reject_sysctl_adjustment: bool = False
+    required_plugins: tuple[str, ...] = ()
+    tolerate_missing_plugins_annotation: str = ""
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any], source: str = "default validator") -> ValidatorConfig:
+        """Read the configuration under the names of any of the three dialects.
+
+        Raises ConfigError, naming `source`, for unknown keys and wrong types, all at once.
+        """
+        values: dict[str, Any] = {}
+        errors: list[ConfigError] = []
+        for key, value in tree.items():
+            name = _KEYS.get(key)
+            if name is None:
+                errors.append(ConfigError(source, key, "unknown key", suggest(key, _dialect(tree))))
+            elif not _fits(name, value):
+                errors.append(ConfigError(source, key, f"expected {_EXPECTED[_TYPES[name]]}, not {shorten(value)}"))
+            else:
+                values[name] = tuple(value) if isinstance(value, list) else value
+        if errors:
+            first, *others = errors
+            raise ConfigError(first.source, first.key, first.reason, first.suggestion, others)
+        return cls(**values)
+
+
+_TYPES = {field.name: type(field.default) for field in fields(ValidatorConfig)}
+_EXPECTED = {bool: "true or false", tuple: "a list of plugin names", str: "text"}
+
+
+def _yaml_name(name: str) -> str:
+    """The name in the common form: camel case, with OCI in capitals."""
+    first, *rest = name.split("_")
+    return first + "".join("OCI" if word == "oci" else word.capitalize() for word in rest)
+
+
+def _crio_name(name: str) -> str:
+    return "nri_enable_default_validator" if name == "enable" else f"nri_validator_{name}"
+
+
+#: Every key that configurations use -> attribute.
+_KEYS = {form(name): name for name in _TYPES for form in (str, _yaml_name, _crio_name)}
+
+
+def _dialect(tree: Mapping[str, Any]) -> list[str]:
+    """The keys of the dialect that a configuration is written in, for suggestions."""
+    if any(key.startswith("nri_") for key in tree):
+        return [_crio_name(name) for name in _TYPES]
+    snake = any("_" in key for key in tree)
+    return list(_TYPES) if snake else [_yaml_name(name) for name in _TYPES]
+
+
+def _fits(name: str, value: object) -> bool:
+    wanted = _TYPES[name]
+    if wanted is tuple:
+        return isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
+    return isinstance(value, wanted)
+
+
+def plugin_map(plugins: Iterator[PluginInstance] | Any) -> set[str]:
+    """The names by which the plugins that took part can be required: ``name`` and ``NN-name`` of each."""
+    return {name for one in plugins for name in (one.name, f"{one.index}-{one.name}")}
+
+
+class DefaultValidator:
+    """The checks of a configuration, in the reference's order; the first that fails counts."""
+
+    __slots__ = ("config",)
+
+    def __init__(self, config: ValidatorConfig) -> None:
+        self.config = config
+
+    def validate(self, request: ValidateContainerAdjustmentRequest) -> str | None:
+        """Why the merged adjustment is refused; None if it is not."""
+        owners = _owners(request)
+        for check in _CHECKS:
+            reason = check(self.config, request, owners)
+            if reason is not None:
+                return reason
+        return None
+
+
+def _owners(request: ValidateContainerAdjustmentRequest) -> FieldOwners:
+    """The owners of the created container's fields. `in` first: asking a message map for a key would make it."""
+    owners = request.owners.owners
+    return owners[request.container.id] if request.container.id in owners else FieldOwners()
+
+
+def _compound(owners: FieldOwners, field: int) -> dict[str, str]:
+    """Owners by key of a field that has one per key, sorted."""
+    found = owners.compound
+    return dict(sorted(found[field].owners.items())) if field in found else {}
+
+
+def _hooks(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, owners: FieldOwners) -> str | None:
+    if not (config.reject_oci_hook_adjustment and request.HasField("adjust") and Field.OciHooks in owners.simple):
+        return None
+    who = owners.simple[Field.OciHooks]
+    plural = "s" if "," in who else ""
+    return f"validation error: plugin{plural} {quote(who)} attempted restricted OCI hook injection"
+
+
+#: Profile type -> attribute that forbids to change it, and the reference's words, blanks included.
+_SECCOMP = {
+    SecurityProfile.UNCONFINED: ("reject_unconfined_seccomp_adjustment", " unconfined"),
+    SecurityProfile.RUNTIME_DEFAULT: ("reject_runtime_default_seccomp_adjustment", "runtime default"),
+    SecurityProfile.LOCALHOST: ("reject_custom_seccomp_adjustment", " custom"),
+}
+
+
+def _seccomp(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, owners: FieldOwners) -> str | None:
+    if not request.HasField("adjust") or Field.SeccompPolicy not in owners.simple:
+        return None
+    linux = request.container.linux
+    profile = linux.seccomp_profile.profile_type if linux.HasField("seccomp_profile") else SecurityProfile.UNCONFINED
+    attribute, words = _SECCOMP.get(profile, ("enable", ""))
+    if not words or not getattr(config, attribute):
+        return None
+    who = owners.simple[Field.SeccompPolicy]
+    return f"validation error: plugin {who} attempted restricted {words} seccomp policy adjustment"
+
+
+def _namespaces(
+    config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, owners: FieldOwners
+) -> str | None:
+    if not (config.reject_namespace_adjustment and request.HasField("adjust")):
+        return None
+    who = ", ".join(f"{quote(o)} (namespace {quote(type_)})" for type_, o in _compound(owners, Field.Namespace).items())
+    return f"validation error: attempted restricted namespace adjustment by plugin(s) {who}" if who else None
+
+
+def _required(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, _: FieldOwners) -> str | None:
+    container = request.container.name
+    key = config.tolerate_missing_plugins_annotation
+    tolerate = effective(request.pod, key, container) if key else None
+    if tolerate is not None:
+        if tolerate not in _BOOLEANS:
+            cause = f"strconv.ParseBool: parsing {quote(tolerate)}: invalid syntax"
+            return f"invalid {key} annotation {quote(tolerate)}: {cause}"
+        if _BOOLEANS[tolerate]:
+            return None
+    required = list(config.required_plugins)
+    annotated = effective(request.pod, REQUIRED_PLUGINS, container)
+    if annotated is not None:
+        try:
+            required += _names(annotated)
+        except ValueError as error:
+            return f"invalid {REQUIRED_PLUGINS} annotation {quote(annotated)}: {error}"
+    present = plugin_map(request.plugins)
+    missing = [name for name in required if name not in present]
+    if not missing:
+        return None
+    plural = "s" if len(missing) > 1 else ""
+    return f"validation error: required plugin{plural} {quote(','.join(missing))} not present"
+
+
+#: What Go's strconv.ParseBool takes.
+_BOOLEANS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
+    ("0", "f", "F", "FALSE", "false", "False"), False
+)
+
+
+def _names(text: str) -> list[str]:
+    """The plugin names of the annotation: a YAML or JSON list. ValueError says what else it is."""
+    try:
+        tree = parse_text(Source("annotation", text))
+    except ConfigError as error:
+        raise ValueError(error.reason) from None
+    if tree is None:
+        return []
+    if not isinstance(tree, list) or not all(isinstance(one, (str, int)) for one in tree):
+        raise ValueError(f"expected a list of plugin names, not {shorten(tree)}")
+    return [str(one) for one in tree]
+
+
+def _sysctl(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, owners: FieldOwners) -> str | None:
+    if not (config.reject_sysctl_adjustment and request.adjust.HasField("linux")):
+        return None
+    owned = _compound(owners, Field.Sysctl)
+    who = [owned[key] for key in sorted(request.adjust.linux.sysctl) if key in owned]
+    return f"validation error: attempted restricted sysctl adjustment by plugin(s) {', '.join(who)}" if who else None
+
+
+_CHECKS = (_hooks, _seccomp, _namespaces, _required, _sysctl)
