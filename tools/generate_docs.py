@@ -164,9 +164,9 @@ def events() -> str:
     rows = [
         (
             str(spec.number),
-            f"`{spec.pretty}`",
+            f"`{spec.rpc}`",
             f"`{spec.bit:#06x}`",
-            REPLIES.get(spec.pretty, "nothing"),
+            REPLIES.get(spec.rpc, "nothing"),
             "yes" if spec.relayed else "no",
             spec.since,
         )
@@ -187,7 +187,7 @@ def go_handlers() -> str:
     """Go's handler interfaces and the methods of `nri.Plugin`."""
     rows = []
     names = [("Configure", "configure"), ("Synchronize", "synchronize"), ("Shutdown", "shutdown")]
-    for go, method in [*names, *((spec.pretty, spec.method) for spec in EVENTS)]:
+    for go, method in [*names, *((spec.rpc, spec.method) for spec in EVENTS)]:
         rows.append((f"`{go}`", f"`{method}({', '.join(ARGUMENTS[method])})`"))
     return table(("Go", "Python"), [*rows, ("`WithOnClose`", "`closed()`")])
 

@@ -63,7 +63,7 @@ def test_gets_every_event_that_its_release_knows_in_order(runtime: FakeRuntime, 
         joined(runtime, "10-ref")
         every_event(runtime, make_pod(), make_container())
         plugin.wait_event("RemovePodSandbox")
-        seen = [line["event"] for line in plugin.events() if line["event"] in {spec.pretty for spec in EVENTS}]
+        seen = [line["event"] for line in plugin.events() if line["event"] in {spec.rpc for spec in EVENTS}]
     expected = [
         "RunPodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer", "PostStartContainer",
         "UpdateContainer", "PostUpdateContainer", "UpdatePodSandbox", "PostUpdatePodSandbox", "StopContainer",

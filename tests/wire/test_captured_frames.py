@@ -134,7 +134,7 @@ def _unknown(message: Any) -> bool:
 
 def test_every_call_of_both_services_is_captured() -> None:
     methods = {method_of(path) for path in NRI_FILES}
-    wanted = {event.pretty for event in EVENTS} | {"RegisterPlugin", "UpdateContainers", "Configure", "Synchronize"}
+    wanted = {event.rpc for event in EVENTS} | {"RegisterPlugin", "UpdateContainers", "Configure", "Synchronize"}
     assert wanted <= methods, f"not captured: {wanted - methods}"
 
 

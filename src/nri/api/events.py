@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import ClassVar, Final, Self, SupportsIndex
 
-__all__ = ["ALL", "BY_METHOD", "BY_NUMBER", "BY_PRETTY", "EVENTS", "OLD", "EventMask", "EventSpec"]
+__all__ = ["ALL", "BY_METHOD", "BY_NUMBER", "BY_RPC", "EVENTS", "OLD", "EventMask", "EventSpec"]
 
 
 class EventSpec:
@@ -22,7 +22,7 @@ class EventSpec:
     Attributes:
         number: its number on the wire, 1 to 14 (enum `Event`).
         name: its name in the enum, `CREATE_CONTAINER`.
-        pretty: its name for people and of its ttRPC method, `CreateContainer`.
+        rpc: name of its ttRPC method, `CreateContainer`, and its name for people.
         method: its name in Python, `create_container`.
         request: name of the request's message class.
         reply: name of the reply's message class.
@@ -31,15 +31,15 @@ class EventSpec:
         since: release of the reference that introduced it.
     """
 
-    __slots__ = ("kind", "method", "name", "number", "pretty", "relayed", "reply", "request", "since")
+    __slots__ = ("kind", "method", "name", "number", "relayed", "reply", "request", "rpc", "since")
 
     def __init__(self, number: int, name: str, kind: str, *, relayed: bool, since: str = "0.2.0") -> None:
         self.number: Final = number
         self.name: Final = name
-        self.pretty: Final = "".join(word.capitalize() for word in name.split("_"))
+        self.rpc: Final = "".join(word.capitalize() for word in name.split("_"))
         self.method: Final = name.lower()
-        self.request: Final = self.pretty + "Request"
-        self.reply: Final = self.pretty + "Response"
+        self.request: Final = self.rpc + "Request"
+        self.reply: Final = self.rpc + "Response"
         self.kind: Final = kind
         self.relayed: Final = relayed
         self.since: Final = since
@@ -50,7 +50,7 @@ class EventSpec:
         return 1 << (self.number - 1)
 
     def __repr__(self) -> str:
-        return f"<event {self.number} {self.pretty}>"
+        return f"<event {self.number} {self.rpc}>"
 
 
 #: Every event in ascending number.
@@ -72,7 +72,7 @@ EVENTS: Final = (
 )
 BY_NUMBER: Final = {spec.number: spec for spec in EVENTS}
 BY_METHOD: Final = {spec.method: spec for spec in EVENTS}
-BY_PRETTY: Final = {spec.pretty: spec for spec in EVENTS}
+BY_RPC: Final = {spec.rpc: spec for spec in EVENTS}
 
 
 class EventMask(int):
@@ -153,9 +153,9 @@ class EventMask(int):
         """The bits that no event has; a runtime refuses a plugin that sets any."""
         return int(self) & ~_ALL_BITS
 
-    def pretty(self) -> str:
+    def __str__(self) -> str:
         """Names in ascending number, joined by commas; unknown bits last, as `unknown(0x4000)`."""
-        names = [spec.pretty for spec in self]
+        names = [spec.rpc for spec in self]
         if self.unknown:
             names.append(f"unknown({self.unknown:#x})")
         return ",".join(names)
@@ -182,7 +182,7 @@ class EventMask(int):
     __ror__, __rand__, __rxor__ = __or__, __and__, __xor__
 
     def __repr__(self) -> str:
-        return f"<EventMask {int(self):#x} {self.pretty() or 'none'}>"
+        return f"<EventMask {int(self):#x} {str(self) or 'none'}>"
 
     def __reduce__(self) -> tuple[type[EventMask], tuple[SupportsIndex]]:
         return EventMask, (int(self),)
@@ -191,18 +191,18 @@ class EventMask(int):
 def _find(event: int | str | EventSpec) -> EventSpec:
     if isinstance(event, EventSpec):
         return event
-    spec = BY_NUMBER.get(event) if isinstance(event, int) else BY_METHOD.get(event) or BY_PRETTY.get(event)
+    spec = BY_NUMBER.get(event) if isinstance(event, int) else BY_METHOD.get(event) or BY_RPC.get(event)
     if spec is None:
         raise ValueError(f"unknown event {event!r}")
     return spec
 
 
 def _group(word: str) -> int:
-    return sum(spec.bit for spec in EVENTS if word in spec.pretty.lower())
+    return sum(spec.bit for spec in EVENTS if word in spec.rpc.lower())
 
 
 _ALL_BITS: Final = sum(spec.bit for spec in EVENTS)
-_WORDS: Final = {spec.pretty.lower(): spec.bit for spec in EVENTS} | {
+_WORDS: Final = {spec.rpc.lower(): spec.bit for spec in EVENTS} | {
     "all": _ALL_BITS,
     "pod": _group("pod"),
     "podsandbox": _group("pod"),

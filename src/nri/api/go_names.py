@@ -75,7 +75,7 @@ FUNCTIONS = (
     ("MarkForRemoval", "nri.api.removal.mark", ""),
     ("IsMarkedForRemoval", "nri.api.removal.split", ""),
     ("ParseEventMask", "nri.api.events.EventMask.parse", ""),
-    ("EventMask.PrettyString", "nri.api.events.EventMask.pretty", ""),
+    ("EventMask.PrettyString", "nri.api.events.EventMask.__str__", "`str(mask)`"),
     ("EventMask.Set", "nri.api.events.EventMask.with_events", "gives a new mask"),
     ("EventMask.Clear", "nri.api.events.EventMask.without", "gives a new mask"),
     ("EventMask.IsSet", "nri.api.events.EventMask.has", ""),

@@ -73,7 +73,7 @@ def _handler(event: str, kind: str) -> Any:
 
 for _spec in EVENTS:
     if _spec.kind != "validation":
-        setattr(Follower, _spec.method, _handler(_spec.pretty, _spec.kind))
+        setattr(Follower, _spec.method, _handler(_spec.rpc, _spec.kind))
 
 
 def name_of_us() -> str:

@@ -1,7 +1,7 @@
 """`Observer`: who is told what plugins do. Does nothing by itself; subclass it, or use `nri.metrics.prometheus`.
 
 Every method may be called from several threads at once, and is called on the hot path: it must be quick, and must not
-raise. `plugin` is ``NN-name``; `operation` is the pretty name of an event (``CreateContainer``) or ``Synchronize``.
+raise. `plugin` is ``NN-name``; `operation` is the RPC name of an event (``CreateContainer``) or ``Synchronize``.
 """
 
 from __future__ import annotations

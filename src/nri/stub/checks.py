@@ -22,7 +22,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "validate_container_adjustment": ("request",),
 }
 
-_CAMEL = {spec.pretty: spec.method for spec in EVENTS} | {"Configure": "configure", "Synchronize": "synchronize"}
+_CAMEL = {spec.rpc: spec.method for spec in EVENTS} | {"Configure": "configure", "Synchronize": "synchronize"}
 _VARARGS = 0x04
 
 

@@ -60,9 +60,9 @@ def build(plugin: Any, base: type, mirror: Mirror | None) -> dict[str, Serve]:
             continue
         if spec.kind == "validation":
             if handler is not None:
-                table[spec.pretty] = _validator(handler)
+                table[spec.rpc] = _validator(handler)
         else:
-            table[spec.pretty] = _server(spec.pretty, getattr(m, spec.request), spec.kind, handler, mirror)
+            table[spec.rpc] = _server(spec.rpc, getattr(m, spec.request), spec.kind, handler, mirror)
     return table
 
 

@@ -14,7 +14,7 @@ from time import monotonic
 
 from nri.api import messages as m
 from nri.api import naming
-from nri.api.events import BY_NUMBER, BY_PRETTY
+from nri.api.events import BY_NUMBER, BY_RPC
 from nri.errors import ConfigError, ConnectionClosed, DeadlineExceeded, NriError, RegistrationError, Reject, RpcError
 from nri.mux.trunk import Trunk
 from nri.stub import context, handlers, subscription
@@ -206,12 +206,12 @@ class Session:
         method = request.method
         serve = self._table.get(method)
         if serve is None:
-            if method in BY_PRETTY:
+            if method in BY_RPC:
                 endpoint.reply(request, b"")  # an event that we do not handle is no error
             else:
                 endpoint.reply_error(request, Code.UNIMPLEMENTED, f"method {method}")
             return
-        if self.stage == "configured" and method in BY_PRETTY:
+        if self.stage == "configured" and method in BY_RPC:
             self._become_ready()  # runtimes on 0.6.1 never synchronize the plugins that they launch themselves
         began = monotonic()
         timeout_ns = request.timeout_ns
@@ -343,10 +343,10 @@ class Session:
             elif key == 1:
                 number = value
         spec = BY_NUMBER.get(number)
-        serve = self._table.get(spec.pretty) if spec is not None and spec.relayed else None
+        serve = self._table.get(spec.rpc) if spec is not None and spec.relayed else None
         if spec is None or serve is None:
             return b""
-        call.event = spec.pretty
+        call.event = spec.rpc
         return serve(b"".join(fields if spec.kind == "container" else fields[:1]), call)
 
     def _serve_shutdown(self, _payload: bytes, _: context.Call) -> bytes:

@@ -6,7 +6,7 @@ Next: `nri.stub.session`, which answers Configure with it.
 from __future__ import annotations
 
 from nri.api import naming
-from nri.api.events import ALL, BY_PRETTY, OLD, EventMask
+from nri.api.events import ALL, BY_RPC, OLD, EventMask
 from nri.errors import RegistrationError
 from nri.stub.coroutines import settle
 from nri.stub.handlers import overridden
@@ -34,15 +34,15 @@ def choose(plugin: Plugin, served: Iterable[str], only: EventMask | None) -> Eve
         RegistrationError: nothing is left, or the plugin asks for events that it does not handle.
     """
     name = type(plugin).__name__
-    own = EventMask.of(*(word for word in served if word in BY_PRETTY))
+    own = EventMask.of(*(word for word in served if word in BY_RPC))
     own = EventMask.of(*(spec for spec in own if overridden(plugin, Plugin, spec.method)))
     wanted = own if only is None else own & only
     if own and not wanted:
-        raise RegistrationError(f"{name} handles none of the chosen events: {(only or EventMask(0)).pretty()}")
+        raise RegistrationError(f"{name} handles none of the chosen events: {only or EventMask(0)}")
     chosen: EventMask | None = settle(plugin.configure())
     if chosen:
         if chosen - own:
-            excess = EventMask(int(chosen) & ~int(own)).pretty()
+            excess = str(EventMask(int(chosen) & ~int(own)))
             raise RegistrationError(f"{name}.configure asks for events without a handler: {excess}")
         wanted &= chosen
     if plugin.mirror:
@@ -61,9 +61,9 @@ def _known(plugin: Plugin, wanted: EventMask) -> EventMask:
     mask = wanted & known
     if wanted and not mask:
         raise RegistrationError(
-            f"{runtime.name} {runtime.version} knows none of the events of {type(plugin).__name__}: {wanted.pretty()}"
+            f"{runtime.name} {runtime.version} knows none of the events of {type(plugin).__name__}: {wanted}"
         )
     if wanted - known:
-        missing = EventMask(int(wanted) & ~int(known)).pretty()
+        missing = str(EventMask(int(wanted) & ~int(known)))
         plugin.log.warning("%s %s does not know %s: not subscribed", runtime.name, runtime.version, missing)
     return mask

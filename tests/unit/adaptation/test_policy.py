@@ -110,7 +110,7 @@ REFUSED = {"RunPodSandbox", "UpdatePodSandbox", "CreateContainer", "StartContain
 
 def test_a_required_plugin_is_required_by_five_events_and_no_other():
     found = table("required = true")
-    assert {spec.pretty for spec in EVENTS if found.requires(spec.number, "prod")} == REFUSED
+    assert {spec.rpc for spec in EVENTS if found.requires(spec.number, "prod")} == REFUSED
 
 
 def test_namespaces_can_be_exempted_from_a_required_plugin():

@@ -22,7 +22,7 @@ def resources(shares: int) -> m.LinuxResources:
     return made
 
 
-@pytest.mark.parametrize("spec", [spec for spec in EVENTS if spec.relayed], ids=lambda spec: spec.pretty)
+@pytest.mark.parametrize("spec", [spec for spec in EVENTS if spec.relayed], ids=lambda spec: spec.rpc)
 def test_the_bytes_are_those_of_the_request_and_of_the_state_change(spec: Any) -> None:
     container = CONTAINER if spec.kind == "container" else None
     question = Question(spec, POD, container)

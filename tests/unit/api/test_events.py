@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from nri.api import messages as m
-from nri.api.events import ALL, BY_METHOD, BY_NUMBER, BY_PRETTY, EVENTS, OLD, EventMask
+from nri.api.events import ALL, BY_METHOD, BY_NUMBER, BY_RPC, EVENTS, OLD, EventMask
 from nri.api.pb.api_pb2 import DESCRIPTOR
 
 
@@ -15,15 +15,15 @@ def test_every_event_of_the_api_has_a_row_with_its_number() -> None:
     assert [spec.number for spec in EVENTS] == sorted(rows.values())
 
 
-@pytest.mark.parametrize("spec", EVENTS, ids=lambda spec: spec.pretty)
+@pytest.mark.parametrize("spec", EVENTS, ids=lambda spec: spec.rpc)
 def test_a_row_names_the_call_of_the_plugin_service(spec) -> None:
-    call = DESCRIPTOR.services_by_name["Plugin"].methods_by_name[spec.pretty]
+    call = DESCRIPTOR.services_by_name["Plugin"].methods_by_name[spec.rpc]
     assert (call.input_type.name, call.output_type.name) == (spec.request, spec.reply)
-    assert BY_METHOD[spec.method] is BY_PRETTY[spec.pretty] is BY_NUMBER[spec.number] is spec
+    assert BY_METHOD[spec.method] is BY_RPC[spec.rpc] is BY_NUMBER[spec.number] is spec
 
 
 def test_nine_events_are_relayed_to_old_peers() -> None:
-    own = {spec.pretty for spec in EVENTS if not spec.relayed}
+    own = {spec.rpc for spec in EVENTS if not spec.relayed}
     assert own == {
         "CreateContainer",
         "UpdateContainer",
@@ -65,9 +65,9 @@ def test_a_wrong_word_in_a_subscription_is_named(text: str) -> None:
 
 
 def test_a_mask_reads_as_names_in_order_and_unknown_bits() -> None:
-    assert EventMask.of("create_container", 1).pretty() == "RunPodSandbox,CreateContainer"
-    assert EventMask(0x4001).pretty() == "RunPodSandbox,unknown(0x4000)"
-    assert EventMask(0).pretty() == ""
+    assert str(EventMask.of("create_container", 1)) == "RunPodSandbox,CreateContainer"
+    assert str(EventMask(0x4001)) == "RunPodSandbox,unknown(0x4000)"
+    assert str(EventMask(0)) == ""
     assert EventMask(0x4001).unknown == 0x4000
 
 
@@ -84,7 +84,7 @@ def test_masks_are_sets() -> None:
     assert not both.has(BY_METHOD["stop_container"])
     assert create.with_events(6) == both
     assert both.without("CreateContainer", 6) == 0
-    assert [spec.pretty for spec in both] == ["CreateContainer", "StartContainer"]
+    assert [spec.rpc for spec in both] == ["CreateContainer", "StartContainer"]
 
 
 def test_a_mask_is_never_negative_and_an_event_never_unknown() -> None:

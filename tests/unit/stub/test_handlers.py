@@ -149,7 +149,7 @@ def test_every_event_reaches_its_method_with_its_arguments() -> None:
             request = getattr(m, spec.request)(pod=POD)
             if spec.kind != "pod":
                 request.container.CopyFrom(CONTAINER)
-            response = running.runtime.call(spec.pretty, request)
+            response = running.runtime.call(spec.rpc, request)
             assert not response.code, response.message
     wanted = {"pod": ("p0",), "container": ("p0", "c0"), "validation": ("ValidateContainerAdjustmentRequest",)}
     expected = []

@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
     Attributes:
         when: seconds since 1970.
-        event: pretty name; ``UpdateContainers`` and ``Synchronize`` for what plugins ask for without one.
+        event: RPC name; ``UpdateContainers`` and ``Synchronize`` for what plugins ask for without one.
         container: id of the event's own container; "" if it has none.
         request: bytes of the event's request message, as the runtime made it; empty if there is none.
         replies: ``NN-name`` and bytes of each reply, in the order of the calls.
@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
     Attributes:
         when: seconds since 1970.
-        event: pretty name of the event.
+        event: RPC name of the event.
         plugin: ``NN-name``, or `REQUEST`.
         change: field, key, before, after.
         note: what else there is to say: not applied and why, clamped, ...

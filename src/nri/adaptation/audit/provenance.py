@@ -93,7 +93,7 @@ class Provenance:
         """Keep one event. What is passed is kept as it is: do not change it afterwards.
 
         Args:
-            event: pretty name; ``UpdateContainers`` and ``Synchronize`` for what plugins ask for without one.
+            event: RPC name; ``UpdateContainers`` and ``Synchronize`` for what plugins ask for without one.
             container: id of the event's own container; "" if it has none.
             request: the event's request message, encoded as the runtime made it (before any plugin saw it).
             replies: ``NN-name`` and encoded reply of every plugin that answered, in order.

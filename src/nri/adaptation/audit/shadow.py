@@ -25,7 +25,7 @@ class ShadowReport(NamedTuple):
 
     Attributes:
         plugin: ``NN-name``.
-        event: pretty name.
+        event: RPC name.
         pod: ``namespace/name`` of the event's pod.
         container: name of the event's container, or "".
         changes: what would have changed.
@@ -88,7 +88,7 @@ def report(
 
     Args:
         plugin: ``NN-name``.
-        event: pretty name.
+        event: RPC name.
         pod: of the event.
         container: of the event, as the plugin saw it; None for events of pods.
         reply: its answer, the response message of the event; None if it gave none.

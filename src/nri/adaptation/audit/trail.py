@@ -48,7 +48,7 @@ class Recorder:
                 return
             request = question.payload
         container = "" if question.container is None else question.container.id
-        self.provenance.record(question.spec.pretty, container, request, fold.replies, fold.touched, failed)
+        self.provenance.record(question.spec.rpc, container, request, fold.replies, fold.touched, failed)
 
     def tidy(self) -> None:
         """There is a moment of time: do some of what would else hold up a later event."""

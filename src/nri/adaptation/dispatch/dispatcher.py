@@ -110,7 +110,7 @@ class Pipeline:
             log.warning(
                 "%s goes on while a plugin joins: `synchronize` has not returned for %g s. Does it wait for a lock that"
                 " callers of events hold? Hold block_sync() around such calls",
-                question.spec.pretty, self._patience_s,
+                question.spec.rpc, self._patience_s,
             )  # fmt: skip
         try:
             if self.absent:
@@ -129,7 +129,7 @@ class Pipeline:
     def _refuse_if_required(self, question: Question) -> None:
         for label, policy in self.absent:
             if policy.requires(question.spec.number, question.pod.namespace):
-                raise PluginUnavailable(label, f"required for {question.spec.pretty}, but not connected")
+                raise PluginUnavailable(label, f"required for {question.spec.rpc}, but not connected")
 
     # -- the events with an answer ------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ class Fold:
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
             if plan.policy.shadow:
                 what = f"its reply cannot be read: {error}"
-                self._tell(shadow.failure(peer.label, self.question.spec.pretty, self.question.pod, what))
+                self._tell(shadow.failure(peer.label, self.question.spec.rpc, self.question.pod, what))
                 return
             raise PluginError(peer.label, f"its reply cannot be read: {error}") from None
         policy = plan.policy
@@ -100,7 +100,7 @@ class Fold:
         question.follow(self.state)
         if observer is not None:
             adjust, evict = self._parts(reply)
-            observer.record_plugin_adjustments(peer.label, question.spec.pretty, adjust, len(updates), len(evict))
+            observer.record_plugin_adjustments(peer.label, question.spec.rpc, adjust, len(updates), len(evict))
 
     @staticmethod
     def _parts(reply: Any) -> tuple[Any, Any]:
@@ -131,7 +131,7 @@ class Fold:
         question = self.question
         report = shadow.report(
             peer.label,
-            question.spec.pretty,
+            question.spec.rpc,
             question.pod,
             question.shown(),
             reply,

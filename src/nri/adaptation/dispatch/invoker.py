@@ -125,8 +125,8 @@ class Asker:
             self.answered(peer)
         observer = self.observer
         if observer is not None:
-            observer.record_plugin_invocation(peer.label, question.spec.pretty, None)
-            observer.record_plugin_latency(peer.label, question.spec.pretty, peer.latency_s)
+            observer.record_plugin_invocation(peer.label, question.spec.rpc, None)
+            observer.record_plugin_latency(peer.label, question.spec.rpc, peer.latency_s)
         return reply
 
     def _may_call(self, peer: Peer, plan: Plan, question: Question, now: float, insist: bool) -> bool:
@@ -137,7 +137,7 @@ class Asker:
         # A plugin that left of its own will does not fail later requests by what it declared; only the operator's word
         # counts.
         if insist or plan.policy.requires(plan.number, question.pod.namespace) or (plan.fail_request and not gone):
-            raise PluginUnavailable(peer.label, f"required for {question.spec.pretty}, but {self._standing(peer)}")
+            raise PluginUnavailable(peer.label, f"required for {question.spec.rpc}, but {self._standing(peer)}")
         return False
 
     @staticmethod
@@ -155,8 +155,8 @@ class Asker:
 
     def _observe(self, peer: Peer, question: Question, began: float, error: BaseException) -> None:
         if self.observer is not None:
-            self.observer.record_plugin_invocation(peer.label, question.spec.pretty, error)
-            self.observer.record_plugin_latency(peer.label, question.spec.pretty, monotonic() - began)
+            self.observer.record_plugin_invocation(peer.label, question.spec.rpc, error)
+            self.observer.record_plugin_latency(peer.label, question.spec.rpc, monotonic() - began)
 
     def _failed(
         self, peer: Peer, plan: Plan, question: Question, error: NriError, caller_deadline: float | None, insist: bool
@@ -166,7 +166,7 @@ class Asker:
             peer.last_error = str(error)
             self.answered(peer)
             if plan.policy.shadow:
-                report = shadow.failure(peer.label, question.spec.pretty, question.pod, str(error))
+                report = shadow.failure(peer.label, question.spec.rpc, question.pod, str(error))
                 log.info("%s", report)
                 if self.observer is not None:
                     self.observer.record_shadow(report)
@@ -176,7 +176,7 @@ class Asker:
             if caller_deadline is not None and now >= caller_deadline:
                 peer.breaker.abandoned()
                 raise error
-            self._miss(peer, plan, now, f"no answer to {question.spec.pretty} within {plan.timeout_s:g} s")
+            self._miss(peer, plan, now, f"no answer to {question.spec.rpc} within {plan.timeout_s:g} s")
         else:
             peer.breaker.miss(now)
             peer.signal(Signal.LOST, str(error))
@@ -197,8 +197,8 @@ class Asker:
     def _refuse(self, peer: Peer, question: Question, cause: NriError) -> NoReturn:
         """The request fails because of a plugin that gave no answer; the text is the reference's."""
         kind = PluginTimeout if isinstance(cause, DeadlineExceeded) else PluginClosed
-        error = kind(peer.label, f"failed to handle {question.spec.pretty} request: {cause}")
-        error.args = (f"plugin {peer.label} failed to handle {question.spec.pretty} request: {cause}",)
+        error = kind(peer.label, f"failed to handle {question.spec.rpc} request: {cause}")
+        error.args = (f"plugin {peer.label} failed to handle {question.spec.rpc} request: {cause}",)
         error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
         raise error
 

@@ -95,7 +95,7 @@ class BuiltinPeer(Peer):
         elif spec.method == "update_pod_sandbox":
             arguments = (question.pod, question.overhead, question.resources)
         if monotonic() >= deadline:
-            raise DeadlineExceeded(spec.pretty)
+            raise DeadlineExceeded(spec.rpc)
         return self._run(spec.reply, spec is _VALIDATE, handler, *arguments)
 
     def _run(self, reply: str, validates: bool, handler: Callable[..., Any], *arguments: Any) -> bytes:

@@ -67,7 +67,7 @@ def health(peer: Peer) -> PluginHealth:
         pid=peer.pid,
         uid=peer.uid if isinstance(peer, RemotePeer) else None,
         nri_version=peer.version,
-        events=peer.mask.pretty(),
+        events=str(peer.mask),
         latency_s=peer.latency_s,
         missed=peer.breaker.missed,
         last_error=peer.last_error[:_ERROR_LENGTH],

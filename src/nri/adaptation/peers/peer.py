@@ -229,7 +229,7 @@ class RemotePeer(Peer):
             meanwhile, question.meanwhile = question.meanwhile, None
             try:
                 return self.endpoint.call(
-                    naming.PLUGIN_SERVICE, spec.pretty, question.payload, deadline=deadline, meanwhile=meanwhile
+                    naming.PLUGIN_SERVICE, spec.rpc, question.payload, deadline=deadline, meanwhile=meanwhile
                 )
             except RpcError as error:
                 if error.code != Code.UNIMPLEMENTED or not spec.relayed:
@@ -250,7 +250,7 @@ class RemotePeer(Peer):
         spec = question.spec
         if self.relay_only and spec.relayed:
             return None
-        return self.endpoint.begin(naming.PLUGIN_SERVICE, spec.pretty, question.payload, deadline)
+        return self.endpoint.begin(naming.PLUGIN_SERVICE, spec.rpc, question.payload, deadline)
 
     def collect(self, question: Question, sent: Sent, deadline: float) -> bytes:
         """Wait for the reply; a plugin that does not know the method is asked by StateChange."""

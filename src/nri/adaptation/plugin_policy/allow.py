@@ -133,7 +133,7 @@ def _breach(
         if target is not None:
             what += f' of container "{target}"'
         if event and not allow.events_mask & BY_NUMBER[event].bit:
-            return f"{what} in {BY_NUMBER[event].pretty} (allow.events)"
+            return f"{what} in {BY_NUMBER[event].rpc} (allow.events)"
         where = namespace if target is None else namespace_of(target)
         if where is None and allow.namespaces is not None:
             return f"{what}, which nobody knows (allow.namespaces)"

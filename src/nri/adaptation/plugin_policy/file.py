@@ -62,7 +62,7 @@ class Table:
 
     @property
     def timeouts(self) -> dict[str, float]:
-        """Seconds by the pretty name of the event; "default" for the events that are not named."""
+        """Seconds by the RPC name of the event; "default" for the events that are not named."""
         if self._timeouts is not None:
             return self._timeouts
         return {} if self.timeout is None else {"default": self.timeout}

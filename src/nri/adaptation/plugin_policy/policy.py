@@ -22,7 +22,7 @@ from nri.adaptation.plugin_policy import file as policy_file
 from nri.adaptation.plugin_policy.allow import Allow, EventName
 from nri.adaptation.plugin_policy.file import BreakerTable, RequiredTable, Table
 from nri.adaptation.plugin_policy.selectors import Filters, Pattern, matches
-from nri.api.events import ALL, BY_PRETTY, EVENTS, EventMask
+from nri.api.events import ALL, BY_RPC, EVENTS, EventMask
 from nri.api.messages import FailurePolicy
 from nri.errors import ConfigError
 from nri.rules import Rules
@@ -89,12 +89,12 @@ class PluginPolicy:
     def to_json(self) -> dict[str, object]:
         """The policy in the words of the file, for `nri why` and inspectors."""
         shared = self.timeout[0]
-        timeouts = {spec.pretty: self.timeout[spec.number] for spec in EVENTS if self.timeout[spec.number] != shared}
+        timeouts = {spec.rpc: self.timeout[spec.number] for spec in EVENTS if self.timeout[spec.number] != shared}
         fails = self.fail_request
         return {
             "timeout": {"default": shared, **timeouts} if timeouts else shared,
             "keep_connected": self.keep_connected,
-            "fail_request": True if fails == ALL else [spec.pretty for spec in fails] or False,
+            "fail_request": True if fails == ALL else [spec.rpc for spec in fails] or False,
             "required": {"exempt_namespaces": [str(one) for one in self.exempt_namespaces]}
             if self.required and self.exempt_namespaces
             else self.required,
@@ -151,7 +151,7 @@ def _timeouts(by_name: Mapping[str, float]) -> tuple[float | None, ...]:
     seconds = [shared] * len(_RUNTIMES)
     for name, value in by_name.items():
         if name != "default":
-            seconds[BY_PRETTY[name].number] = value
+            seconds[BY_RPC[name].number] = value
     return tuple(seconds)
 
 

@@ -198,7 +198,7 @@ class Registry:
 
     def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:
         """Tell what an old plugin should do; called once for each of its events."""
-        log.warning("plugin %s knows only StateChange, which is deprecated: %s", peer.qualified, spec.pretty)
+        log.warning("plugin %s knows only StateChange, which is deprecated: %s", peer.qualified, spec.rpc)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
