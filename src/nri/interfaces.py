@@ -1,4 +1,4 @@
-"""Shapes of objects that come from outside: what is used of them, for the type checker.
+"""Interfaces of objects that come from outside: what is used of them, for the type checker.
 
 Imported under `TYPE_CHECKING` only, so at run time this file is never read. It stands alone because the modules that
 use it can be compiled (`docs/howto/fast.md`), and mypyc compiles no class inside an `if`.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["Socket", "Transport"]
+__all__ = ["Reporter", "Socket", "Transport"]
 
 
 class Socket(Protocol):
@@ -35,3 +35,42 @@ class Transport(Protocol):
     def shut(self) -> None: ...
     def shut_reading(self) -> None: ...
     def close(self) -> None: ...
+
+
+class Reporter(Protocol):
+    """Gets every step of an event told, where and when it happens; for metrics, provenance and recorders.
+
+    Both sides tell the same steps in the same words. The runtime's side: `event_begins`; for each plugin that takes the
+    event `plugin_asked`, then `plugin_answered` and `reply_merged`, or `plugin_failed`; `event_ends`. The plugin's side
+    the same with itself as the only plugin, and without merging; an event that has no handler only begins and ends.
+
+    The methods are called on the hot path, on the runtime's side from several threads at once: they must be quick, must
+    not wait, and change nothing. What they raise is logged and goes no further.
+
+    Arguments:
+        event: the RPC's name, `CreateContainer`; also `Configure`, `Synchronize`, `StateChange` and `Shutdown`.
+        serial: number of the event, from 1, unique for the side that tells; it holds together the steps of one event
+            while others overlap with it.
+        plugin: ``NN-name``.
+        request, reply: the message as encoded for the wire, without envelope; empty where there is nothing to say.
+        error: what went wrong, as it was raised; None if nothing did.
+        duration_s: seconds since the plugin was asked, or since the event began.
+    """
+
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        """An event has come in: from the runtime's own code, or on the plugin's side over the wire."""
+
+    def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
+        """The plugin is asked now, with what plugins before it have done to the request."""
+
+    def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
+        """The plugin has answered; nothing has been merged or sent yet."""
+
+    def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
+        """The plugin raised, answered with a status, was late, or its connection ended."""
+
+    def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
+        """The plugin's reply is part of the result, or cannot be because of `error`: a conflict, a breach of policy."""
+
+    def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
+        """The event is over: `reply` is the merged result, or what the plugin's side sent; empty with an `error`."""

@@ -140,9 +140,7 @@ class Adaptation:
         if compat not in ("default", "reference"):
             raise LocalProtocolError(f'compat must be "default" or "reference", not {compat!r}')
         if fan_out - _RELAYED:
-            raise LocalProtocolError(
-                f"fan_out: {fan_out - _RELAYED}: what a plugin answers concerns the next ones"
-            )
+            raise LocalProtocolError(f"fan_out: {fan_out - _RELAYED}: what a plugin answers concerns the next ones")
         self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
         self._settings = Settings(name, version, registration_timeout_s, request_timeout_s, self.rules)
         self._interceptors = interceptors
