@@ -1,8 +1,8 @@
 """Protobuf's wire format, for bytes that are joined or read without a parse of the whole message. Pure.
 
 Used where a message is too small or too hot for the protobuf runtime: the ttRPC envelope (`nri.ttrpc.envelope`), and
-requests that are put together from fields encoded before (`nri.adaptation.peers.event_request`). Rules of this file: no message
-names, no sockets; every read is bounded by the end of the buffer and fails with RemoteProtocolError.
+requests that are put together from fields encoded before (`nri.adaptation.peers.event_request`). Rules of this file: no
+message names, no sockets; every read is bounded by the end of the buffer and fails with RemoteProtocolError.
 
 Wire types: 0 varint, 1 fixed64, 2 length-delimited, 5 fixed32. 3 and 4 (groups) do not occur in proto3 and are refused.
 """

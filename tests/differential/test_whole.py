@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from nri.adaptation import Adaptation, BuiltinPlugin
-from nri.adaptation.merge import CreateState, UpdateState
-from nri.adaptation.peers.event_request import CreateQuestion, UpdateQuestion
+from nri.adaptation.merge import CreateMerge, UpdateMerge
+from nri.adaptation.peers.event_request import CreateRequest, UpdateRequest
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
 from nri.errors import NriError
@@ -55,7 +55,7 @@ def test_the_bytes_that_plugins_are_sent_are_those_of_the_reference(
 
         def sent(state: Any = state, question: Any = question) -> Any:
             question.follow(state)
-            if isinstance(state, CreateState):
+            if isinstance(state, CreateMerge):
                 return m.CreateContainerRequest.FromString(question.payload).container
             return m.UpdateContainerRequest.FromString(question.payload).linux_resources
 
@@ -67,16 +67,16 @@ def test_the_bytes_that_plugins_are_sent_are_those_of_the_reference(
 
 def _asked(case: Case, pod: Any, container: Any) -> tuple[Any, Any, Any]:
     if case["op"] == "create":
-        created = CreateState(m.CreateContainerRequest(pod=pod, container=container), Rules.REFERENCE)
+        created = CreateMerge(m.CreateContainerRequest(pod=pod, container=container), Rules.REFERENCE)
         return (
             created,
-            CreateQuestion(BY_METHOD["create_container"], pod, container, created),
+            CreateRequest(BY_METHOD["create_container"], pod, container, created),
             m.CreateContainerResponse,
         )
     resources = _parse(case.get("resources"), m.LinuxResources())
     request = m.UpdateContainerRequest(pod=pod, container=container, linux_resources=resources)
-    updated = UpdateState(request, Rules.REFERENCE)
-    return updated, UpdateQuestion(BY_METHOD["update_container"], pod, container, updated), m.UpdateContainerResponse
+    updated = UpdateMerge(request, Rules.REFERENCE)
+    return updated, UpdateRequest(BY_METHOD["update_container"], pod, container, updated), m.UpdateContainerResponse
 
 
 class _Scripted:

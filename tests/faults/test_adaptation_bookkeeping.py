@@ -36,7 +36,7 @@ def test_a_required_plugin_that_has_joined_is_not_missed_because_of_one_that_lef
             return required
 
         monkeypatch.setattr(Policies, "required", property(slow_for_one))
-        leaving = threading.Thread(target=adaptation._plugins_changed)
+        leaving = threading.Thread(target=adaptation._chain.note_absent)
         leaving.start()
         assert looking.wait(PATIENCE_S)
         runtime.add(Quiet(), wait=False)
@@ -49,7 +49,7 @@ def test_a_required_plugin_that_has_joined_is_not_missed_because_of_one_that_lef
         threading.Event().wait(0.05)  # time for its own look, if that does not wait for the other
         go.set()
         leaving.join()
-        eventually(lambda: not adaptation._pipeline.absent, "nobody is missed")
+        eventually(lambda: not adaptation._chain.absent, "nobody is missed")
 
 
 class Moody(Observer):
@@ -73,4 +73,4 @@ def test_an_observer_that_fails_does_not_end_the_watch_over_the_policy(caplog: p
         observer.fails = False
         path.write_text("# nobody is required any more\n")
         eventually(lambda: adaptation._policies.generation == 3, "the policy was read again")
-        eventually(lambda: not adaptation._pipeline.absent, "and holds")
+        eventually(lambda: not adaptation._chain.absent, "and holds")

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation.merge import CreateState
+from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.container_view import normalise
 from nri.adaptation.merge.entries import read
 from nri.adaptation.merge.fields import COMPOUND_FIELDS, FIELD_NAMES, TREE, Kind
@@ -17,17 +17,17 @@ from tests.property.merge_messages import containers, create_replies, rules
 SEVERAL = st.lists(create_replies(), min_size=1, max_size=4)
 
 
-def state_for(container: m.Container, which: Rules) -> CreateState:
+def state_for(container: m.Container, which: Rules) -> CreateMerge:
     request = m.CreateContainerRequest()
     request.container.CopyFrom(container)
-    return CreateState(request, which)
+    return CreateMerge(request, which)
 
 
-def snapshot(state: CreateState) -> tuple[Any, ...]:
+def snapshot(state: CreateMerge) -> tuple[Any, ...]:
     return state.reply(), state.owners(), state.request, list(state.ignored), list(state.evictions)
 
 
-def joined_bytes(origin: m.Container, state: CreateState) -> bytes:
+def joined_bytes(origin: m.Container, state: CreateMerge) -> bytes:
     parts = m.Container()
     normalise(parts)
     encoded = origin.SerializeToString() + parts.SerializeToString()
@@ -38,7 +38,7 @@ def joined_bytes(origin: m.Container, state: CreateState) -> bytes:
     return encoded
 
 
-def fold(state: CreateState, replies: list[m.CreateContainerResponse]) -> str:
+def fold(state: CreateMerge, replies: list[m.CreateContainerResponse]) -> str:
     for place, reply in enumerate(replies):
         try:
             state.apply(f"{place}0-p", reply)
@@ -61,7 +61,7 @@ def test_a_reply_is_taken_whole_or_not_at_all(container: m.Container, replies: l
 @given(containers(), SEVERAL, rules())
 def test_neither_the_request_nor_a_reply_is_changed(container: m.Container, replies: list[Any], which: Rules) -> None:
     given_before = [message.SerializeToString(deterministic=True) for message in (container, *replies)]
-    state = CreateState(m.CreateContainerRequest(container=container), which)
+    state = CreateMerge(m.CreateContainerRequest(container=container), which)
     fold(state, replies)
     state.request, state.reply(), state.owners(), state.steps()
     assert [message.SerializeToString(deterministic=True) for message in (container, *replies)] == given_before

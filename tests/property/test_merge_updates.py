@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation.merge import StopState, UpdateState
+from nri.adaptation.merge import StopMerge, UpdateMerge
 from nri.api import messages as m
 from nri.errors import ConflictError, NriError, PluginError, UpdateError
 from nri.rules import Rules
@@ -32,7 +32,7 @@ def fold(state: Any, reply: Any, replies: list[Any]) -> None:
             return
 
 
-def snapshot(state: UpdateState) -> tuple[Any, ...]:
+def snapshot(state: UpdateMerge) -> tuple[Any, ...]:
     copy = m.LinuxResources()
     copy.CopyFrom(state.resources)
     return state.reply(), state.owners(), copy, list(state.book.ignored)
@@ -40,7 +40,7 @@ def snapshot(state: UpdateState) -> tuple[Any, ...]:
 
 @given(requests(), REPLIES, rules())
 def test_the_last_update_is_the_requested_containers(request: Any, replies: list[Any], which: Rules) -> None:
-    state = UpdateState(request, which)
+    state = UpdateMerge(request, which)
     fold(state, m.UpdateContainerResponse, replies)
     merged = state.reply().update
     assert merged[-1].container_id in ("ctr", "")
@@ -53,7 +53,7 @@ def test_the_last_update_is_the_requested_containers(request: Any, replies: list
 def test_each_other_container_is_updated_once_in_the_order_of_first_mention(
     request: Any, replies: list[Any], which: Rules
 ) -> None:
-    state = UpdateState(request, which)
+    state = UpdateMerge(request, which)
     fold(state, m.UpdateContainerResponse, replies)
     others = [update.container_id for update in state.reply().update[:-1]]
     assert len(set(others)) == len(others)
@@ -61,7 +61,7 @@ def test_each_other_container_is_updated_once_in_the_order_of_first_mention(
 
 @given(requests(), REPLIES, rules())
 def test_a_reply_is_taken_whole_or_not_at_all(request: Any, replies: list[Any], which: Rules) -> None:
-    state = UpdateState(request, which)
+    state = UpdateMerge(request, which)
     for place, some in enumerate(replies):
         before = snapshot(state)
         try:
@@ -73,7 +73,7 @@ def test_a_reply_is_taken_whole_or_not_at_all(request: Any, replies: list[Any], 
 @given(requests(), REPLIES)
 def test_an_untouched_request_is_not_zeroed(request: Any, replies: list[Any]) -> None:
     """Whatever plugins return, what was requested and not set by anybody stays as requested."""
-    state = UpdateState(request, Rules.DEFAULT)
+    state = UpdateMerge(request, Rules.DEFAULT)
     fold(state, m.UpdateContainerResponse, replies)
     last = state.reply().update[-1]
     if not last.container_id:
@@ -89,14 +89,14 @@ def test_an_untouched_request_is_not_zeroed(request: Any, replies: list[Any]) ->
 @given(requests(), REPLIES, rules())
 def test_the_runtimes_request_is_not_changed(request: Any, replies: list[Any], which: Rules) -> None:
     before = request.SerializeToString(deterministic=True)
-    state = UpdateState(request, which)
+    state = UpdateMerge(request, which)
     fold(state, m.UpdateContainerResponse, replies)
     assert request.SerializeToString(deterministic=True) == before
 
 
 @given(REPLIES, rules())
 def test_every_updated_field_has_an_owner(replies: list[Any], which: Rules) -> None:
-    state = StopState(m.StopContainerRequest(container=m.Container(id="ctr")), which)
+    state = StopMerge(m.StopContainerRequest(container=m.Container(id="ctr")), which)
     fold(state, m.StopContainerResponse, replies)
     for update in state.reply().update:
         resources = update.linux.resources

@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nri
-from nri.adaptation.peers.event_request import Question
-from nri.adaptation.peers.peer import Peer, RemotePeer
+from nri.adaptation.peers.event_request import EventRequest
+from nri.adaptation.peers.peer import Peer
+from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import State
 from nri.api.events import EventMask
 from nri.errors import DeadlineExceeded, PluginError
@@ -211,13 +212,13 @@ class Sent:
         self.overlaps = 0
         begin, invoke, collect = RemotePeer.begin, RemotePeer.invoke, RemotePeer.collect
 
-        def noting_begin(peer: RemotePeer, question: Question, deadline: float) -> object:
+        def noting_begin(peer: RemotePeer, question: EventRequest, deadline: float) -> object:
             sent = begin(peer, question, deadline)
             if sent is not None:
                 self._starts(peer, question)
             return sent
 
-        def noting_invoke(peer: RemotePeer, question: Question, deadline: float) -> bytes:
+        def noting_invoke(peer: RemotePeer, question: EventRequest, deadline: float) -> bytes:
             self._starts(peer, question)
             try:
                 return invoke(peer, question, deadline)
@@ -234,7 +235,7 @@ class Sent:
         patched.setattr(RemotePeer, "invoke", noting_invoke)
         patched.setattr(RemotePeer, "collect", noting_collect)
 
-    def _starts(self, peer: Peer, question: Question) -> None:
+    def _starts(self, peer: Peer, question: EventRequest) -> None:
         assert question.container is not None
         self.order.setdefault(peer, []).append(f"{question.spec.method} {question.container.id}")
         self.under_way[peer] = self.under_way.get(peer, 0) + 1

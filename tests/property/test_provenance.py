@@ -6,28 +6,28 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation.audit.diff import Spot, name, value_at
+from nri.adaptation.audit.diff import Spot, value_at
 from nri.adaptation.audit.explanation import Record, explain
 from nri.adaptation.audit.shadow import report
-from nri.adaptation.merge import CreateState
-from nri.adaptation.merge.fields import ROWS, Kind, Shown
+from nri.adaptation.merge import CreateMerge
+from nri.adaptation.merge.fields import ROWS, Kind, Visibility
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.rules import Rules
 from tests.property.merge_messages import containers, create_replies, rules
 
-BY_NAME = {name(row): row for row in ROWS}
+BY_NAME = {row.label: row for row in ROWS}
 REPLIES = st.lists(create_replies(), min_size=1, max_size=4)
 
 
-def run(container: m.Container, replies: list[Any], which: Rules) -> tuple[CreateState, Record]:
+def run(container: m.Container, replies: list[Any], which: Rules) -> tuple[CreateMerge, Record]:
     """Merge the replies up to the first that fails, and what is recorded of that."""
     for reply in replies:  # a name with "=" in it cannot be told from another name with a value
         kept = [pair for pair in reply.adjust.env if "=" not in pair.key]
         del reply.adjust.env[:]
         reply.adjust.env.extend(kept)
     request = m.CreateContainerRequest(container=container)
-    state = CreateState(request, which)
+    state = CreateMerge(request, which)
     taken, failed = [], ""
     for place, reply in enumerate(replies):
         taken.append((f"{place}0-p", reply.SerializeToString()))
@@ -40,7 +40,7 @@ def run(container: m.Container, replies: list[Any], which: Rules) -> tuple[Creat
 
 
 def shown(row: Any, which: Rules) -> bool:
-    return row.shown is Shown.ALWAYS or (row.shown is Shown.BY_RULE and which.later_plugins_see_all)
+    return row.shown is Visibility.ALWAYS or (row.shown is Visibility.BY_RULE and which.later_plugins_see_all)
 
 
 @given(containers(), REPLIES, rules())

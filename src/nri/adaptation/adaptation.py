@@ -7,42 +7,45 @@
         ...                                        # create it with reply.adjust, apply reply.updates
     adaptation.stop()
 
-This module wires the parts and holds no logic of its own: events go through `nri.adaptation.dispatch.dispatcher`, plugins come
-through `nri.adaptation.registration.registry`, `listener` and `supervisor`. One method per event, made from the table of events.
+This module wires the parts and holds no logic of its own. One method per event, those that are only passed on made
+from the table of events. Next: `nri.adaptation.dispatch.dispatcher` for the way of an event, and
+`nri.adaptation.registration.registry` for a plugin's way in.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from nri.adaptation.admin import Admin
 from nri.adaptation.audit.provenance import Provenance
-from nri.adaptation.audit.trail import Recorder
+from nri.adaptation.audit.reporting import Reporting
+from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.audit.update_result import UpdateResult
-from nri.adaptation.dispatch.dispatcher import Pipeline
-from nri.adaptation.dispatch.invoker import Asker
+from nri.adaptation.dispatch.dispatcher import Dispatcher
+from nri.adaptation.dispatch.invoker import Invoker
 from nri.adaptation.dispatch.replies import CreateReply, StopReply, UpdateReply
+from nri.adaptation.dispatch.validation import default_validators
 from nri.adaptation.events import ContainerEvent, PodEvent
 from nri.adaptation.launch.installed import Installed
-from nri.adaptation.peers.builtin import BuiltinPeer, BuiltinPlugin, default_validators
-from nri.adaptation.peers.event_request import Question
-from nri.adaptation.peers.health import PluginHealth, health
-from nri.adaptation.peers.peer import EXTERNAL, RemotePeer
+from nri.adaptation.peers.builtin import BuiltinPeer, BuiltinPlugin
+from nri.adaptation.peers.event_request import EventRequest
+from nri.adaptation.peers.health import PluginHealth, health_of
+from nri.adaptation.peers.peer import EXTERNAL
+from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import JOINED, State
 from nri.adaptation.plugin_policy.policy import DEFAULT_PATH, Policies
 from nri.adaptation.registration.chain import Chain
-from nri.adaptation.registration.handshake import Joining, Settings
+from nri.adaptation.registration.handshake import Handshake, RuntimeSettings
+from nri.adaptation.registration.housekeeping import Housekeeping
 from nri.adaptation.registration.listener import Listener, credentials
-from nri.adaptation.registration.plugin_updates import Demands
+from nri.adaptation.registration.plugin_updates import PluginUpdates
 from nri.adaptation.registration.registry import Registry
 from nri.adaptation.registration.sync_gate import Block
-from nri.adaptation.registration.update_queue import Unsolicited
+from nri.adaptation.registration.update_queue import UpdateQueue
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import BY_METHOD, EVENTS, EventMask
@@ -54,14 +57,15 @@ if TYPE_CHECKING:
     import socket
 
     from nri.api.events import EventSpec
+    from nri.interfaces import Reporter
     from nri.metrics import Observer
     from nri.ttrpc import Interceptor
 
 __all__ = ["Adaptation"]
 
-log = logging.getLogger("nri.adaptation")
-
 _RELAYED = EventMask.of(*(spec for spec in EVENTS if spec.relayed))
+_UPDATE_POD = BY_METHOD["update_pod_sandbox"]
+_REMOVE_POD, _REMOVE_CONTAINER = BY_METHOD["remove_pod_sandbox"], BY_METHOD["remove_container"]
 
 #: How long plugins have to answer Shutdown, and launched ones to end, in seconds.
 SHUTDOWN_S = 1.0
@@ -77,8 +81,7 @@ class Adaptation:
     Args:
         name, version: of the runtime, as plugins are told.
         synchronize: gives all pods and containers, now. Called when plugins join; must not wait for a lock that a
-        caller of an
-            event holds outside of `block_sync`.
+            caller of an event holds outside of `block_sync`.
         update: applies updates of containers that a plugin asks for by itself; returns those that failed, an
             `UpdateResult` for each, or None for "all applied".
         evict: acts on evictions that a plugin asks for by itself; None: such requests are answered with an error.
@@ -87,6 +90,7 @@ class Adaptation:
         registration_timeout_s, request_timeout_s: how long a plugin has to register, and for one request, in seconds.
         builtin: plugins inside the runtime.
         observer: see `nri.metrics`.
+        reporters: get every step of every event told, with the bytes; see `nri.interfaces.Reporter`.
         interceptors: see `nri.ttrpc.interceptors`; they see every call of every plugin.
         policy_path: the operator's file (see `nri.adaptation.plugin_policy.policy`); None for none.
         provenance: remember who changed what in which container, for `nri why`; bounded.
@@ -125,6 +129,7 @@ class Adaptation:
         request_timeout_s: float = naming.REQUEST_TIMEOUT_S,
         builtin: Sequence[BuiltinPlugin] = (),
         observer: Observer | None = None,
+        reporters: Sequence[Reporter] = (),
         interceptors: Sequence[Interceptor] = (),
         policy_path: str | None = DEFAULT_PATH,
         provenance: bool = True,
@@ -142,37 +147,38 @@ class Adaptation:
         if fan_out - _RELAYED:
             raise LocalProtocolError(f"fan_out: {fan_out - _RELAYED}: what a plugin answers concerns the next ones")
         self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
-        self._settings = Settings(name, version, registration_timeout_s, request_timeout_s, self.rules)
+        settings = RuntimeSettings(name, version, registration_timeout_s, request_timeout_s, self.rules)
         self._interceptors = interceptors
-        self._observer = observer
         self._policies = Policies(policy_path)
-        self._generation = self._policies.generation
-        self._recorder = Recorder(update, Provenance() if provenance else None)
-        demands = Demands(update, evict, self._policies, self.rules, self._recorder)
-        self._chain = Chain(request_timeout_s)
-        inventory = self._recorder.inventory
-        self._joining = Joining(
-            self._settings, self._chain, self._policies, inventory, synchronize, demands.in_synchronize, observer
-        )
-        self._registry = Registry(self.rules, self._chain, self._joining, Unsolicited(demands.unsolicited))
+        self._reporting = Reporting(observer, reporters)
+        self._trail = AuditTrail(update, Provenance() if provenance else None)
+        updates = PluginUpdates(update, evict, self._policies, self.rules, self._trail)
+        self._chain = Chain(request_timeout_s, self._policies)
+        self._handshake = Handshake(
+            settings, self._chain, self._policies, self._trail.inventory, synchronize, updates.in_synchronize,
+            self._reporting,
+        )  # fmt: skip
+        self._registry = Registry(self.rules, self._chain, self._handshake, UpdateQueue(updates.unsolicited))
         self._installed = Installed(
-            plugin_path, plugin_config_path, self._settings, self._policies, self._registry, interceptors
+            plugin_path, plugin_config_path, settings, self._policies, self._registry, interceptors
         )
-        asker = Asker(self.rules, observer)
-        self._pipeline = Pipeline(self._chain, asker, self.rules, self._recorder, request_timeout_s, fan_out)
+        self._housekeeping = Housekeeping(self._registry, self._chain, self._handshake, self._policies)
+        invoker = Invoker(self.rules, self._reporting)
+        self._dispatcher = Dispatcher(
+            self._chain, invoker, self.rules, self._trail, self._reporting, request_timeout_s, fan_out
+        )
         self._listener = None
         if not disable_connections:
             self._listener = Listener(socket_path, self._registry, allowed_uids, registration_timeout_s, interceptors)
         self._builtin = [*default_validators(default_validator), *builtin]
         self._admin = None
         if admin_socket is not None:
-            records = self._recorder.provenance or Provenance()
+            records = self._trail.provenance or Provenance()
             self._admin = Admin(admin_socket, records, self._policies, self._describe, self.rules)
         self._stopping = threading.Event()
-        self._counting = threading.Lock()
-        self._keeper: threading.Thread | None = None
-        self._registry.on_change = self._plugins_changed
-        self._plugins_changed()
+        for listener in (self._chain.note_absent, self._installed.nudge, self._count_plugins):
+            self._registry.listen(listener)
+        self._registry.tell_listeners()
         self._offer_relayed_events()
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -187,9 +193,9 @@ class Adaptation:
     def _relay_pod(
         self, spec: EventSpec, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None
     ) -> None:
-        self._pipeline.relay(Question(spec, pod), _absolute(timeout_s, deadline))
-        if spec.number == 3:  # RemovePodSandbox
-            self._recorder.pod_removed(pod)
+        self._dispatcher.relay(EventRequest(spec, pod), _absolute(timeout_s, deadline))
+        if spec is _REMOVE_POD:
+            self._trail.pod_removed(pod)
 
     def _relay_container(
         self,
@@ -200,9 +206,9 @@ class Adaptation:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> None:
-        self._pipeline.relay(Question(spec, pod, container), _absolute(timeout_s, deadline))
-        if spec.number == 11:  # RemoveContainer
-            self._recorder.container_removed(container)
+        self._dispatcher.relay(EventRequest(spec, pod, container), _absolute(timeout_s, deadline))
+        if spec is _REMOVE_CONTAINER:
+            self._trail.container_removed(container)
 
     def update_pod_sandbox(
         self,
@@ -214,8 +220,8 @@ class Adaptation:
         deadline: float | None = None,
     ) -> None:
         """The resources of a pod are about to change."""
-        question = Question(BY_METHOD["update_pod_sandbox"], pod, None, resources, overhead)
-        self._pipeline.relay(question, _absolute(timeout_s, deadline))
+        request = EventRequest(_UPDATE_POD, pod, None, resources, overhead)
+        self._dispatcher.relay(request, _absolute(timeout_s, deadline))
 
     def create_container(
         self,
@@ -225,8 +231,8 @@ class Adaptation:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> CreateReply:
-        """A container is about to be created: what plugins make of it. In the end, `commit` or `abort` the reply."""
-        return self._pipeline.create(pod, container, _absolute(timeout_s, deadline))
+        """A container is about to be created; returns what plugins make of it, to `commit` or to `abort` in the end."""
+        return self._dispatcher.create_container(pod, container, _absolute(timeout_s, deadline))
 
     def update_container(
         self,
@@ -237,8 +243,8 @@ class Adaptation:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> UpdateReply:
-        """A container's resources are about to change: what plugins make of it."""
-        return self._pipeline.update(pod, container, resources, _absolute(timeout_s, deadline))
+        """A container's resources are about to change; returns what plugins make of it."""
+        return self._dispatcher.update_container(pod, container, resources, _absolute(timeout_s, deadline))
 
     def stop_container(
         self,
@@ -248,8 +254,8 @@ class Adaptation:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> StopReply:
-        """A container has stopped, or is about to: what plugins want of others."""
-        return self._pipeline.stop(pod, container, _absolute(timeout_s, deadline))
+        """A container has stopped, or is about to; returns what plugins want of others."""
+        return self._dispatcher.stop_container(pod, container, _absolute(timeout_s, deadline))
 
     def block_sync(
         self, *, urgent: bool = False, timeout_s: float | None = None, deadline: float | None = None
@@ -275,7 +281,7 @@ class Adaptation:
             for plugin in self._builtin:
                 peer = BuiltinPeer(self._registry, plugin)
                 self._registry.adopt(peer)
-                self._joining.admit(peer)
+                self._handshake.admit(peer)
                 if peer.state not in JOINED:
                     raise NriError(f"failed to start builtin plugin {peer.label}: {peer.last_error}")
             self._installed.start()
@@ -286,8 +292,7 @@ class Adaptation:
         except BaseException:
             self.stop()
             raise
-        self._keeper = threading.Thread(target=self._keep, name="nri-keeper", daemon=True)
-        self._keeper.start()
+        self._housekeeping.start()
 
     def connect(self, sock: socket.socket, config: str = "") -> None:
         """Take over a connected stream socket as an external plugin's, as if it had come through the listening one.
@@ -302,15 +307,16 @@ class Adaptation:
 
     def set_request_timeout(self, seconds: float) -> None:
         """From now on a plugin has so many seconds for one request, unless the policy says otherwise."""
-        self._joining.settings = replace(self._joining.settings, request_timeout_s=seconds)
-        self._plan_again()
+        self._handshake.set_request_timeout(seconds)
+        self._housekeeping.apply_policy()
 
     def stop(self) -> None:
         """Tell the plugins (Shutdown), end connections and launched plugins, stop listening. Takes seconds at most."""
         if self._stopping.is_set():
             return
         self._stopping.set()
-        self._joining.stopping = True
+        self._housekeeping.stop()
+        self._handshake.stop()
         if self._listener is not None:
             self._listener.stop()
         if self._admin is not None:
@@ -321,8 +327,7 @@ class Adaptation:
             self._registry.shut_down([peer for peer in peers if peer.state in JOINED], SHUTDOWN_S)
         self._registry.stop()
         self._installed.join(monotonic() + SHUTDOWN_S)
-        if self._keeper is not None:
-            self._keeper.join(5.0)
+        self._housekeeping.join()
 
     def __enter__(self) -> Self:
         self.start()
@@ -331,36 +336,18 @@ class Adaptation:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _keep(self) -> None:
-        """Once a second: has the policy changed, can descriptors be given back."""
-        while not self._stopping.wait(1.0):
-            try:
-                self._registry.reap()
-                if self._policies.refresh() != self._generation:
-                    self._generation = self._policies.generation
-                    self._plan_again()
-            except Exception:  # an observer's fault must not end this
-                log.exception("a change of the policy was not taken in wholly")
-
-    def _plan_again(self) -> None:
-        """A policy or a timeout has changed: it holds from the next event on."""
-        for peer in self._chain.peers:
-            self._joining.plan(peer)
-        self._chain.refresh()
-        self._plugins_changed()
-
     # -- who is there -------------------------------------------------------------------------------------------------
 
     @property
     def plugins(self) -> list[PluginHealth]:
         """How every plugin is that is or was connected, or is installed; by index."""
-        rows = [health(peer) for peer in self._registry.peers() if peer.label not in self._installed]
+        rows = [health_of(peer) for peer in self._registry.peers() if peer.label not in self._installed]
         return sorted([*rows, *self._installed.health], key=lambda row: row.plugin)
 
     @property
     def provenance(self) -> Provenance | None:
         """Who changed what in which container; None if no record of that is kept."""
-        return self._recorder.provenance
+        return self._trail.provenance
 
     def _describe(self) -> list[dict[str, Any]]:
         """Health and policy of every plugin, for the admin socket."""
@@ -386,14 +373,8 @@ class Adaptation:
 
         return self._registry.wait(all_there, monotonic() + timeout_s)
 
-    def _plugins_changed(self) -> None:
-        """Who is required and not there; and supervisors want to know, too."""
-        with self._counting:  # else an older count could replace a newer one
-            there = {peer.label for peer in self._chain.peers if peer.state is not State.GONE}
-            self._pipeline.absent = tuple(each for each in self._policies.required if each[0] not in there)
-        self._installed.nudge()
-        if self._observer is not None:
-            self._observer.update_plugin_count(self._chain.active)
+    def _count_plugins(self) -> None:
+        self._reporting.plugins_counted(self._chain.active)
 
 
 def _absolute(timeout_s: float | None, deadline: float | None) -> float | None:

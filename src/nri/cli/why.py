@@ -1,7 +1,7 @@
 """`nri why`: who changed what in a container, asked of a runtime that is built on this package.
 
-The history is kept by the runtime (`nri.adaptation.audit.provenance`); other runtimes keep none, and then this says so. Next:
-`nri.adaptation.admin` is the other end.
+The history is kept by the runtime (`nri.adaptation.audit.provenance`); other runtimes keep none, and then this says so.
+Next: `nri.adaptation.admin` is the other end.
 """
 
 from __future__ import annotations

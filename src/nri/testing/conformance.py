@@ -19,7 +19,7 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from nri.adaptation.merge import CreateState, StopState, UpdateState
+from nri.adaptation.merge import CreateMerge, StopMerge, UpdateMerge
 from nri.api import messages as m
 from nri.errors import ConfigError, NriError
 from nri.rules import Rules
@@ -146,7 +146,7 @@ def _create(run: _Run) -> str | None:
     request = m.CreateContainerRequest()
     _parse(run.case.get("pod"), request.pod)
     _parse(run.case.get("container"), request.container)
-    state = CreateState(request, Rules.REFERENCE)
+    state = CreateMerge(request, Rules.REFERENCE)
     error = run.fold(state, lambda: state.container, m.CreateContainerResponse)
     reply = state.reply()
     run.outcome = {"adjust": [reply.adjust], "update": list(reply.update), "owners": [state.owners()]}
@@ -159,7 +159,7 @@ def _update(run: _Run) -> str | None:
     _parse(run.case.get("container"), request.container)
     if run.case.get("resources") is not None:
         _parse(run.case["resources"], request.linux_resources)
-    state = UpdateState(request, Rules.REFERENCE)
+    state = UpdateMerge(request, Rules.REFERENCE)
     error = run.fold(state, lambda: state.resources, m.UpdateContainerResponse)
     run.outcome = {"update": list(state.reply().update), "owners": [state.owners()]}
     return error
@@ -168,7 +168,7 @@ def _update(run: _Run) -> str | None:
 def _stop(run: _Run) -> str | None:
     request = m.StopContainerRequest()
     _parse(run.case.get("container"), request.container)
-    state = StopState(request, Rules.REFERENCE)
+    state = StopMerge(request, Rules.REFERENCE)
     error = run.fold(state, None, m.StopContainerResponse)
     run.outcome = {"update": list(state.reply().update), "owners": [state.owners()]}
     return error

@@ -12,7 +12,7 @@ import pytest
 import nri
 from nri.adaptation import BuiltinPlugin
 from nri.adaptation.launch.discovery import discover
-from nri.adaptation.peers.synchronize import exchange
+from nri.adaptation.peers.synchronize import hand_over
 from nri.api import messages as m
 from nri.errors import ConfigError, NriError, PluginError, RegistrationError, RpcError
 from nri.rules import Rules
@@ -177,7 +177,7 @@ def test_shutdown_is_sent(mode: Mode) -> None:
 
 @pytest.mark.parametrize("each", [True, False])
 def test_synchronize_timeout_per_message(each: bool) -> None:
-    """`Rules.synchronize_timeout_per_message` is `each` of the exchange."""
+    """`Rules.synchronize_timeout_per_message` is `each` of the hand_over."""
     deadlines: list[float] = []
 
     def call(part: bytes, deadline: float) -> bytes:
@@ -190,7 +190,7 @@ def test_synchronize_timeout_per_message(each: bool) -> None:
         return encoded
 
     containers = [make_container(annotations={"padding": "x" * 500_000}) for _ in range(10)]
-    exchange(call, [], containers, 5.0, each=each)
+    hand_over(call, [], containers, 5.0, each=each)
     assert len(deadlines) > 3
     assert len(set(deadlines)) == (len(deadlines) if each else 1)
 

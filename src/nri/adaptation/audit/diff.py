@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from nri.adaptation.merge.entries import Entry, read
-from nri.adaptation.merge.fields import FIELD_NAMES, RESOURCES_TREE, TREE, Kind, Row, Shown
+from nri.adaptation.merge.fields import RESOURCES_TREE, TREE, Kind, Row, Visibility
 from nri.api import messages as m
 
-__all__ = ["Change", "Spot", "changes", "described", "name", "of_adjustment", "of_update", "plain", "spots", "value_at"]
+__all__ = ["Change", "Spot", "changes", "described", "of_adjustment", "of_update", "plain", "spots", "value_at"]
 
 
 class Change(NamedTuple):
@@ -51,11 +51,6 @@ class Spot(NamedTuple):
     key: str
 
 
-def name(row: Row) -> str:
-    """What a field is called for people."""
-    return FIELD_NAMES[row.claim] if row.claim else row.path
-
-
 def of_adjustment(adjust: m.ContainerAdjustment, container: m.Container) -> list[Change]:
     """What an adjustment would change in a container, taken by itself; equal values are left out."""
     return described(container.id, read(adjust, TREE), container)
@@ -79,7 +74,7 @@ def described(container: str, entries: Iterable[Entry], holder: Any, *, equal: b
         for key, after in _wanted(entry, holder):
             before = value_at(holder, Spot(entry.row, key))
             if equal or before != after:
-                found.append(Change(container, name(entry.row), key, before, after))
+                found.append(Change(container, entry.row.label, key, before, after))
     return found
 
 
@@ -118,13 +113,13 @@ def spots(entries: Iterable[Entry]) -> list[Spot]:
 def changes(container: str, touched: Iterable[Spot], before: Any, after: Any) -> list[Change]:
     """The places where two containers (or updates) differ, of those that were touched."""
     pairs = ((spot, value_at(before, spot), value_at(after, spot)) for spot in touched)
-    return [Change(container, name(spot.row), spot.key, old, new) for spot, old, new in pairs if old != new]
+    return [Change(container, spot.row.label, spot.key, old, new) for spot, old, new in pairs if old != new]
 
 
 def value_at(holder: Any, spot: Spot) -> Any:
     """The value at a place of a container or update; None if there is none, or no such field."""
     row, key = spot
-    if row.shown is Shown.NEVER:
+    if row.shown is Visibility.NEVER:
         return None
     parent = row.parent(holder)
     if row.kind is Kind.RESET:

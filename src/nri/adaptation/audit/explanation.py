@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from nri.adaptation.audit.diff import Change, changes, described, show, spots
-from nri.adaptation.merge import CreateState
-from nri.adaptation.merge.effects import drop, put_map, put_simple
-from nri.adaptation.merge.entries import Entry, read
-from nri.adaptation.merge.fields import RESOURCES_TREE, TREE, Kind, Row, Shown
+from nri.adaptation.merge import CreateMerge
+from nri.adaptation.merge.effects import put_resource
+from nri.adaptation.merge.entries import read
+from nri.adaptation.merge.fields import RESOURCES_TREE, TREE, Row, Visibility
 from nri.api import messages as m
 from nri.rules import Rules
 
@@ -158,7 +158,7 @@ class _Replay:
         request = m.CreateContainerRequest.FromString(record.request)
         self._made.name = request.container.name
         self._made.pod = f"{request.pod.namespace}/{request.pod.name}" if request.pod.namespace else request.pod.name
-        state = CreateState(request, self._rules)
+        state = CreateMerge(request, self._rules)
         unseen: dict[tuple[str, str], Any] = {}
         for plugin, raw in record.replies:
             reply = m.CreateContainerResponse.FromString(raw)
@@ -187,9 +187,9 @@ class _Replay:
         return found
 
     def _shown(self, row: Row) -> bool:
-        if row.shown is Shown.BY_RULE:
+        if row.shown is Visibility.BY_RULE:
             return self._rules.later_plugins_see_all
-        return row.shown is Shown.ALWAYS
+        return row.shown is Visibility.ALWAYS
 
     def _update(self, record: Record, mine: bool) -> None:
         target = m.Container()
@@ -211,25 +211,11 @@ class _Replay:
         before = m.Container()
         before.CopyFrom(target)
         for entry in entries:
-            _put(target, entry)
+            put_resource(target, entry)
         self._add(record, plugin, changes(self._made.container, spots(entries), before, target))
 
     def _add(self, record: Record, plugin: str, found: list[Change], note: str = "") -> None:
         self._made.steps += [Step(record.when, record.event, plugin, change, note) for change in found]
-
-
-def _put(container: m.Container, entry: Entry) -> None:
-    """Apply one resource to a container, as an update does."""
-    row = entry.row
-    parent = row.parent(container)
-    if row.kind is Kind.SIMPLE:
-        put_simple(parent, row, entry.value)
-    elif row.kind is Kind.MAP:
-        put_map(getattr(parent, row.name), entry.sets)
-    elif row.kind is Kind.KEYED:
-        target = getattr(parent, row.name)
-        drop(target, row.key, set(entry.sets))
-        target.extend(entry.sets.values())
 
 
 #: The reply of each event that can carry updates.

@@ -16,10 +16,10 @@ from nri.api import messages as m
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Entry", "Inventory", "Known"]
+__all__ = ["ContainerRecord", "Inventory", "Known"]
 
 
-class Entry:
+class ContainerRecord:
     """One container; `unseen` if the last state of the runtime did not have it."""
 
     __slots__ = ("namespace", "pod_id", "resources", "unseen")
@@ -30,7 +30,7 @@ class Entry:
 
 
 #: What events told while a state was on its way; None for containers that went.
-News = dict[str, "Entry | None"]
+News = dict[str, "ContainerRecord | None"]
 
 
 class Inventory:
@@ -38,7 +38,7 @@ class Inventory:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._entries: dict[str, Entry] = {}
+        self._records: dict[str, ContainerRecord] = {}
         self._news: list[News] = []
         self._known = Known(self)
 
@@ -60,51 +60,51 @@ class Inventory:
         A container that it does not have is kept once: it may be just in the making.
         """
         namespaces = {pod.id: pod.namespace for pod in pods}
-        fresh: dict[str, Entry] = {}
+        fresh: dict[str, ContainerRecord] = {}
         for container in containers:
             pod_id = container.pod_sandbox_id
             resources = container.linux.resources.SerializeToString()
-            fresh[container.id] = Entry(pod_id, namespaces.get(pod_id, ""), resources)
+            fresh[container.id] = ContainerRecord(pod_id, namespaces.get(pod_id, ""), resources)
         with self._lock:
             self._news = [each for each in self._news if each is not news]
-            for key, entry in self._entries.items():
-                if key not in fresh and not entry.unseen:
-                    entry.unseen = True
-                    fresh[key] = entry
+            for key, record in self._records.items():
+                if key not in fresh and not record.unseen:
+                    record.unseen = True
+                    fresh[key] = record
             for key, told in news.items():
                 if told is not None:
                     fresh[key] = told
                 else:
                     fresh.pop(key, None)
-            self._entries = fresh
+            self._records = fresh
 
-    def _put(self, container_id: str, entry: Entry | None) -> None:
+    def _put(self, container_id: str, record: ContainerRecord | None) -> None:
         for news in self._news:
-            news[container_id] = entry
-        if entry is None:
-            self._entries.pop(container_id, None)
+            news[container_id] = record
+        if record is None:
+            self._records.pop(container_id, None)
         else:
-            self._entries[container_id] = entry
+            self._records[container_id] = record
 
     @staticmethod
-    def entry(pod: m.PodSandbox, container: m.Container) -> Entry:
-        """What is known of a container before plugins have changed it. For `created`, once."""
-        return Entry(pod.id, pod.namespace, container.linux.resources.SerializeToString())
+    def record_of(pod: m.PodSandbox, container: m.Container) -> ContainerRecord:
+        """The record of a container before plugins have changed it. For `created`, once."""
+        return ContainerRecord(pod.id, pod.namespace, container.linux.resources.SerializeToString())
 
-    def created(self, container_id: str, entry: Entry, adjust: m.ContainerAdjustment) -> None:
+    def created(self, container_id: str, record: ContainerRecord, adjust: m.ContainerAdjustment) -> None:
         """A container is being created with this adjustment."""
-        entry.resources += adjust.linux.resources.SerializeToString()
+        record.resources += adjust.linux.resources.SerializeToString()
         with self._lock:
-            self._put(container_id, entry)
+            self._put(container_id, record)
 
     def updated(self, container_id: str, resources: m.LinuxResources) -> None:
         """A container is being updated."""
         with self._lock:
-            entry = self._entries.get(container_id)
-            if entry is not None:
-                merged = m.LinuxResources.FromString(entry.resources)
+            record = self._records.get(container_id)
+            if record is not None:
+                merged = m.LinuxResources.FromString(record.resources)
                 merged.MergeFrom(resources)
-                self._put(container_id, Entry(entry.pod_id, entry.namespace, merged.SerializeToString()))
+                self._put(container_id, ContainerRecord(record.pod_id, record.namespace, merged.SerializeToString()))
 
     def removed(self, container_id: str) -> None:
         """A container is gone."""
@@ -114,22 +114,22 @@ class Inventory:
     def restored(self, container_id: str, resources: m.LinuxResources) -> None:
         """A container is given back what it had."""
         with self._lock:
-            entry = self._entries.get(container_id)
-            if entry is not None:
-                self._put(container_id, Entry(entry.pod_id, entry.namespace, resources.SerializeToString()))
+            record = self._records.get(container_id)
+            if record is not None:
+                self._put(container_id, ContainerRecord(record.pod_id, record.namespace, resources.SerializeToString()))
 
     def pod_removed(self, pod_id: str) -> list[str]:
         """A pod is gone with all that was in it; returns the ids of its containers."""
         with self._lock:
-            inside = [key for key, entry in self._entries.items() if entry.pod_id == pod_id]
+            inside = [key for key, record in self._records.items() if record.pod_id == pod_id]
             for container_id in inside:
                 self._put(container_id, None)
             return inside
 
     def resources_of(self, container_id: str) -> m.LinuxResources | None:
         """What a container was given, as far as it is known."""
-        entry = self._entries.get(container_id)
-        return None if entry is None else m.LinuxResources.FromString(entry.resources)
+        record = self._records.get(container_id)
+        return None if record is None else m.LinuxResources.FromString(record.resources)
 
     def known(self) -> Known:
         """Which containers there are; always up to date."""
@@ -145,9 +145,9 @@ class Known:
         self._inventory = inventory
 
     def __contains__(self, container_id: object) -> bool:
-        return container_id in self._inventory._entries
+        return container_id in self._inventory._records
 
     def namespace_of(self, container_id: str) -> str | None:
         """The namespace of a container's pod; None for a container that nobody knows."""
-        entry = self._inventory._entries.get(container_id)
-        return None if entry is None else entry.namespace
+        record = self._inventory._records.get(container_id)
+        return None if record is None else record.namespace

@@ -1,10 +1,10 @@
 """Who changed what in a container, when, and from which value to which: the chain behind `nri why CONTAINER`.
 
-While requests run, only bytes are kept: per event the request as the runtime made it and every plugin's reply,
-appended to a list in one go. Now and then, and when somebody asks, the list is sorted into one chain per container;
-what belongs to containers that are gone by then is dropped unread. The meaning of a chain is worked out when somebody
-asks (`nri.adaptation.audit.explanation`). Bounded twice, in containers and in bytes: who was touched longest ago is forgotten
-first.
+While requests run, only bytes are kept: per event the request as the runtime made it and every plugin's reply, appended
+to a list in one go. Now and then, and when somebody asks, the list is sorted into one history per container; what
+belongs to containers that are gone by then is dropped unread. The meaning of a history is worked out when somebody asks
+(`nri.adaptation.audit.explanation`). Bounded twice, in containers and in bytes: who was touched longest ago is
+forgotten first.
 
 Next: `nri.adaptation.admin`, which serves it.
 """
@@ -37,7 +37,7 @@ _REPLY_BYTES = 100
 _Raw = tuple[float, str, str, bytes, Sequence[tuple[str, bytes]], str, Sequence[tuple[str, str, str, str]]]
 
 
-class _Chain:
+class _History:
     """The records of one container. The first one, its creation, outlives later ones."""
 
     __slots__ = ("forgotten", "records", "size_bytes", "sizes")
@@ -72,7 +72,7 @@ class Provenance:
         self._max_records = max(2, max_records)
         self._clock = clock
         self._lock = threading.Lock()
-        self._chains: OrderedDict[str, _Chain] = OrderedDict()
+        self._histories: OrderedDict[str, _History] = OrderedDict()
         self._bytes = 0
         # Appending to a deque is atomic, so requests need no lock. The count of bytes may be off by a race; it only
         # decides when to sort.
@@ -136,48 +136,48 @@ class Provenance:
         if not self._loose:
             self._loose_bytes = 0
         while gone and not self._loose:  # what is loose still may be of theirs
-            chain = self._chains.pop(gone.pop(), None)
-            if chain is not None:
-                self._bytes -= chain.size_bytes
-        while self._chains and (len(self._chains) > self._max_containers or self._bytes > self._max_bytes):
-            _, chain = self._chains.popitem(last=False)
-            self._bytes -= chain.size_bytes
+            history = self._histories.pop(gone.pop(), None)
+            if history is not None:
+                self._bytes -= history.size_bytes
+        while self._histories and (len(self._histories) > self._max_containers or self._bytes > self._max_bytes):
+            _, history = self._histories.popitem(last=False)
+            self._bytes -= history.size_bytes
 
     def _append(self, target: str, record: Record, size_bytes: int) -> None:
-        chain = self._chains.get(target)
-        if chain is None:
-            chain = self._chains[target] = _Chain()
+        history = self._histories.get(target)
+        if history is None:
+            history = self._histories[target] = _History()
         else:
-            self._chains.move_to_end(target)
-        chain.records.append(record)
-        chain.sizes.append(size_bytes)
-        if len(chain.records) > self._max_records:
-            chain.records.pop(1)
-            size_bytes -= chain.sizes.pop(1)
-            chain.forgotten += 1
-        chain.size_bytes += size_bytes
+            self._histories.move_to_end(target)
+        history.records.append(record)
+        history.sizes.append(size_bytes)
+        if len(history.records) > self._max_records:
+            history.records.pop(1)
+            size_bytes -= history.sizes.pop(1)
+            history.forgotten += 1
+        history.size_bytes += size_bytes
         self._bytes += size_bytes
 
     def find(self, prefix: str) -> list[str]:
         """Ids of the remembered containers that start with this; the exact one alone if there is one."""
         with self._lock:
             self._sort()
-            if prefix in self._chains:
+            if prefix in self._histories:
                 return [prefix]
-            return sorted(one for one in self._chains if one.startswith(prefix))
+            return sorted(one for one in self._histories if one.startswith(prefix))
 
     def explain(self, container: str, rules: Rules = Rules.DEFAULT) -> Explanation | None:
-        """The chain of changes of a container; None if nothing is remembered of it."""
+        """The history of changes of a container; None if nothing is remembered of it."""
         with self._lock:
             self._sort()
-            chain = self._chains.get(container)
-            if chain is None:
+            history = self._histories.get(container)
+            if history is None:
                 return None
-            records, forgotten = list(chain.records), chain.forgotten
+            records, forgotten = list(history.records), history.forgotten
         return explain(container, records, forgotten, rules)
 
     def stats(self) -> dict[str, Any]:
         """How much is kept."""
         with self._lock:
             self._sort()
-            return {"containers": len(self._chains), "bytes": self._bytes, "max_bytes": self._max_bytes}
+            return {"containers": len(self._histories), "bytes": self._bytes, "max_bytes": self._max_bytes}

@@ -2,7 +2,7 @@
 
 An operator lets a new plugin, or a new version of one, run in shadow to see what it would do to the node's
 containers: what would have changed, against the container as the plugins before it left it, and with whom it would
-have been in conflict. Next: `nri.adaptation.dispatch.folding` logs the report's line and hands the report to the observer.
+have been in conflict. Next: `nri.adaptation.audit.reporting` logs the report and hands it to the observer.
 """
 
 from __future__ import annotations

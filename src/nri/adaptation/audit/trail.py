@@ -1,7 +1,7 @@
-"""What is remembered of events beside their outcome: which containers there are, and who changed what.
+"""The audit trail: which containers there are, and who changed what in them, as events tell it.
 
-One object between the pipeline and those who keep records, so that the pipeline stays free of them and a runtime that
-wants none pays for none. Next: `nri.adaptation.audit.inventory`, `nri.adaptation.audit.provenance`.
+One object between the events and the records, so that an event stays free of them and a runtime that wants none pays
+for none. Next: `nri.adaptation.audit.inventory`, `nri.adaptation.audit.provenance`.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nri.adaptation.audit.inventory import Inventory
-from nri.adaptation.audit.update_result import APPLIED, UpdateResult, settle
+from nri.adaptation.audit.update_result import APPLIED, UpdateResult, results_of
 from nri.api import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from nri.adaptation.audit.provenance import Provenance
-    from nri.adaptation.dispatch.folding import Fold
 
-__all__ = ["Recorder"]
+__all__ = ["AuditTrail"]
 
 
-class Recorder:
+class AuditTrail:
     """Keeps records of events. Thread-safe.
 
     Args:
@@ -38,17 +37,18 @@ class Recorder:
         self.provenance = provenance
         self._update = update
 
-    def event(self, fold: Fold, failed: str = "") -> None:
-        """An event with an answer is over."""
-        if self.provenance is None:
-            return
-        question, request = fold.question, fold.request
-        if request is None:  # nobody was asked; but what the runtime itself makes of a container belongs to its history
-            if question.spec.method == "stop_container":
-                return
-            request = question.payload
-        container = "" if question.container is None else question.container.id
-        self.provenance.record(question.spec.rpc, container, request, fold.replies, fold.touched, failed)
+    def event(
+        self,
+        event: str,
+        container: str,
+        request: bytes,
+        replies: Sequence[tuple[str, bytes]],
+        touched: Collection[str],
+        failed: str = "",
+    ) -> None:
+        """Keep an event with an answer, which is over. The arguments are those of `Provenance.record`."""
+        if self.provenance is not None:
+            self.provenance.record(event, container, request, replies, touched, failed)
 
     def tidy(self) -> None:
         """There is a moment of time: do some of what would else hold up a later event."""
@@ -120,7 +120,7 @@ class Recorder:
         """Have containers given back what they had; returns what could not be applied."""
         for update in updates:
             self.inventory.restored(update.container_id, update.linux.resources)
-        return settle(updates, self._update(updates))[0]
+        return results_of(updates, self._update(updates))[0]
 
 
 def _rows(results: Sequence[UpdateResult]) -> list[tuple[str, str, str, str]]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
-__all__ = ["APPLIED", "CLAMPED", "STALE", "UNSUPPORTED", "FieldOutcome", "UpdateResult", "settle"]
+__all__ = ["APPLIED", "CLAMPED", "STALE", "UNSUPPORTED", "FieldOutcome", "UpdateResult", "results_of"]
 
 #: The field has the value that was asked for.
 APPLIED = "applied"
@@ -140,10 +140,10 @@ def _keys(entry: Entry) -> Sequence[str]:
     return getattr(entry, "keys", ())
 
 
-def settle(
+def results_of(
     updates: Sequence[m.ContainerUpdate], returned: Iterable[m.ContainerUpdate | UpdateResult] | None
 ) -> tuple[list[m.ContainerUpdate], list[UpdateResult]]:
-    """What a runtime's callback returned, as the failed updates of the wire and one result per update.
+    """Read what a runtime's callback returned, as the failed updates of the wire and one result per update.
 
     An update that may fail (`ignore_failure`) is not among the failed ones, whatever became of it.
     """

@@ -1,75 +1,55 @@
-"""One event from the runtime's call to its outcome: past the gate, through the plugins, into one answer.
+"""The way of one event, from the runtime's call to the last plugin's answer: one loop, from top to bottom.
 
-Each plugin gets one event at a time, in one order for all plugins; how that is kept is `nri.adaptation.dispatch.order`.
-`nri.adaptation.registration.sync_gate` keeps joining plugins apart. What a single plugin's failure means is `nri.adaptation.dispatch.invoker`; what
-replies mean together is `nri.adaptation.merge`. Next: `nri.adaptation.adaptation`, which offers this to the runtime.
+    past the sync gate                      no plugin joins in the middle of an event
+    for each plugin, by index               `order`: one event at a time, in one order for all plugins
+        ask it, wait for its answer         `invoker`: its deadline, and what its failure means
+        on to the next one                  the plugin is free for the next event before the answer is merged
+        add the answer to the event         `event`: policy, then merge
+    validate                                `validation`: one refusal fails the creation
+    record                                  the audit trail
+
+Thread-safe: everything of one event is on its caller's stack. Next: `nri.adaptation.dispatch.event`.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from time import monotonic
+from typing import TYPE_CHECKING, Final
 
-from nri.adaptation.dispatch import validation as validating
-from nri.adaptation.dispatch.folding import Fold
-from nri.adaptation.dispatch.invoker import Asker
-from nri.adaptation.dispatch.order import at_once, in_turn
-from nri.adaptation.dispatch.replies import CreateReply, StopReply, UpdateReply
-from nri.adaptation.merge import CreateState, StopState, UpdateState
-from nri.adaptation.peers.event_request import CreateQuestion, Question, UpdateQuestion
-from nri.api import messages as m
-from nri.api.events import BY_METHOD, EventMask
+from nri.adaptation.dispatch.create_event import CreateEvent
+from nri.adaptation.dispatch.event import Event
+from nri.adaptation.dispatch.order import Place
+from nri.adaptation.dispatch.stop_event import StopEvent
+from nri.adaptation.dispatch.update_event import UpdateEvent
+from nri.adaptation.dispatch.validation import validate
+from nri.api.events import EventMask
 from nri.errors import NriError, PluginUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-    from nri.adaptation.audit.inventory import Entry, Known
-    from nri.adaptation.audit.trail import Recorder
-    from nri.adaptation.dispatch.order import Take
-    from nri.adaptation.plugin_policy.policy import PluginPolicy
+    from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.audit.trail import AuditTrail
+    from nri.adaptation.dispatch.invoker import Invoker, Sent
+    from nri.adaptation.dispatch.replies import CreateReply, StopReply, UpdateReply
+    from nri.adaptation.peers.event_request import EventRequest
+    from nri.adaptation.peers.peer import Peer
+    from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.adaptation.registration.chain import Chain
+    from nri.api import messages as m
     from nri.rules import Rules
 
-__all__ = ["Pipeline"]
+__all__ = ["Dispatcher"]
 
 log = logging.getLogger("nri.adaptation")
 
 #: What always gets through: a node must be able to get rid of pods, whoever joins.
 URGENT: Final = EventMask.of("StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer")
 
-_CREATE, _UPDATE, _STOP = BY_METHOD["create_container"], BY_METHOD["update_container"], BY_METHOD["stop_container"]
 
-
-class _Parts(NamedTuple):
-    """A request's messages side by side; putting them into one message would copy them."""
-
-    pod: Any
-    container: Any
-    linux_resources: Any = None
-
-
-class _Ahead:
-    """What a creation takes besides the replies: done while the first plugin is at work, or else at the end."""
-
-    __slots__ = ("_container", "_entry", "_pod", "_recorder")
-
-    def __init__(self, recorder: Recorder, pod: m.PodSandbox, container: m.Container) -> None:
-        self._recorder, self._pod, self._container = recorder, pod, container
-        self._entry: Entry | None = None
-
-    def work(self) -> None:
-        """There is time now."""
-        self._entry = self._recorder.inventory.entry(self._pod, self._container)
-        self._recorder.tidy()
-
-    def entry(self) -> Entry:
-        """What is known of the container without its adjustment."""
-        return self._entry or self._recorder.inventory.entry(self._pod, self._container)
-
-
-class Pipeline:
-    """Relays events. Thread-safe: everything of one event is on its thread's stack.
+class Dispatcher:
+    """Takes events through the plugins.
 
     Args:
         patience_s: how long an event waits for a plugin that joins, in seconds.
@@ -79,102 +59,171 @@ class Pipeline:
     def __init__(
         self,
         chain: Chain,
-        asker: Asker,
+        invoker: Invoker,
         rules: Rules,
-        recorder: Recorder,
+        trail: AuditTrail,
+        reporting: Reporting,
         patience_s: float,
         fan_out: EventMask = EventMask(0),  # noqa: B008 - an int
     ) -> None:
         self._chain = chain
-        self._asker = asker
+        self._invoker = invoker
         self._rules = rules
-        self._recorder = recorder
+        self._trail = trail
+        self._reporting = reporting
         self._patience_s = patience_s
         self._fan_out = fan_out
-        #: ``NN-name`` and policy of the plugins that are required and not in the chain.
-        self.absent: tuple[tuple[str, PluginPolicy], ...] = ()
 
-    # -- the walk -----------------------------------------------------------------------------------------------------
+    # -- one method per kind of event ---------------------------------------------------------------------------------
 
-    def relay(
-        self,
-        question: Question,
-        deadline: float | None,
-        take: Take | None = None,
-        after: Callable[[], None] | None = None,
-    ) -> None:
-        """Put a question to all plugins; `take` gets each reply, `after` runs at the end, before any join."""
-        chain = self._chain
-        urgent = bool(URGENT >> question.spec.number - 1 & 1)
-        if not chain.gate.enter(urgent=urgent, deadline=deadline, patience_s=self._patience_s):
-            log.warning(
-                "%s goes on while a plugin joins: `synchronize` has not returned for %g s. Does it wait for a lock that"
-                " callers of events hold? Hold block_sync() around such calls",
-                question.spec.rpc, self._patience_s,
-            )  # fmt: skip
-        try:
-            if self.absent:
-                self._refuse_if_required(question)
-            if not chain.peers:
-                pass
-            elif take is None and self._fan_out >> question.spec.number - 1 & 1:
-                at_once(self._asker, chain.peers, question, deadline)
-            else:
-                in_turn(self._asker, chain.peers, question, deadline, take)
-            if after is not None:
-                after()
-        finally:
-            chain.gate.leave()
+    def create_container(self, pod: m.PodSandbox, container: m.Container, deadline: float | None) -> CreateReply:
+        """CreateContainer: merged adjustment, updates of other containers, evictions; validated."""
+        event = CreateEvent(pod, container, self._rules, self._trail, self._reporting)
+        self._run(event, deadline)
+        return event.result()
 
-    def _refuse_if_required(self, question: Question) -> None:
-        for label, policy in self.absent:
-            if policy.requires(question.spec.number, question.pod.namespace):
-                raise PluginUnavailable(label, f"required for {question.spec.rpc}, but not connected")
-
-    # -- the events with an answer ------------------------------------------------------------------------------------
-
-    def create(self, pod: m.PodSandbox, container: m.Container, deadline: float | None) -> CreateReply:
-        """CreateContainer: merged adjustment, side updates, evictions; validated."""
-        known = self._recorder.inventory.known()
-        state = CreateState(_Parts(pod, container), self._rules, known)  # type: ignore[arg-type]
-        question = CreateQuestion(_CREATE, pod, container, state)
-        fold = self._fold(question, state, m.CreateContainerResponse, known)
-        ahead = _Ahead(self._recorder, pod, container)
-        question.meanwhile = ahead.work
-        validators = self._chain.validators
-
-        def validate() -> None:
-            present = fold.answered if self._rules.validators_see_answerers else self._chain.peers
-            validating.run(self._asker, validators, validating.request(pod, container, state, present), pod, deadline)
-
-        self._run(fold, deadline, validate if validators else None)
-        return CreateReply(state, self._recorder, container.id, ahead.entry())
-
-    def update(
+    def update_container(
         self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, deadline: float | None
     ) -> UpdateReply:
         """UpdateContainer: what the container is to have, and updates of others."""
-        known = self._recorder.inventory.known()
-        state = UpdateState(_Parts(pod, container, resources), self._rules, known)  # type: ignore[arg-type]
-        question = UpdateQuestion(_UPDATE, pod, container, state)
-        self._run(self._fold(question, state, m.UpdateContainerResponse, known), deadline)
-        return UpdateReply(state.reply(), state, self._recorder, container.id, resources)
+        event = UpdateEvent(pod, container, resources, self._rules, self._trail, self._reporting)
+        self._run(event, deadline)
+        return event.result()
 
-    def stop(self, pod: m.PodSandbox, container: m.Container, deadline: float | None) -> StopReply:
+    def stop_container(self, pod: m.PodSandbox, container: m.Container, deadline: float | None) -> StopReply:
         """StopContainer: updates of others."""
-        known = self._recorder.inventory.known()
-        state = StopState(_Parts(pod, container), self._rules, known)  # type: ignore[arg-type]
-        self._run(self._fold(Question(_STOP, pod, container), state, m.StopContainerResponse, known), deadline)
-        return StopReply(state.reply(), state, self._recorder)
+        event = StopEvent(pod, container, self._rules, self._trail, self._reporting)
+        self._run(event, deadline)
+        return event.result()
 
-    def _fold(self, question: Question, state: Any, kind: Any, known: Known) -> Fold:
-        return Fold(question, state, kind, self._recorder.inventory, known, self._asker.observer)
+    def relay(self, request: EventRequest, deadline: float | None) -> None:
+        """Any other event: plugins are told of it, and that is all."""
+        self._run(Event(request), deadline)
 
-    def _run(self, fold: Fold, deadline: float | None, after: Callable[[], None] | None = None) -> None:
-        """Relay, and have the event recorded, whether it went well or not."""
+    # -- the way ------------------------------------------------------------------------------------------------------
+
+    def _run(self, event: Event, deadline: float | None) -> None:
+        """Take an event past the gate and through the plugins, and have it recorded, whether it went well or not."""
+        reporting = self._reporting
+        began = 0.0
+        if reporting.recorded:
+            began = monotonic()
+            reporting.event_begins(event.rpc, event.serial, event.request_bytes())
         try:
-            self.relay(fold.question, deadline, fold.take, after)
+            self._pass_gate(event, deadline)
+            try:
+                self._pass_plugins(event, deadline)
+            finally:
+                self._chain.gate.leave()
         except NriError as error:
-            self._recorder.event(fold, str(error))
+            event.record(str(error))
+            if reporting.recorded:
+                reporting.event_ends(event.rpc, event.serial, b"", error, monotonic() - began)
             raise
-        self._recorder.event(fold)
+        event.record()
+        if reporting.recorded:
+            reporting.event_ends(event.rpc, event.serial, event.result_bytes(), None, monotonic() - began)
+
+    def _pass_gate(self, event: Event, deadline: float | None) -> None:
+        urgent = bool(URGENT >> event.number - 1 & 1)
+        if not self._chain.gate.enter(urgent=urgent, deadline=deadline, patience_s=self._patience_s):
+            log.warning(
+                "%s goes on while a plugin joins: `synchronize` has not returned for %g s. Does it wait for a lock that"
+                " callers of events hold? Hold block_sync() around such calls",
+                event.rpc, self._patience_s,
+            )  # fmt: skip
+
+    def _pass_plugins(self, event: Event, deadline: float | None) -> None:
+        """The plugins in ascending index, then those of them that validate."""
+        chain = self._chain
+        peers = chain.peers
+        if chain.absent:
+            self._refuse_if_required(event)
+        if peers:
+            if self._fan_out >> event.number - 1 & 1:
+                self._ask_all_at_once(event, peers, deadline)
+            else:
+                self._ask_in_turn(event, peers, deadline)
+        if chain.validators and isinstance(event, CreateEvent):
+            present = event.answered if self._rules.validators_see_answerers else peers
+            validate(self._invoker, chain.validators, event.validation_request(present), event.request.pod, deadline)
+
+    def _ask_in_turn(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
+        """One plugin after the other; each sees what the earlier ones did."""
+        place = Place(self._invoker, event, peers, deadline)
+        try:
+            for peer in peers:
+                sent = place.wait()
+                policy = _policy_of(peer, event, sent)
+                reply = None
+                if policy is not None:
+                    reply = self._invoker.invoke(peer, policy, event, deadline, sent=sent)
+                # The plugin is left before its answer is merged: merging is not its time.
+                place.advance()
+                if reply is not None and policy is not None:
+                    event.add(peer, policy, reply)
+        finally:
+            place.leave()
+
+    def _ask_all_at_once(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
+        """All plugins before any has answered. The error of the first one, by index, is raised when all have.
+
+        A plugin that is busy with an earlier event is waited for with nothing held, as in turn.
+        """
+        asked: list[tuple[Peer, EventPolicy, Sent | None]] = []
+        failures: list[NriError] = []
+        place = Place(self._invoker, event, peers, deadline)
+        try:
+            for peer in peers:
+                if place.queued:
+                    self._hear(event, asked, failures, deadline)
+                sent = place.wait()
+                policy = _policy_of(peer, event, sent)
+                if policy is not None:
+                    if sent is None:
+                        sent = self._invoker.begin(peer, policy, event, deadline)
+                    asked.append((peer, policy, sent))
+                # Held until it is heard: an event behind must not slip in between.
+                place.advance(keep=policy is not None)
+            self._hear(event, asked, failures, deadline)
+        finally:
+            for peer, _, sent in asked:  # only after an exception that is not a plugin's
+                if sent is not None:
+                    peer.abandon(sent.exchange)
+                peer.lock.release()
+            place.leave()
+        if failures:
+            raise failures[0]
+
+    def _hear(
+        self,
+        event: Event,
+        asked: list[tuple[Peer, EventPolicy, Sent | None]],
+        failures: list[NriError],
+        deadline: float | None,
+    ) -> None:
+        """Wait for the answers of all that were asked, and let each plugin go."""
+        while asked:
+            peer, policy, sent = asked.pop(0)
+            try:
+                self._invoker.invoke(peer, policy, event, deadline, sent=sent)
+            except NriError as error:
+                failures.append(error)
+            finally:
+                peer.lock.release()
+
+    def _refuse_if_required(self, event: Event) -> None:
+        """Raise PluginUnavailable if a plugin that is not there is required for this event."""
+        for label, policy in self._chain.absent:
+            if policy.requires(event.number, event.request.pod.namespace):
+                raise PluginUnavailable(label, f"required for {event.rpc}, but not connected")
+
+
+def _policy_of(peer: Peer, event: Event, sent: Sent | None) -> EventPolicy | None:
+    """The plugin's policy at this event; None if it does not get it. What was sent already keeps its policy."""
+    if sent is not None:
+        return sent.policy
+    policy = peer.event_policies[event.number]
+    if policy is not None and policy.guarded and not policy.admits(event.request.pod):
+        return None
+    return policy

@@ -1,4 +1,4 @@
-"""Ask one plugin one question, and decide what a failure means: for the request, for the plugin, for both, for neither.
+"""Ask one plugin about one event, and decide what a failure means: for the request, for the plugin, or for neither.
 
 The table of outcomes (nri-protocol 5.5, and the operator's policy on top of it):
 
@@ -11,14 +11,13 @@ The table of outcomes (nri-protocol 5.5, and the operator's policy on top of it)
 | this side failed (an interceptor) | as if it had not been asked | fails with that error |
 | left out (breaker open) or gone | not called | goes on, or fails if its policy says so |
 
-Errors raised here are what the runtime's request fails with. Next: `nri.adaptation.dispatch.dispatcher`.
+Errors raised here are what the runtime's request fails with. Next: `nri.adaptation.peers.remote`, which is asked.
 """
 
 from __future__ import annotations
 
-import logging
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from nri.adaptation.audit import shadow
 from nri.adaptation.peers.state import JOINED, Signal, State
@@ -37,19 +36,13 @@ from nri.errors import (
 if TYPE_CHECKING:
     from typing import Final
 
-    from nri.adaptation.peers.event_request import Question
-    from nri.adaptation.peers.peer import Peer
-    from nri.adaptation.plugin_policy.event_policy import Plan
-    from nri.metrics import Observer
+    from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.dispatch.event import Event
+    from nri.adaptation.peers.peer import Exchange, Peer
+    from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.rules import Rules
-    from nri.ttrpc.collecting import Sent
 
-    #: A question on its way: why, since when, until when (monotonic seconds), and what the connection says of it.
-    Begun = tuple[Plan, float, float, Sent]
-
-__all__ = ["Asker"]
-
-log = logging.getLogger("nri.adaptation")
+__all__ = ["Invoker", "Sent"]
 
 # Looking up a member of an enum costs more than a global, and this is asked for every plugin of every event.
 _ACTIVE: Final = State.ACTIVE
@@ -58,152 +51,195 @@ _ACTIVE: Final = State.ACTIVE
 _SILENT = (DeadlineExceeded, ConnectionClosed, ProtocolError)
 
 
-class Asker:
-    """Asks plugins on behalf of the pipeline. Holds nothing of an event, so all threads share one."""
+class Sent:
+    """A request on its way to a plugin.
 
-    __slots__ = ("_name_plugins", "observer")
+    Attributes:
+        policy: the plugin's policy when it was sent.
+        began: when, in monotonic seconds.
+        deadline: until when the answer is waited for, in monotonic seconds.
+        exchange: what the connection knows it by.
+    """
 
-    def __init__(self, rules: Rules, observer: Observer | None) -> None:
+    __slots__ = ("began", "deadline", "exchange", "policy")
+
+    def __init__(self, policy: EventPolicy, began: float, deadline: float, exchange: Exchange) -> None:
+        self.policy, self.began, self.deadline, self.exchange = policy, began, deadline, exchange
+
+
+class Invoker:
+    """Asks plugins on behalf of the dispatcher. Holds nothing of an event, so all threads share one."""
+
+    __slots__ = ("_name_plugins", "_reporting")
+
+    def __init__(self, rules: Rules, reporting: Reporting) -> None:
         self._name_plugins = rules.errors_name_plugin
-        self.observer: Any = observer  # people write these: what theirs return is not looked at, not even compiled
+        self._reporting = reporting
 
-    def begin(self, peer: Peer, plan: Plan, question: Question, caller_deadline: float | None) -> Begun | None:
-        """Send the question, for `ask` to wait for the answer; None if `ask` has to send it. Never waits or raises."""
-        if peer.state is not _ACTIVE or peer.plans[question.spec.number] is not plan:  # the policy has changed
+    def begin(self, peer: Peer, policy: EventPolicy, event: Event, caller_deadline: float | None) -> Sent | None:
+        """Send the request, for `invoke` to wait for the answer; None: `invoke` has to send it. Never waits or raises.
+
+        For the thread that is about to leave the plugin, and for events that all plugins get at once.
+        """
+        if peer.state is not _ACTIVE or peer.event_policies[event.number] is not policy:  # the policy has changed
             return None
         began = monotonic()
-        deadline = began + plan.timeout_s
+        deadline = began + policy.timeout_s
         if caller_deadline is not None and caller_deadline < deadline:
             deadline = caller_deadline
         try:
-            sent = peer.begin(question, deadline)
-        except Exception:  # noqa: BLE001 - whoever asks runs into it again, and is told
+            exchange = peer.begin(event.request, deadline)
+        except Exception:  # noqa: BLE001 - `invoke` runs into it again, and tells
             return None
-        return None if sent is None else (plan, began, deadline, sent)
+        if exchange is None:
+            return None
+        if self._reporting.recorded:
+            self._reporting.plugin_asked(peer.label, event.rpc, event.serial, event.request_bytes())
+        return Sent(policy, began, deadline, exchange)
 
-    def ask(
+    def invoke(
         self,
         peer: Peer,
-        plan: Plan,
-        question: Question,
+        policy: EventPolicy,
+        event: Event,
         caller_deadline: float | None,
         *,
+        sent: Sent | None = None,
         insist: bool = False,
-        begun: Begun | None = None,
     ) -> bytes | None:
-        """The reply's bytes; None if there is none and the request goes on without. Call with the peer's lock held.
+        """The answer's bytes; None if there is none and the request goes on without. Call with the peer's lock held.
 
         Args:
             caller_deadline: absolute, in monotonic seconds; None for none.
+            sent: what `begin` returned for the same event.
             insist: no answer fails the request whatever the policy says (validation).
-            begun: what `begin` returned for the same question.
         """
-        if begun is not None:
-            _, began, deadline, sent = begun
+        reporting = self._reporting
+        if sent is not None:
+            began = sent.began
         else:
-            began, sent = monotonic(), None
-            if peer.state is not _ACTIVE and not self._may_call(peer, plan, question, began, insist):
+            began = monotonic()
+            if peer.state is not _ACTIVE and not self._may_call(peer, policy, event, began, insist):
                 return None
-            deadline = began + plan.timeout_s
-            if caller_deadline is not None and caller_deadline < deadline:
-                deadline = caller_deadline
+            if reporting.recorded:
+                reporting.plugin_asked(peer.label, event.rpc, event.serial, event.request_bytes())
         try:
-            reply = peer.invoke(question, deadline) if sent is None else peer.collect(question, sent, deadline)
-        except NriError as error:
-            self._observe(peer, question, began, error)
-            self._failed(peer, plan, question, error, caller_deadline, insist)
+            if sent is not None:
+                reply = peer.collect(event.request, sent.exchange, sent.deadline)
+            else:
+                deadline = began + policy.timeout_s
+                if caller_deadline is not None and caller_deadline < deadline:
+                    deadline = caller_deadline
+                reply = _ask(peer, event, deadline)
+        except Exception as error:  # noqa: BLE001 - what it means is decided there
+            if reporting.watched:
+                reporting.plugin_failed(peer.label, event.rpc, event.serial, error, monotonic() - began)
+            self._failed(peer, policy, event, error, caller_deadline, insist)
             return None
-        except Exception as error:
-            self._observe(peer, question, began, error)
-            peer.breaker.abandoned()
-            raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__), error) from error
         except BaseException:
             peer.breaker.abandoned()
             raise
         peer.latency_s = monotonic() - began
         if peer.state is not _ACTIVE or peer.breaker.missed:
-            self.answered(peer)
-        observer = self.observer
-        if observer is not None:
-            observer.record_plugin_invocation(peer.label, question.spec.rpc, None)
-            observer.record_plugin_latency(peer.label, question.spec.rpc, peer.latency_s)
+            self._answered(peer)
+        if reporting.watched:
+            reporting.plugin_answered(peer.label, event.rpc, event.serial, reply, peer.latency_s)
         return reply
 
-    def _may_call(self, peer: Peer, plan: Plan, question: Question, now: float, insist: bool) -> bool:
+    def _may_call(self, peer: Peer, policy: EventPolicy, event: Event, now: float, insist: bool) -> bool:
         """Whether a plugin that is not simply active is called. PluginUnavailable if the request needs it."""
         if peer.state in JOINED and peer.breaker.admit(now):
             return True
         gone = peer.state not in JOINED
         # A plugin that left of its own will does not fail later requests by what it declared; only the operator's word
         # counts.
-        if insist or plan.policy.requires(plan.number, question.pod.namespace) or (plan.fail_request and not gone):
-            raise PluginUnavailable(peer.label, f"required for {question.spec.rpc}, but {self._standing(peer)}")
+        namespace = event.request.pod.namespace
+        if insist or policy.policy.requires(policy.number, namespace) or (policy.fail_request and not gone):
+            raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {_standing(peer)}")
         return False
 
     @staticmethod
-    def _standing(peer: Peer) -> str:
-        state = "not connected" if peer.state is State.GONE else peer.state.value
-        if peer.state is State.OPEN:
-            state = f"left out after {peer.breaker.missed} requests without an answer"
-        return f"{state} ({peer.last_error})" if peer.last_error else state
-
-    @staticmethod
-    def answered(peer: Peer) -> None:
-        """The plugin answered: whatever was held against it is forgotten."""
+    def _answered(peer: Peer) -> None:
+        """Forget whatever is held against a plugin: it has answered."""
         peer.breaker.answered()
         peer.signal(Signal.ANSWERED)
 
-    def _observe(self, peer: Peer, question: Question, began: float, error: BaseException) -> None:
-        if self.observer is not None:
-            self.observer.record_plugin_invocation(peer.label, question.spec.rpc, error)
-            self.observer.record_plugin_latency(peer.label, question.spec.rpc, monotonic() - began)
-
     def _failed(
-        self, peer: Peer, plan: Plan, question: Question, error: NriError, caller_deadline: float | None, insist: bool
+        self,
+        peer: Peer,
+        policy: EventPolicy,
+        event: Event,
+        error: Exception,
+        caller_deadline: float | None,
+        insist: bool,
     ) -> None:
+        """Draw the consequences of a failure, as the table of this module says; raises if the request fails."""
         now = monotonic()
+        if not isinstance(error, NriError):
+            peer.breaker.abandoned()
+            raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__), error)
         if not isinstance(error, _SILENT):
             peer.last_error = str(error)
-            self.answered(peer)
-            if plan.policy.shadow:
-                report = shadow.failure(peer.label, question.spec.rpc, question.pod, str(error))
-                log.info("%s", report)
-                if self.observer is not None:
-                    self.observer.record_shadow(report)
+            self._answered(peer)
+            if policy.policy.shadow:
+                self._reporting.shadow_answered(shadow.failure(peer.label, event.rpc, event.request.pod, str(error)))
                 return
             raise self._plugin_error(peer, error, error)
         if isinstance(error, DeadlineExceeded):
             if caller_deadline is not None and now >= caller_deadline:
                 peer.breaker.abandoned()
                 raise error
-            self._miss(peer, plan, now, f"no answer to {question.spec.rpc} within {plan.timeout_s:g} s")
+            _miss(peer, policy, now, f"no answer to {event.rpc} within {policy.timeout_s:g} s")
         else:
             peer.breaker.miss(now)
             peer.signal(Signal.LOST, str(error))
-        if insist or plan.must_answer(question.pod):
-            self._refuse(peer, question, error)
-
-    @staticmethod
-    def _miss(peer: Peer, plan: Plan, now: float, what: str) -> None:
-        peer.last_error = what
-        peer.breaker.miss(now)
-        if not plan.keep_connected:
-            peer.signal(Signal.FATAL, what)
-        elif peer.breaker.missed >= peer.breaker.misses > 0:
-            peer.signal(Signal.TRIPPED, what)
-        else:
-            peer.signal(Signal.MISSED, what)
-
-    def _refuse(self, peer: Peer, question: Question, cause: NriError) -> NoReturn:
-        """The request fails because of a plugin that gave no answer; the text is the reference's."""
-        kind = PluginTimeout if isinstance(cause, DeadlineExceeded) else PluginClosed
-        error = kind(peer.label, f"failed to handle {question.spec.rpc} request: {cause}")
-        error.args = (f"plugin {peer.label} failed to handle {question.spec.rpc} request: {cause}",)
-        error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
-        raise error
+        if insist or policy.must_answer(event.request.pod):
+            _refuse(peer, event, error)
 
     def _plugin_error(self, peer: Peer, error: NriError, cause: Exception) -> NriError:
         made = PluginError(peer.label, str(error)) if self._name_plugins else error
         if made is not cause:
             made.__cause__ = cause
         return made
+
+
+def _ask(peer: Peer, event: Event, deadline: float) -> bytes:
+    """Send and wait; the bookkeeping that the event needs anyway is done while the plugin is at work."""
+    exchange = peer.begin(event.request, deadline)
+    if exchange is None:
+        return peer.invoke(event.request, deadline)
+    try:
+        event.overlap()
+    except BaseException:
+        peer.abandon(exchange)
+        raise
+    return peer.collect(event.request, exchange, deadline)
+
+
+def _standing(peer: Peer) -> str:
+    """Where a plugin stands that cannot be asked, for an error's text."""
+    state = "not connected" if peer.state is State.GONE else peer.state.value
+    if peer.state is State.OPEN:
+        state = f"left out after {peer.breaker.missed} requests without an answer"
+    return f"{state} ({peer.last_error})" if peer.last_error else state
+
+
+def _miss(peer: Peer, policy: EventPolicy, now: float, what: str) -> None:
+    """Count a late answer, and cut the plugin off or leave it out if its policy says so."""
+    peer.last_error = what
+    peer.breaker.miss(now)
+    if not policy.keep_connected:
+        peer.signal(Signal.FATAL, what)
+    elif peer.breaker.missed >= peer.breaker.misses > 0:
+        peer.signal(Signal.TRIPPED, what)
+    else:
+        peer.signal(Signal.MISSED, what)
+
+
+def _refuse(peer: Peer, event: Event, cause: NriError) -> NoReturn:
+    """Raise what the request fails with because of a plugin that gave no answer; the text is the reference's."""
+    kind = PluginTimeout if isinstance(cause, DeadlineExceeded) else PluginClosed
+    error = kind(peer.label, f"failed to handle {event.rpc} request: {cause}")
+    error.args = (f"plugin {peer.label} failed to handle {event.rpc} request: {cause}",)
+    error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
+    raise error

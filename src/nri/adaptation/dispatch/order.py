@@ -1,9 +1,17 @@
-"""The way of one event through the plugins: in turn, or, where the runtime allows it, all plugins at once.
+"""The order in which events reach plugins: hand over hand, so that every plugin sees all events in one order.
 
-Hand over hand: an event takes its place in the queue of the next plugin before it leaves the one at hand, also where a
-plugin is not subscribed. So the order of arrival at the first plugin is the order at every plugin, and a slow plugin
-holds up what is behind it, not what is ahead. Nothing is held while an event waits, so there is no deadlock. Next:
-`nri.adaptation.dispatch.dispatcher`, which says which event goes which way.
+An event takes its place in the queue of the next plugin before it leaves the one at hand, also where a plugin does not
+get the event at all. So the order of arrival at the first plugin is the order at every plugin, and a slow plugin holds
+up what is behind it, not what is ahead. Nothing is held while an event waits, so there is no deadlock.
+
+    place = Place(invoker, event, peers, deadline)   # in the queue of the first plugin
+    for peer in peers:
+        sent = place.wait()                          # the event's turn: nothing else is asked of this plugin
+        ...                                          # ask it
+        place.advance()                              # in the queue of the next plugin, then out of this one
+    place.leave()                                    # in a `finally`: whatever is held is given up
+
+Next: `nri.adaptation.dispatch.dispatcher`, whose loop this is.
 """
 
 from __future__ import annotations
@@ -11,152 +19,86 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nri.errors import NriError
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from nri.adaptation.dispatch.invoker import Asker, Begun
-    from nri.adaptation.peers.event_request import Question
+    from nri.adaptation.dispatch.event import Event
+    from nri.adaptation.dispatch.invoker import Invoker, Sent
     from nri.adaptation.peers.fifo_lock import FifoLock, Ticket
     from nri.adaptation.peers.peer import Peer
-    from nri.adaptation.plugin_policy.event_policy import Plan
 
-    Take = Callable[[Peer, Plan, bytes], None]
-
-__all__ = ["at_once", "in_turn"]
+__all__ = ["Place"]
 
 
-def in_turn(
-    asker: Asker, peers: Sequence[Peer], question: Question, deadline: float | None, take: Take | None = None
-) -> None:
-    """From plugin to plugin. Under a plugin's lock it is only asked: encoding comes before, merging after."""
-    number = question.spec.number
-    ask = asker.ask
-    _encode_early(peers, question)
-    lock: FifoLock | None = peers[0].lock
-    turn = peers[0].lock.place()
-    try:
-        for peer, following in zip(peers, (*peers[1:], None), strict=True):
-            here, begun = peer.lock, None
-            if turn is not None:
-                _leave_word(asker, peer, question, turn, deadline)
-                ticket, turn, lock = turn, None, None  # a wait that fails has given up its place by itself
-                begun = _await_turn(peer, ticket, deadline)
-            lock = here
-            plan = peer.plans[number] if begun is None else begun[0]
-            if plan is not None and plan.guarded and begun is None and not plan.admits(question.pod):
-                plan = None
-            reply = None if plan is None else ask(peer, plan, question, deadline, begun=begun)
-            if following is not None:
-                turn = following.lock.place()
-                lock = following.lock
-            else:
-                lock = None
-            here.release()
-            if reply is not None and plan is not None and take is not None:
-                take(peer, plan, reply)
-    finally:
-        if lock is not None:
-            lock.leave(turn)
-
-
-def at_once(asker: Asker, peers: Sequence[Peer], question: Question, deadline: float | None) -> None:
-    """To all plugins before any has answered. The error of the first one, by index, is raised when all have.
-
-    A plugin that is busy with an earlier event is waited for with nothing held, as in turn.
-    """
-    asked = _Asked(asker, question, deadline)
-    _encode_early(peers, question)
-    lock: FifoLock | None = peers[0].lock
-    turn = peers[0].lock.place()
-    try:
-        for peer, following in zip(peers, (*peers[1:], None), strict=True):
-            begun = None
-            if turn is not None:
-                asked.collect()
-                _leave_word(asker, peer, question, turn, deadline)
-                ticket, turn, lock = turn, None, None
-                begun = _await_turn(peer, ticket, deadline)
-            here = lock = peer.lock
-            held = asked.begin(peer, begun)
-            lock = None
-            if following is not None:
-                turn = following.lock.place()
-                lock = following.lock
-            if not held:  # only now: an event behind must not slip in between
-                here.release()
-        asked.collect()
-    finally:
-        asked.abandon()
-        if lock is not None:
-            lock.leave(turn)
-    if asked.error is not None:
-        raise asked.error
-
-
-class _Asked:
-    """The plugins that have been asked and not been heard, each with its lock held.
+class Place:
+    """An event's place among the plugins: in the queue of one of them, or at its turn there.
 
     Attributes:
-        error: the first error, in the order of the plugins.
+        queued: other events are before this one at the present plugin, so that `wait` may take time.
     """
 
-    def __init__(self, asker: Asker, question: Question, deadline: float | None) -> None:
-        self._asker, self._question, self._deadline = asker, question, deadline
-        self._open: list[tuple[Peer, Plan, Begun | None]] = []
-        self.error: NriError | None = None
+    __slots__ = ("_deadline", "_event", "_index", "_invoker", "_lock", "_peers", "_ticket", "queued")
 
-    def begin(self, peer: Peer, begun: Begun | None) -> bool:
-        """Ask a plugin, unless that is done. Its lock is held until it is heard; False if it does not get the event."""
-        plan = peer.plans[self._question.spec.number] if begun is None else begun[0]
-        if plan is None or (plan.guarded and begun is None and not plan.admits(self._question.pod)):
-            return False
-        if begun is None:
-            begun = self._asker.begin(peer, plan, self._question, self._deadline)
-        self._open.append((peer, plan, begun))
-        return True
+    def __init__(self, invoker: Invoker, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
+        first = peers[0]
+        # What the first plugin is asked is encoded before anything is held: others need not wait for that.
+        if first.takes_bytes and first.event_policies[event.number] is not None:
+            event.request_bytes()
+        self._invoker, self._event, self._peers, self._deadline = invoker, event, peers, deadline
+        self._index = 0
+        self._lock: FifoLock | None = first.lock
+        self._ticket: Ticket | None = first.lock.place()
+        self.queued = self._ticket is not None
 
-    def collect(self) -> None:
-        """Hear all of them."""
-        while self._open:
-            peer, plan, begun = self._open.pop(0)
-            try:
-                self._asker.ask(peer, plan, self._question, self._deadline, begun=begun)
-            except NriError as error:
-                self.error = self.error or error
-            finally:
-                peer.lock.release()
+    def wait(self) -> Sent | None:
+        """Wait for the event's turn at the present plugin.
 
-    def abandon(self) -> None:
-        """Hear none of them any more."""
-        for peer, _, begun in self._open:
-            if begun is not None:
-                peer.abandon(begun[3])
-            peer.lock.release()
+        Returns what the event before this one has sent already on its way out, for `Invoker.invoke`; None if nothing.
+        DeadlineExceeded: the caller's deadline has passed; nothing is held.
+        """
+        ticket = self._ticket
+        if ticket is None:
+            return None
+        peer = self._peers[self._index]
+        policy = peer.event_policies[self._event.number]
+        if (
+            policy is not None
+            and peer.takes_bytes
+            and not (policy.guarded and not policy.admits(self._event.request.pod))
+        ):
+            # Have the event before this one send our request when it leaves; it is encoded in our own time.
+            self._event.request_bytes()
+            ticket.begin = partial(self._invoker.begin, peer, policy, self._event, self._deadline)
+        lock, self._lock, self._ticket = self._lock, None, None  # a wait that fails has given up its place by itself
+        assert lock is not None
+        try:
+            lock.wait(ticket, self._deadline)
+        except BaseException:
+            if ticket.begun is not None:
+                peer.abandon(ticket.begun.exchange)
+            raise
+        self._lock = lock
+        self.queued = False
+        sent: Sent | None = ticket.begun
+        return sent
 
+    def advance(self, *, keep: bool = False) -> None:
+        """Take a place at the next plugin, then leave this one; `keep` leaves it held, for the caller to release."""
+        here = self._lock
+        assert here is not None
+        self._index += 1
+        if self._index < len(self._peers):
+            following = self._peers[self._index].lock
+            self._ticket = following.place()
+            self.queued = self._ticket is not None
+            self._lock = following
+        else:
+            self._lock = None
+        if not keep:
+            here.release()
 
-def _encode_early(peers: Sequence[Peer], question: Question) -> None:
-    """Encode what the first plugin is asked, once for all and before anything is held."""
-    if peers[0].takes_bytes and peers[0].plans[question.spec.number] is not None:
-        question.payload  # noqa: B018 - encodes it
-
-
-def _leave_word(asker: Asker, peer: Peer, question: Question, ticket: Ticket, deadline: float | None) -> None:
-    """Have the event before this one send the question, if it can."""
-    plan = peer.plans[question.spec.number]
-    if plan is not None and peer.takes_bytes and not (plan.guarded and not plan.admits(question.pod)):
-        question.payload  # noqa: B018 - encodes it, in this thread
-        ticket.begin = partial(asker.begin, peer, plan, question, deadline)
-
-
-def _await_turn(peer: Peer, ticket: Ticket, deadline: float | None) -> Begun | None:
-    """Wait for an event's turn at a plugin; returns what the event before it has begun."""
-    try:
-        peer.lock.wait(ticket, deadline)
-    except BaseException:
-        if ticket.begun is not None:
-            peer.abandon(ticket.begun[3])
-        raise
-    begun: Begun | None = ticket.begun
-    return begun
+    def leave(self) -> None:
+        """Give up what is held or waited for; nothing if the event is through."""
+        if self._lock is not None:
+            self._lock.leave(self._ticket)
+            self._lock = None

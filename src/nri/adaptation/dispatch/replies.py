@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from nri.adaptation.audit.inventory import Entry
-    from nri.adaptation.audit.trail import Recorder
+    from nri.adaptation.audit.inventory import ContainerRecord
+    from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.audit.update_result import UpdateResult
-    from nri.adaptation.merge import CreateState, Ignored, StopState, UpdateState
+    from nri.adaptation.merge import CreateMerge, Ignored, StopMerge, UpdateMerge
 
 __all__ = ["CreateReply", "StopReply", "UpdateReply"]
 
@@ -25,23 +25,21 @@ __all__ = ["CreateReply", "StopReply", "UpdateReply"]
 class _Reply:
     """What all replies share: owners, and the two ways in which the runtime's request ends."""
 
-    __slots__ = ("_recorder", "_side", "_state", "ignored", "updates")
+    __slots__ = ("_merge", "_side", "_trail", "ignored", "updates")
 
     _event = ""
 
-    def __init__(
-        self, state: Any, recorder: Recorder, updates: list[m.ContainerUpdate], ignored: list[Ignored]
-    ) -> None:
-        self._state = state
-        self._recorder = recorder
+    def __init__(self, merge: Any, trail: AuditTrail, updates: list[m.ContainerUpdate], ignored: list[Ignored]) -> None:
+        self._merge = merge
+        self._trail = trail
         self.updates = updates
         self.ignored = ignored
-        self._side = recorder.updated(updates) if updates else []
+        self._side = trail.updated(updates) if updates else []
 
     @property
     def owners(self) -> m.OwningPlugins:
         """Which plugin set which field, of the event's container and of those updated along with it."""
-        owners: m.OwningPlugins = self._state.owners()
+        owners: m.OwningPlugins = self._merge.owners()
         return owners
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
@@ -52,7 +50,7 @@ class _Reply:
         """
         self._side = []
         if results:
-            self._recorder.outcomes(self._event, results)
+            self._trail.outcomes(self._event, results)
 
     def abort(self) -> list[m.ContainerUpdate]:
         """The runtime's request failed: have the side updates undone.
@@ -60,7 +58,7 @@ class _Reply:
         The update callback gets what the containers had before; what it could not apply is returned.
         """
         side, self._side = self._side, []
-        return self._recorder.undo(side) if side else []
+        return self._trail.undo(side) if side else []
 
 
 class CreateReply(_Reply):
@@ -76,22 +74,22 @@ class CreateReply(_Reply):
 
     _event = "CreateContainer"
 
-    def __init__(self, state: CreateState, recorder: Recorder, container_id: str, entry: Entry) -> None:
-        self.adjust: m.ContainerAdjustment = state.adjust
-        recorder.inventory.created(container_id, entry, self.adjust)
-        super().__init__(state, recorder, state.updates, state.ignored)
+    def __init__(self, merge: CreateMerge, trail: AuditTrail, container_id: str, record: ContainerRecord) -> None:
+        self.adjust: m.ContainerAdjustment = merge.adjust
+        trail.inventory.created(container_id, record, self.adjust)
+        super().__init__(merge, trail, merge.updates, merge.ignored)
 
     @property
     def evictions(self) -> list[m.ContainerEviction]:
         """Containers that plugins want gone, as messages."""
         return [
-            m.ContainerEviction(container_id=each.container_id, reason=each.reason) for each in self._state.evictions
+            m.ContainerEviction(container_id=each.container_id, reason=each.reason) for each in self._merge.evictions
         ]
 
     @property
     def container(self) -> m.Container:
         """The container with the adjustment in it, as a further plugin would be shown it. Do not change it."""
-        container: m.Container = self._state.container
+        container: m.Container = self._merge.container
         return container
 
 
@@ -113,17 +111,17 @@ class UpdateReply(_Reply):
 
     def __init__(
         self,
-        reply: m.UpdateContainerResponse,
-        state: UpdateState,
-        recorder: Recorder,
+        merge: UpdateMerge,
+        trail: AuditTrail,
         container_id: str,
         requested: m.LinuxResources,
     ) -> None:
+        reply = merge.reply()
         *others, mine = reply.update
         self.changed = bool(mine.container_id)
         self.resources: m.LinuxResources = mine.linux.resources if self.changed else requested
-        recorder.inventory.updated(container_id, self.resources)
-        super().__init__(state, recorder, others, state.book.ignored)
+        trail.inventory.updated(container_id, self.resources)
+        super().__init__(merge, trail, others, merge.book.ignored)
         self.evictions: list[m.ContainerEviction] = list(reply.evict)
         self.message = reply
 
@@ -135,5 +133,5 @@ class StopReply(_Reply):
 
     _event = "StopContainer"
 
-    def __init__(self, reply: m.StopContainerResponse, state: StopState, recorder: Recorder) -> None:
-        super().__init__(state, recorder, list(reply.update), state.book.ignored)
+    def __init__(self, merge: StopMerge, trail: AuditTrail) -> None:
+        super().__init__(merge, trail, list(merge.reply().update), merge.book.ignored)

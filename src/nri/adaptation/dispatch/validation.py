@@ -2,7 +2,8 @@
 
 The request shows the container as it was before any plugin touched it, the merged result, and who set what. Each
 validator is asked under its own lock and with its own timeout, in a thread of its own if there are several. The first
-refusal in order of completion counts. The checks of the default validator are `nri.policies.default_validator`.
+refusal in order of completion counts. The default validator takes part as a built-in plugin; its decision is
+`nri.policies.default_validator`. Next: `nri.adaptation.dispatch.invoker`.
 """
 
 from __future__ import annotations
@@ -11,77 +12,95 @@ import queue
 import threading
 from typing import TYPE_CHECKING
 
-from nri.adaptation.merge.container_view import normalise
-from nri.adaptation.peers.event_request import Question
+from nri.adaptation.dispatch.event import Event
+from nri.adaptation.peers.builtin import BuiltinPlugin
+from nri.adaptation.peers.event_request import EventRequest
 from nri.adaptation.peers.state import State
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
 from nri.errors import NriError, PluginError, ValidationRejected
-from nri.policies.default_validator import UNKNOWN_REASON, failure
+from nri.policies.default_validator import INDEX, NAME, UNKNOWN_REASON, DefaultValidator, failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+    from typing import Final
 
-    from nri.adaptation.dispatch.invoker import Asker
-    from nri.adaptation.merge import CreateState
+    from nri.adaptation.dispatch.invoker import Invoker
     from nri.adaptation.peers.peer import Peer
-    from nri.adaptation.plugin_policy.event_policy import Plan
+    from nri.adaptation.plugin_policy.event_policy import EventPolicy
+    from nri.policies.default_validator import ValidatorConfig
 
-__all__ = ["request", "run"]
+__all__ = ["default_validators", "validate"]
 
-_SPEC = BY_METHOD["validate_container_adjustment"]
-
-
-def request(pod: m.PodSandbox, container: m.Container, state: CreateState, present: Iterable[Peer]) -> bytes:
-    """The bytes of the request that all validators get."""
-    reply = state.reply()
-    message = m.ValidateContainerAdjustmentRequest(
-        pod=pod,
-        container=container,
-        adjust=reply.adjust,
-        update=reply.update,
-        owners=state.owners(),
-        plugins=[m.PluginInstance(name=peer.name, index=peer.index) for peer in present],
-    )
-    normalise(message.container)
-    encoded: bytes = message.SerializeToString()
-    return encoded
+_SPEC: Final = BY_METHOD["validate_container_adjustment"]
 
 
-def run(asker: Asker, validators: Sequence[Peer], payload: bytes, pod: m.PodSandbox, deadline: float | None) -> None:
-    """Ask; ValidationRejected or PluginError if the adjustment may not stand."""
-    question = Question.prepared(_SPEC, pod, payload)
-    asked = [(peer, plan) for peer in validators if (plan := peer.plans[_SPEC.number]) is not None and plan.admits(pod)]
+class _Validation:
+    """The default validator's handlers."""
+
+    def __init__(self, config: ValidatorConfig) -> None:
+        self._validator = DefaultValidator(config)
+
+    def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> str | None:
+        """The reason for a refusal, or None."""
+        return self._validator.validate(request)
+
+
+def default_validators(config: ValidatorConfig | None) -> list[BuiltinPlugin]:
+    """The default validator as a built-in plugin, if it is wanted."""
+    if config is None or not config.enable:
+        return []
+    return [BuiltinPlugin(INDEX, NAME, _Validation(config))]
+
+
+def validate(
+    invoker: Invoker, validators: Sequence[Peer], encoded: bytes, pod: m.PodSandbox, deadline: float | None
+) -> None:
+    """Ask the validators; ValidationRejected or PluginError if the adjustment may not stand.
+
+    Args:
+        encoded: the request's bytes.
+        pod: the container's pod, by which policies choose.
+        deadline: the caller's, absolute in monotonic seconds; None for none.
+    """
+    event = Event(EventRequest.of_bytes(_SPEC, pod, encoded))
+    asked = [
+        (peer, policy)
+        for peer in validators
+        if (policy := peer.event_policies[_SPEC.number]) is not None and policy.admits(pod)
+    ]
     if len(asked) == 1:
-        error = _ask(asker, *asked[0], question, deadline)
+        error = _verdict(invoker, *asked[0], event, deadline)
         if error is not None:
             raise error
         return
     outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-    for peer, plan in asked:
-        work = (outcomes, asker, peer, plan, question, deadline)
-        threading.Thread(target=_report, args=work, name=f"nri-validator-{peer.label}", daemon=True).start()
+    for peer, policy in asked:
+        work = (outcomes, invoker, peer, policy, event, deadline)
+        threading.Thread(target=_put_verdict, args=work, name=f"nri-validator-{peer.label}", daemon=True).start()
     for outcome in [outcomes.get() for _ in asked]:
         if outcome is not None:
             raise outcome
 
 
-def _report(
+def _put_verdict(
     outcomes: queue.SimpleQueue[BaseException | None],
-    asker: Asker,
+    invoker: Invoker,
     peer: Peer,
-    plan: Plan,
-    question: Question,
+    policy: EventPolicy,
+    event: Event,
     deadline: float | None,
 ) -> None:
     try:
-        outcomes.put(_ask(asker, peer, plan, question, deadline))
+        outcomes.put(_verdict(invoker, peer, policy, event, deadline))
     except BaseException as error:  # noqa: BLE001 - the waiting thread must hear of everything
         outcomes.put(error)
 
 
-def _ask(asker: Asker, peer: Peer, plan: Plan, question: Question, deadline: float | None) -> NriError | None:
-    """One validator's verdict; None if it agrees."""
+def _verdict(
+    invoker: Invoker, peer: Peer, policy: EventPolicy, event: Event, deadline: float | None
+) -> NriError | None:
+    """One validator's verdict as the error to raise; None if it agrees."""
     try:
         peer.lock.acquire(deadline)
     except NriError as error:
@@ -89,7 +108,7 @@ def _ask(asker: Asker, peer: Peer, plan: Plan, question: Question, deadline: flo
     try:
         if peer.state is State.GONE:
             return None  # it left before it was asked: as if it had never been there
-        reply = asker.ask(peer, plan, question, deadline, insist=not plan.policy.shadow)
+        reply = invoker.invoke(peer, policy, event, deadline, insist=not policy.policy.shadow)
         verdict = m.ValidateContainerAdjustmentResponse.FromString(reply or b"")
     except NriError as error:
         wrapped = PluginError(peer.label, str(error))
@@ -97,9 +116,9 @@ def _ask(asker: Asker, peer: Peer, plan: Plan, question: Question, deadline: flo
         wrapped.__cause__ = error
         return wrapped
     except Exception as error:  # noqa: BLE001 - a verdict that cannot be read is none
-        return None if plan.policy.shadow else PluginError(peer.label, f"its verdict cannot be read: {error}")
+        return None if policy.policy.shadow else PluginError(peer.label, f"its verdict cannot be read: {error}")
     finally:
         peer.lock.release()
-    if verdict.reject and not plan.policy.shadow:
+    if verdict.reject and not policy.policy.shadow:
         return ValidationRejected(peer.label, verdict.reason or UNKNOWN_REASON)
     return None

@@ -1,6 +1,7 @@
 """The plugins that are installed on this machine, all together: found, started, watched, ended.
 
-What a single one goes through is `nri.adaptation.launch.supervisor`; what counts as one is `nri.adaptation.launch.discovery`.
+What a single one goes through is `nri.adaptation.launch.supervisor`; what counts as one is
+`nri.adaptation.launch.discovery`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from nri.adaptation.launch.discovery import discover
 from nri.adaptation.launch.supervisor import Supervisor
-from nri.adaptation.peers.health import PluginHealth, health_of_launched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nri.adaptation.peers.health import PluginHealth
     from nri.adaptation.plugin_policy.policy import Policies
-    from nri.adaptation.registration.handshake import Settings
+    from nri.adaptation.registration.handshake import RuntimeSettings
     from nri.adaptation.registration.registry import Registry
     from nri.ttrpc import Interceptor
 
@@ -38,7 +39,7 @@ class Installed:
         self,
         folder: str,
         config_folder: str,
-        settings: Settings,
+        settings: RuntimeSettings,
         policies: Policies,
         registry: Registry,
         interceptors: Sequence[Interceptor] = (),
@@ -69,7 +70,7 @@ class Installed:
         settings = self._settings
         deadline = monotonic() + settings.registration_timeout_s + 2 * settings.request_timeout_s
         for supervisor in self._supervisors.values():
-            supervisor.settled.wait(max(0.0, deadline - monotonic()))
+            supervisor.started.wait(max(0.0, deadline - monotonic()))
 
     def nudge(self) -> None:
         """Somebody joined or left: look whether it is one of these."""
@@ -89,4 +90,4 @@ class Installed:
     @property
     def health(self) -> list[PluginHealth]:
         """How they are, running or not."""
-        return [health_of_launched(supervisor) for supervisor in self._supervisors.values()]
+        return [supervisor.health for supervisor in self._supervisors.values()]

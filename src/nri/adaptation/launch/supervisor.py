@@ -11,12 +11,15 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.launch.discovery import config_text
 from nri.adaptation.launch.process import Process
-from nri.adaptation.peers.peer import LAUNCHED, RemotePeer
+from nri.adaptation.peers.health import PluginHealth, health_of, state_word
+from nri.adaptation.peers.peer import LAUNCHED
+from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
 from nri.api import naming
 from nri.backoff import Backoff
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
     from nri.adaptation.launch.discovery import Found
     from nri.adaptation.plugin_policy.policy import Policies
-    from nri.adaptation.registration.handshake import Settings
+    from nri.adaptation.registration.handshake import RuntimeSettings
     from nri.adaptation.registration.registry import Registry
     from nri.ttrpc import Interceptor
 
@@ -54,7 +57,7 @@ class Supervisor:
         self,
         found: Found,
         config_folder: str,
-        settings: Settings,
+        settings: RuntimeSettings,
         policies: Policies,
         registry: Registry,
         interceptors: Sequence[Interceptor] = (),
@@ -64,7 +67,7 @@ class Supervisor:
         self.last_words = ""
         self.restarts = 0
         #: Set as soon as the first run has come to something: it takes part, or it failed.
-        self.settled = threading.Event()
+        self.started = threading.Event()
         self._folder = config_folder
         self._settings = settings
         self._policies = policies
@@ -84,6 +87,16 @@ class Supervisor:
         if self._process is not None and self.peer is not None:
             return self.peer.state
         return State.CRASH_LOOP if self._backoff.crash_loop else State.GONE
+
+    @property
+    def health(self) -> PluginHealth:
+        """How the plugin is, whether it runs or not."""
+        state, peer = self.state, self.peer
+        told: Any = {"restarts": self.restarts, "last_words": self.last_words}
+        if peer is not None:
+            return replace(health_of(peer), state=state_word(state), stage=state.value, **told)
+        word = state_word(state) if self.started.is_set() else "starting"
+        return PluginHealth(self.found.label, LAUNCHED, word, word, last_error=self.last_words, **told)
 
     def start(self) -> None:
         """Launch it, and go on in the background."""
@@ -115,7 +128,7 @@ class Supervisor:
         while not self._stopping.is_set():
             self._backoff.started()
             failed = self._run_once()
-            self.settled.set()
+            self.started.set()
             if self._stopping.is_set():
                 return
             if self._changed:
@@ -180,8 +193,8 @@ class Supervisor:
         assert peer is not None
         assert process is not None
         now = monotonic()
-        if peer.settled.is_set():
-            self.settled.set()
+        if peer.handshake_over.is_set():
+            self.started.set()
         if peer.state is State.GONE:
             # It cannot connect again. Give it a moment to end by itself: it may have something to save or to say.
             self._gone_since = self._gone_since or now

@@ -2,18 +2,19 @@
 
 Pure: no I/O, no clock, no threads, no logging.
 
-    state = CreateState(request)                   # or UpdateState, StopState
+    merge = CreateMerge(request)                   # or UpdateMerge, StopMerge
     for plugin in plugins:
-        reply = call(plugin, state.request)        # sees what earlier plugins did
-        state.apply(plugin.name, reply)            # all of it, or ConflictError and nothing
-    state.reply(), state.owners()
+        reply = call(plugin, merge.request)        # sees what earlier plugins did
+        merge.apply(plugin.name, reply)            # all of it, or ConflictError and nothing
+    merge.reply(), merge.owners()
 
-Reading order: `fields` (the table), `entries`, `fresh`, `claims`, `ledger`, `effects`, `shown`, `update`, `create`.
+Reading order: `fields` (the table), `entries`, `fast_path`, `claims`, `ledger`, `effects`, `container_view`, `update`,
+`create`.
 """
 
-from nri.adaptation.merge.create import CreateState
+from nri.adaptation.merge.create import CreateMerge
 from nri.adaptation.merge.ledger import Claim, Ledger
-from nri.adaptation.merge.update import Eviction, Ignored, StopState, UpdateState
+from nri.adaptation.merge.update import Eviction, Ignored, StopMerge, UpdateMerge
 from nri.errors import Conflict
 
-__all__ = ["Claim", "Conflict", "CreateState", "Eviction", "Ignored", "Ledger", "StopState", "UpdateState"]
+__all__ = ["Claim", "Conflict", "CreateMerge", "Eviction", "Ignored", "Ledger", "StopMerge", "UpdateMerge"]

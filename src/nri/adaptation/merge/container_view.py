@@ -2,8 +2,8 @@
 
 Worked out only when somebody looks. Most adjustments only add, and a protobuf message may be added to by appending
 bytes: such a step is kept as the bytes to append, and the container is neither copied nor encoded again
-(`nri.adaptation.peers.event_request` joins them). Anything else makes a copy and changes that; the runtime's own message is
-never touched. Next: `nri.adaptation.merge.create`.
+(`nri.adaptation.peers.event_request` joins them). Anything else makes a copy and changes that; the runtime's own
+message is never touched. Next: `nri.adaptation.merge.create`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from nri.adaptation.merge.effects import drop, put_map, put_simple
 from nri.adaptation.merge.entries import Entry
 from nri.adaptation.merge.fast_path import Fields, split
 from nri.adaptation.merge.fast_path import entries as all_entries
-from nri.adaptation.merge.fields import Kind, Row
-from nri.adaptation.merge.fields import Shown as When
+from nri.adaptation.merge.fields import Kind, Row, Visibility
 from nri.api import messages as m
 from nri.rules import Rules
 from nri.wire import bytes_field
 
-__all__ = ["Shown", "normalise"]
+__all__ = ["ContainerView", "normalise"]
 
 _SIMPLE, _MAP, _KEYED, _ARGS, _RESET = Kind.SIMPLE, Kind.MAP, Kind.KEYED, Kind.ARGS, Kind.RESET
 
@@ -36,7 +35,7 @@ def normalise(container: m.Container) -> None:
     container.linux.resources.cpu.SetInParent()
 
 
-class Shown:
+class ContainerView:
     """A container as the next plugin sees it: a base, and what has been appended to it since."""
 
     __slots__ = ("_added", "_base", "_bytes", "_origin", "_parsed", "_pending", "_rules", "_steps", "_whole")
@@ -75,7 +74,7 @@ class Shown:
     def container(self) -> m.Container:
         """The container now. Belongs to this object: do not change it."""
         self.steps()
-        return self._settle()
+        return self._combined()
 
     def encoded_base(self) -> bytes:
         """Bytes of the container without what was appended since the last step that was None; encoded once."""
@@ -83,7 +82,7 @@ class Shown:
             self._bytes = self._base.SerializeToString()
         return self._bytes
 
-    def _settle(self) -> m.Container:
+    def _combined(self) -> m.Container:
         """Bring the base and what was appended together, in a copy of our own."""
         if self._whole is None:
             self._whole = m.Container()
@@ -127,7 +126,7 @@ class Shown:
 
     def _change(self, entries: list[Entry]) -> None:
         """Something has to be replaced or taken away: from here on there is another base."""
-        self._base = self._settle()
+        self._base = self._combined()
         for entry in entries:
             self._apply(self._base, entry)
         self._bytes = self._whole = None
@@ -152,7 +151,7 @@ class Shown:
             self._whole.MergeFromString(step)
 
     def _visible(self, row: Row) -> bool:
-        return row.shown is not When.NEVER and self._rules.later_plugins_see_all
+        return row.shown is not Visibility.NEVER and self._rules.later_plugins_see_all
 
     def _replaces(self, row: Row) -> bool:
         """Whether setting a key of this list drops the element that has it."""

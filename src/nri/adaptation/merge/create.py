@@ -12,7 +12,7 @@ from collections.abc import Container as Collection
 from typing import Final
 
 from nri.adaptation.merge.claims import Claimer
-from nri.adaptation.merge.container_view import Shown
+from nri.adaptation.merge.container_view import ContainerView
 from nri.adaptation.merge.effects import collect
 from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.fast_path import Fields, survey
@@ -24,7 +24,7 @@ from nri.api import messages as m
 from nri.errors import NriError
 from nri.rules import Rules
 
-__all__ = ["CreateState"]
+__all__ = ["CreateMerge"]
 
 
 def _empty_adjustment() -> bytes:
@@ -40,7 +40,7 @@ def _empty_adjustment() -> bytes:
 _EMPTY: Final = _empty_adjustment()
 
 
-class CreateState:
+class CreateMerge:
     """The fold of one CreateContainer event. Its parts are made when a reply needs them.
 
     Attributes:
@@ -63,7 +63,7 @@ class CreateState:
         self._marked = False
         self._adjust: m.ContainerAdjustment | None = None
         self._book: UpdateBook | None = None
-        self._shown: Shown | None = None
+        self._shown: ContainerView | None = None
         self._encoded: bytes | None = None
         # What `_shown` has not been told yet: entries, or fields of a fresh reply; and the message that they come from.
         self._taken: list[tuple[list[Entry] | None, Fields, m.ContainerAdjustment]] = []
@@ -128,8 +128,11 @@ class CreateState:
                 collect(merged, entry, self._rules)
                 if entry.marked:
                     self._marked = True
-        if not self._rules.rdt_only_when_asked and adjust.HasField("linux"):
-            merged.linux.rdt.SetInParent()
+        if not self._rules.rdt_only_when_asked:
+            if adjust.HasField("linux"):
+                merged.linux.rdt.SetInParent()
+        elif adjust.linux.HasField("rdt") and not merged.linux.rdt.ListFields():
+            merged.linux.ClearField("rdt")  # an empty one asks for nothing
         self._taken.append((entries, found, adjust))
 
     def _collected(self) -> m.ContainerAdjustment:
@@ -142,11 +145,11 @@ class CreateState:
             self._book = UpdateBook(self.ledger, self._rules, self._known, created=self._id)
         return self._book
 
-    def _view(self) -> Shown:
+    def _view(self) -> ContainerView:
         """What later plugins are shown, up to date."""
         shown = self._shown
         if shown is None:
-            shown = self._shown = Shown(self._request.container, self._rules, self._encoded)
+            shown = self._shown = ContainerView(self._request.container, self._rules, self._encoded)
         if self._taken:
             taken, self._taken = self._taken, []
             for each in taken:

@@ -14,7 +14,7 @@ from nri.adaptation.merge.fields import Kind, Row
 from nri.api.removal import mark
 from nri.rules import Rules
 
-__all__ = ["collect", "drop", "put_map", "put_simple"]
+__all__ = ["collect", "drop", "put_map", "put_resource", "put_simple"]
 
 
 _SIMPLE, _MAP, _KEYED = Kind.SIMPLE, Kind.MAP, Kind.KEYED
@@ -39,6 +39,24 @@ def collect(adjust: Any, entry: Entry, rules: Rules) -> None:
         parent.remove = True
     else:
         getattr(parent, row.name).MergeFrom(entry.value)
+
+
+def put_resource(holder: Any, entry: Entry, *, replaces: bool = True) -> None:
+    """Put one resource of an update into an update or a container: both have resources under the same path.
+
+    `replaces` drops the elements of a list whose keys are set anew; without it they stay, as in the reference.
+    """
+    row = entry.row
+    parent = row.parent(holder)
+    if row.kind is _SIMPLE:
+        put_simple(parent, row, entry.value)
+    elif row.kind is _MAP:
+        put_map(getattr(parent, row.name), entry.sets)
+    elif row.kind is _KEYED:
+        target = getattr(parent, row.name)
+        if replaces:
+            drop(target, row.key, set(entry.sets))
+        target.extend(entry.sets.values())
 
 
 def put_simple(parent: Any, row: Row, value: Any) -> None:

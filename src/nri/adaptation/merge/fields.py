@@ -15,7 +15,7 @@ from typing import Any
 
 from nri.api import messages as m
 
-__all__ = ["COMPOUND_FIELDS", "FIELD_NAMES", "RESOURCES_TREE", "ROWS", "TREE", "Kind", "Node", "Row", "Shown"]
+__all__ = ["COMPOUND_FIELDS", "FIELD_NAMES", "RESOURCES_TREE", "ROWS", "TREE", "Kind", "Node", "Row", "Visibility"]
 
 #: Number of the API's `Field` enum -> its name, as conflict texts print it.
 FIELD_NAMES: dict[int, str] = {number: name for name, number in m.Field.items()}
@@ -41,7 +41,7 @@ class Kind(IntEnum):
     """A switch that takes the fields beside it from their owners."""
 
 
-class Shown(Enum):
+class Visibility(Enum):
     """Whether later plugins see an adjustment in the container that they are given."""
 
     ALWAYS = "in every mode"
@@ -78,7 +78,7 @@ class Row:
         removable: bool = False,
         marks_kept: bool = False,
         removal_claims: bool = False,
-        shown: Shown = Shown.ALWAYS,
+        shown: Visibility = Visibility.ALWAYS,
     ) -> None:
         above, _, self.name = path.rpartition(".")
         self.path, self.kind, self.key = path, kind, key
@@ -86,7 +86,7 @@ class Row:
         self.removable, self.marks_kept, self.removal_claims, self.shown = removable, marks_kept, removal_claims, shown
         #: Gives the message that holds the field, from an adjustment or from a container.
         self.parent: Callable[[Any], Any] = attrgetter(above) if above else _itself
-        self.always_shown = shown is Shown.ALWAYS
+        self.always_shown = shown is Visibility.ALWAYS
         self.in_resources = path.startswith("linux.resources.")
         self.rank = 0
         #: A plain text, set when it is not empty.
@@ -96,6 +96,11 @@ class Row:
 
     def __repr__(self) -> str:
         return f"Row({self.path}, {self.kind.name})"
+
+    @property
+    def label(self) -> str:
+        """The field's name for people: as in the API's `Field` enum, or the path where the enum has none."""
+        return FIELD_NAMES[self.claim] if self.claim else self.path
 
     def has(self, message: Any) -> bool:
         """Whether a simple field is set in an adjustment or container."""
@@ -146,13 +151,13 @@ ROWS: tuple[Row, ...] = (
     Row("linux.sysctl", _MAP, "Sysctl", removable=True),
     Row("linux.net_devices", _MAP, "LinuxNetDevices", removable=True),
     Row("linux.scheduler", _S, "LinuxSched"),
-    Row("linux.rdt.remove", Kind.RESET, shown=Shown.BY_RULE),
-    Row("linux.rdt.clos_id", _S, "RdtClosID", shown=Shown.BY_RULE),
-    Row("linux.rdt.schemata", _S, "RdtSchemata", shown=Shown.BY_RULE),
-    Row("linux.rdt.enable_monitoring", _S, "RdtEnableMonitoring", shown=Shown.BY_RULE),
-    Row("linux.memory_policy", _S, "MemoryPolicy", shown=Shown.NEVER),
+    Row("linux.rdt.remove", Kind.RESET, shown=Visibility.BY_RULE),
+    Row("linux.rdt.clos_id", _S, "RdtClosID", shown=Visibility.BY_RULE),
+    Row("linux.rdt.schemata", _S, "RdtSchemata", shown=Visibility.BY_RULE),
+    Row("linux.rdt.enable_monitoring", _S, "RdtEnableMonitoring", shown=Visibility.BY_RULE),
+    Row("linux.memory_policy", _S, "MemoryPolicy", shown=Visibility.NEVER),
     Row("rlimits", _KEYED, "Rlimits", "type"),
-    Row("CDI_devices", _KEYED, "CdiDevices", "name", shown=Shown.BY_RULE),
+    Row("CDI_devices", _KEYED, "CdiDevices", "name", shown=Visibility.BY_RULE),
 )  # fmt: skip
 
 #: Fields whose owners are kept per key.

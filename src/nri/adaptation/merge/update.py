@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from nri.adaptation.merge.claims import Claimer
-from nri.adaptation.merge.effects import drop, put_map, put_simple
+from nri.adaptation.merge.effects import put_resource
 from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.fields import RESOURCES_TREE, ROWS, Kind
 from nri.adaptation.merge.ledger import Ledger
@@ -20,7 +20,7 @@ from nri.api import messages as m
 from nri.errors import ConflictError, NriError, PluginError, UpdateError, quote
 from nri.rules import Rules
 
-__all__ = ["Eviction", "Ignored", "StopState", "UpdateBook", "UpdateState"]
+__all__ = ["Eviction", "Ignored", "StopMerge", "UpdateBook", "UpdateMerge"]
 
 _PIDS = next(row for row in ROWS if row.path == "linux.resources.pids")
 
@@ -149,7 +149,7 @@ class UpdateBook:
                 continue
             mine = update.container_id == self._requested
             for entry in entries:
-                _apply(self.live if mine else merged, entry, self._rules)
+                put_resource(self.live if mine else merged, entry, replaces=self._rules.limits_replace)
             if mine:
                 merged.linux.resources.CopyFrom(self.live.linux.resources)
                 self.revision += 1
@@ -184,21 +184,7 @@ class UpdateBook:
             target.add(container_id=each.container_id, reason=each.reason)
 
 
-def _apply(update: m.ContainerUpdate, entry: Entry, rules: Rules) -> None:
-    row = entry.row
-    parent = row.parent(update)  # resources have the same path in an update as in a container
-    if row.kind is Kind.SIMPLE:
-        put_simple(parent, row, entry.value)
-    elif row.kind is Kind.MAP:
-        put_map(getattr(parent, row.name), entry.sets)
-    else:
-        target = getattr(parent, row.name)
-        if rules.limits_replace:
-            drop(target, row.key, set(entry.sets))
-        target.extend(entry.sets.values())
-
-
-class UpdateState:
+class UpdateMerge:
     """The fold of one UpdateContainer event. `known`: ids of the runtime's containers, None for not checked."""
 
     __slots__ = ("_request", "book", "ledger")
@@ -245,7 +231,7 @@ class UpdateState:
         return self.ledger.message()
 
 
-class StopState:
+class StopMerge:
     """The fold of one StopContainer event. `known`: ids of the runtime's containers, None for not checked."""
 
     __slots__ = ("book", "ledger", "request")

@@ -18,13 +18,12 @@ from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import BY_METHOD, EVENTS, EventMask
 from nri.errors import DeadlineExceeded, NriError, RpcError
-from nri.policies.default_validator import INDEX, NAME, DefaultValidator, ValidatorConfig
 from nri.ttrpc import Code
 
 if TYPE_CHECKING:
-    from nri.adaptation.peers.event_request import Question
+    from nri.adaptation.peers.event_request import EventRequest
 
-__all__ = ["BuiltinPeer", "BuiltinPlugin", "default_validators"]
+__all__ = ["BuiltinPeer", "BuiltinPlugin"]
 
 _VALIDATE = BY_METHOD["validate_container_adjustment"]
 
@@ -74,26 +73,25 @@ class BuiltinPeer(Peer):
     __slots__ = ("_handlers", "plugin")
 
     def __init__(self, owner: Owner, plugin: BuiltinPlugin) -> None:
-        super().__init__(owner, BUILTIN, plugin.index, plugin.name)
+        super().__init__(owner, BUILTIN, plugin.index, plugin.name, state=State.REGISTERED)
         self.plugin = plugin
         self._handlers = plugin.handlers
-        self.state = State.REGISTERED
 
-    def invoke(self, question: Question, deadline: float) -> bytes:
+    def invoke(self, request: EventRequest, deadline: float) -> bytes:
         """Run the handler of an event."""
-        spec = question.spec
+        spec = request.spec
         handler = _method(self._handlers, spec.method)
         if handler is None:
             return b""
-        arguments: tuple[Any, ...] = (question.pod,)
+        arguments: tuple[Any, ...] = (request.pod,)
         if spec is _VALIDATE:
-            arguments = (question.message(m.ValidateContainerAdjustmentRequest),)
+            arguments = (request.message(m.ValidateContainerAdjustmentRequest),)
         elif spec.kind == "container":
-            arguments = (question.pod, question.shown())
+            arguments = (request.pod, request.container_seen())
             if spec.method == "update_container":
-                arguments += (question.resources,)
+                arguments += (request.resources,)
         elif spec.method == "update_pod_sandbox":
-            arguments = (question.pod, question.overhead, question.resources)
+            arguments = (request.pod, request.overhead, request.resources)
         if monotonic() >= deadline:
             raise DeadlineExceeded(spec.rpc)
         return self._run(spec.reply, spec is _VALIDATE, handler, *arguments)
@@ -184,21 +182,3 @@ def _reply(kind: Any, result: Any) -> Any:
             item = _message(each)
             (reply.evict if isinstance(item, m.ContainerEviction) else reply.update).append(item)
     return reply
-
-
-class _Validation:
-    """The default validator's handlers."""
-
-    def __init__(self, config: ValidatorConfig) -> None:
-        self._validator = DefaultValidator(config)
-
-    def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> str | None:
-        """Why not, or None."""
-        return self._validator.validate(request)
-
-
-def default_validators(config: ValidatorConfig | None) -> list[BuiltinPlugin]:
-    """The default validator as a built-in plugin, if it is wanted."""
-    if config is None or not config.enable:
-        return []
-    return [BuiltinPlugin(INDEX, NAME, _Validation(config))]

@@ -1,8 +1,10 @@
-"""One event as it is put to the plugins: the request's parts, encoded once, joined into the form that a plugin takes.
+"""The request of one event: the messages that it is made of, and its bytes, encoded once for all plugins.
 
 A remote plugin gets bytes: those of the event's own request, or of a `StateChange` if it is old. A built-in one gets
-the messages. Nothing is encoded before somebody asks, nor twice for two plugins; what an earlier plugin changed is
-followed step by step. Knows no plugin and no connection. Next: `nri.adaptation.dispatch.dispatcher`.
+the messages. `EventRequest` is the only holder of both forms, so nothing is encoded before it is needed, nor twice for
+two plugins. The requests of CreateContainer and UpdateContainer change on their way: `refresh` tells them that another
+reply was merged, and they encode anew what that changed and nothing else. Knows no plugin and no connection. Next:
+`nri.adaptation.peers.peer`, which is asked with it.
 """
 
 from __future__ import annotations
@@ -14,32 +16,27 @@ from nri.api import messages as m
 from nri.wire import bytes_field, varint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nri.adaptation.merge import CreateState, UpdateState
+    from nri.adaptation.merge import CreateMerge, UpdateMerge
     from nri.api.events import EventSpec
 
-__all__ = ["CreateQuestion", "Question", "UpdateQuestion"]
+__all__ = ["CreateRequest", "EventRequest", "UpdateRequest"]
 
 _POD: Final = b"\x0a"  # field 1, length-delimited
 _CONTAINER: Final = b"\x12"  # field 2
 
 
-class Question:
+class EventRequest:
     """The request of one event.
 
     Attributes:
         spec: the event.
         pod: the pod, never changed.
-        container: the container as the next plugin sees it; None for events of pods.
-        resources: what UpdateContainer or UpdatePodSandbox asks for, as the next plugin sees it.
+        container: the container as the runtime gave it; None for events of pods.
+        resources: the resources that UpdateContainer or UpdatePodSandbox asks for, as the next plugin sees them.
         overhead: UpdatePodSandbox alone.
-        meanwhile: what this side may do while the first remote plugin is at work; it is taken from here by then.
     """
 
-    __slots__ = (
-        "_container_parts", "_payload", "_pod_bytes", "container", "meanwhile", "overhead", "pod", "resources", "spec",
-    )  # fmt: skip
+    __slots__ = ("_container_parts", "_encoded", "_pod_bytes", "container", "overhead", "pod", "resources", "spec")
 
     def __init__(
         self,
@@ -54,69 +51,64 @@ class Question:
         self.container = container
         self.resources = resources
         self.overhead = overhead
-        self.meanwhile: Callable[[], None] | None = None
         self._pod_bytes: bytes | None = None
         self._container_parts: list[bytes] | None = None
-        self._payload: bytes | None = None
+        self._encoded: bytes | None = None
 
     @classmethod
-    def prepared(cls, spec: EventSpec, pod: m.PodSandbox, payload: bytes) -> Question:
+    def of_bytes(cls, spec: EventSpec, pod: m.PodSandbox, encoded: bytes) -> EventRequest:
         """A request whose bytes are there already."""
-        question = cls(spec, pod)
-        question._payload = payload
-        return question
+        request = cls(spec, pod)
+        request._encoded = encoded
+        return request
 
-    def follow(self, state: Any) -> None:
-        """The state has taken another reply: what the next plugin sees may have changed."""
+    def refresh(self) -> None:
+        """Note that another reply was merged: the next plugin may have to be shown something else."""
 
-    def shown(self) -> m.Container | None:
-        """The container as the next plugin sees it."""
+    def container_seen(self) -> m.Container | None:
+        """The container as the next plugin sees it, as a message that must not be changed."""
         return self.container
 
-    @property
-    def pod_bytes(self) -> bytes:
-        """The pod, encoded."""
-        if self._pod_bytes is None:
-            self._pod_bytes = self.pod.SerializeToString()
-        return self._pod_bytes
-
-    @property
     def container_parts(self) -> list[bytes]:
-        """The container, encoded, in pieces to be joined; none for events of pods."""
+        """The container as the next plugin sees it, encoded, in pieces to be joined; none for events of pods."""
         if self._container_parts is None:
             self._container_parts = [] if self.container is None else [self.container.SerializeToString()]
         return self._container_parts
 
-    @property
-    def payload(self) -> bytes:
-        """The bytes of the event's own request message."""
-        if self._payload is None:
-            pod = self.pod_bytes
-            parts = [_POD, varint(len(pod)), pod]
-            if self.container is not None:
-                container = self.container_parts
-                length = 0
-                for piece in container:
-                    length += len(piece)
-                parts += (_CONTAINER, varint(length), *container)
-            if self.overhead is not None:
-                parts.append(bytes_field(2, self.overhead.SerializeToString()))
-            if self.resources is not None:
-                parts.append(bytes_field(3, self.resources.SerializeToString()))
-            self._payload = b"".join(parts)
-        return self._payload
-
-    @property
-    def state_change(self) -> bytes:
-        """The same event for a plugin that knows `StateChange` only."""
-        parts = [b"\x08", varint(self.spec.number), bytes_field(2, self.pod_bytes)]
+    def encoded(self) -> bytes:
+        """The bytes of the event's own request message, as the next plugin gets them."""
+        if self._encoded is not None:
+            return self._encoded
+        pod = self._pod()
+        parts = [_POD, varint(len(pod)), pod]
         if self.container is not None:
-            parts.append(bytes_field(3, b"".join(self.container_parts)))
+            container = self.container_parts()
+            length = 0
+            for piece in container:
+                length += len(piece)
+            parts += (_CONTAINER, varint(length), *container)
+        if self.overhead is not None:
+            parts.append(bytes_field(2, self.overhead.SerializeToString()))
+        if self.resources is not None:
+            parts.append(bytes_field(3, self.resources.SerializeToString()))
+        encoded = self._encoded = b"".join(parts)
+        return encoded
+
+    def state_change(self) -> bytes:
+        """The bytes of the same event for a plugin that knows `StateChange` only."""
+        parts = [b"\x08", varint(self.spec.number), bytes_field(2, self._pod())]
+        if self.container is not None:
+            parts.append(bytes_field(3, b"".join(self.container_parts())))
         return b"".join(parts)
 
     def message(self, kind: Any) -> Any:
-        """The request as a message of its class, for whoever wants that."""
-        return kind.FromString(self.payload)
+        """The request as a message of its class."""
+        return kind.FromString(self.encoded())
+
+    def _pod(self) -> bytes:
+        if self._pod_bytes is None:
+            self._pod_bytes = self.pod.SerializeToString()
+        return self._pod_bytes
 
 
 def _normal_suffix() -> bytes:
@@ -130,56 +122,56 @@ def _normal_suffix() -> bytes:
 _NORMAL: Final = _normal_suffix()
 
 
-class CreateQuestion(Question):
-    """The request of CreateContainer, which follows what the state collects from the plugins asked so far."""
+class CreateRequest(EventRequest):
+    """The request of CreateContainer, whose container has in it what the plugins so far made of it."""
 
-    __slots__ = ("_adjusted", "_seen", "state")
+    __slots__ = ("_adjusted", "_merge", "_seen")
 
-    def __init__(self, spec: EventSpec, pod: m.PodSandbox, container: m.Container, state: CreateState) -> None:
+    def __init__(self, spec: EventSpec, pod: m.PodSandbox, container: m.Container, merge: CreateMerge) -> None:
         super().__init__(spec, pod, container)
-        self.state = state
+        self._merge = merge
         self._adjusted = False
         self._seen = 0
 
-    def follow(self, state: CreateState) -> None:  # noqa: ARG002 - it is the one that this question has
-        """Another reply was merged: the container that is shown may have changed."""
+    def refresh(self) -> None:
+        """Note that another reply was merged: the container may have changed."""
         self._adjusted = True
-        self._payload = None
+        self._encoded = None
 
-    @property
     def container_parts(self) -> list[bytes]:
-        """The container as the next plugin sees it, encoded; what was only appended to is not encoded again."""
+        """The container as the next plugin sees it; what was only appended to is not encoded again."""
         parts = self._container_parts
         if parts is None:
-            parts = self._container_parts = [self.state.encoded_base(), _NORMAL]
+            parts = self._container_parts = [self._merge.encoded_base(), _NORMAL]
         if self._adjusted:
             self._adjusted = False
-            steps = self.state.steps()
+            steps = self._merge.steps()
             for step in steps[self._seen :]:
                 if step is None:  # the base has all steps in it, up to the last one of these
-                    parts[:] = [self.state.encoded_base()]
+                    parts[:] = [self._merge.encoded_base()]
                 else:
                     parts.append(step)
             self._seen = len(steps)
         return parts
 
-    def shown(self) -> m.Container:
-        """The container with what the plugins so far made of it."""
-        return self.state.container
+    def container_seen(self) -> m.Container:
+        """The container with what the plugins so far made of it, as a message that must not be changed."""
+        return self._merge.container
 
 
-class UpdateQuestion(Question):
-    """The request of UpdateContainer, which follows what plugins make of the requested resources."""
+class UpdateRequest(EventRequest):
+    """The request of UpdateContainer, whose resources have in them what the plugins so far made of them."""
 
-    __slots__ = ("_revision",)
+    __slots__ = ("_merge", "_revision")
 
-    def __init__(self, spec: EventSpec, pod: m.PodSandbox, container: m.Container, state: UpdateState) -> None:
-        super().__init__(spec, pod, container, state.resources)
-        self._revision = state.revision
+    def __init__(self, spec: EventSpec, pod: m.PodSandbox, container: m.Container, merge: UpdateMerge) -> None:
+        super().__init__(spec, pod, container, merge.resources)
+        self._merge = merge
+        self._revision = merge.revision
 
-    def follow(self, state: UpdateState) -> None:
-        """Another reply was merged: the resources that are shown may have changed."""
-        if state.revision != self._revision:
-            self._revision = state.revision
-            self.resources = state.resources
-            self._payload = None
+    def refresh(self) -> None:
+        """Note that another reply was merged: the resources may have changed."""
+        if self._merge.revision != self._revision:
+            self._revision = self._merge.revision
+            self.resources = self._merge.resources
+            self._encoded = None

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nri.adaptation.peers.peer import LAUNCHED, Peer, RemotePeer
+from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import State
 
 if TYPE_CHECKING:
-    from nri.adaptation.launch.supervisor import Supervisor
+    from nri.adaptation.peers.peer import Peer
 
-__all__ = ["PluginHealth", "health", "health_of_launched"]
+__all__ = ["PluginHealth", "health_of", "state_word"]
 
 #: Characters that are told of what went wrong last: a plugin's error may have megabytes.
 _ERROR_LENGTH = 4096
@@ -57,12 +57,12 @@ class PluginHealth:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def health(peer: Peer) -> PluginHealth:
+def health_of(peer: Peer) -> PluginHealth:
     """The present health of a plugin."""
     return PluginHealth(
         plugin=f"{peer.index or '??'}-{peer.name or 'plugin'}",
         kind=peer.kind,
-        state=_word(peer.state),
+        state=state_word(peer.state),
         stage=peer.state.value,
         pid=peer.pid,
         uid=peer.uid if isinstance(peer, RemotePeer) else None,
@@ -74,15 +74,6 @@ def health(peer: Peer) -> PluginHealth:
     )
 
 
-def health_of_launched(supervisor: Supervisor) -> PluginHealth:
-    """The same of a plugin that the runtime launches, whether it runs or not."""
-    state = supervisor.state
-    told: Any = {"restarts": supervisor.restarts, "last_words": supervisor.last_words}
-    if supervisor.peer is not None:
-        return replace(health(supervisor.peer), state=_word(state), stage=state.value, **told)
-    word = "starting" if not supervisor.settled.is_set() else _word(state)
-    return PluginHealth(supervisor.found.label, LAUNCHED, word, word, last_error=supervisor.last_words, **told)
-
-
-def _word(state: State) -> str:
+def state_word(state: State) -> str:
+    """The state in one word, with all steps of the handshake as "starting"."""
     return "starting" if state in _STARTING else state.value

@@ -2,10 +2,11 @@
 
     connected -> registered -> configured -> synchronizing -> active <-> late <-> open -> gone
 
-The shell around it (`nri.adaptation.peers.peer`, `nri.adaptation.registration.handshake`) reports what happened and carries out the actions;
-it decides nothing. A pair that is not in the table changes nothing: signals of a race that was lost (an answer after
-the connection ended) are harmless. The crash loop is a state of a launched plugin between two connections, so it has no
-transition here but is told by its supervisor (`nri.adaptation.launch.supervisor`). Next: `nri.adaptation.peers.peer`.
+The shell around it (`nri.adaptation.peers.peer`, `nri.adaptation.registration.handshake`) reports what happened and
+carries out the actions; it decides nothing. A pair that is not in the table changes nothing: signals of a race that was
+lost (an answer after the connection ended) are harmless. The crash loop is a state of a launched plugin between two
+connections, so it has no transition here but is told by its supervisor (`nri.adaptation.launch.supervisor`). Next:
+`nri.adaptation.peers.peer`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ TABLE: dict[tuple[State, Signal], _Row] = {
     # A name is given once.
     **{(state, _G.REGISTER): (state, (_A.REFUSE_REPEAT,)) for state in _ALIVE},
     (_S.CONNECTED, _G.REGISTER): (_S.REGISTERED, (_A.CONFIGURE,)),
-    # Updates are taken from whoever is configured.
+    # Updates are taken from plugins that are configured.
     **{(state, _G.UPDATE): (state, (_A.REFUSE_UPDATE,)) for state in (_S.CONNECTED, _S.REGISTERED)},
     **{(state, _G.UPDATE): (state, (_A.APPLY_UPDATE,)) for state in _CONFIGURED},
     # The way in.

@@ -22,7 +22,7 @@ from nri.wire import bytes_field
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["exchange", "parts"]
+__all__ = ["hand_over", "parts"]
 
 #: Room for the envelope around a message (service, method, timeout, lengths), in bytes.
 ENVELOPE = 256
@@ -74,7 +74,7 @@ def _upto(objects: Iterator[tuple[int, m.PodSandbox | m.Container]], limit: int)
     return fields, None
 
 
-def exchange(
+def hand_over(
     call: Callable[[bytes, float], bytes],
     pods: Iterable[m.PodSandbox],
     containers: Iterable[m.Container],

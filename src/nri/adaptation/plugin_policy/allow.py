@@ -129,7 +129,7 @@ def _breach(
     namespace_of: Callable[[str], str | None],
 ) -> str | None:
     for target, row in _touched(adjust, update, evict):
-        what = f"set {_name(row)}" if row else EVICT
+        what = f"set {row.label}" if row else EVICT
         if target is not None:
             what += f' of container "{target}"'
         if event and not allow.events_mask & BY_NUMBER[event].bit:
@@ -167,7 +167,3 @@ def _rows(message: Any, tree: Node) -> Iterator[Row]:
             yield node
         else:
             yield from _rows(value, node)
-
-
-def _name(row: Row) -> str:
-    return FIELD_NAMES[row.claim] if row.claim else row.path

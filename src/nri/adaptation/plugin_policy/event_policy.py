@@ -1,7 +1,8 @@
-"""What to do with one plugin at one event: worked out when it joins and when the policy changes, not at each call.
+"""One plugin's policy at one event, worked out when the plugin joins and when the policy changes, not at each call.
 
-A `Plan` is a row of answers for the hot path: None means that the plugin is not called for the event. Everything that
-is rare (filters, least privilege, shadow) is behind the one flag `guarded`. Pure. Next: `nri.adaptation.dispatch.invoker`.
+An `EventPolicy` is a row of answers for the hot path: None means that the plugin is not called for the event.
+Everything that is rare (filters, least privilege, shadow) is behind the one flag `guarded`. Pure. Next:
+`nri.adaptation.dispatch.invoker`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from nri.api import messages as m
     from nri.api.events import EventMask
 
-__all__ = ["Plan", "compile_plans"]
+__all__ = ["EventPolicy", "event_policies"]
 
 
-class Plan:
+class EventPolicy:
     """One plugin at one event.
 
     Attributes:
@@ -53,8 +54,11 @@ class Plan:
         return filters is None or filters.admits(pod)
 
 
-def compile_plans(mask: EventMask, policy: PluginPolicy, request_timeout_s: float) -> Sequence[Plan | None]:
-    """The plans of one plugin by number of the event; place 0 is not used."""
+def event_policies(mask: EventMask, policy: PluginPolicy, request_timeout_s: float) -> Sequence[EventPolicy | None]:
+    """One plugin's policies by number of the event; place 0 is not used, and None is an event that it does not get."""
     if policy.allow is not None:
         mask &= policy.allow.events_mask
-    return (None, *(Plan(spec.number, policy, request_timeout_s) if mask & spec.bit else None for spec in EVENTS))
+    return (
+        None,
+        *(EventPolicy(spec.number, policy, request_timeout_s) if mask & spec.bit else None for spec in EVENTS),
+    )

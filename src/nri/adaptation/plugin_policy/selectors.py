@@ -1,8 +1,9 @@
 """Selectors that decide, before a plugin is called, whether it gets to see a pod at all: namespace, label, annotation.
 
 Only the pod is looked at, never the container: so a plugin sees all events of a pod or none, and its picture stays
-whole. Compiled when the policy is read, pure when evaluated. Namespace patterns serve `nri.adaptation.plugin_policy.allow` and the
-exemptions of `required` too. Next: `nri.adaptation.plugin_policy.file`, which reads them.
+whole. Compiled when the policy is read, pure when evaluated. Namespace patterns serve
+`nri.adaptation.plugin_policy.allow` and the exemptions of `required` too. Next: `nri.adaptation.plugin_policy.file`,
+which reads them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The plugins in the order in which they are called, and who of them validates.
+"""The plugins in the order in which they are called, who of them validates, and which required ones are missing.
 
 The list is a tuple that is replaced, never changed, and only while no event is under way (the gate sees to that): so
 all events in flight have the same list, and their order at one plugin is their order at every plugin. A plugin that is
-gone stays in the list until then and is skipped. Next: `nri.adaptation.dispatch.dispatcher`, which walks it.
+gone stays in the list until then and is skipped. Next: `nri.adaptation.dispatch.dispatcher`, which goes through it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import threading
 from typing import TYPE_CHECKING
 
 from nri.adaptation.peers.state import JOINED, State
-from nri.adaptation.registration.sync_gate import Gate
+from nri.adaptation.registration.sync_gate import SyncGate
+from nri.api.events import BY_METHOD
 
 if TYPE_CHECKING:
     from nri.adaptation.peers.peer import Peer
+    from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies
 
 __all__ = ["Chain"]
 
-_VALIDATION = 14  # number of the event
+_VALIDATION = BY_METHOD["validate_container_adjustment"].number
 
 
 class Chain:
@@ -28,13 +30,17 @@ class Chain:
         gate: between events and joining plugins.
         peers: the plugins; read it while inside the gate.
         validators: those of them that are subscribed to validation.
+        absent: ``NN-name`` and policy of the plugins that the operator requires and that are not here.
     """
 
-    def __init__(self, preference_s: float) -> None:
-        self.gate = Gate(preference_s, self._at_rest)
+    def __init__(self, preference_s: float, policies: Policies) -> None:
+        self._policies = policies
+        self.gate = SyncGate(preference_s, self._at_rest)
         self.peers: tuple[Peer, ...] = ()
         self.validators: tuple[Peer, ...] = ()
+        self.absent: tuple[tuple[str, PluginPolicy], ...] = ()
         self._lock = threading.Lock()
+        self._absence = threading.Lock()
         self._stale = False
 
     def add(self, peer: Peer) -> None:
@@ -60,7 +66,15 @@ class Chain:
 
     def refresh(self) -> None:
         """Work out anew who validates: a policy or a plugin has changed."""
-        self.validators = tuple(peer for peer in self.peers if peer.plans and peer.plans[_VALIDATION] is not None)
+        self.validators = tuple(
+            peer for peer in self.peers if peer.event_policies and peer.event_policies[_VALIDATION] is not None
+        )
+
+    def note_absent(self) -> None:
+        """Work out anew who is required and not here: a plugin came or went, or the policy has changed."""
+        with self._absence:  # else an older list could replace a newer one
+            here = {peer.label for peer in self.peers if peer.state is not State.GONE}
+            self.absent = tuple(each for each in self._policies.required if each[0] not in here)
 
     @property
     def active(self) -> int:

@@ -1,4 +1,4 @@
-"""The way of a plugin into the chain: configure it, hand it the state of the runtime, let it take part.
+"""The handshake with a plugin: configure it, hand it the state of the runtime, put it into the chain.
 
 Handshakes run in parallel, each in a thread of its own. Only the moment in which the runtime's state is read and the
 plugin is put into the chain is exclusive; while the plugin takes the state in, its lock is held, so events for it queue
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from nri.adaptation.peers.peer import Peer, RemotePeer
+from nri.adaptation.audit.reporting import next_serial
+from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
-from nri.adaptation.plugin_policy.event_policy import compile_plans
+from nri.adaptation.plugin_policy.event_policy import event_policies
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import ALL, EventMask
@@ -24,21 +25,24 @@ from nri.errors import NriError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from nri.adaptation.audit.inventory import Inventory, News
+    from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies
     from nri.adaptation.registration.chain import Chain
-    from nri.metrics import Observer
     from nri.rules import Rules
 
-__all__ = ["Joining", "Settings"]
+__all__ = ["Handshake", "RuntimeSettings"]
 
 log = logging.getLogger("nri.adaptation")
 
-State_ = tuple[Sequence[m.PodSandbox], Sequence[m.Container]]
+_SYNCHRONIZE = "Synchronize"
+
+Snapshot = tuple[Sequence[m.PodSandbox], Sequence[m.Container]]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What plugins are told about the runtime, and how long they have.
+class RuntimeSettings:
+    """The runtime as plugins are told of it, and how long they have.
 
     Attributes:
         name, version: of the runtime.
@@ -54,7 +58,7 @@ class Settings:
     rules: Rules
 
 
-class Joining:
+class Handshake:
     """Takes plugins through Configure and Synchronize.
 
     Args:
@@ -64,22 +68,30 @@ class Joining:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: RuntimeSettings,
         chain: Chain,
         policies: Policies,
         inventory: Inventory,
         snapshot: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
         apply: Callable[[Peer, list[m.ContainerUpdate]], object],
-        observer: Observer | None,
+        reporting: Reporting,
     ) -> None:
-        self.settings = settings
+        self._settings = settings
         self._chain = chain
         self._policies = policies
         self._inventory = inventory
         self._snapshot = snapshot
         self._apply = apply
-        self._observer = observer
-        self.stopping = False
+        self._reporting = reporting
+        self._stopping = False
+
+    def set_request_timeout(self, seconds: float) -> None:
+        """Give plugins so many seconds for a request, from the next `apply_policy` on."""
+        self._settings = replace(self._settings, request_timeout_s=seconds)
+
+    def stop(self) -> None:
+        """Let no further plugin in: the runtime stops."""
+        self._stopping = True
 
     def admit(self, peer: Peer) -> None:
         """Configure a plugin, hand it the state, let it take part; if it fails, it is closed."""
@@ -120,7 +132,7 @@ class Joining:
 
     def configure(self, peer: Peer) -> None:
         """Send Configure, take over subscription and failure policy."""
-        settings = self.settings
+        settings = self._settings
         request = m.ConfigureRequest(
             config=peer.config if isinstance(peer, RemotePeer) else "",
             runtime_name=settings.name,
@@ -140,7 +152,7 @@ class Joining:
             raise RemoteProtocolError(f"invalid plugin events: {mask.unknown:#x}")
         peer.mask = mask
         peer.declared = reply.failure_policy if reply.HasField("failure_policy") else None
-        self.plan(peer)
+        self.apply_policy(peer)
         peer.signal(Signal.CONFIGURED)
 
     def _patience_s(self, policy: PluginPolicy) -> float:
@@ -149,22 +161,22 @@ class Joining:
         A short timeout in the policy bounds what a plugin costs each request. No request waits for a handshake, so it
         does not keep out a plugin that starts on a busy machine; a long one holds here as well.
         """
-        return max(policy.timeout_s() or 0.0, self.settings.request_timeout_s)
+        return max(policy.timeout_s() or 0.0, self._settings.request_timeout_s)
 
-    def plan(self, peer: Peer) -> None:
-        """Work out what the policy means for this plugin, now or after the policy has changed."""
-        settings = self.settings
+    def apply_policy(self, peer: Peer) -> None:
+        """Work out what the operator's policy means for this plugin, now or after the policy has changed."""
+        settings = self._settings
         policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, settings.rules)
-        peer.plans = compile_plans(peer.mask, policy, settings.request_timeout_s)
+        peer.event_policies = event_policies(peer.mask, policy, settings.request_timeout_s)
         peer.breaker.configure(policy.breaker_misses, policy.breaker_retry_s)
 
-    def _enter(self, peer: Peer) -> tuple[News, State_] | None:
+    def _enter(self, peer: Peer) -> tuple[News, Snapshot] | None:
         """Read the runtime's state and put the plugin into the chain, with no event under way.
 
         None: the runtime stops, or the plugin left while it waited.
         """
         gate = self._chain.gate
-        if not gate.join(lambda: self.stopping or peer.state is State.GONE):
+        if not gate.join(lambda: self._stopping or peer.state is State.GONE):
             return None
         try:
             news = self._inventory.begin()
@@ -178,13 +190,13 @@ class Joining:
             peer.signal(Signal.JOINING)
             self._chain.add(peer)
             # Whatever changed since it was configured went to the plugins in the chain, and it was not there yet.
-            self.plan(peer)
+            self.apply_policy(peer)
             self._chain.refresh()
         finally:
             gate.joined()
         return news, state
 
-    def _hand_over(self, peer: Peer, state: State_) -> list[m.ContainerUpdate]:
+    def _hand_over(self, peer: Peer, state: Snapshot) -> list[m.ContainerUpdate]:
         """Synchronize; events for the plugin wait meanwhile. Returns the updates that it asks for."""
         updates: list[m.ContainerUpdate] = []
 
@@ -200,24 +212,30 @@ class Joining:
             peer.lock.release()
         return updates
 
-    def _synchronize(self, peer: Peer, state: State_) -> list[m.ContainerUpdate]:
-        rules, observer = self.settings.rules, self._observer
+    def _synchronize(self, peer: Peer, state: Snapshot) -> list[m.ContainerUpdate]:
+        """Hand over the state; returns the updates that the plugin asks for."""
+        reporting = self._reporting
         policy = self._policies.for_plugin(peer.index, peer.name)
         timeout_s = self._patience_s(policy)
         if policy.filters is not None:
             state = policy.filters.select(*state)
+        serial = next_serial()
         began = monotonic()
-        failure: NriError | None = None
-        updates: list[m.ContainerUpdate] = []
+        if reporting.recorded:
+            request = m.SynchronizeRequest(pods=state[0], containers=state[1]).SerializeToString()
+            reporting.event_begins(_SYNCHRONIZE, serial, request)
+            reporting.plugin_asked(peer.label, _SYNCHRONIZE, serial, request)
         try:
-            updates = peer.synchronize(*state, timeout_s, each=rules.synchronize_timeout_per_message)
+            updates = peer.synchronize(*state, timeout_s, each=self._settings.rules.synchronize_timeout_per_message)
         except NriError as error:
-            failure = error
-        if observer is not None:
-            observer.record_plugin_invocation(peer.label, "Synchronize", failure)
-            observer.record_plugin_latency(peer.label, "Synchronize", monotonic() - began)
-            if failure is None:
-                observer.record_plugin_adjustments(peer.label, "Synchronize", None, len(updates), 0)
-        if failure is not None:
-            raise failure
+            duration_s = monotonic() - began
+            reporting.plugin_failed(peer.label, _SYNCHRONIZE, serial, error, duration_s)
+            reporting.event_ends(_SYNCHRONIZE, serial, b"", error, duration_s)
+            raise
+        duration_s = monotonic() - began
+        reply = m.SynchronizeResponse(update=updates)
+        encoded: bytes = reply.SerializeToString()
+        reporting.plugin_answered(peer.label, _SYNCHRONIZE, serial, encoded, duration_s)
+        reporting.reply_merged(peer.label, _SYNCHRONIZE, serial, reply, None)
+        reporting.event_ends(_SYNCHRONIZE, serial, encoded, None, duration_s)
         return updates

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from nri.adaptation.peers.peer import Peer, RemotePeer
+from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import State
 from nri.api import naming
 from nri.errors import RpcError
 from nri.ttrpc import Code
 
 if TYPE_CHECKING:
+    from nri.adaptation.peers.peer import Peer
     from nri.api import messages as m
 
 __all__ = ["VERSION_LENGTH", "check", "is_alive"]

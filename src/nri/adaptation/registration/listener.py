@@ -18,7 +18,8 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from nri.adaptation.peers.peer import EXTERNAL, RemotePeer
+from nri.adaptation.peers.peer import EXTERNAL
+from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
 
 if TYPE_CHECKING:

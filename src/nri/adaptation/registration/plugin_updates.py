@@ -1,7 +1,8 @@
-"""What plugins ask of the runtime beside the answers to events: updates and evictions, held to policy and recorded.
+"""Updates and evictions that plugins ask for beside the answers to events: held to policy, applied, recorded.
 
-Two occasions: the reply to Synchronize, and UpdateContainers at any time (`nri.adaptation.registration.update_queue` has the queue).
-Runs in threads of the adaptation, never inside an event, so the runtime's callbacks may take the runtime's locks.
+Two occasions: the reply to Synchronize, and UpdateContainers at any time, which comes through the queue of
+`nri.adaptation.registration.update_queue`. Runs in threads of the adaptation, never inside an event, so the runtime's
+callbacks may take the runtime's locks.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from nri.adaptation.audit.update_result import UpdateResult, settle
+from nri.adaptation.audit.update_result import UpdateResult, results_of
 from nri.adaptation.plugin_policy import allow
 from nri.api import messages as m
 from nri.errors import NriError
@@ -17,7 +18,7 @@ from nri.errors import NriError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from nri.adaptation.audit.trail import Recorder
+    from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.policy import Policies
     from nri.rules import Rules
@@ -25,31 +26,31 @@ if TYPE_CHECKING:
     Update = Callable[[list[m.ContainerUpdate]], Iterable[m.ContainerUpdate | UpdateResult] | None]
     Evict = Callable[[list[m.ContainerEviction]], object]
 
-__all__ = ["Demands"]
+__all__ = ["PluginUpdates"]
 
 log = logging.getLogger("nri.adaptation")
 
 
-class Demands:
-    """Hands demands to the runtime's callbacks `update` and `evict`."""
+class PluginUpdates:
+    """Hands what plugins ask for to the runtime's callbacks `update` and `evict`."""
 
     def __init__(
-        self, update: Update, evict: Evict | None, policies: Policies, rules: Rules, recorder: Recorder
+        self, update: Update, evict: Evict | None, policies: Policies, rules: Rules, trail: AuditTrail
     ) -> None:
         self._update, self._evict = update, evict
         self._policies = policies
         self._rules = rules
-        self._recorder = recorder
+        self._trail = trail
 
     def in_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate]) -> None:
-        """What a plugin answered to Synchronize."""
+        """Apply the updates in a plugin's answer to Synchronize."""
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
         self._check(peer, "Synchronize", encoded, updates, [])
         for update in self._apply(peer, "Synchronize", encoded, updates):
             log.warning("plugin %s: update of container %s failed", peer.qualified, update.container_id)
 
     def unsolicited(self, peer: Peer, request: m.UpdateContainersRequest) -> list[m.ContainerUpdate]:
-        """What a plugin asks for by itself; returns the updates that failed."""
+        """Apply what a plugin asks for by itself; returns the updates that failed."""
         updates = list(request.update)
         evictions = list(request.evict) if self._rules.unsolicited_evictions_kept else []
         encoded = request.SerializeToString()
@@ -66,8 +67,8 @@ class Demands:
     ) -> list[m.ContainerUpdate]:
         if not updates:
             return []
-        failed, results = settle(updates, self._update(updates))
-        self._recorder.asked(what, peer.label, encoded, updates, failed, results)
+        failed, results = results_of(updates, self._update(updates))
+        self._trail.asked(what, peer.label, encoded, updates, failed, results)
         return failed
 
     def _check(
@@ -81,9 +82,9 @@ class Demands:
         policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, self._rules)
         if policy.allow is None:
             return
-        namespace_of = self._recorder.inventory.known().namespace_of
+        namespace_of = self._trail.inventory.known().namespace_of
         breach = allow.breach(policy.allow, peer.label, "", update=updates, evict=evictions, namespace_of=namespace_of)
         if breach is not None:
             peer.last_error = str(breach)
-            self._recorder.refused(what, peer.label, encoded, updates, str(breach))
+            self._trail.refused(what, peer.label, encoded, updates, str(breach))
             raise breach

@@ -1,8 +1,8 @@
 """All plugins that are connected or were: who may register, and what follows from the signals of their state machine.
 
-The owner of every peer. What a plugin can be called is `nri.adaptation.registration.identity`. What a launched plugin's end means is
-up to its supervisor, which listens here. Next: `nri.adaptation.registration.listener` for external
-plugins, `nri.adaptation.launch.supervisor` for launched ones.
+The owner of every peer. What a plugin can be called is `nri.adaptation.registration.identity`. What the end of a
+launched plugin means is up to its supervisor, which listens here. Next: `nri.adaptation.registration.listener` for
+external plugins, `nri.adaptation.launch.supervisor` for launched ones.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from nri.adaptation.peers.peer import LAUNCHED, Peer, RemotePeer
+from nri.adaptation.peers.peer import LAUNCHED
+from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Action, Signal, State
 from nri.adaptation.registration import identity
 from nri.api import messages as m
@@ -23,9 +24,10 @@ from nri.ttrpc import Code, Monitor, Request
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from nri.adaptation.peers.peer import Peer
     from nri.adaptation.registration.chain import Chain
-    from nri.adaptation.registration.handshake import Joining
-    from nri.adaptation.registration.update_queue import Unsolicited
+    from nri.adaptation.registration.handshake import Handshake
+    from nri.adaptation.registration.update_queue import UpdateQueue
     from nri.api.events import EventSpec
     from nri.rules import Rules
 
@@ -42,11 +44,11 @@ REMEMBERED = 256
 class Registry:
     """Keeps the peers. Thread-safe."""
 
-    def __init__(self, rules: Rules, chain: Chain, joining: Joining, unsolicited: Unsolicited) -> None:
+    def __init__(self, rules: Rules, chain: Chain, handshake: Handshake, update_queue: UpdateQueue) -> None:
         self._rules = rules
         self._chain = chain
-        self._joining = joining
-        self._unsolicited = unsolicited
+        self._handshake = handshake
+        self._update_queue = update_queue
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._connected: dict[RemotePeer, Registry | None] = {}
@@ -54,8 +56,11 @@ class Registry:
         self._stopped = False
         self._by_label: dict[str, Peer] = {}
         self.monitor = Monitor("nri-monitor")
-        #: Called whenever somebody joins or leaves, without locks held.
-        self.on_change: Callable[[], None] = lambda: None
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have a function called, without locks held, whenever a plugin joined or left."""
+        self._listeners.append(listener)
 
     # -- connections --------------------------------------------------------------------------------------------------
 
@@ -78,7 +83,7 @@ class Registry:
     def unsettled(self) -> list[RemotePeer]:
         """Connections that do not take part yet, oldest first."""
         with self._lock:
-            return [peer for peer in self._connected if not peer.settled.is_set()]
+            return [peer for peer in self._connected if not peer.handshake_over.is_set()]
 
     def peers(self) -> list[Peer]:
         """All plugins by name, and those that have not given one."""
@@ -98,8 +103,7 @@ class Registry:
             request = m.RegisterPluginRequest.FromString(payload)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
             raise RpcError(Code.INTERNAL, f"ttrpc: error unmarshalling payload: {error}") from None
-        first = peer.state is State.CONNECTED
-        if not first and self._rules.registers_once:
+        if Action.REFUSE_REPEAT in peer.would(Signal.REGISTER) and self._rules.registers_once:
             raise RpcError(Code.ALREADY_EXISTS, f"plugin {peer.label} is registered on this connection already")
         index, name = peer.index, peer.name
         if peer.kind != LAUNCHED:
@@ -107,8 +111,7 @@ class Registry:
             index, name = request.plugin_idx, request.plugin_name
         self._claim(peer, index, name)
         peer.version = request.NRI_version[: identity.VERSION_LENGTH]
-        if first:
-            peer.signal(Signal.REGISTER)
+        peer.signal(Signal.REGISTER)
 
     def _claim(self, peer: Peer, index: str, name: str) -> None:
         """Give a plugin its name, if need be from one who is gone."""
@@ -150,18 +153,23 @@ class Registry:
         elif action is Action.REPORT_GONE:
             log.warning("plugin %s is gone: %s", peer.qualified, peer.last_error)
         if action in (Action.CLOSE, Action.REPORT_READY, Action.REPORT_OPEN, Action.REPORT_BACK):
-            try:
-                self.on_change()
-            except Exception:  # an observer's fault must not end the thread that watches all connections
-                log.exception("somebody who wants to know of joining and leaving plugins failed")
+            self.tell_listeners()
             with self._lock:
                 self._changed.notify_all()
+
+    def tell_listeners(self) -> None:
+        """Tell all listeners that the plugins, or what the policy says of them, may have changed."""
+        for listener in self._listeners:
+            try:
+                listener()
+            except Exception:  # a listener's fault must not end the thread that watches all connections
+                log.exception("a listener for joining and leaving plugins failed")
 
     def _configure(self, peer: Peer) -> None:
         """Take a plugin through the handshake, in a thread of its own."""
         name = f"nri-join-{peer.label}"
         try:
-            threading.Thread(target=self._joining.admit, args=(peer,), name=name, daemon=True).start()
+            threading.Thread(target=self._handshake.admit, args=(peer,), name=name, daemon=True).start()
         except RuntimeError:
             peer.signal(Signal.FATAL, "the runtime has no thread left to configure it")
 
@@ -187,14 +195,13 @@ class Registry:
         with self._lock:
             self._closed += busy
 
-    def unsolicited(self, peer: RemotePeer, request: Request) -> object:
+    def update_containers(self, peer: RemotePeer, request: Request) -> object:
         """Answer UpdateContainers."""
-        actions = peer.signal(Signal.UPDATE)
-        if Action.APPLY_UPDATE in actions or not self._rules.updates_need_registration:
-            return self._unsolicited.take(peer, request)
-        raise RpcError(
-            Code.FAILED_PRECONDITION, "updates are only taken from plugins that are registered and configured"
-        )
+        if Action.APPLY_UPDATE not in peer.would(Signal.UPDATE) and self._rules.updates_need_registration:
+            raise RpcError(
+                Code.FAILED_PRECONDITION, "updates are only taken from plugins that are registered and configured"
+            )
+        return self._update_queue.take(peer, request)
 
     def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:
         """Tell what an old plugin should do; called once for each of its events."""
@@ -231,7 +238,7 @@ class Registry:
     def stop(self) -> None:
         """End all connections, and what plugins have asked for by themselves."""
         self._stopped = True
-        self._unsolicited.stop()
+        self._update_queue.stop()
         for peer in self.peers():
             peer.signal(Signal.STOP, "the runtime stops")
         self.monitor.stop()

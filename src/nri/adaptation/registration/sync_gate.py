@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Block", "Gate"]
+__all__ = ["Block", "SyncGate"]
 
 
 class Block:
@@ -36,8 +36,8 @@ class Block:
 
     __slots__ = ("_gate",)
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate: Gate | None = gate
+    def __init__(self, gate: SyncGate) -> None:
+        self._gate: SyncGate | None = gate
 
     def release(self) -> None:
         """Let plugins join again, as far as this block is concerned."""
@@ -54,7 +54,7 @@ class Block:
         self.release()
 
 
-class Gate:
+class SyncGate:
     """Counts who is inside. `at_rest` is called, under the gate's own lock, whenever the last event has left."""
 
     __slots__ = (

@@ -20,9 +20,9 @@ from nri.ttrpc import LATER, Code, Request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nri.adaptation.peers.peer import RemotePeer
+    from nri.adaptation.peers.remote import RemotePeer
 
-__all__ = ["Unsolicited"]
+__all__ = ["UpdateQueue"]
 
 log = logging.getLogger("nri.adaptation")
 
@@ -34,7 +34,7 @@ WORKERS = 4
 IDLE_S = 5.0
 
 
-class Unsolicited:
+class UpdateQueue:
     """The queues of all plugins and the threads that empty them.
 
     Args:

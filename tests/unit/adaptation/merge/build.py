@@ -4,16 +4,16 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from nri.adaptation.merge import CreateState, StopState, UpdateState
+from nri.adaptation.merge import CreateMerge, StopMerge, UpdateMerge
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.rules import Rules
 
 Json = dict[str, Any]
 REPLIES: dict[Any, Any] = {
-    CreateState: m.CreateContainerResponse,
-    UpdateState: m.UpdateContainerResponse,
-    StopState: m.StopContainerResponse,
+    CreateMerge: m.CreateContainerResponse,
+    UpdateMerge: m.UpdateContainerResponse,
+    StopMerge: m.StopContainerResponse,
 }
 
 
@@ -37,18 +37,18 @@ def update(container: str, ignore: bool = False, **limits: Any) -> Json:
     return {"container_id": container, "ignore_failure": ignore, "linux": {"resources": limits}}
 
 
-def create_state(container: Json | None = None, rules: Rules = Rules.DEFAULT, known: Any = None) -> CreateState:
+def create_state(container: Json | None = None, rules: Rules = Rules.DEFAULT, known: Any = None) -> CreateMerge:
     request = parse({"pod": {"id": "pod"}, "container": {"id": "ctr", **(container or {})}}, m.CreateContainerRequest())
-    return CreateState(request, rules, known)
+    return CreateMerge(request, rules, known)
 
 
-def update_state(wanted: Json | None = None, rules: Rules = Rules.DEFAULT, known: Any = None) -> UpdateState:
+def update_state(wanted: Json | None = None, rules: Rules = Rules.DEFAULT, known: Any = None) -> UpdateMerge:
     request = parse({"container": {"id": "ctr"}, "linux_resources": wanted or {}}, m.UpdateContainerRequest())
-    return UpdateState(request, rules, known)
+    return UpdateMerge(request, rules, known)
 
 
-def stop_state(rules: Rules = Rules.DEFAULT, known: Any = None) -> StopState:
-    return StopState(parse({"container": {"id": "ctr"}}, m.StopContainerRequest()), rules, known)
+def stop_state(rules: Rules = Rules.DEFAULT, known: Any = None) -> StopMerge:
+    return StopMerge(parse({"container": {"id": "ctr"}}, m.StopContainerRequest()), rules, known)
 
 
 def fold(state: Any, *replies: Any) -> str:

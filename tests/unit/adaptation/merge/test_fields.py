@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation.merge.fields import COMPOUND_FIELDS, RESOURCES_TREE, ROWS, TREE, Kind, Row, Shown
+from nri.adaptation.merge.fields import COMPOUND_FIELDS, RESOURCES_TREE, ROWS, TREE, Kind, Row, Visibility
 from nri.api import messages as m
 
 #: Fields of an update that say which container and how, not what.
@@ -52,7 +52,7 @@ def test_a_row_leads_to_its_field(row: Row) -> None:
     assert (row.claim in COMPOUND_FIELDS) == (row.kind in (Kind.KEYED, Kind.MAP))
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.shown is not Shown.NEVER], ids=lambda row: row.path)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.shown is not Visibility.NEVER], ids=lambda row: row.path)
 def test_what_later_plugins_see_is_a_field_of_the_container(row: Row) -> None:
     parent = row.parent(m.Container())
     assert row.name in parent.DESCRIPTOR.fields_by_name

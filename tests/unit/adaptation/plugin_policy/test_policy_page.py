@@ -9,7 +9,7 @@ from nri.adaptation.plugin_policy.policy import resolve
 from nri.config import Source
 from tests.support.pages import read_blocks
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "howto" / "policy.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "howto" / "policy.md"
 BLOCKS = [block for block in read_blocks(PAGE) if block.language == "toml"]
 
 

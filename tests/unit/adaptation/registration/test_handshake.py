@@ -29,7 +29,7 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
         raise OSError("state file is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(nri_runtime.adaptation._joining, "_snapshot", fail)
+        patch.setattr(nri_runtime.adaptation._handshake, "_snapshot", fail)
         raw = RawPlugin(nri_runtime)
         raw.sock.sendall(register())
         raw.wait_for(b"Configure")
@@ -37,7 +37,7 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
         assert raw.ended()
         raw.close()
     assert "the runtime could not tell its state: state file is gone" in nri_runtime.health("10-raw").last_error
-    assert nri_runtime.adaptation._recorder.inventory._news == []
+    assert nri_runtime.adaptation._trail.inventory._news == []
     nri_runtime.start_container()
     nri_runtime.add(Quiet())
 
@@ -78,16 +78,16 @@ def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
 def test_a_policy_that_changes_while_a_plugin_is_on_its_way_in_holds_for_it() -> None:
     with FakeRuntime(policy="") as runtime:
         adaptation = runtime.adaptation
-        generation = adaptation._generation
+        generation = adaptation._housekeeping._generation
         with adaptation.block_sync():
             runtime.add(Quiet(), wait=False)
             eventually(lambda: adaptation._chain.gate._waiting, "the plugin waits to join")
             Path(str(adaptation._policies.path)).write_text('["10-quiet"]\nallow = { events = [] }\n')
-            eventually(lambda: adaptation._generation != generation, "the policy was read again")
+            eventually(lambda: adaptation._housekeeping._generation != generation, "the policy was read again")
         assert adaptation.ready(["10-quiet"], 20)
         peer = adaptation._registry.find("10-quiet")
         assert peer is not None
-        assert not any(peer.plans), "it is still sent events that it is not allowed to see"
+        assert not any(peer.event_policies), "it is still sent events that it is not allowed to see"
 
 
 def test_a_plugin_that_dies_on_its_way_in_does_not_go_on_waiting(nri_runtime: FakeRuntime) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation.registration.update_queue import QUEUE_BYTES, Unsolicited
+from nri.adaptation.registration.update_queue import QUEUE_BYTES, UpdateQueue
 from nri.api import messages as m
 from nri.errors import RpcError
 from nri.ttrpc import Code, Request
@@ -40,7 +40,7 @@ def request(payload: bytes = PAYLOAD) -> Request:
 
 def test_a_runtime_that_returns_nonsense_does_not_stop_the_queue() -> None:
     returned: list[Any] = [["nonsense"], []]
-    updates = Unsolicited(lambda peer, message: returned.pop(0))
+    updates = UpdateQueue(lambda peer, message: returned.pop(0))
     peer: Any = Peer()
     for _ in range(2):
         updates.take(peer, request())
@@ -56,7 +56,7 @@ def test_what_waits_is_bounded_in_bytes() -> None:
         go.wait(10)
         return []
 
-    updates = Unsolicited(apply)
+    updates = UpdateQueue(apply)
     peer: Any = Peer()
     big = m.UpdateContainersRequest(update=[m.ContainerUpdate(container_id="x" * (4 << 20))]).SerializeToString()
     taken = QUEUE_BYTES // len(big) + 1  # one of them is at work, and does not wait any more
@@ -83,7 +83,7 @@ def test_two_plugins_that_ask_at_once_do_not_wait_for_each_other() -> None:
             both.wait(10)
         return []
 
-    updates = Unsolicited(apply)
+    updates = UpdateQueue(apply)
     lock: Any = threading.RLock()
     updates._lock, updates._work = lock, threading.Condition(lock)
     first: Any = Peer()
@@ -102,7 +102,7 @@ def test_two_plugins_that_ask_at_once_do_not_wait_for_each_other() -> None:
 
 def test_a_request_is_refused_and_not_kept_when_there_is_no_thread_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     applied: list[object] = []
-    updates = Unsolicited(lambda peer, message: applied.append(peer) or [])
+    updates = UpdateQueue(lambda peer, message: applied.append(peer) or [])
     peer: Any = Peer()
 
     def no_more(self: threading.Thread) -> None:

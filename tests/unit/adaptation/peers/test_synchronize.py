@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from nri.adaptation.peers.synchronize import ENVELOPE, exchange, parts
+from nri.adaptation.peers.synchronize import ENVELOPE, hand_over, parts
 from nri.api import messages as m
 from nri.errors import DeadlineExceeded, NriError, RemoteProtocolError
 from nri.testing import make_container, make_pod
@@ -64,7 +64,7 @@ def answering(*, echo: bool, updates: int = 0) -> object:
 
 def test_the_updates_of_the_last_reply_are_returned() -> None:
     call = answering(echo=True, updates=2)
-    updates = exchange(call, [], big(10, 600_000), 5.0)  # type: ignore[arg-type]
+    updates = hand_over(call, [], big(10, 600_000), 5.0)  # type: ignore[arg-type]
     assert [update.container_id for update in updates] == ["c0", "c1"]
 
 
@@ -81,7 +81,7 @@ def test_a_slow_plugin_has_ten_times_its_timeout_for_all_parts_and_no_more() -> 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nri.adaptation.peers.synchronize.monotonic", lambda: now[0])
-        exchange(call, [], big(20, 600_000), 1.0)
+        hand_over(call, [], big(20, 600_000), 1.0)
     assert len(deadlines) == 20
     assert deadlines[1] == 1.9
     assert max(deadlines) == 10.0
@@ -90,12 +90,12 @@ def test_a_slow_plugin_has_ten_times_its_timeout_for_all_parts_and_no_more() -> 
 def test_a_plugin_that_does_not_know_parts_is_told_in_the_words_of_the_reference() -> None:
     call = answering(echo=False)
     with pytest.raises(RemoteProtocolError, match="plugin does not handle split sync requests"):
-        exchange(call, [], big(10, 600_000), 5.0)  # type: ignore[arg-type]
+        hand_over(call, [], big(10, 600_000), 5.0)  # type: ignore[arg-type]
 
 
 def test_a_reply_that_cannot_be_read_is_the_plugins_fault() -> None:
     with pytest.raises(RemoteProtocolError, match="the reply to Synchronize cannot be read"):
-        exchange(lambda part, deadline: b"\xff\xff", [], [], 5.0)
+        hand_over(lambda part, deadline: b"\xff\xff", [], [], 5.0)
 
 
 def test_a_failed_exchange_leaves_no_thread_behind() -> None:
@@ -105,7 +105,7 @@ def test_a_failed_exchange_leaves_no_thread_behind() -> None:
         raise DeadlineExceeded("Synchronize")
 
     with pytest.raises(DeadlineExceeded):
-        exchange(call, [], big(60, 600_000), 5.0)
+        hand_over(call, [], big(60, 600_000), 5.0)
     assert threading.active_count() == before
 
 
@@ -116,4 +116,4 @@ def test_a_state_that_cannot_be_encoded_is_an_error_of_the_runtime() -> None:
 
     containers = [*big(10, 600_000), Broken()]
     with pytest.raises(NriError, match="cannot be encoded: not valid UTF-8"):
-        exchange(answering(echo=True), [], containers, 5.0)  # type: ignore[arg-type]
+        hand_over(answering(echo=True), [], containers, 5.0)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 
 import nri
 from nri.adaptation import BuiltinPlugin
-from nri.adaptation.dispatch.invoker import Asker
+from nri.adaptation.dispatch.invoker import Invoker
 from nri.adaptation.peers.fifo_lock import FifoLock
 from nri.errors import DeadlineExceeded, PluginError
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -160,14 +160,14 @@ def test_an_event_that_waits_is_sent_by_the_one_before_it(
     """So the plugin is at work again before the thread of the waiting event is awake."""
     lock = nri_runtime.adaptation._chain.peers[0].lock
     senders: list[tuple[str, bool]] = []
-    begin = Asker.begin
+    begin = Invoker.begin
 
-    def telling(self: Asker, *args: Any) -> Any:
+    def telling(self: Invoker, *args: Any) -> Any:
         begun = begin(self, *args)
         senders.append((threading.current_thread().name, begun is not None))
         return begun
 
-    monkeypatch.setattr(Asker, "begin", telling)
+    monkeypatch.setattr(Invoker, "begin", telling)
     second = threading.Thread(target=nri_runtime.start_container, name="second")
     second.start()
     eventually(lambda: lock.waiting == 1 and lock._queue[0].begin is not None, "the second event waits")
@@ -288,25 +288,25 @@ def test_an_event_that_waits_follows_the_policy_of_the_moment_when_its_turn_come
     holding, failures = Holding(), list[BaseException]()
     nri_runtime.timeout(20).add(Calls(holding), name="holding")
     (peer,) = nri_runtime.adaptation._chain.peers
-    plans = peer.plans
+    plans = peer.event_policies
     threads = [calling(nri_runtime, "one", failures)]
     assert holding.entered.wait(10)
     threads.append(calling(nri_runtime, "two", failures))
     eventually(lambda: peer.lock.waiting == 1 and peer.lock._queue[0].begin is not None, "the second event waits")
-    peer.plans = [None] * len(plans)
+    peer.event_policies = [None] * len(plans)
     holding.go.set()
     for thread in threads:
         thread.join(10)
     assert holding.seen == ["one"]
     holding.go.clear()
     holding.entered.clear()
-    peer.plans = plans
+    peer.event_policies = plans
     threads = [calling(nri_runtime, "three", failures)]
     assert holding.entered.wait(10)
-    peer.plans = [None] * len(plans)
+    peer.event_policies = [None] * len(plans)
     threads.append(calling(nri_runtime, "four", failures))
     eventually(lambda: peer.lock.waiting == 1, "the fourth event waits")
-    peer.plans = plans
+    peer.event_policies = plans
     holding.go.set()
     for thread in threads:
         thread.join(10)

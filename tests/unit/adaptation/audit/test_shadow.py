@@ -3,7 +3,7 @@
 import json
 
 from nri.adaptation.audit.shadow import report
-from nri.adaptation.merge import CreateState
+from nri.adaptation.merge import CreateMerge
 from nri.api import messages as m
 
 POD = m.PodSandbox(namespace="prod", name="web-1")
@@ -28,7 +28,7 @@ def test_the_line_says_who_when_where_and_what():
 
 
 def test_a_field_that_another_plugin_holds_is_a_conflict():
-    state = CreateState(m.CreateContainerRequest(pod=POD, container=container()))
+    state = CreateMerge(m.CreateContainerRequest(pod=POD, container=container()))
     state.apply("00-first", create(env("A", "0")))
     made = report("10-new", "CreateContainer", POD, state.container, create(env("A", "1")), ledger=state.ledger)
     assert made.conflicts == [("Env", "A", "00-first")]
@@ -36,7 +36,7 @@ def test_a_field_that_another_plugin_holds_is_a_conflict():
 
 
 def test_taking_a_field_away_from_another_plugin_is_no_conflict():
-    state = CreateState(m.CreateContainerRequest(pod=POD, container=container()))
+    state = CreateMerge(m.CreateContainerRequest(pod=POD, container=container()))
     state.apply("00-first", create(env("A", "0")))
     made = report("10-new", "CreateContainer", POD, state.container, create(env("-A")), ledger=state.ledger)
     assert made.conflicts == []

@@ -6,7 +6,7 @@ import pytest
 
 import nri
 from nri.adaptation import UpdateResult
-from nri.adaptation.audit.update_result import settle
+from nri.adaptation.audit.update_result import results_of
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
 
@@ -55,16 +55,16 @@ def test_a_field_that_was_not_asked_for_is_a_mistake() -> None:
 def test_results_become_the_failed_updates_of_the_wire() -> None:
     good, bad, ignored = update("good"), update("bad"), update("ignored", ignore_failure=True)
     answers = [UpdateResult(bad).unsupported("rdt_class", "x"), UpdateResult.all_stale(ignored, "gone")]
-    failed, results = settle([good, bad, ignored], answers)
+    failed, results = results_of([good, bad, ignored], answers)
     assert [each.container_id for each in failed] == ["bad"]
     assert [result.failed for result in results] == [False, True, True]
 
 
 def test_a_runtime_may_return_just_the_updates_that_failed() -> None:
-    failed, results = settle([update("a"), update("b")], [update("b")])
+    failed, results = results_of([update("a"), update("b")], [update("b")])
     assert [each.container_id for each in failed] == ["b"]
     assert {row.outcome for row in results[1].fields} == {"unsupported"}
-    assert settle([update("a")], None)[0] == []
+    assert results_of([update("a")], None)[0] == []
 
 
 class Asks(nri.Plugin):

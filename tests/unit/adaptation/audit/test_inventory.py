@@ -21,7 +21,7 @@ def known(inventory: Inventory, *ids: str) -> list[bool]:
 
 
 def created(inventory: Inventory, pod: Any, container: Any, adjust: Any) -> None:
-    inventory.created(container.id, inventory.entry(pod, container), adjust)
+    inventory.created(container.id, inventory.record_of(pod, container), adjust)
 
 
 def test_takes_over_the_state_of_the_runtime() -> None:

@@ -56,7 +56,7 @@ def test_an_exception_of_the_runtimes_callback_is_told_to_the_plugin(
     def refuse(_: Any) -> Any:
         raise RuntimeError("no cgroup")
 
-    monkeypatch.setattr(nri_runtime.adaptation._registry._unsolicited, "_apply", lambda peer, request: refuse(request))
+    monkeypatch.setattr(nri_runtime.adaptation._registry._update_queue, "_apply", lambda peer, request: refuse(request))
     with pytest.raises(nri.RpcError, match="no cgroup"):
         plugin.runtime.update(shares("c0", 5)).result(timeout=10)
 
@@ -65,14 +65,14 @@ def test_a_callback_that_waits_for_an_event_to_end_does_not_deadlock(nri_runtime
     """The callback wants a lock that the caller of the event holds; the plugin asks from inside of that event."""
     lock = threading.Lock()
     applied = threading.Event()
-    original = nri_runtime.adaptation._registry._unsolicited._apply
+    original = nri_runtime.adaptation._registry._update_queue._apply
 
     def apply(peer: Any, asked: Any) -> Any:
         with lock:
             applied.set()
             return original(peer, asked)
 
-    nri_runtime.adaptation._registry._unsolicited._apply = apply
+    nri_runtime.adaptation._registry._update_queue._apply = apply
 
     class Inside(nri.Plugin):
         def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
@@ -91,7 +91,7 @@ def test_a_plugin_that_asks_faster_than_the_runtime_applies_is_refused(
 ) -> None:
     monkeypatch.setattr(unsolicited, "QUEUE", 3)
     go = threading.Event()
-    nri_runtime.adaptation._registry._unsolicited._apply = lambda peer, asked: go.wait(10) and []
+    nri_runtime.adaptation._registry._update_queue._apply = lambda peer, asked: go.wait(10) and []
     raw = RawPlugin(nri_runtime).join()
     for number in range(6):
         raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(), stream_id=3 + 2 * number))
@@ -102,7 +102,7 @@ def test_a_plugin_that_asks_faster_than_the_runtime_applies_is_refused(
 
 def test_one_plugin_that_floods_does_not_delay_another(nri_runtime: FakeRuntime, plugin: Asks) -> None:
     go = threading.Event()
-    queue = nri_runtime.adaptation._registry._unsolicited
+    queue = nri_runtime.adaptation._registry._update_queue
     original = queue._apply
     queue._apply = lambda peer, asked: (peer.name == "raw" and go.wait(10) and []) or original(peer, asked)
     raw = RawPlugin(nri_runtime).join()
@@ -125,7 +125,7 @@ def test_what_still_waits_when_the_runtime_stops_is_not_applied() -> None:
         return []
 
     with FakeRuntime() as runtime:
-        queue = runtime.adaptation._registry._unsolicited
+        queue = runtime.adaptation._registry._update_queue
         queue._apply = apply
         raw = RawPlugin(runtime).join()
         for number in range(3):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation.merge import CreateState, UpdateState
-from nri.adaptation.peers.event_request import CreateQuestion, Question, UpdateQuestion
+from nri.adaptation.merge import CreateMerge, UpdateMerge
+from nri.adaptation.peers.event_request import CreateRequest, EventRequest, UpdateRequest
 from nri.api import messages as m
 from nri.api.events import BY_METHOD, EVENTS
 from nri.testing import make_container, make_pod
@@ -25,30 +25,30 @@ def resources(shares: int) -> m.LinuxResources:
 @pytest.mark.parametrize("spec", [spec for spec in EVENTS if spec.relayed], ids=lambda spec: spec.rpc)
 def test_the_bytes_are_those_of_the_request_and_of_the_state_change(spec: Any) -> None:
     container = CONTAINER if spec.kind == "container" else None
-    question = Question(spec, POD, container)
+    asked = EventRequest(spec, POD, container)
     fields = {"pod": POD} if container is None else {"pod": POD, "container": container}
     kind = getattr(m, spec.request)
-    assert kind.FromString(question.payload) == kind(**fields)
+    assert kind.FromString(asked.encoded()) == kind(**fields)
     expected = m.StateChangeEvent(event=spec.number, **fields)
-    assert m.StateChangeEvent.FromString(question.state_change) == expected
+    assert m.StateChangeEvent.FromString(asked.state_change()) == expected
 
 
 def test_a_pods_update_carries_both_resources() -> None:
-    question = Question(BY_METHOD["update_pod_sandbox"], POD, None, resources(1), resources(2))
+    asked = EventRequest(BY_METHOD["update_pod_sandbox"], POD, None, resources(1), resources(2))
     expected = m.UpdatePodSandboxRequest(pod=POD, overhead_linux_resources=resources(2), linux_resources=resources(1))
-    assert question.message(m.UpdatePodSandboxRequest) == expected
+    assert asked.message(m.UpdatePodSandboxRequest) == expected
 
 
 def test_an_update_shows_later_plugins_what_earlier_ones_made_of_it() -> None:
     request = m.UpdateContainerRequest(pod=POD, container=CONTAINER, linux_resources=resources(1))
-    state = UpdateState(request)
-    question = UpdateQuestion(BY_METHOD["update_container"], POD, CONTAINER, state)
-    assert question.message(m.UpdateContainerRequest) == state.request
+    merge = UpdateMerge(request)
+    asked = UpdateRequest(BY_METHOD["update_container"], POD, CONTAINER, merge)
+    assert asked.message(m.UpdateContainerRequest) == merge.request
     update = m.ContainerUpdate(container_id=CONTAINER.id, linux=m.LinuxContainerUpdate(resources=resources(9)))
-    state.apply("10-a", m.UpdateContainerResponse(update=[update]))
-    question.follow(state)
-    assert question.message(m.UpdateContainerRequest) == state.request
-    assert question.message(m.UpdateContainerRequest).linux_resources.cpu.shares.value == 9
+    merge.apply("10-a", m.UpdateContainerResponse(update=[update]))
+    asked.refresh()
+    assert asked.message(m.UpdateContainerRequest) == merge.request
+    assert asked.message(m.UpdateContainerRequest).linux_resources.cpu.shares.value == 9
 
 
 REPLIES = {
@@ -73,14 +73,14 @@ REPLIES = {
     ids=" ".join,
 )
 def test_a_creation_shows_later_plugins_the_container_as_it_is_by_then(order: tuple[str, ...], looked_at: str) -> None:
-    state = CreateState(m.CreateContainerRequest(pod=POD, container=CONTAINER))
-    question = CreateQuestion(BY_METHOD["create_container"], POD, CONTAINER, state)
-    assert question.message(m.CreateContainerRequest) == state.request
+    merge = CreateMerge(m.CreateContainerRequest(pod=POD, container=CONTAINER))
+    asked = CreateRequest(BY_METHOD["create_container"], POD, CONTAINER, merge)
+    assert asked.message(m.CreateContainerRequest) == merge.request
     for number, name in enumerate(order):
         adjust: Any = REPLIES[name]
-        state.apply(f"{number:02}-p", m.CreateContainerResponse(adjust=m.ContainerAdjustment(**adjust)))
-        question.follow(state)
+        merge.apply(f"{number:02}-p", m.CreateContainerResponse(adjust=m.ContainerAdjustment(**adjust)))
+        asked.refresh()
         if looked_at == "after each":
-            assert question.message(m.CreateContainerRequest) == state.request
-    assert question.message(m.CreateContainerRequest) == state.request
-    assert question.shown() == state.container
+            assert asked.message(m.CreateContainerRequest) == merge.request
+    assert asked.message(m.CreateContainerRequest) == merge.request
+    assert asked.container_seen() == merge.container

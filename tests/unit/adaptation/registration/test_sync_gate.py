@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from nri.adaptation.registration.sync_gate import Gate
+from nri.adaptation.registration.sync_gate import SyncGate
 from nri.errors import DeadlineExceeded
 from tests.support.adapting import eventually
 
 
-def enter(gate: Gate, *, urgent: bool = False, patience_s: float = 20.0, deadline: float | None = None) -> bool:
+def enter(gate: SyncGate, *, urgent: bool = False, patience_s: float = 20.0, deadline: float | None = None) -> bool:
     return gate.enter(urgent=urgent, deadline=deadline, patience_s=patience_s)
 
 
@@ -29,12 +29,12 @@ def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, threading.E
     return thread, done
 
 
-def join(gate: Gate) -> None:
+def join(gate: SyncGate) -> None:
     assert gate.join(lambda: False)
 
 
 def test_events_pass_together() -> None:
-    gate = Gate()
+    gate = SyncGate()
     assert enter(gate)
     assert enter(gate)
     gate.leave()
@@ -42,7 +42,7 @@ def test_events_pass_together() -> None:
 
 
 def test_a_joiner_waits_for_events_and_blocks_to_end() -> None:
-    gate = Gate()
+    gate = SyncGate()
     enter(gate)
     block = gate.block()
     thread, done = in_thread(lambda: join(gate))
@@ -55,7 +55,7 @@ def test_a_joiner_waits_for_events_and_blocks_to_end() -> None:
 
 
 def test_an_event_waits_for_a_joiner_that_is_inside() -> None:
-    gate = Gate()
+    gate = SyncGate()
     join(gate)
     thread, done = in_thread(lambda: enter(gate))
     assert not done.wait(0.05)
@@ -65,7 +65,7 @@ def test_an_event_waits_for_a_joiner_that_is_inside() -> None:
 
 
 def test_an_event_goes_on_beside_a_joiner_that_does_not_end() -> None:
-    gate = Gate()
+    gate = SyncGate()
     join(gate)
     assert enter(gate, patience_s=0.02) is False, "a synchronize() that hangs must not hang events"
     with pytest.raises(DeadlineExceeded):
@@ -73,7 +73,7 @@ def test_an_event_goes_on_beside_a_joiner_that_does_not_end() -> None:
 
 
 def test_ordinary_blocks_and_events_queue_behind_a_waiting_joiner_and_urgent_ones_pass() -> None:
-    gate = Gate(preference_s=30.0)
+    gate = SyncGate(preference_s=30.0)
     enter(gate)
     joiner, joined = in_thread(lambda: join(gate))
     eventually(lambda: gate._waiting, "the joiner waits")
@@ -91,7 +91,7 @@ def test_ordinary_blocks_and_events_queue_behind_a_waiting_joiner_and_urgent_one
 
 
 def test_an_event_of_a_request_that_holds_a_block_never_waits_for_a_waiting_joiner() -> None:
-    gate = Gate(preference_s=30.0)
+    gate = SyncGate(preference_s=30.0)
     with gate.block():
         joiner, joined = in_thread(lambda: join(gate))
         eventually(lambda: gate._waiting, "the joiner waits")
@@ -103,7 +103,7 @@ def test_an_event_of_a_request_that_holds_a_block_never_waits_for_a_waiting_join
 
 
 def test_a_long_request_delays_the_joiner_and_not_all_others() -> None:
-    gate = Gate(preference_s=0.05)
+    gate = SyncGate(preference_s=0.05)
     slow = gate.block(urgent=True)
     joiner, joined = in_thread(lambda: join(gate))
     eventually(lambda: gate._waiting, "the joiner waits")
@@ -116,7 +116,7 @@ def test_a_long_request_delays_the_joiner_and_not_all_others() -> None:
 
 
 def test_releasing_a_block_twice_does_nothing() -> None:
-    gate = Gate()
+    gate = SyncGate()
     block = gate.block()
     block.release()
     block.release()
@@ -128,14 +128,14 @@ def test_releasing_a_block_twice_does_nothing() -> None:
 
 
 def test_a_joiner_gives_up_when_the_runtime_stops() -> None:
-    gate = Gate(preference_s=0.02)
+    gate = SyncGate(preference_s=0.02)
     enter(gate)
     assert gate.join(lambda: True) is False
 
 
 def test_the_chain_is_cleaned_when_the_last_event_has_left() -> None:
     cleaned: list[int] = []
-    gate = Gate(at_rest=lambda: cleaned.append(1))
+    gate = SyncGate(at_rest=lambda: cleaned.append(1))
     enter(gate)
     enter(gate)
     gate.leave()

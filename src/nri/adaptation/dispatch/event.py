@@ -1,0 +1,186 @@
+"""One event on its way through the plugins: what each is asked, and what becomes of the answers.
+
+`Event` is an event that is only passed on: answers to it say nothing. `AnsweredEvent` is one whose answers are merged;
+its three kinds, CreateContainer, UpdateContainer and StopContainer, have a module each. An event belongs to one thread
+at a time and is taken around by `nri.adaptation.dispatch.dispatcher`, which asks three things of it: `request_bytes`
+for the next plugin, `add` of each answer, and the `result` when all have answered. Next:
+`nri.adaptation.dispatch.create_event`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nri.adaptation.audit import shadow
+from nri.adaptation.audit.reporting import adjustment_of, evictions_of, next_serial
+from nri.adaptation.plugin_policy import allow
+from nri.errors import NriError, PluginError
+
+if TYPE_CHECKING:
+    from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.audit.trail import AuditTrail
+    from nri.adaptation.peers.event_request import EventRequest
+    from nri.adaptation.peers.peer import Peer
+    from nri.adaptation.plugin_policy.event_policy import EventPolicy
+    from nri.api import messages as m
+
+__all__ = ["AnsweredEvent", "Event", "Parts"]
+
+
+class Parts:
+    """A request's messages side by side, as the merge reads them: one message would copy them."""
+
+    __slots__ = ("container", "linux_resources", "pod")
+
+    def __init__(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources | None = None) -> None:
+        self.pod: Any = pod
+        self.container: Any = container
+        self.linux_resources: Any = resources
+
+
+class Event:
+    """An event that plugins are told of, and whose answers say nothing.
+
+    Attributes:
+        request: what the plugins are asked.
+        rpc: the event's name, `StartContainer`.
+        number: the event's number.
+        serial: counts the events of this process, for reports.
+    """
+
+    __slots__ = ("number", "request", "rpc", "serial")
+
+    def __init__(self, request: EventRequest) -> None:
+        self.request = request
+        self.rpc = request.spec.rpc
+        self.number = request.spec.number
+        self.serial = next_serial()
+
+    def request_bytes(self) -> bytes:
+        """The request as the next plugin gets it, encoded."""
+        return self.request.encoded()
+
+    def overlap(self) -> None:
+        """Do the bookkeeping that overlaps the first plugin's work, so that it costs the event no time."""
+
+    def add(self, peer: Peer, policy: EventPolicy, reply: bytes) -> None:
+        """Take one plugin's answer. PluginError, ConflictError or UpdateError: the event fails because of it."""
+
+    def record(self, failed: str = "") -> None:
+        """Keep a record of the event, which is over; `failed` says why, if it failed."""
+
+    def result_bytes(self) -> bytes:
+        """The result as the reply message of the event, encoded, for reports; empty for an event without one."""
+        return b""
+
+
+class AnsweredEvent(Event):
+    """An event whose answers are merged into one result. Abstract: see its three kinds.
+
+    Attributes:
+        merge: what the answers mean together; its kind is that of the event.
+        answered: the plugins that answered.
+        asked: the request's bytes as the runtime made it; None as long as no plugin has answered.
+        replies: name and bytes of every answer that says something.
+        touched: ids of the containers that the answers update.
+    """
+
+    __slots__ = ("_reporting", "_trail", "answered", "asked", "merge", "replies", "touched")
+
+    #: The reply message of the event.
+    reply_type: ClassVar[Any] = None
+
+    def __init__(self, request: EventRequest, merge: Any, trail: AuditTrail, reporting: Reporting) -> None:
+        super().__init__(request)
+        self.merge = merge
+        self._trail = trail
+        self._reporting = reporting
+        self.answered: list[Peer] = []
+        self.asked: bytes | None = None
+        self.replies: list[tuple[str, bytes]] = []
+        self.touched: set[str] = set()
+
+    def add(self, peer: Peer, policy: EventPolicy, reply: bytes) -> None:
+        """Take one plugin's answer: read it, hold it to the operator's policy, merge it, show it to the next plugin.
+
+        PluginError, ConflictError or UpdateError: the event fails because of it, and nothing of it was merged.
+        """
+        if self.asked is None:
+            self.asked = self.request.encoded()
+        self.answered.append(peer)
+        if not reply:
+            return
+        if policy.policy.shadow:
+            self._describe(peer, reply)
+            return
+        message = self._read(peer, reply)
+        self.replies.append((peer.label, reply))
+        if message.update:
+            self.touched.update([update.container_id for update in message.update])
+        try:
+            if policy.policy.allow is not None:
+                self._check(peer, policy.policy.allow, message)
+            self.merge.apply(peer.label, message)
+        except NriError as error:
+            peer.last_error = str(error)
+            if self._reporting.watched:
+                self._reporting.reply_merged(peer.label, self.rpc, self.serial, message, error)
+            raise
+        self.request.refresh()
+        if self._reporting.watched:
+            self._reporting.reply_merged(peer.label, self.rpc, self.serial, message, None)
+
+    def _read(self, peer: Peer, reply: bytes) -> Any:
+        try:
+            return self.reply_type.FromString(reply)
+        except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+            raise PluginError(peer.label, f"its reply cannot be read: {error}") from None
+
+    def _check(self, peer: Peer, allowed: allow.Allow, message: Any) -> None:
+        """Raise PluginError if an answer touches what the operator does not allow."""
+        breach = allow.breach(
+            allowed,
+            peer.label,
+            self.request.pod.namespace,
+            self.number,
+            adjust=adjustment_of(message),
+            update=message.update,
+            evict=evictions_of(message),
+            namespace_of=self._trail.inventory.known().namespace_of,
+        )
+        if breach is not None:
+            raise breach
+
+    def _describe(self, peer: Peer, reply: bytes) -> None:
+        """Report what a shadow plugin's answer would have done, which is all that it does."""
+        request = self.request
+        try:
+            message = self._read(peer, reply)
+        except PluginError as error:
+            report = shadow.failure(peer.label, self.rpc, request.pod, error.reason)
+        else:
+            report = shadow.report(
+                peer.label,
+                self.rpc,
+                request.pod,
+                request.container_seen(),
+                message,
+                ledger=self.merge.ledger,
+                resources_of=self._trail.inventory.resources_of,
+            )
+        self._reporting.shadow_answered(report)
+
+    def record(self, failed: str = "") -> None:
+        """Keep a record of request and answers for provenance, also where no plugin was asked."""
+        if self._trail.provenance is None:
+            return
+        container = self.request.container
+        asked = self.request.encoded() if self.asked is None else self.asked
+        self._trail.event(
+            self.rpc, "" if container is None else container.id, asked, self.replies, self.touched, failed
+        )
+
+    def result_bytes(self) -> bytes:
+        """The merged reply, encoded."""
+        encoded: bytes = self.merge.reply().SerializeToString()
+        return encoded

@@ -1,0 +1,49 @@
+"""StopContainer on its way: the container that stops in, updates of other containers out.
+
+Next: `nri.adaptation.merge.update`, which says what the answers mean together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nri.adaptation.dispatch.event import AnsweredEvent, Parts
+from nri.adaptation.dispatch.replies import StopReply
+from nri.adaptation.merge import StopMerge
+from nri.adaptation.peers.event_request import EventRequest
+from nri.api import messages as m
+from nri.api.events import BY_METHOD
+
+if TYPE_CHECKING:
+    from typing import Final
+
+    from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.audit.trail import AuditTrail
+    from nri.rules import Rules
+
+__all__ = ["StopEvent"]
+
+_SPEC: Final = BY_METHOD["stop_container"]
+
+
+class StopEvent(AnsweredEvent):
+    """One container that has stopped, or is about to."""
+
+    __slots__ = ()
+
+    reply_type: ClassVar[Any] = m.StopContainerResponse
+
+    def __init__(
+        self, pod: m.PodSandbox, container: m.Container, rules: Rules, trail: AuditTrail, reporting: Reporting
+    ) -> None:
+        merge = StopMerge(Parts(pod, container), rules, trail.inventory.known())  # type: ignore[arg-type]
+        super().__init__(EventRequest(_SPEC, pod, container), merge, trail, reporting)
+
+    def record(self, failed: str = "") -> None:
+        """Keep a record, unless no plugin was asked: the stop itself changes nothing."""
+        if self.asked is not None:
+            super().record(failed)
+
+    def result(self) -> StopReply:
+        """Updates of other containers."""
+        return StopReply(self.merge, self._trail)

@@ -1,0 +1,160 @@
+"""A plugin at the other end of a socket: one connection under a `Peer`.
+
+Asks by the event's own method, or by `StateChange` a plugin that knows nothing else; answers RegisterPlugin and
+UpdateContainers through its owner. Next: `nri.ttrpc.endpoint`, the connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from nri.adaptation.peers.peer import Owner, Peer
+from nri.adaptation.peers.state import Signal
+from nri.adaptation.peers.synchronize import hand_over
+from nri.api import naming
+from nri.errors import RpcError
+from nri.mux import Trunk
+from nri.ttrpc import Code, Endpoint, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nri.adaptation.peers.event_request import EventRequest
+    from nri.adaptation.peers.peer import Exchange
+    from nri.api import messages as m
+    from nri.api.events import EventSpec
+    from nri.interfaces import Socket
+    from nri.ttrpc import Interceptor
+
+__all__ = ["RemoteOwner", "RemotePeer"]
+
+
+class RemoteOwner(Owner, Protocol):
+    """What a remote peer needs of those who own it."""
+
+    def register(self, peer: RemotePeer, payload: bytes) -> None:
+        """Check RegisterPlugin and take over the identity; RpcError refuses it."""
+
+    def update_containers(self, peer: RemotePeer, request: Request) -> object:
+        """Take UpdateContainers; answers later."""
+
+    def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:
+        """Note that the plugin knows StateChange only; called once for each of its events."""
+
+
+class RemotePeer(Peer):
+    """A plugin at the other end of a socket.
+
+    Attributes:
+        endpoint: the connection.
+        uid: user id of the process, None if not known.
+        config: what it is given with Configure, as text.
+        relay_only: it answered Unimplemented once; its relayed events go by StateChange since.
+    """
+
+    takes_bytes = True
+
+    __slots__ = ("_remote_owner", "_warned", "config", "endpoint", "relay_only", "uid")
+
+    def __init__(
+        self,
+        owner: RemoteOwner,
+        sock: Socket,
+        kind: str,
+        *,
+        index: str = "",
+        name: str = "",
+        pid: int = 0,
+        uid: int | None = None,
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
+        super().__init__(owner, kind, index, name, pid)
+        self._remote_owner = owner
+        self.uid = uid
+        self.config = ""
+        self.relay_only = False
+        self._warned = 0
+        plugin, runtime = naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN
+        self.endpoint = Endpoint(
+            Trunk(sock, (plugin, runtime)),
+            client_id=plugin,
+            server_id=runtime,
+            on_request=self._serve,
+            interceptors=interceptors,
+            on_close=self._closed,
+        )
+
+    def _serve(self, request: Request) -> bytes | object:
+        """Answer a request of the plugin; runs in whichever thread reads, so it must not wait."""
+        if request.service != naming.RUNTIME_SERVICE:
+            raise RpcError(Code.UNIMPLEMENTED, f"service {request.service}")
+        if request.method == "RegisterPlugin":
+            self._remote_owner.register(self, request.payload)
+            return b""
+        if request.method == "UpdateContainers":
+            return self._remote_owner.update_containers(self, request)
+        raise RpcError(Code.UNIMPLEMENTED, f"method {request.method}")
+
+    def _closed(self, reason: str) -> None:
+        self.signal(Signal.LOST, reason)
+
+    def invoke(self, request: EventRequest, deadline: float) -> bytes:
+        """Ask by the event's own method, or by StateChange if the plugin knows nothing else."""
+        spec = request.spec
+        if not (self.relay_only and spec.relayed):
+            try:
+                return self.endpoint.call(naming.PLUGIN_SERVICE, spec.rpc, request.encoded(), deadline=deadline)
+            except RpcError as error:
+                if error.code != Code.UNIMPLEMENTED or not spec.relayed:
+                    raise
+        return self._relay(request, deadline)
+
+    def _relay(self, request: EventRequest, deadline: float) -> bytes:
+        """Ask by StateChange."""
+        spec = request.spec
+        self.relay_only = True
+        if not self._warned & spec.bit:
+            self._warned |= spec.bit
+            self._remote_owner.deprecated(self, spec)
+        return self.endpoint.call(naming.PLUGIN_SERVICE, "StateChange", request.state_change(), deadline=deadline)
+
+    def begin(self, request: EventRequest, deadline: float) -> Exchange | None:
+        """Send the event by its own method, if that needs no waiting."""
+        spec = request.spec
+        if self.relay_only and spec.relayed:
+            return None
+        return self.endpoint.begin(naming.PLUGIN_SERVICE, spec.rpc, request.encoded(), deadline)
+
+    def collect(self, request: EventRequest, exchange: Exchange, deadline: float) -> bytes:
+        """Wait for the reply; a plugin that does not know the method is asked by StateChange."""
+        try:
+            return self.endpoint.collect(exchange)
+        except RpcError as error:
+            if error.code != Code.UNIMPLEMENTED or not request.spec.relayed:
+                raise
+        return self._relay(request, deadline)
+
+    def abandon(self, exchange: Exchange) -> None:
+        """Let go of the connection, which others wait to read."""
+        self.endpoint.abandon(exchange)
+
+    def command(self, method: str, payload: bytes, deadline: float) -> bytes:
+        """Call a method that is not an event."""
+        return self.endpoint.call(naming.PLUGIN_SERVICE, method, payload, deadline=deadline)
+
+    def synchronize(
+        self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container], timeout_s: float, *, each: bool
+    ) -> list[m.ContainerUpdate]:
+        """Send the state, in parts if need be."""
+        return hand_over(self._synchronize, pods, containers, timeout_s, each=each)
+
+    def _synchronize(self, payload: bytes, deadline: float) -> bytes:
+        return self.command("Synchronize", payload, deadline)
+
+    def close(self, reason: str) -> None:
+        """End the connection."""
+        self.endpoint.close(reason)
+
+    def release(self, deadline: float) -> None:
+        """Give back the descriptor, unless a thread is inside until the deadline."""
+        self.endpoint.release(deadline)

@@ -1,0 +1,66 @@
+"""The thread that looks after plugins between events: closed connections to give back, and changes of the policy.
+
+Once a second it costs one `stat`. Next: `nri.adaptation.plugin_policy.policy`, whose file it watches.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nri.adaptation.plugin_policy.policy import Policies
+    from nri.adaptation.registration.chain import Chain
+    from nri.adaptation.registration.handshake import Handshake
+    from nri.adaptation.registration.registry import Registry
+
+__all__ = ["Housekeeping"]
+
+log = logging.getLogger("nri.adaptation")
+
+#: How often it looks, in seconds.
+LOOK_S = 1.0
+
+
+class Housekeeping:
+    """Keeps plugins and policy in step. `start` once, `stop` at the end."""
+
+    def __init__(self, registry: Registry, chain: Chain, handshake: Handshake, policies: Policies) -> None:
+        self._registry = registry
+        self._chain = chain
+        self._handshake = handshake
+        self._policies = policies
+        self._generation = policies.generation
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nri-housekeeping", daemon=True)
+
+    def start(self) -> None:
+        """Look once a second from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more; `join` waits for that."""
+        self._stopping.set()
+
+    def join(self) -> None:
+        """Wait until the thread has ended, a few seconds at most."""
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+
+    def apply_policy(self) -> None:
+        """Have a changed policy or timeout hold from the next event on."""
+        for peer in self._chain.peers:
+            self._handshake.apply_policy(peer)
+        self._chain.refresh()
+        self._registry.tell_listeners()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_S):
+            try:
+                self._registry.reap()
+                if self._policies.refresh() != self._generation:
+                    self._generation = self._policies.generation
+                    self.apply_policy()
+            except Exception:
+                log.exception("a change of the policy was not taken in wholly")
