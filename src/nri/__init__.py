@@ -18,14 +18,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from nri.api.adjustment import Adjustment
     from nri.api.annotations import effective
+    from nri.api.builders.adjustment import Adjustment
+    from nri.api.builders.eviction import Eviction
+    from nri.api.builders.failure import FailurePolicy
+    from nri.api.builders.update import Update
     from nri.api.events import EventMask
-    from nri.api.eviction import Eviction
-    from nri.api.failure import FailurePolicy
     from nri.api.messages import Container, Event, LinuxResources, PodSandbox
     from nri.api.readers import env_of
-    from nri.api.update import Update
     from nri.errors import (
         ConfigError,
         ConflictError,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from nri.stub.runtime import Pending
 
 _HOME = {
-    "Adjustment": "nri.api.adjustment",
+    "Adjustment": "nri.api.builders.adjustment",
     "ConfigError": "nri.errors",
     "ConflictError": "nri.errors",
     "ConnectionClosed": "nri.errors",
@@ -53,8 +53,8 @@ _HOME = {
     "DeadlineExceeded": "nri.errors",
     "Event": "nri.api.messages",
     "EventMask": "nri.api.events",
-    "Eviction": "nri.api.eviction",
-    "FailurePolicy": "nri.api.failure",
+    "Eviction": "nri.api.builders.eviction",
+    "FailurePolicy": "nri.api.builders.failure",
     "LinuxResources": "nri.api.messages",
     "NriError": "nri.errors",
     "Pending": "nri.stub.runtime",
@@ -66,7 +66,7 @@ _HOME = {
     "Reject": "nri.errors",
     "RpcError": "nri.errors",
     "RuntimeUnavailable": "nri.errors",
-    "Update": "nri.api.update",
+    "Update": "nri.api.builders.update",
     "ValidationRejected": "nri.errors",
     "effective": "nri.api.annotations",
     "env_of": "nri.api.readers",

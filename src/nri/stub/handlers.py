@@ -14,9 +14,9 @@ Replies are put together from encoded fields (`nri.wire`): a builder's message i
 from __future__ import annotations
 
 from nri.api import messages as m
-from nri.api.adjustment import Adjustment
+from nri.api.builders.adjustment import Adjustment
+from nri.api.builders.update import Update
 from nri.api.events import EVENTS
-from nri.api.update import Update
 from nri.stub.coroutines import CoroutineType, finish
 from nri.wire import bytes_field
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Literal, TypeAlias
 
     from nri.api import messages as m
-    from nri.api.adjustment import Adjustment
+    from nri.api.builders.adjustment import Adjustment
+    from nri.api.builders.failure import FailurePolicy
+    from nri.api.builders.update import Update
     from nri.api.events import EventMask
-    from nri.api.failure import FailurePolicy
-    from nri.api.update import Update
     from nri.stub.mirror import Mirror
 
     Updates: TypeAlias = Update | Sequence[Update] | None

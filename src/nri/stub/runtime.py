@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Any
 
-    from nri.api.update import Update
+    from nri.api.builders.update import Update
     from nri.ttrpc.endpoint import Endpoint
     from nri.ttrpc.envelope import Response
 

@@ -19,9 +19,10 @@ from tests.support.needs import need
 from tests.support.plugin_program import Listener, plugin_program
 
 NRI = """
-nri nri.api nri.api.adjustment nri.api.builder nri.api.checks nri.api.events nri.api.linux nri.api.loader
-nri.api.messages nri.api.naming nri.api.optional nri.api.pb nri.api.pb.descriptor nri.api.removal nri.api.resources
-nri.api.update nri.api.versions nri.errors nri.mux nri.mux.demux nri.mux.frames nri.mux.trunk nri.signals nri.stream
+nri nri.api nri.api.builders nri.api.builders.adjustment nri.api.builders.builder nri.api.builders.checks
+nri.api.builders.linux nri.api.builders.resources nri.api.builders.update nri.api.events nri.api.loader
+nri.api.messages nri.api.naming nri.api.optional nri.api.pb nri.api.pb.descriptor nri.api.removal nri.api.versions
+nri.errors nri.mux nri.mux.demux nri.mux.frames nri.mux.trunk nri.signals nri.stream
 nri.stub
 nri.stub.background nri.stub.checks nri.stub.context nri.stub.coroutines nri.stub.handlers nri.stub.main
 nri.stub.mirror nri.stub.options nri.stub.plugin nri.stub.reconnect nri.stub.runtime nri.stub.session

@@ -6,7 +6,7 @@ One job: an immutable value for the two switches of the wire, which are told to 
 
 from __future__ import annotations
 
-from nri.api.checks import flag
+from nri.api.builders.checks import flag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """The Linux part of an adjustment, apart from resources.
 
 One job: `LinuxAdjustment`, a mixin over `ContainerAdjustment.linux`: devices, namespaces, network devices, sysctls,
-scheduling, system call filter, RDT, memory policy. Rules as in `nri.api.resources`: check, then write, return the
-builder. Whole messages are accepted where they have many fields, and are copied.
-Next: `nri.api.adjustment` puts everything together.
+scheduling, system call filter, RDT, memory policy. Rules as in `nri.api.builders.resources`: check, then write, return
+the builder. Whole messages are accepted where they have many fields, and are copied.
+Next: `nri.api.builders.adjustment` puts everything together.
 """
 
 # ruff: noqa: A002 - `type` is the field's name in every specification concerned
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from nri.api import messages as m
 from nri.api import optional
-from nri.api.builder import Builder
-from nri.api.checks import (
+from nri.api.builders.builder import Builder
+from nri.api.builders.checks import (
     I64,
     U32,
     U64,

@@ -1,16 +1,16 @@
 """The resource setters and readers that adjustments and updates share.
 
 One job: `Resources`, a mixin over the `linux.resources` of a message. Rules: a setter checks before it writes
-(`nri.api.checks`), makes the messages on its way (presence means "set", even to zero) and returns the builder; a reader
-gives None for what is not set. Units are the kernel's: bytes and microseconds.
-Next: `nri.api.adjustment` for new containers, `nri.api.update` for existing ones.
+(`nri.api.builders.checks`), makes the messages on its way (presence means "set", even to zero) and returns the builder;
+a reader gives None for what is not set. Units are the kernel's: bytes and microseconds.
+Next: `nri.api.builders.adjustment` for new containers, `nri.api.builders.update` for existing ones.
 """
 
 from __future__ import annotations
 
 from nri.api import optional
-from nri.api.builder import Builder
-from nri.api.checks import I64, U64, flag, integer, mapping_text, one_of, text
+from nri.api.builders.builder import Builder
+from nri.api.builders.checks import I64, U64, flag, integer, mapping_text, one_of, text
 from nri.api.messages import HugepageLimit, LinuxDeviceCgroup
 
 TYPE_CHECKING = False

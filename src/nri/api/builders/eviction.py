@@ -1,13 +1,13 @@
 """`Eviction`: a plugin's request that the runtime stop a container.
 
 One job: build a `ContainerEviction`. The reference's runtimes ignore evictions; ours hands them to the engine.
-Next: `nri.api.failure`.
+Next: `nri.api.builders.failure`.
 """
 
 from __future__ import annotations
 
-from nri.api.builder import Builder
-from nri.api.checks import text
+from nri.api.builders.builder import Builder
+from nri.api.builders.checks import text
 from nri.api.messages import Container, ContainerEviction
 
 __all__ = ["Eviction"]

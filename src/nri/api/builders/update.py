@@ -1,15 +1,15 @@
 """`Update`: a plugin's change of an existing container.
 
 One job: build a `ContainerUpdate`. Only resources can change after creation; the setters are those of
-`nri.api.resources`. An update without resources would make a runtime zero what the kubelet asked for, so the stub
-checks `has_resources` before it sends one. Next: `nri.api.eviction`.
+`nri.api.builders.resources`. An update without resources would make a runtime zero what the kubelet asked for, so the
+stub checks `has_resources` before it sends one. Next: `nri.api.builders.eviction`.
 """
 
 from __future__ import annotations
 
-from nri.api.checks import flag, text
+from nri.api.builders.checks import flag, text
+from nri.api.builders.resources import Resources
 from nri.api.messages import Container, ContainerUpdate
-from nri.api.resources import Resources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

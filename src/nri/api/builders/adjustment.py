@@ -1,11 +1,11 @@
 """`Adjustment`: a plugin's changes of a container that is being created.
 
 One job: build a `ContainerAdjustment`. Setters are those of the Go API without "Linux" (`nri.api.go_names` has the
-table); resources come from `nri.api.resources`, the rest of the Linux part from `nri.api.linux`.
+table); resources come from `nri.api.builders.resources`, the rest of the Linux part from `nri.api.builders.linux`.
 
 Rules: a plugin that sets what another one has set is a conflict and fails the creation; where the protocol allows to
 take over, remove the key and set it again in the same adjustment. Whether a change takes effect is up to the runtime.
-Next: `nri.api.update` for containers that exist.
+Next: `nri.api.builders.update` for containers that exist.
 """
 
 # ruff: noqa: A002 - `type` is the field's name in every specification concerned
@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from nri.api import messages as m
 from nri.api import optional
-from nri.api.checks import I64, U64, integer, mapping_text, new_key, one_of, text, texts
-from nri.api.linux import LinuxAdjustment
+from nri.api.builders.checks import I64, U64, integer, mapping_text, new_key, one_of, text, texts
+from nri.api.builders.linux import LinuxAdjustment
+from nri.api.builders.resources import Resources
 from nri.api.removal import mark, split
-from nri.api.resources import Resources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
