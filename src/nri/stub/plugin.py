@@ -41,7 +41,6 @@ class Plugin:
         name: its name; default: the class name in kebab-case. The command line and the environment come first.
         failure_policy: what the runtime should do when this plugin is late or gone (`nri.FailurePolicy`), or None.
         mirror: keep `self.state` true: all pods and containers. Subscribes to what that needs.
-        max_concurrent: handlers that may run at one time. Above 1 the order of events is given up.
         config_format: "auto", "json", "yaml" or "toml": how the runtime's and the file's configuration is written.
         log_file: where to log instead of stderr (or, pre-installed, syslog).
         Config: a plain class with annotations; it is read and checked before `configure`, and then is `self.config`.
@@ -52,7 +51,6 @@ class Plugin:
     name: ClassVar[str] = ""
     failure_policy: ClassVar[FailurePolicy | None] = None
     mirror: ClassVar[bool] = False
-    max_concurrent: ClassVar[int] = 1
     config_format: ClassVar[Literal["auto", "json", "yaml", "toml"]] = "auto"
     log_file: ClassVar[str | None] = None
     Config: ClassVar[type | None] = None

@@ -37,10 +37,7 @@ if TYPE_CHECKING:
     from nri.ttrpc.envelope import Request, Response
     from nri.ttrpc.interceptors import Interceptor
 
-__all__ = ["MAX_WAITING", "Session"]
-
-#: Requests that may be at work or wait with `max_concurrent` above 1; what comes on top is answered ResourceExhausted.
-MAX_WAITING = 256
+__all__ = ["Session"]
 
 
 class Session:
@@ -87,8 +84,6 @@ class Session:
         self._mirror = Mirror() if theirs.mirror else None
         self._parts = Parts()
         self._turn = allocate_lock()  # handlers one at a time, also against a changed configuration file
-        self._workers: Any = None
-        self._room: Any = None
         self._stopping = False
         trunk = Trunk(sock, (naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN))
         self._endpoint = Endpoint(
@@ -163,8 +158,6 @@ class Session:
         self.stage = "closed"
         self.plugin.runtime.connected = False
         self._endpoint.close()
-        if self._workers is not None:
-            self._workers.shutdown(wait=False, cancel_futures=True)
         self._endpoint.release(monotonic() + 1.0)
         self._parts.clear()
         if was_ready:
@@ -183,19 +176,8 @@ class Session:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def _serve(self, request: Request) -> object:
-        if self._workers is None or request.method in _IN_ORDER:
-            self._serve_now(request)
-        elif self._room.acquire(blocking=False):
-            self._workers.submit(self._serve_in_worker, request)
-        else:
-            raise RpcError(Code.RESOURCE_EXHAUSTED, f"{MAX_WAITING} requests wait already")
+        self._serve_now(request)
         return LATER
-
-    def _serve_in_worker(self, request: Request) -> None:
-        try:
-            self._serve_now(request)
-        finally:
-            self._room.release()
 
     def _serve_now(self, request: Request) -> None:
         """Answer one request, then send what the handler asked to be sent."""
@@ -218,10 +200,7 @@ class Session:
         call = context.Call(method, began + timeout_ns * 1e-9 if timeout_ns else None)
         token = context.current.set(call)
         try:
-            if self._workers is None:
-                with self._turn:
-                    reply = serve(request.payload, call)
-            else:
+            with self._turn:
                 reply = serve(request.payload, call)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises, the runtime gets an answer
             self._fail(request, error)
@@ -286,14 +265,6 @@ class Session:
         except (ConfigError, RegistrationError) as error:
             self.fatal = error
             raise
-        theirs: Any = self.plugin
-        at_once = int(theirs.max_concurrent)
-        if at_once > 1 and self._workers is None:
-            from concurrent.futures import ThreadPoolExecutor
-            from threading import Semaphore
-
-            self._room = Semaphore(MAX_WAITING)
-            self._workers = ThreadPoolExecutor(at_once, thread_name_prefix="nri-handler")
         reply = m.ConfigureResponse(events=mask)
         if self.plugin.failure_policy is not None:
             reply.failure_policy.CopyFrom(self.plugin.failure_policy.message)
@@ -352,7 +323,3 @@ class Session:
     def _serve_shutdown(self, _payload: bytes, _: context.Call) -> bytes:
         self._quietly("shutdown", self.plugin.shutdown)
         return b""
-
-
-# Requests that are answered in order whatever `max_concurrent` says.
-_IN_ORDER = frozenset(("Configure", "Synchronize", "Shutdown"))

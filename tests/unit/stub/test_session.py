@@ -10,7 +10,6 @@ import pytest
 
 import nri
 from nri.api import messages as m
-from nri.stub.session import MAX_WAITING
 from nri.ttrpc import Code
 from tests.support.plugin_thread import plugin_thread
 
@@ -441,50 +440,27 @@ def test_an_interval_must_be_positive() -> None:
         nri.every(0)
 
 
-def test_handlers_run_one_at_a_time_unless_told_otherwise() -> None:
-    def most_at_once(concurrent: int) -> int:
-        at_once, most, lock = [0], [0], threading.Lock()
+def test_handlers_run_one_at_a_time_also_when_a_runtime_does_not_wait() -> None:
+    at_once, most, lock = [0], [0], threading.Lock()
 
-        class Slow(nri.Plugin):
-            max_concurrent = concurrent
-
-            def start_container(self, pod, container):
-                with lock:
-                    at_once[0] += 1
-                    most[0] = max(most[0], at_once[0])
-                time.sleep(0.1)
-                with lock:
-                    at_once[0] -= 1
-
-        with plugin_thread(Slow()) as running:
-            running.runtime.begin()
-            for _ in range(3):
-                running.runtime.send("StartContainer", START)
-            for _ in range(3):
-                assert not running.runtime.response().code
-        return most[0]
-
-    assert (most_at_once(1), most_at_once(3)) == (1, 3)
-
-
-def test_too_many_waiting_requests_are_refused_and_not_queued_without_end() -> None:
-    release = threading.Event()
-
-    class Stuck(nri.Plugin):
-        max_concurrent = 2
+    class Slow(nri.Plugin):
+        max_concurrent = 3  # an attribute like any other
 
         def start_container(self, pod, container):
-            release.wait(10)
+            with lock:
+                at_once[0] += 1
+                most[0] = max(most[0], at_once[0])
+            time.sleep(0.02)
+            with lock:
+                at_once[0] -= 1
 
-    with plugin_thread(Stuck()) as running:
+    with plugin_thread(Slow()) as running:
         running.runtime.begin()
-        for _ in range(MAX_WAITING + 1):
+        for _ in range(3):
             running.runtime.send("StartContainer", START)
-        refused = running.runtime.response()
-        assert refused.code == Code.RESOURCE_EXHAUSTED, refused
-        release.set()
-        for _ in range(MAX_WAITING):
+        for _ in range(3):
             assert not running.runtime.response().code
+    assert most[0] == 1
 
 
 def test_stopping_answers_the_request_at_hand() -> None:
