@@ -40,9 +40,9 @@ if TYPE_CHECKING:
         RuntimeUnavailable,
         ValidationRejected,
     )
-    from nri.stub.background import every
     from nri.stub.plugin import Plugin
-    from nri.stub.runtime import Pending
+    from nri.stub.session.background import every
+    from nri.stub.support.pending import Pending
 
 _HOME = {
     "Adjustment": "nri.api.builders.adjustment",
@@ -57,7 +57,7 @@ _HOME = {
     "FailurePolicy": "nri.api.builders.failure",
     "LinuxResources": "nri.api.messages",
     "NriError": "nri.errors",
-    "Pending": "nri.stub.runtime",
+    "Pending": "nri.stub.support.pending",
     "Plugin": "nri.stub.plugin",
     "PluginError": "nri.errors",
     "PodSandbox": "nri.api.messages",
@@ -70,7 +70,7 @@ _HOME = {
     "ValidationRejected": "nri.errors",
     "effective": "nri.api.annotations",
     "env_of": "nri.api.readers",
-    "every": "nri.stub.background",
+    "every": "nri.stub.session.background",
 }
 
 __all__ = [

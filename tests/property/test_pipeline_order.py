@@ -24,7 +24,7 @@ from nri.adaptation.peers.peer import Peer, RemotePeer
 from nri.adaptation.peers.state import State
 from nri.api.events import BY_METHOD, EventMask
 from nri.errors import DeadlineExceeded, PluginError
-from nri.stub.session import Session
+from nri.stub.session.session import Session
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import LATER, Interceptor
 from nri.ttrpc.envelope import Request

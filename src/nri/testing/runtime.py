@@ -22,7 +22,7 @@ from nri.api.builders.update import Update
 from nri.api.events import BY_METHOD
 from nri.errors import LocalProtocolError
 from nri.stub.plugin import Plugin
-from nri.stub.session import Session
+from nri.stub.session.session import Session
 from nri.testing.builders import make_container, make_pod
 from nri.testing.created import Created
 

@@ -138,7 +138,7 @@ def test_every_event_reaches_its_method_with_its_arguments() -> None:
     def record(method, values):
         seen.append((method, tuple(getattr(v, "id", "") or type(v).__name__ for v in values)))
 
-    from nri.stub.checks import ARGUMENTS
+    from nri.stub.support.checks import ARGUMENTS
 
     members = {spec.method: recorder(spec.method, ARGUMENTS[spec.method]) for spec in EVENTS}
     everything = type("Everything", (nri.Plugin,), members)

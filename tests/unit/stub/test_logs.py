@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.stub import logs
+from nri.stub.support import logs
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import nri
-from nri.stub.checks import kebab_case
+from nri.stub.support.checks import kebab_case
 
 
 @pytest.mark.parametrize(

@@ -275,7 +275,7 @@ def test_an_update_can_be_awaited_from_a_background_task() -> None:
             results.append(await self.runtime.update(nri.Update("c1").set_cpu_shares(5)))
 
     plugin = Awaits()
-    from nri.stub.background import Background
+    from nri.stub.session.background import Background
 
     background = Background(plugin)
     with plugin_thread(plugin, on_ready=background.start) as running:
@@ -410,7 +410,7 @@ def test_synchronize_replaces_the_mirror_before_the_handler_sees_it() -> None:
 
 
 def test_background_work_starts_once_synchronized_survives_errors_and_stops() -> None:
-    from nri.stub.background import Background
+    from nri.stub.session.background import Background
 
     runs = []
 

@@ -9,12 +9,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from nri.stub.plugin import Plugin
+    from nri.stub.base import PluginBase
 
 __all__ = ["apply"]
 
 
-def apply(plugin: Plugin, text: str, file: str | None = None) -> None:
+def apply(plugin: PluginBase, text: str, file: str | None = None) -> None:
     """Set `plugin.config`. Without a `Config` class it is the runtime's text, or the file's, as it is.
 
     Raises:

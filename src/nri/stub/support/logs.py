@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from nri.stub import context
+from nri.stub.support import context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

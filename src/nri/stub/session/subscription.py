@@ -1,6 +1,6 @@
 """Which events a plugin asks for: what it handles, what it and the command line chose, and what the runtime knows.
 
-Next: `nri.stub.session`, which answers Configure with it.
+Next: `nri.stub.session.session`, which answers Configure with it.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from nri.api import naming
 from nri.api.events import ALL, BY_RPC, OLD, EventMask
 from nri.errors import RegistrationError
-from nri.stub.coroutines import settle
-from nri.stub.handlers import overridden
-from nri.stub.mirror import MIRROR_EVENTS
-from nri.stub.plugin import Plugin
+from nri.stub.base import PluginBase
+from nri.stub.handler.call import overridden
+from nri.stub.handler.coroutines import resolve
+from nri.stub.support.mirror import MIRROR_EVENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ __all__ = ["choose"]
 MORE_EVENTS_SINCE = "v0.10.0"
 
 
-def choose(plugin: Plugin, served: Iterable[str], only: EventMask | None) -> EventMask:
+def choose(plugin: PluginBase, served: Iterable[str], only: EventMask | None) -> EventMask:
     """Ask the plugin's `configure`, and put the mask together; never empty, because on the wire that means everything.
 
     Args:
@@ -35,11 +35,11 @@ def choose(plugin: Plugin, served: Iterable[str], only: EventMask | None) -> Eve
     """
     name = type(plugin).__name__
     own = EventMask.of(*(word for word in served if word in BY_RPC))
-    own = EventMask.of(*(spec for spec in own if overridden(plugin, Plugin, spec.method)))
+    own = EventMask.of(*(spec for spec in own if overridden(plugin, PluginBase, spec.method)))
     wanted = own if only is None else own & only
     if own and not wanted:
         raise RegistrationError(f"{name} handles none of the chosen events: {only or EventMask(0)}")
-    chosen: EventMask | None = settle(plugin.configure())
+    chosen: EventMask | None = resolve(plugin.configure())
     if chosen:
         if chosen - own:
             excess = str(EventMask(int(chosen) & ~int(own)))
@@ -48,13 +48,13 @@ def choose(plugin: Plugin, served: Iterable[str], only: EventMask | None) -> Eve
     if plugin.mirror:
         wanted |= MIRROR_EVENTS
     mask = _known(plugin, wanted)
-    if not mask and not overridden(plugin, Plugin, "synchronize"):
+    if not mask and not overridden(plugin, PluginBase, "synchronize"):
         raise RegistrationError(f"{name} handles no event: override a method such as create_container")
     # A plugin that only wants Synchronize takes the rarest event, which it ignores.
     return mask or EventMask.of("RemovePodSandbox")
 
 
-def _known(plugin: Plugin, wanted: EventMask) -> EventMask:
+def _known(plugin: PluginBase, wanted: EventMask) -> EventMask:
     """What the runtime knows of it; the rest is left out with a warning. RegistrationError if nothing remains."""
     runtime = plugin.runtime
     known = ALL if naming.version_at_least(runtime.nri_version, MORE_EVENTS_SINCE) else OLD

@@ -9,19 +9,20 @@ import os
 import sys
 
 from nri.errors import ConfigError
-from nri.stub.options import Options, help_text, parse
-from nri.stub.reconnect import Program
+from nri.stub.program.options import Options, help_text, parse
+from nri.stub.program.process import Program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nri.stub.plugin import Plugin
+    from nri.interfaces import Reporter
+    from nri.stub.base import PluginBase
 
 __all__ = ["main", "run"]
 
 
-def main(plugin_class: type[Plugin], arguments: Sequence[str]) -> int:
+def main(plugin_class: type[PluginBase], arguments: Sequence[str]) -> int:
     """Parse the flags and run; returns the exit code. Wrong usage is one line on stderr."""
     program = sys.argv[0]
     try:
@@ -38,12 +39,12 @@ def main(plugin_class: type[Plugin], arguments: Sequence[str]) -> int:
     return run(plugin_class, options)
 
 
-def run(plugin_class: type[Plugin], options: Options) -> int:
-    """Make the plugin and run it until it is stopped; returns the exit code."""
-    return Program(plugin_class(), options).run()
+def run(plugin_class: type[PluginBase], options: Options, *, reporter: Reporter | None = None) -> int:
+    """Make the plugin and run it until it is stopped; returns the exit code. For `reporter` see `Program`."""
+    return Program(plugin_class(), options, reporter=reporter).run()
 
 
-def _versions(plugin_class: type[Plugin]) -> str:
+def _versions(plugin_class: type[PluginBase]) -> str:
     from importlib.metadata import version
 
     from nri.api.naming import NRI_VERSION

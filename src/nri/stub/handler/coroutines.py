@@ -1,4 +1,4 @@
-"""`async def` handlers from a loop that is not asyncio's.
+"""Run `async def` handlers from a loop that is not asyncio's.
 
 While the plugin does not use asyncio, a coroutine is stepped by hand, which costs half a microsecond. As soon as
 asyncio has been imported, coroutines are tasks on one long-lived loop in a thread of its own, so that timeouts,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from threading import Thread
     from typing import Any
 
-__all__ = ["CoroutineType", "finish", "settle", "start", "stop"]
+__all__ = ["CoroutineType", "resolve", "run_to_end", "start_task", "stop_loop"]
 
 
 async def _nothing() -> None: ...
@@ -35,10 +35,10 @@ _thread: Thread | None = None
 _lock = allocate_lock()
 
 
-def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run to the end and return the result; what it raises is raised."""
+def run_to_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end and return the result; what it raises is raised."""
     if "asyncio" in sys.modules:
-        return start(coroutine).result()
+        return start_task(coroutine).result()
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -55,13 +55,13 @@ def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
     )
 
 
-def settle(result: Any) -> Any:
-    """What a `def` returned, or what an `async def` will have returned."""
-    return finish(result) if result.__class__ is CoroutineType else result
+def resolve(result: Any) -> Any:
+    """Return what a `def` has returned; run what an `async def` has returned to its end, and return its result."""
+    return run_to_end(result) if result.__class__ is CoroutineType else result
 
 
-def start(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Make it a task on the loop's thread; returns a `concurrent.futures.Future`. It sees the caller's context."""
+def start_task(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Make a coroutine a task on the loop's thread; returns a `concurrent.futures.Future`. It sees our context."""
     import asyncio
 
     return asyncio.run_coroutine_threadsafe(coroutine, _running_loop())
@@ -75,7 +75,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
             import atexit
             import threading
 
-            atexit.register(stop)  # for programs that are not `nri.stub.main`; doing it twice does no harm
+            atexit.register(stop_loop)  # for programs that are not `nri.stub.program`; doing it twice does no harm
             loop = asyncio.new_event_loop()
             ready = threading.Event()
 
@@ -97,8 +97,8 @@ def _running_loop() -> asyncio.AbstractEventLoop:
         return _loop
 
 
-def stop(timeout_s: float = 2.0) -> None:
-    """Cancel what still runs and end the loop, if there is one."""
+def stop_loop(timeout_s: float = 2.0) -> None:
+    """Cancel what still runs and end the loop, if there is one. Waits at most so many seconds for each of the two."""
     global _loop
     with _lock:
         loop, thread, _loop = _loop, _thread, None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
-    from nri.stub.plugin import Plugin
+    from nri.stub.base import PluginBase
 
     F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,7 +37,7 @@ def every(seconds: float) -> Callable[[F], F]:
 class Background:
     """The running background work of one plugin."""
 
-    def __init__(self, plugin: Plugin) -> None:
+    def __init__(self, plugin: PluginBase) -> None:
         self._plugin = plugin
         self._stop: Any = None
         self._threads: list[Any] = []
@@ -60,16 +60,14 @@ class Background:
             thread.start()
 
     def _run(self, name: str) -> None:
-        from nri.stub.coroutines import CoroutineType, finish
+        from nri.stub.handler.coroutines import resolve
 
         method = getattr(self._plugin, name)
         interval_s = method._nri_every_s
         while True:
             if self._plugin.runtime.connected:
                 try:
-                    result = method()
-                    if result.__class__ is CoroutineType:
-                        finish(result)
+                    resolve(method())
                 except Exception:
                     self._plugin.log.exception("%s failed; next try in %g s", name, interval_s)
             if self._stop.wait(interval_s):
