@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import nri
 from nri.stub.support import logs
+from tests.support.plugin_thread import plugin_thread
+from tests.unit.stub.plugins import CREATE
 
 
 @pytest.fixture
@@ -48,3 +51,16 @@ def test_a_mistake_in_a_line_is_still_told(log: logging.Logger, capfd: pytest.Ca
     record = log.makeRecord(log.name, logging.INFO, __file__, 1, "%d", ("no number",), None)
     log.handlers[0].handle(record)  # not by way of the logger: pytest listens there, and raises what it cannot format
     assert "TypeError" in capfd.readouterr().err
+
+
+def test_log_lines_carry_pod_and_container(caplog: pytest.LogCaptureFixture) -> None:
+    class Logs(nri.Plugin):
+        def create_container(self, pod, container):
+            self.log.warning("100%% %s", "sure")
+
+    with plugin_thread(Logs()) as running:
+        running.runtime.begin()
+        running.runtime.call("CreateContainer", CREATE)
+    record = caplog.records[0]
+    assert record.getMessage() == "100% sure [pod default/web, container app]"
+    assert (record.pod, record.container, record.name) == ("default/web", "app", "nri.plugin.logs")

@@ -74,12 +74,3 @@ def test_a_handler_that_is_no_method_is_an_error() -> None:
 )
 def test_the_name_is_the_class_name_in_kebab_case(class_name: str, name: str) -> None:
     assert kebab_case(class_name) == name
-
-
-def test_a_name_of_its_own_is_kept_and_not_inherited_by_accident() -> None:
-    class Base(nri.Plugin):
-        name = "special"
-
-    class Derived(Base): ...
-
-    assert (Base.name, Derived.name) == ("special", "derived")
