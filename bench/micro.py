@@ -25,7 +25,7 @@ from bench import plugin
 from bench.payload import make_container, make_pod
 from nri.adaptation import Adaptation
 from nri.metrics.prometheus import PrometheusObserver
-from nri.stub.session import Session
+from nri.stub.session.session import Session
 from nri.ttrpc.envelope import encode_response
 from nri.wire import bytes_field
 

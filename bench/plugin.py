@@ -77,8 +77,8 @@ def answer_usage(plugin_class: type[Bench]) -> None:
 
 
 if __name__ == "__main__":
-    from nri.stub.main import run
-    from nri.stub.options import parse
+    from nri.stub.program.options import parse
+    from nri.stub.program.start import run
 
     arguments = sys.argv[1:]
     idle = "--no-usage" in arguments  # measuring the start: no second thread

@@ -13,7 +13,7 @@ import click
 
 from nri.cli.main import EXIT_CODES, VERBS, nri
 from nri.cli.verb import Settings, global_options
-from nri.stub.options import FLAGS
+from nri.stub.program.options import FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

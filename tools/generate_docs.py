@@ -21,7 +21,7 @@ from nri.api import go_names
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.api.versions import RUNTIMES
-from nri.stub.checks import ARGUMENTS
+from nri.stub.support.checks import ARGUMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto/nri/pkg/api/v1alpha1/api.proto"

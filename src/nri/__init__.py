@@ -18,14 +18,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from nri.api.adjustment import Adjustment
     from nri.api.annotations import effective
+    from nri.api.builders.adjustment import Adjustment
+    from nri.api.builders.eviction import Eviction
+    from nri.api.builders.failure import FailurePolicy
+    from nri.api.builders.update import Update
     from nri.api.events import EventMask
-    from nri.api.eviction import Eviction
-    from nri.api.failure import FailurePolicy
     from nri.api.messages import Container, Event, LinuxResources, PodSandbox
     from nri.api.readers import env_of
-    from nri.api.update import Update
     from nri.errors import (
         ConfigError,
         ConflictError,
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
         RuntimeUnavailable,
         ValidationRejected,
     )
-    from nri.stub.background import every
     from nri.stub.plugin import Plugin
-    from nri.stub.runtime import Pending
+    from nri.stub.session.background import every
+    from nri.stub.support.pending import Pending
 
 _HOME = {
-    "Adjustment": "nri.api.adjustment",
+    "Adjustment": "nri.api.builders.adjustment",
     "ConfigError": "nri.errors",
     "ConflictError": "nri.errors",
     "ConnectionClosed": "nri.errors",
@@ -53,11 +53,11 @@ _HOME = {
     "DeadlineExceeded": "nri.errors",
     "Event": "nri.api.messages",
     "EventMask": "nri.api.events",
-    "Eviction": "nri.api.eviction",
-    "FailurePolicy": "nri.api.failure",
+    "Eviction": "nri.api.builders.eviction",
+    "FailurePolicy": "nri.api.builders.failure",
     "LinuxResources": "nri.api.messages",
     "NriError": "nri.errors",
-    "Pending": "nri.stub.runtime",
+    "Pending": "nri.stub.support.pending",
     "Plugin": "nri.stub.plugin",
     "PluginError": "nri.errors",
     "PodSandbox": "nri.api.messages",
@@ -66,11 +66,11 @@ _HOME = {
     "Reject": "nri.errors",
     "RpcError": "nri.errors",
     "RuntimeUnavailable": "nri.errors",
-    "Update": "nri.api.update",
+    "Update": "nri.api.builders.update",
     "ValidationRejected": "nri.errors",
     "effective": "nri.api.annotations",
     "env_of": "nri.api.readers",
-    "every": "nri.stub.background",
+    "every": "nri.stub.session.background",
 }
 
 __all__ = [

@@ -13,7 +13,7 @@ import yaml
 
 from nri.cli.main import nri as command_line
 from nri.cli.verb import Settings
-from nri.stub.options import parse
+from nri.stub.program.options import parse
 from tests.support.pages import read_blocks
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ import pytest
 from nri.api import naming
 from nri.api.events import ALL, OLD
 from nri.mux.frames import FIRST_FRAME, MAX_PAYLOAD
-from nri.stub.checks import ARGUMENTS
+from nri.stub.support.checks import ARGUMENTS
 from nri.ttrpc.frames import MAX_DATA
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

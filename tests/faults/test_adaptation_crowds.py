@@ -14,7 +14,7 @@ import pytest
 
 import nri
 from nri.backoff import Backoff
-from nri.stub.session import Session
+from nri.stub.session.session import Session
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import PATIENCE_S, Leaks, RawPlugin, eventually
 

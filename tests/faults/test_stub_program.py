@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from nri.api import messages as m
-from nri.stub.reconnect import FIRST_DELAY_S, LONGEST_DELAY_S, backoff_s
 from tests.support.plugin_program import Listener, plugin_file, plugin_program
 from tests.support.scripted_runtime import ScriptedRuntime
 
@@ -59,8 +58,8 @@ def test_a_wrong_start_is_one_line_and_a_documented_exit_code(tmp_path, argument
 
 def test_a_socket_that_may_not_be_opened_is_exit_3_and_not_waited_for(monkeypatch, capsys) -> None:
     """Root may open every socket, so the kernel's answer is put in its place."""
-    from nri.stub import main, options, reconnect
     from nri.stub.plugin import Plugin
+    from nri.stub.program import options, reconnect, start
 
     def refuse(path: str):
         raise PermissionError(13, "Permission denied")
@@ -69,7 +68,7 @@ def test_a_socket_that_may_not_be_opened_is_exit_3_and_not_waited_for(monkeypatc
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         wanted = options.parse(["--idx", "10"], {}, "x.py", "x")
-        assert main.run(type("X", (Plugin,), {"run_pod_sandbox": lambda self, pod: None}), wanted) == 3
+        assert start.run(type("X", (Plugin,), {"run_pod_sandbox": lambda self, pod: None}), wanted) == 3
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -221,13 +220,6 @@ def test_an_idle_plugin_uses_no_cpu(tmp_path, sock) -> None:
         before = program.cpu_s()
         time.sleep(1)
         assert program.cpu_s() - before <= 0.02
-
-
-def test_the_backoff_doubles_to_half_a_minute_with_full_jitter() -> None:
-    assert [backoff_s(n, 1.0) for n in range(7)] == [1, 2, 4, 8, 16, 30, 30]
-    assert backoff_s(10**6, 1.0) == LONGEST_DELAY_S
-    assert backoff_s(3, 0.5) == 4
-    assert 0 < backoff_s(0, 0.0) < FIRST_DELAY_S
 
 
 # -- identity and the pre-installed start -----------------------------------------------------------------------------

@@ -5,11 +5,11 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.api.adjustment import Adjustment
+from nri.api.builders.adjustment import Adjustment
+from nri.api.builders.update import Update
 from nri.api.events import ALL, EVENTS, EventMask
 from nri.api.naming import check_index, check_name, split_file_name
 from nri.api.removal import is_marked, mark, split
-from nri.api.update import Update
 from nri.api.versions import infer_nri_version, parse_version, version_at_least
 
 MASKS = st.integers(0, 0x3FFF).map(EventMask)

@@ -6,11 +6,13 @@ Whatever goes wrong between them, every event ends, and leaves nothing behind th
 from __future__ import annotations
 
 import itertools
+import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,21 +23,22 @@ from nri.adaptation.peers.event_request import EventRequest
 from nri.adaptation.peers.peer import Peer
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import State
-from nri.api.events import EventMask
+from nri.api.events import BY_METHOD, EventMask
 from nri.errors import DeadlineExceeded, PluginError
+from nri.stub.session.session import Session
 from nri.testing import FakeRuntime, make_container, make_pod
-from nri.ttrpc import Interceptor
+from nri.ttrpc import LATER, Interceptor
+from nri.ttrpc.envelope import Request
 from tests.support.adapting import eventually
 
 EVENTS = ("create_container", "start_container", "stop_container")
+RPCS = [BY_METHOD[event].rpc for event in EVENTS]
 #: The event that all plugins get at once, in half of the cases.
 STARTS, NONE = EventMask.of("StartContainer"), EventMask(0)
 
 
 class Watched(nri.Plugin):
-    """Notes what it gets, and whether it ever got two things at once: it would take several if it were sent them."""
-
-    max_concurrent = 8
+    """Notes what it gets, and whether it was ever sent an event while it was at work on another one."""
 
     def __init__(self, behaviour: dict[str, tuple[int, bool]]) -> None:
         self.behaviour = behaviour
@@ -45,8 +48,6 @@ class Watched(nri.Plugin):
         self.overlaps = 0
 
     def _handle(self, event: str, container: nri.Container) -> None:
-        self.inside += 1
-        self.overlaps += self.inside > 1
         self.order.append(f"{event} {container.id}")
         delay_ms, fails = self.behaviour.get(event, (0, False))
         if delay_ms:
@@ -66,6 +67,25 @@ class Watched(nri.Plugin):
 
     def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         self._handle("stop_container", container)
+
+
+class Arrivals(Interceptor):
+    """Reads on while the plugin is at work, as no session does by itself, to see what comes meanwhile."""
+
+    def __init__(self, plugin: Watched) -> None:
+        self.plugin = plugin
+
+    def serve(self, request: Request, proceed: Callable[[Request], object]) -> object:
+        if request.method not in RPCS:
+            return proceed(request)
+        self.plugin.inside += 1
+        self.plugin.overlaps += self.plugin.inside > 1
+        threading.Thread(target=proceed, args=(request,), daemon=True).start()
+        return LATER
+
+
+def watched_session(plugin: Watched, sock: socket.socket, **options: Any) -> Session:
+    return Session(plugin, sock, interceptors=[Arrivals(plugin)], **options)
 
 
 class OnlyCreate(Watched):
@@ -160,7 +180,9 @@ def threads_that_switch_often() -> Iterator[None]:
 @settings(deadline=None)
 @given(scenes())
 def test_events_come_one_at_a_time_and_in_the_same_order_everywhere(scene: Scene) -> None:
-    with FakeRuntime(fan_out=STARTS if scene.at_once else NONE) as runtime:
+    fan_out = STARTS if scene.at_once else NONE
+    with pytest.MonkeyPatch.context() as patched, FakeRuntime(fan_out=fan_out) as runtime:
+        patched.setattr("nri.testing.runtime.Session", watched_session)
         play = Play(runtime, scene)
         play.run()
         plugins, created = play.plugins, play.created

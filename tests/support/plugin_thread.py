@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import nri
-from nri.stub.session import Session
+from nri.stub.session.session import Session
 from tests.support.scripted_runtime import PATIENCE_S, ScriptedRuntime
 
 

@@ -1,7 +1,7 @@
 """Go to Python: the setters of the Go API and ours.
 
 One job: a table for people who port a plugin, which the documentation prints and a test holds against the classes.
-Rule of the names: without "Linux", in snake_case. Next: `nri.api.adjustment` and `nri.api.update`.
+Rule of the names: without "Linux", in snake_case. Next: `nri.api.builders.adjustment` and `nri.api.builders.update`.
 """
 
 from __future__ import annotations

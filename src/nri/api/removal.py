@@ -2,7 +2,7 @@
 
 One job: make and read the mark. It stands before annotation keys, names of variables, destinations of mounts, paths of
 devices, types of namespaces, names of sysctls and host names of network devices, and nowhere else: rlimits, CDI
-devices and cgroup v2 keys cannot be removed, and their keys are taken literally. Next: `nri.api.adjustment`.
+devices and cgroup v2 keys cannot be removed, and their keys are taken literally. Next: `nri.api.builders.adjustment`.
 """
 
 __all__ = ["is_marked", "mark", "split"]

@@ -1,6 +1,7 @@
 """`nri run`: find the plugin class in a file or module, and hand it to the stub with the flags that it knows.
 
-Next modules: `nri.stub.options` and `nri.stub.main` run it, `nri.cli.reload` runs it again when its file changes.
+Next modules: `nri.stub.program.options` and `nri.stub.program.start` run it, `nri.cli.reload` runs it again when its
+file changes.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def command(settings: Settings, /, target: str, reload: bool, **flags: Any) -> i
         from nri.cli.reload import supervise
 
         return supervise(target)
-    from nri.stub.main import run
-    from nri.stub.options import parse
+    from nri.stub.program.options import parse
+    from nri.stub.program.start import run
 
     plugin = load(target)
     arguments = stub_arguments(settings, flags)

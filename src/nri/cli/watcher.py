@@ -15,10 +15,10 @@ from nri.api.events import EVENTS
 from nri.cli.output import safe
 from nri.errors import ConnectionClosed, DeadlineExceeded, RuntimeUnavailable
 from nri.stream import connect_unix
-from nri.stub.options import Options
 from nri.stub.plugin import Plugin
-from nri.stub.reconnect import Program
-from nri.stub.session import Session
+from nri.stub.program.options import Options
+from nri.stub.program.process import Program
+from nri.stub.session.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,13 @@
 """The plugin side of the wire: what a person who writes a plugin imports from `nri`.
 
-`plugin` is the base class and its checks, `handlers` turns requests into calls of its methods, `session` is the life of
-one connection, `reconnect` the life of the process, `options` and `main` start it from a command line. `context`,
-`runtime`, `mirror`, `background`, `coroutines`, `logs` and `health` are what a handler finds in `self`.
+From top to bottom, and imports only go down:
+
+- `plugin` is `nri.Plugin`, the class to inherit from;
+- `program/` runs a plugin as a process: `start` from a command line, `options`, `process`, `reconnect`;
+- `session/` is one connection: `session` its life, `service` the requests that it answers;
+- `base` is `PluginBase`: a method for each event, and what a handler finds in `self`;
+- `handler/` calls one handler: `call`, `answers`, `coroutines`;
+- `support/` is what all of these use: `context`, `runtime_handle`, `mirror`, `logs`, `checks`.
+
+These packages import nothing by themselves: a plugin's start pays for every module.
 """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nri.api.adjustment import Adjustment
-from nri.api.eviction import Eviction
-from nri.api.update import Update
+from nri.api.builders.adjustment import Adjustment
+from nri.api.builders.eviction import Eviction
+from nri.api.builders.update import Update
 
 if TYPE_CHECKING:
     from nri.adaptation import CreateReply

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from nri.adaptation import Adaptation, BuiltinPlugin, PluginHealth
 from nri.api import messages as m
+from nri.api.builders.eviction import Eviction
+from nri.api.builders.update import Update
 from nri.api.events import BY_METHOD
-from nri.api.eviction import Eviction
-from nri.api.update import Update
 from nri.errors import LocalProtocolError
 from nri.stub.plugin import Plugin
-from nri.stub.session import Session
+from nri.stub.session.session import Session
 from nri.testing.builders import make_container, make_pod
 from nri.testing.created import Created
 

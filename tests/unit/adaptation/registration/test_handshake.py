@@ -47,7 +47,7 @@ def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
     import socket
     import threading
 
-    from nri.stub.session import Session
+    from nri.stub.session.session import Session
 
     lock = threading.Lock()
 

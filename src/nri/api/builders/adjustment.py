@@ -1,0 +1,218 @@
+"""`Adjustment`: a plugin's changes of a container that is being created.
+
+One job: build a `ContainerAdjustment`. Setters are those of the Go API without "Linux" (`nri.api.go_names` has the
+table); resources come from `nri.api.builders.resources`, the rest of the Linux part from `nri.api.builders.linux`.
+
+Rules: a plugin that sets what another one has set is a conflict and fails the creation; where the protocol allows to
+take over, remove the key and set it again in the same adjustment. Whether a change takes effect is up to the runtime.
+Next: `nri.api.builders.update` for containers that exist.
+"""
+
+# ruff: noqa: A002 - `type` is the field's name in every specification concerned
+
+from __future__ import annotations
+
+from nri.api import messages as m
+from nri.api import optional
+from nri.api.builders.checks import I64, U64, integer, mapping_text, new_key, one_of, text, texts
+from nri.api.builders.linux import LinuxAdjustment
+from nri.api.builders.resources import Resources
+from nri.api.removal import mark, split
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Self
+
+__all__ = ["Adjustment"]
+
+HOOK_STAGES = ("prestart", "create_runtime", "create_container", "start_container", "poststart", "poststop")
+
+
+class Adjustment(LinuxAdjustment, Resources):
+    """Changes of a container that is being created.
+
+    `nri.Adjustment().add_env("POD_NAME", pod.name).set_memory_limit(64 << 20)`. Readers such as `.env` show what was
+    set so far, without what was removed; `removed()` has the latter.
+
+    Attributes:
+        message: the `ContainerAdjustment` that is sent.
+    """
+
+    __slots__ = ()
+
+    message: m.ContainerAdjustment
+
+    def __init__(self) -> None:
+        self.message = m.ContainerAdjustment()
+
+    @classmethod
+    def _message_class(cls) -> type[m.ContainerAdjustment]:
+        return m.ContainerAdjustment
+
+    def add_annotation(self, key: str, value: str) -> Self:
+        """Set an annotation of the container."""
+        checked = mapping_text("annotations", new_key("key", key, "remove_annotation"), value)
+        self.message.annotations[key] = checked
+        return self
+
+    def remove_annotation(self, key: str) -> Self:
+        """Remove an annotation of the container."""
+        self.message.annotations[mark(text("key", key, empty=False))] = ""
+        return self
+
+    def add_env(self, name: str, value: str) -> Self:
+        """Set an environment variable."""
+        if "=" in new_key("name", name, "remove_env"):
+            raise ValueError(f"name must not contain '=': {name!r}")
+        self.message.env.add(key=name, value=mapping_text("env", name, value))
+        return self
+
+    def remove_env(self, name: str) -> Self:
+        """Remove an environment variable."""
+        self.message.env.add(key=mark(text("name", name, empty=False)))
+        return self
+
+    def add_mount(self, mount: str | m.Mount, source: str = "", type: str = "", options: Iterable[str] = ()) -> Self:
+        """Mount something.
+
+        Args:
+            mount: absolute path in the container, or a whole `Mount`, which leaves no use for the rest.
+            source: path on the host, or what the type of file system takes.
+            type: type of the file system; `bind` for a path of the host.
+            options: mount options, such as `rbind`, `ro`, `rprivate`.
+        """
+        if isinstance(mount, m.Mount):
+            new_key("mount.destination", mount.destination, "remove_mount")
+            self.message.mounts.append(mount)
+            return self
+        destination = new_key("mount", mount, "remove_mount")
+        source, kind, words = text("source", source), text("type", type), texts("options", options)
+        self.message.mounts.add(destination=destination, source=source, type=kind, options=words)
+        return self
+
+    def remove_mount(self, destination: str) -> Self:
+        """Remove the mount at this path in the container."""
+        self.message.mounts.add(destination=mark(text("destination", destination, empty=False)))
+        return self
+
+    def set_args(self, args: Iterable[str]) -> Self:
+        """A new command line. Conflicts if an earlier plugin set one."""
+        words = texts("args", args)
+        if not words:
+            raise ValueError("args must not be empty: runtimes would ignore it")
+        self.message.args[:] = words
+        return self
+
+    def update_args(self, args: Iterable[str]) -> Self:
+        """A new command line, also in place of one that an earlier plugin set."""
+        return self.set_args(["", *texts("args", args)])
+
+    def add_hooks(self, hooks: m.Hooks) -> Self:
+        """Add OCI hooks, after those added before."""
+        if not isinstance(hooks, m.Hooks):
+            raise TypeError(f"hooks must be a Hooks message, not {hooks!r}; add_hook() adds one hook")
+        self.message.hooks.MergeFrom(hooks)
+        return self
+
+    def add_hook(
+        self, stage: str, path: str, args: Iterable[str] = (), env: Iterable[str] = (), timeout_s: int | None = None
+    ) -> Self:
+        """Add one OCI hook.
+
+        Args:
+            stage: `prestart`, `create_runtime`, `create_container`, `start_container`, `poststart` or `poststop`.
+            path: absolute path of the executable on the host.
+            args: command line, with the program name first.
+            env: environment, as `NAME=value`.
+            timeout_s: seconds, None for no limit.
+        """
+        hook = m.Hook(path=text("path", path, empty=False), args=texts("args", args), env=texts("env", env))
+        optional.put(hook, "timeout", None if timeout_s is None else integer("timeout_s", timeout_s, I64))
+        getattr(self.message.hooks, one_of("stage", stage, HOOK_STAGES)).append(hook)
+        return self
+
+    def add_rlimit(self, type: str, hard: int, soft: int) -> Self:
+        """Process resource limit, such as `RLIMIT_NOFILE`; mind the order: hard before soft."""
+        limit = m.POSIXRlimit(type=text("type", type, empty=False), hard=integer("hard", hard, U64))
+        limit.soft = integer("soft", soft, U64)
+        self.message.rlimits.append(limit)
+        return self
+
+    def add_cdi_device(self, device: str | m.CDIDevice) -> Self:
+        """Container Device Interface device, `vendor/class=device`. Cannot be removed again."""
+        name = device.name if isinstance(device, m.CDIDevice) else device
+        self.message.CDI_devices.add(name=text("device", name, empty=False))
+        return self
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Annotations that are set."""
+        return {name: value for name, value in self.message.annotations.items() if not split(name)[1]}
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Environment variables that are set."""
+        return {entry.key: entry.value for entry in self.message.env if not split(entry.key)[1]}
+
+    @property
+    def mounts(self) -> dict[str, m.Mount]:
+        """Mounts that are added, by path in the container."""
+        return {mount.destination: mount for mount in self.message.mounts if not split(mount.destination)[1]}
+
+    @property
+    def devices(self) -> dict[str, m.LinuxDevice]:
+        """Devices that are added, by path in the container."""
+        return {device.path: device for device in self.message.linux.devices if not split(device.path)[1]}
+
+    @property
+    def namespaces(self) -> dict[str, str]:
+        """Paths of the namespaces that are set, by type."""
+        return {entry.type: entry.path for entry in self.message.linux.namespaces if not split(entry.type)[1]}
+
+    @property
+    def net_devices(self) -> dict[str, str]:
+        """Names in the container of the network devices that are added, by name on the host."""
+        return {host: device.name for host, device in self.message.linux.net_devices.items() if not split(host)[1]}
+
+    @property
+    def sysctl(self) -> dict[str, str]:
+        """Kernel parameters that are set."""
+        return {name: value for name, value in self.message.linux.sysctl.items() if not split(name)[1]}
+
+    @property
+    def args(self) -> list[str]:
+        """The new command line, without the mark of `update_args`."""
+        args = list(self.message.args)
+        return args[1:] if args[:1] == [""] else args
+
+    @property
+    def rlimits(self) -> dict[str, tuple[int, int]]:
+        """Process resource limits by type, as (hard, soft)."""
+        return {limit.type: (limit.hard, limit.soft) for limit in self.message.rlimits}
+
+    @property
+    def cdi_devices(self) -> list[str]:
+        """Names of the Container Device Interface devices."""
+        return [device.name for device in self.message.CDI_devices]
+
+    @property
+    def oom_score_adj(self) -> int | None:
+        """Adjustment of the out-of-memory score, None when not set."""
+        score: int | None = optional.get(self.message.linux, "oom_score_adj")
+        return score
+
+    def removed(self) -> dict[str, list[str]]:
+        """What is to be removed: the readers' names to keys, for those that have any."""
+        linux = self.message.linux
+        marked = {
+            "annotations": list(self.message.annotations),
+            "env": [entry.key for entry in self.message.env],
+            "mounts": [mount.destination for mount in self.message.mounts],
+            "devices": [device.path for device in linux.devices],
+            "namespaces": [namespace.type for namespace in linux.namespaces],
+            "net_devices": list(linux.net_devices),
+            "sysctl": list(linux.sysctl),
+        }
+        keys = {reader: [name for name, removed in map(split, names) if removed] for reader, names in marked.items()}
+        return {reader: names for reader, names in keys.items() if names}

@@ -1,0 +1,153 @@
+"""Checks of what a plugin hands to a builder; each error names the argument and the value.
+
+One job: refuse what no runtime could ever apply, where the mistake is made, instead of on the wire or in the kernel.
+Rules: a check passes before anything is written into a message, for protobuf would leave an empty wrapper behind, which
+means zero. Only the impossible is refused; what a runtime may or may not support is its business.
+Next: `nri.api.builders.resources` and `nri.api.builders.adjustment` call these in every setter.
+"""
+
+from __future__ import annotations
+
+from nri.api.removal import is_marked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = [
+    "I64",
+    "U32",
+    "U64",
+    "enum_number",
+    "enum_numbers",
+    "flag",
+    "integer",
+    "mapping_text",
+    "new_key",
+    "one_of",
+    "text",
+    "texts",
+]
+
+#: Ranges of the wire's integer types.
+I64 = (-(1 << 63), (1 << 63) - 1)
+U32 = (0, (1 << 32) - 1)
+U64 = (0, (1 << 64) - 1)
+
+
+def integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
+    """An integer within bounds, both included.
+
+    Raises:
+        TypeError: not an int; a bool is none.
+        ValueError: out of bounds.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, not {value!r}")
+    if not bounds[0] <= value <= bounds[1]:
+        raise ValueError(f"{name} must be between {bounds[0]} and {bounds[1]}, not {value}")
+    number: int = value
+    return number
+
+
+def flag(name: str, value: Any) -> bool:
+    """A bool.
+
+    Raises:
+        TypeError: not a bool.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be a bool, not {value!r}")
+    return value
+
+
+def text(name: str, value: Any, *, empty: bool = True) -> str:
+    """A text that C programs and the wire can carry: no NUL, no lone surrogates; empty only if `empty`.
+
+    Raises:
+        TypeError: not a str.
+        ValueError: empty, or a character that cannot be carried.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {value!r}")
+    if not value and not empty:
+        raise ValueError(f"{name} must not be empty")
+    if "\0" in value:
+        raise ValueError(f"{name} must not contain NUL: {value!r}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{name} is not valid Unicode: {value!r}") from None
+    return value
+
+
+def new_key(name: str, value: Any, remove_with: str) -> str:
+    """A key to set: not empty and without a removal mark, which the runtime would take for a removal.
+
+    Raises:
+        TypeError: not a str.
+        ValueError: empty or marked; the error names the method that removes.
+    """
+    key = text(name, value, empty=False)
+    if is_marked(key):
+        raise ValueError(f"{name} must not start with '-', which asks for a removal: {value!r}; use {remove_with}()")
+    return key
+
+
+def texts(name: str, values: Any) -> list[str]:
+    """Several texts.
+
+    Raises:
+        TypeError: one text instead of several, or something else in between.
+        ValueError: a character that cannot be carried.
+    """
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"{name} must be a list of texts, not the one text {values!r}")
+    return [mapping_text(name, position, value) for position, value in enumerate(values)]
+
+
+def mapping_text(name: str, entry: object, value: Any) -> str:
+    """The value of an entry of a map or list, such as an annotation; see `text`."""
+    if isinstance(value, str) and value.isascii() and "\0" not in value:
+        return value  # the common case does not pay for the name of the entry
+    return text(f"{name}[{entry!r}]", value)
+
+
+def enum_number(name: str, enum: Any, value: Any, prefix: str) -> Any:
+    """Number of an enum's value from its number, its name, or its name without the common prefix, in any case.
+
+    Raises:
+        TypeError: neither a number nor a name.
+        ValueError: the enum has no such value.
+    """
+    if isinstance(value, str):
+        word = value.upper()
+        for candidate in (word, prefix + word):
+            if candidate in enum.keys():  # noqa: SIM118 - the wrapper is not a mapping
+                return enum.Value(candidate)
+    elif not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a name or a number, not {value!r}")
+    elif value in enum.values():
+        return value
+    names = ", ".join(word.removeprefix(prefix) for word in enum.keys())  # noqa: SIM118
+    raise ValueError(f"{name} must be one of {names}, not {value!r}")
+
+
+def enum_numbers(name: str, enum: Any, values: Any, prefix: str) -> list[Any]:
+    """Numbers of several values of an enum; see `enum_number`."""
+    if isinstance(values, str):
+        raise TypeError(f"{name} must be a list of names or numbers, not the one text {values!r}")
+    return [enum_number(f"{name}[{position}]", enum, value, prefix) for position, value in enumerate(values)]
+
+
+def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """A word of a fixed list.
+
+    Raises:
+        ValueError: another word.
+    """
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+    word: str = value
+    return word

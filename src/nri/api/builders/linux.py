@@ -1,0 +1,230 @@
+"""The Linux part of an adjustment, apart from resources.
+
+One job: `LinuxAdjustment`, a mixin over `ContainerAdjustment.linux`: devices, namespaces, network devices, sysctls,
+scheduling, system call filter, RDT, memory policy. Rules as in `nri.api.builders.resources`: check, then write, return
+the builder. Whole messages are accepted where they have many fields, and are copied.
+Next: `nri.api.builders.adjustment` puts everything together.
+"""
+
+# ruff: noqa: A002 - `type` is the field's name in every specification concerned
+
+from __future__ import annotations
+
+from nri.api import messages as m
+from nri.api import optional
+from nri.api.builders.builder import Builder
+from nri.api.builders.checks import (
+    I64,
+    U32,
+    U64,
+    enum_number,
+    enum_numbers,
+    flag,
+    integer,
+    mapping_text,
+    new_key,
+    one_of,
+    text,
+    texts,
+)
+from nri.api.removal import mark
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Self
+
+__all__ = ["LinuxAdjustment"]
+
+DEVICE_TYPES = ("c", "b", "u", "p")
+NAMESPACE_TYPES = ("network", "pid", "mount", "ipc", "uts", "user", "cgroup", "time")
+
+
+class LinuxAdjustment(Builder):
+    """Setters of the Linux part of an adjustment. Every setter returns the builder, so that calls chain.
+
+    Raises, all setters:
+        TypeError: the value has the wrong type.
+        ValueError: no runtime could apply the value; the error names the argument.
+    """
+
+    __slots__ = ()
+
+    message: m.ContainerAdjustment
+
+    def add_device(
+        self,
+        device: str | m.LinuxDevice,
+        type: str = "c",
+        major: int = 0,
+        minor: int = 0,
+        *,
+        file_mode: int | None = None,
+        uid: int | None = None,
+        gid: int | None = None,
+    ) -> Self:
+        """A device node at this path in the container; access is allowed along with it.
+
+        Args:
+            device: path in the container, or a whole `LinuxDevice`, which leaves no use for the rest.
+            type: `c` character, `b` block, `u` unbuffered character, `p` named pipe.
+            major: major number.
+            minor: minor number.
+            file_mode: permission bits, such as `0o660`; None leaves them to the runtime.
+            uid: owner; None leaves it to the runtime.
+            gid: group; None leaves it to the runtime.
+        """
+        if isinstance(device, m.LinuxDevice):
+            new_key("device.path", device.path, "remove_device")
+        else:
+            path = new_key("device", device, "remove_device")
+            device = m.LinuxDevice(path=path, type=one_of("type", type, DEVICE_TYPES))
+            device.major = integer("major", major, I64)
+            device.minor = integer("minor", minor, I64)
+            for field, number in (("file_mode", file_mode), ("uid", uid), ("gid", gid)):
+                optional.put(device, field, number if number is None else integer(field, number, U32))
+        self.message.linux.devices.append(device)
+        return self
+
+    def remove_device(self, path: str) -> Self:
+        """Remove the device at this path in the container."""
+        self.message.linux.devices.append(m.LinuxDevice(path=mark(text("path", path, empty=False))))
+        return self
+
+    def add_or_replace_namespace(self, type: str, path: str = "") -> Self:
+        """A namespace by its OCI type (`network`, `pid`, `mount`, ...): a new one, or the existing one at `path`."""
+        namespace = m.LinuxNamespace(type=one_of("type", type, NAMESPACE_TYPES), path=text("path", path))
+        self.message.linux.namespaces.append(namespace)
+        return self
+
+    def remove_namespace(self, type: str) -> Self:
+        """Remove the namespace of this type, so that the container shares the host's."""
+        kind = one_of("type", type, NAMESPACE_TYPES)
+        self.message.linux.namespaces.append(m.LinuxNamespace(type=mark(kind)))
+        return self
+
+    def add_net_device(self, host_device: str, device: str | m.LinuxNetDevice = "") -> Self:
+        """Move a network device of the host into the container, under the name `device` if given."""
+        name = device.name if isinstance(device, m.LinuxNetDevice) else device
+        checked = text("device", name)
+        self.message.linux.net_devices[new_key("host_device", host_device, "remove_net_device")].name = checked
+        return self
+
+    def remove_net_device(self, host_device: str) -> Self:
+        """Do not move this network device of the host into the container."""
+        self.message.linux.net_devices.get_or_create(mark(text("host_device", host_device, empty=False)))
+        return self
+
+    def set_sysctl(self, name: str, value: str) -> Self:
+        """Value of a kernel parameter, such as `net.core.somaxconn`."""
+        checked = mapping_text("sysctl", new_key("name", name, "remove_sysctl"), value)
+        self.message.linux.sysctl[name] = checked
+        return self
+
+    def remove_sysctl(self, name: str) -> Self:
+        """Leave a kernel parameter as the host has it."""
+        self.message.linux.sysctl[mark(text("name", name, empty=False))] = ""
+        return self
+
+    def set_cgroups_path(self, path: str) -> Self:
+        """Control group of the container. Cannot be reset, so empty is an error."""
+        self.message.linux.cgroups_path = text("path", path, empty=False)
+        return self
+
+    def set_oom_score_adj(self, score: int) -> Self:
+        """Adjustment of the out-of-memory score, -1000 (never kill) to 1000 (kill first)."""
+        self.message.linux.oom_score_adj.value = integer("score", score, (-1000, 1000))
+        return self
+
+    def set_io_priority(self, io_class: int | str, priority: int = 0) -> Self:
+        """I/O priority of the process.
+
+        Args:
+            io_class: `RT`, `BE`, `IDLE`, or `NONE` to clear; also `IOPRIO_CLASS_BE`, or the number.
+            priority: 0 (first) to 7 (last) within the class.
+        """
+        number = enum_number("io_class", m.IOPrioClass, io_class, "IOPRIO_CLASS_")
+        value = m.LinuxIOPriority(priority=integer("priority", priority, (0, 7)))
+        setattr(value, "class", number)
+        self.message.linux.io_priority.CopyFrom(value)
+        return self
+
+    def set_scheduler(
+        self,
+        policy: int | str | m.LinuxScheduler,
+        *,
+        nice: int = 0,
+        priority: int = 0,
+        flags: Iterable[int | str] = (),
+        runtime_ns: int = 0,
+        deadline_ns: int = 0,
+        period_ns: int = 0,
+    ) -> Self:
+        """CPU scheduling policy of the process.
+
+        Args:
+            policy: `OTHER`, `FIFO`, `RR`, `BATCH`, `ISO`, `IDLE`, `DEADLINE`, or `NONE` to clear; also `SCHED_FIFO`,
+                the number, or a whole `LinuxScheduler`, which leaves no use for the rest.
+            nice: -20 to 19, for OTHER and BATCH.
+            priority: 1 to 99, for FIFO and RR.
+            flags: `RESET_ON_FORK` and so on; also `SCHED_FLAG_RESET_ON_FORK`, or the number.
+            runtime_ns: nanoseconds per period, for DEADLINE.
+            deadline_ns: nanoseconds, for DEADLINE.
+            period_ns: nanoseconds, for DEADLINE.
+        """
+        if not isinstance(policy, m.LinuxScheduler):
+            policy = m.LinuxScheduler(
+                policy=enum_number("policy", m.LinuxSchedulerPolicy, policy, "SCHED_"),
+                nice=integer("nice", nice, (-20, 19)),
+                priority=integer("priority", priority, (0, 99)),
+                flags=enum_numbers("flags", m.LinuxSchedulerFlag, flags, "SCHED_FLAG_"),
+                runtime=integer("runtime_ns", runtime_ns, U64),
+                deadline=integer("deadline_ns", deadline_ns, U64),
+                period=integer("period_ns", period_ns, U64),
+            )
+        self.message.linux.scheduler.CopyFrom(policy)
+        return self
+
+    def set_seccomp_policy(self, policy: m.LinuxSeccomp) -> Self:
+        """A whole new system call filter, with the constants of the OCI spec."""
+        if not isinstance(policy, m.LinuxSeccomp):
+            raise TypeError(f"policy must be a LinuxSeccomp, not {policy!r}")
+        self.message.linux.seccomp_policy.CopyFrom(policy)
+        return self
+
+    def set_rdt_clos_id(self, clos_id: str) -> Self:
+        """RDT class of service (a directory of resctrl)."""
+        self.message.linux.rdt.clos_id.value = text("clos_id", clos_id)
+        return self
+
+    def set_rdt_schemata(self, schemata: Iterable[str]) -> Self:
+        """Lines of the RDT schemata, such as `L3:0=ff;1=ff`. They replace those set before."""
+        self.message.linux.rdt.schemata.CopyFrom(m.OptionalRepeatedString(value=texts("schemata", schemata)))
+        return self
+
+    def set_rdt_enable_monitoring(self, enable: bool = True) -> Self:
+        """Whether to make an RDT monitoring group for the container."""
+        self.message.linux.rdt.enable_monitoring.value = flag("enable", enable)
+        return self
+
+    def remove_rdt(self) -> Self:
+        """Drop the RDT settings that earlier plugins made."""
+        self.message.linux.rdt.remove = True
+        return self
+
+    def set_memory_policy(self, mode: int | str, nodes: str = "", flags: Iterable[int | str] = ()) -> Self:
+        """NUMA memory policy of the process.
+
+        Args:
+            mode: `DEFAULT`, `PREFERRED`, `BIND`, `INTERLEAVE`, `LOCAL`, `PREFERRED_MANY`, `WEIGHTED_INTERLEAVE`; also
+                `MPOL_BIND`, or the number.
+            nodes: memory nodes in the kernel's list format.
+            flags: `STATIC_NODES`, `RELATIVE_NODES`, `NUMA_BALANCING`; also `MPOL_F_STATIC_NODES`, or the number.
+        """
+        policy = m.LinuxMemoryPolicy(
+            mode=enum_number("mode", m.MpolMode, mode, "MPOL_"),
+            nodes=text("nodes", nodes),
+            flags=enum_numbers("flags", m.MpolFlag, flags, "MPOL_F_"),
+        )
+        self.message.linux.memory_policy.CopyFrom(policy)
+        return self

@@ -1,0 +1,255 @@
+"""The resource setters and readers that adjustments and updates share.
+
+One job: `Resources`, a mixin over the `linux.resources` of a message. Rules: a setter checks before it writes
+(`nri.api.builders.checks`), makes the messages on its way (presence means "set", even to zero) and returns the builder;
+a reader gives None for what is not set. Units are the kernel's: bytes and microseconds.
+Next: `nri.api.builders.adjustment` for new containers, `nri.api.builders.update` for existing ones.
+"""
+
+from __future__ import annotations
+
+from nri.api import optional
+from nri.api.builders.builder import Builder
+from nri.api.builders.checks import I64, U64, flag, integer, mapping_text, one_of, text
+from nri.api.messages import HugepageLimit, LinuxDeviceCgroup
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from nri.api.messages import LinuxResources
+
+__all__ = ["Resources"]
+
+
+class _Reader:
+    """Attribute that reads one value of the resources, None when it is not set."""
+
+    __slots__ = ("field", "group")
+
+    def __init__(self, group: str, field: str) -> None:
+        self.group = group
+        self.field = field
+
+    def read(self, builder: Resources | None) -> Any:
+        if builder is None:  # asked of the class, by help() and the like
+            return self
+        resources = builder.resources
+        return optional.get(getattr(resources, self.group) if self.group else resources, self.field)
+
+
+class _Int(_Reader):
+    __slots__ = ()
+
+    def __get__(self, builder: Resources | None, owner: type) -> int | None:
+        value: int | None = self.read(builder)
+        return value
+
+
+class _Bool(_Reader):
+    __slots__ = ()
+
+    def __get__(self, builder: Resources | None, owner: type) -> bool | None:
+        value: bool | None = self.read(builder)
+        return value
+
+
+class _Text(_Reader):
+    __slots__ = ()
+
+    def __get__(self, builder: Resources | None, owner: type) -> str | None:
+        value: str | None = self.read(builder)
+        return value
+
+
+class Resources(Builder):
+    """Setters and readers of resources. Every setter returns the builder, so that calls chain.
+
+    Raises, all setters:
+        TypeError: the value has the wrong type.
+        ValueError: no runtime could apply the value; the error names the argument.
+    """
+
+    __slots__ = ()
+
+    def set_memory_limit(self, limit_bytes: int) -> Self:
+        """Most memory in bytes; -1 is unlimited."""
+        self.message.linux.resources.memory.limit.value = integer("limit_bytes", limit_bytes, I64)
+        return self
+
+    def set_memory_reservation(self, reservation_bytes: int) -> Self:
+        """Soft limit of memory in bytes."""
+        self.message.linux.resources.memory.reservation.value = integer("reservation_bytes", reservation_bytes, I64)
+        return self
+
+    def set_memory_swap(self, swap_bytes: int) -> Self:
+        """Most memory and swap together in bytes; -1 is unlimited."""
+        self.message.linux.resources.memory.swap.value = integer("swap_bytes", swap_bytes, I64)
+        return self
+
+    def set_memory_kernel(self, kernel_bytes: int) -> Self:
+        """Most kernel memory in bytes (cgroup v1)."""
+        self.message.linux.resources.memory.kernel.value = integer("kernel_bytes", kernel_bytes, I64)
+        return self
+
+    def set_memory_kernel_tcp(self, kernel_tcp_bytes: int) -> Self:
+        """Most memory of TCP buffers in bytes (cgroup v1)."""
+        self.message.linux.resources.memory.kernel_tcp.value = integer("kernel_tcp_bytes", kernel_tcp_bytes, I64)
+        return self
+
+    def set_memory_swappiness(self, swappiness: int) -> Self:
+        """Tendency to swap, 0 to 100 (cgroup v1)."""
+        self.message.linux.resources.memory.swappiness.value = integer("swappiness", swappiness, U64)
+        return self
+
+    def set_memory_disable_oom_killer(self, disable: bool = True) -> Self:
+        """Pause instead of killing when out of memory (cgroup v1)."""
+        self.message.linux.resources.memory.disable_oom_killer.value = flag("disable", disable)
+        return self
+
+    def set_memory_use_hierarchy(self, use: bool = True) -> Self:
+        """Count the memory of child groups (cgroup v1)."""
+        self.message.linux.resources.memory.use_hierarchy.value = flag("use", use)
+        return self
+
+    def set_cpu_shares(self, shares: int) -> Self:
+        """Relative weight, 2 to 262144 (the scale of cgroup v1; runtimes convert it)."""
+        self.message.linux.resources.cpu.shares.value = integer("shares", shares, U64)
+        return self
+
+    def set_cpu_quota(self, quota_us: int) -> Self:
+        """Run time per period in microseconds; -1 is unlimited."""
+        self.message.linux.resources.cpu.quota.value = integer("quota_us", quota_us, I64)
+        return self
+
+    def set_cpu_period(self, period_us: int) -> Self:
+        """Length of a period in microseconds."""
+        self.message.linux.resources.cpu.period.value = integer("period_us", period_us, U64)
+        return self
+
+    def set_cpu_realtime_runtime(self, runtime_us: int) -> Self:
+        """Realtime run time per realtime period in microseconds."""
+        self.message.linux.resources.cpu.realtime_runtime.value = integer("runtime_us", runtime_us, I64)
+        return self
+
+    def set_cpu_realtime_period(self, period_us: int) -> Self:
+        """Length of a realtime period in microseconds."""
+        self.message.linux.resources.cpu.realtime_period.value = integer("period_us", period_us, U64)
+        return self
+
+    def set_cpuset_cpus(self, cpus: str) -> Self:
+        """Allowed CPUs in the kernel's list format, such as `0-3,8`. Cannot be reset, so empty is an error."""
+        self.message.linux.resources.cpu.cpus = text("cpus", cpus, empty=False)
+        return self
+
+    def set_cpuset_mems(self, mems: str) -> Self:
+        """Allowed memory nodes in the kernel's list format, such as `0-3,8`. Cannot be reset, so empty is an error."""
+        self.message.linux.resources.cpu.mems = text("mems", mems, empty=False)
+        return self
+
+    def set_pids_limit(self, limit: int) -> Self:
+        """Most processes and threads; -1 is unlimited."""
+        checked = integer("limit", limit, I64)
+        pids = self.message.linux.resources.pids
+        pids.limit = checked
+        pids.SetInParent()
+        return self
+
+    def add_hugepage_limit(self, page_size: str, limit_bytes: int) -> Self:
+        """Most huge pages of one size (`2MB`, `1GB`), in bytes."""
+        limit = HugepageLimit(
+            page_size=text("page_size", page_size, empty=False), limit=integer("limit_bytes", limit_bytes, U64)
+        )
+        self.message.linux.resources.hugepage_limits.append(limit)
+        return self
+
+    def set_blockio_class(self, name: str) -> Self:
+        """Block I/O class, resolved by the runtime's configuration; empty takes the container out of any class."""
+        self.message.linux.resources.blockio_class.value = text("name", name)
+        return self
+
+    def set_rdt_class(self, name: str) -> Self:
+        """RDT class, resolved by the runtime's configuration; empty takes the container out of any class."""
+        self.message.linux.resources.rdt_class.value = text("name", name)
+        return self
+
+    def add_unified(self, key: str, value: str) -> Self:
+        """Value of a file of cgroup v2, such as `memory.high`. Cannot be removed again."""
+        checked = mapping_text("unified", text("key", key, empty=False), value)
+        self.message.linux.resources.unified[key] = checked
+        return self
+
+    def add_device_rule(
+        self,
+        allow: bool,
+        type: str = "a",  # noqa: A002 - the field's name
+        *,
+        major: int | None = None,
+        minor: int | None = None,
+        access: str = "rwm",
+    ) -> Self:
+        """Rule of the device control group, after those before it. Runtimes heed it for new containers only.
+
+        Args:
+            allow: allow or deny.
+            type: `a` all, `b` block, `c` character.
+            major: major number, None for any.
+            minor: minor number, None for any.
+            access: any of `r` read, `w` write, `m` make a node.
+        """
+        if not set(text("access", access, empty=False)) <= set("rwm"):
+            raise ValueError(f"access must consist of r, w and m, not {access!r}")
+        rule = LinuxDeviceCgroup(allow=flag("allow", allow), type=one_of("type", type, ("a", "b", "c")), access=access)
+        for field, number in (("major", major), ("minor", minor)):
+            optional.put(rule, field, number if number is None else integer(field, number, I64))
+        self.message.linux.resources.devices.append(rule)
+        return self
+
+    @property
+    def resources(self) -> LinuxResources:
+        """The message itself. Reading it sets nothing."""
+        resources: LinuxResources = self.message.linux.resources
+        return resources
+
+    @property
+    def has_resources(self) -> bool:
+        """Whether any resource is set."""
+        return bool(self.message.linux.resources.ByteSize())
+
+    # What is set, None when not; each by the name and in the unit of its setter.
+    memory_limit = _Int("memory", "limit")
+    memory_reservation = _Int("memory", "reservation")
+    memory_swap = _Int("memory", "swap")
+    memory_kernel = _Int("memory", "kernel")
+    memory_kernel_tcp = _Int("memory", "kernel_tcp")
+    memory_swappiness = _Int("memory", "swappiness")
+    memory_disable_oom_killer = _Bool("memory", "disable_oom_killer")
+    memory_use_hierarchy = _Bool("memory", "use_hierarchy")
+    cpu_shares = _Int("cpu", "shares")
+    cpu_quota = _Int("cpu", "quota")
+    cpu_period = _Int("cpu", "period")
+    cpu_realtime_runtime = _Int("cpu", "realtime_runtime")
+    cpu_realtime_period = _Int("cpu", "realtime_period")
+    pids_limit = _Int("", "pids")
+    blockio_class = _Text("", "blockio_class")
+    rdt_class = _Text("", "rdt_class")
+
+    @property
+    def cpuset_cpus(self) -> str | None:
+        """Allowed CPUs, None when not set."""
+        return self.resources.cpu.cpus or None
+
+    @property
+    def cpuset_mems(self) -> str | None:
+        """Allowed memory nodes, None when not set."""
+        return self.resources.cpu.mems or None
+
+    @property
+    def hugepage_limits(self) -> dict[str, int]:
+        """Limits in bytes by page size."""
+        return {limit.page_size: limit.limit for limit in self.resources.hugepage_limits}
+
+    @property
+    def unified(self) -> dict[str, str]:
+        """Values of cgroup v2 files."""
+        return dict(self.resources.unified)

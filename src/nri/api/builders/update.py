@@ -1,0 +1,64 @@
+"""`Update`: a plugin's change of an existing container.
+
+One job: build a `ContainerUpdate`. Only resources can change after creation; the setters are those of
+`nri.api.builders.resources`. An update without resources would make a runtime zero what the kubelet asked for, so the
+stub checks `has_resources` before it sends one. Next: `nri.api.builders.eviction`.
+"""
+
+from __future__ import annotations
+
+from nri.api.builders.checks import flag, text
+from nri.api.builders.resources import Resources
+from nri.api.messages import Container, ContainerUpdate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["Update"]
+
+
+class Update(Resources):
+    """Changes of one existing container.
+
+    `nri.Update(container.id).set_cpu_shares(512)`; the container itself will do in place of its id.
+
+    Attributes:
+        message: the `ContainerUpdate` that is sent.
+
+    Raises:
+        TypeError: `container` is neither an id nor a container.
+        ValueError: the id is empty.
+    """
+
+    __slots__ = ()
+
+    message: ContainerUpdate
+
+    def __init__(self, container: str | Container) -> None:
+        self.message = ContainerUpdate()
+        self.set_container_id(container.id if isinstance(container, Container) else container)
+
+    @classmethod
+    def _message_class(cls) -> type[ContainerUpdate]:
+        return ContainerUpdate
+
+    def set_container_id(self, container_id: str) -> Self:
+        """The container to change."""
+        self.message.container_id = text("container_id", container_id, empty=False)
+        return self
+
+    def set_ignore_failure(self, ignore: bool = True) -> Self:
+        """Let the request go on even if this update cannot be applied."""
+        self.message.ignore_failure = flag("ignore", ignore)
+        return self
+
+    @property
+    def container_id(self) -> str:
+        """The container to change."""
+        return self.message.container_id
+
+    @property
+    def ignore_failure(self) -> bool:
+        """Whether the request goes on even if this update cannot be applied."""
+        return self.message.ignore_failure

@@ -1,0 +1,146 @@
+"""What a plugin is before it is a program: its settings, what a handler finds in `self`, and a method for each event.
+
+A method that nobody calls is a bug that nobody sees. So class creation refuses names that are nearly those of an event,
+and handlers that take the wrong arguments (`nri.stub.support.checks`). What a handler may return is in
+`nri.stub.handler.answers`. Next: `nri.stub.plugin` adds the start of a program, `nri.stub.session.session` serves a
+plugin on one connection.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from nri.stub.support import context
+from nri.stub.support.checks import check_class, kebab_case
+from nri.stub.support.runtime_handle import RuntimeHandle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Sequence
+    from typing import Any, ClassVar, Literal, TypeAlias
+
+    from nri.api import messages as m
+    from nri.api.builders.adjustment import Adjustment
+    from nri.api.builders.failure import FailurePolicy
+    from nri.api.builders.update import Update
+    from nri.api.events import EventMask
+    from nri.stub.support.mirror import Mirror
+
+    Updates: TypeAlias = Update | Sequence[Update] | None
+    Created: TypeAlias = Adjustment | Update | Sequence[Update] | tuple[Adjustment | None, Sequence[Update]] | None
+
+__all__ = ["PluginBase"]
+
+
+class PluginBase:
+    """A plugin without `main()`: all that sessions and handlers know of it. Subclass `nri.Plugin`, not this."""
+
+    # What these mean is in the docstring of `nri.Plugin`, where the people look who set them.
+    name: ClassVar[str] = ""
+    failure_policy: ClassVar[FailurePolicy | None] = None
+    mirror: ClassVar[bool] = False
+    config_format: ClassVar[Literal["auto", "json", "yaml", "toml"]] = "auto"
+    log_file: ClassVar[str | None] = None
+    Config: ClassVar[type | None] = None
+
+    #: An instance of `Config`, from the runtime's text, `--config FILE` and the defaults. Set before `configure`.
+    config: Any = None
+    #: The mirror, if `mirror` is true.
+    state: Mirror
+    #: The other side, with `.name`, `.version`, `.nri_version`, `.update(...)`, `.evict(...)`.
+    runtime: RuntimeHandle = RuntimeHandle()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        check_class(cls, PluginBase)
+        if not cls.__dict__.get("name"):
+            cls.name = kebab_case(cls.__name__)
+
+    # -- what a handler finds in self ---------------------------------------------------------------------------------
+
+    @property
+    def deadline(self) -> float | None:
+        """When the runtime gives up on the present request, in `time.monotonic()` seconds; None if it does not say."""
+        call = context.current.get()
+        return None if call is None else call.deadline
+
+    def time_left(self) -> float | None:
+        """Seconds until `deadline`, never negative; None outside handlers and if the runtime does not say."""
+        deadline = self.deadline
+        return None if deadline is None else max(0.0, deadline - monotonic())
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose lines carry the pod and container of the present request."""
+        from nri.stub.support import logs
+
+        return logs.adapter(self.name)
+
+    # -- the life of the plugin ---------------------------------------------------------------------------------------
+
+    def configure(self) -> EventMask | None:
+        """Connected: `self.config` and `self.runtime` are set. Return a mask to take fewer events than the methods say.
+
+        Called again when the file of `--config` changes; the mask then has no effect any more.
+        """
+        return None
+
+    def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> Updates:
+        """Take in everything that runs already: the full truth, on each connection anew. Returns updates to make."""
+        return None
+
+    def shutdown(self) -> None:
+        """The runtime is going away. Runtimes on the Go reference never say so."""
+
+    def closed(self) -> None:
+        """The connection is gone; unless this is the end, another one follows."""
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def run_pod_sandbox(self, pod: m.PodSandbox) -> None:
+        """A pod starts; its network is there, its containers are not."""
+
+    def update_pod_sandbox(self, pod: m.PodSandbox, overhead: m.LinuxResources, resources: m.LinuxResources) -> None:
+        """A pod's resources are about to change."""
+
+    def post_update_pod_sandbox(self, pod: m.PodSandbox) -> None:
+        """A pod's resources have changed."""
+
+    def stop_pod_sandbox(self, pod: m.PodSandbox) -> None:
+        """A pod has stopped; its network is still there."""
+
+    def remove_pod_sandbox(self, pod: m.PodSandbox) -> None:
+        """A pod is removed."""
+
+    # -- containers ---------------------------------------------------------------------------------------------------
+
+    def create_container(self, pod: m.PodSandbox, container: m.Container) -> Created:
+        """A container is about to be created: the one place for an Adjustment; updates of other containers too."""
+        return None
+
+    def post_create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """A container has been created."""
+
+    def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """A container is about to start."""
+
+    def post_start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """A container has started."""
+
+    def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Updates:
+        """A container's resources are about to change to `resources`. Returns updates, of this or other containers."""
+        return None
+
+    def post_update_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """A container's resources have changed."""
+
+    def stop_container(self, pod: m.PodSandbox, container: m.Container) -> Updates:
+        """A container has stopped. Returns updates of other containers."""
+        return None
+
+    def remove_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """A container is removed."""
+
+    def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
+        """All plugins have spoken: raise `nri.Reject` to refuse what they made of the container."""

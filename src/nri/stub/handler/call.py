@@ -1,0 +1,120 @@
+"""Call the plugin's method for one request: parse the bytes, pass the arguments, encode what comes back.
+
+`build` makes one function for each event that is handled; a session looks it up by the event's name. One row per event
+says which message it is and which of its fields are the handler's arguments. What may be returned is in
+`nri.stub.handler.answers`; `async def` handlers are run by `nri.stub.handler.coroutines`.
+"""
+
+from __future__ import annotations
+
+from nri.api import messages as m
+from nri.api.events import EVENTS
+from nri.errors import Reject
+from nri.stub.handler.answers import REPLY_FIELDS, encode_answer, method_name
+from nri.stub.handler.coroutines import CoroutineType, resolve, run_to_end
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from nri.stub.support.context import Call
+    from nri.stub.support.mirror import Mirror
+
+    Serve = Callable[[bytes, Call], bytes]
+
+__all__ = ["build", "call_quietly", "overridden"]
+
+#: Request fields that are the handler's arguments.
+_FIELDS = {
+    "UpdateContainer": ("pod", "container", "linux_resources"),
+    "UpdatePodSandbox": ("pod", "overhead_linux_resources", "linux_resources"),
+}
+
+
+def overridden(plugin: object, base: type, method: str) -> bool:
+    """Whether the plugin has its own method of this name."""
+    return getattr(type(plugin), method, None) is not getattr(base, method) or method in getattr(plugin, "__dict__", ())
+
+
+def build(plugin: Any, base: type, mirror: Mirror | None) -> dict[str, Serve]:
+    """Make the functions that serve events, by the events' names: those that the plugin handles or the mirror needs.
+
+    Args:
+        plugin: its methods are looked up once, here.
+        base: the class whose methods count as not overridden.
+        mirror: is told of every event before the handler is.
+    """
+    table: dict[str, Serve] = {}
+    for spec in EVENTS:
+        handler = getattr(plugin, spec.method) if overridden(plugin, base, spec.method) else None
+        if handler is None and mirror is None:
+            continue
+        if spec.kind == "validation":
+            if handler is not None:
+                table[spec.rpc] = _validator(handler)
+        else:
+            table[spec.rpc] = _server(spec.rpc, getattr(m, spec.request), spec.kind, handler, mirror)
+    return table
+
+
+def _server(event: str, message: Any, kind: str, handler: Callable[..., Any] | None, mirror: Mirror | None) -> Serve:
+    parse = message.FromString
+    further = _FIELDS.get(event, ())[1 if kind == "pod" else 2 :]
+    replies = event in REPLY_FIELDS
+
+    def serve(payload: bytes, call: Call) -> bytes:
+        request = parse(payload)
+        pod = call.pod = request.pod
+        arguments: tuple[Any, ...] = (pod,)
+        if kind == "container":
+            call.container = request.container
+            arguments = (pod, request.container)
+        if mirror is not None:
+            mirror.seen(event, pod, call.container)
+            if handler is None:
+                return b""
+        if further:
+            arguments += tuple([getattr(request, name) for name in further])
+        result = handler(*arguments)  # type: ignore[misc]  # without a mirror there is a handler
+        if result is None:
+            return b""
+        if result.__class__ is CoroutineType:
+            result = run_to_end(result)
+            if result is None:
+                return b""
+        if not replies:
+            raise TypeError(
+                f"{method_name(event)} returned {type(result).__name__}: there is nothing to return from it"
+            )
+        return encode_answer(event, result, call)
+
+    return serve
+
+
+def _validator(handler: Callable[..., Any]) -> Serve:
+    def serve(payload: bytes, call: Call) -> bytes:
+        request = m.ValidateContainerAdjustmentRequest.FromString(payload)
+        call.pod, call.container = request.pod, request.container
+        try:
+            result = handler(request)
+            if result.__class__ is CoroutineType:
+                result = run_to_end(result)
+        except Reject as refusal:  # an answer like any other, and no failed call
+            reason = str(refusal) or type(refusal).__name__
+            return m.ValidateContainerAdjustmentResponse(reject=True, reason=reason).SerializeToString()
+        if result is not None:
+            raise TypeError(
+                f"validate_container_adjustment returned {type(result).__name__}: raise nri.Reject to refuse"
+            )
+        return b""
+
+    return serve
+
+
+def call_quietly(plugin: Any, method: str) -> None:
+    """Call a method whose error goes to the plugin's log, because no caller waits for it."""
+    try:
+        resolve(getattr(plugin, method)())
+    except Exception:
+        plugin.log.exception("%s failed", method)

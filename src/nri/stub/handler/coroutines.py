@@ -1,0 +1,122 @@
+"""Run `async def` handlers from a loop that is not asyncio's.
+
+While the plugin does not use asyncio, a coroutine is stepped by hand, which costs half a microsecond. As soon as
+asyncio has been imported, coroutines are tasks on one long-lived loop in a thread of its own, so that timeouts,
+background tasks and async clients work as everywhere. asyncio is never imported for a plugin that does not use it.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import allocate_lock
+
+from nri.errors import NriError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Coroutine
+    from threading import Thread
+    from typing import Any
+
+__all__ = ["CoroutineType", "resolve", "run_to_end", "start_task", "stop_loop"]
+
+
+async def _nothing() -> None: ...
+
+
+_sample = _nothing()
+#: The type of what calling an `async def` returns.
+CoroutineType = type(_sample)
+_sample.close()
+
+_loop: asyncio.AbstractEventLoop | None = None
+_thread: Thread | None = None
+_lock = allocate_lock()
+
+
+def run_to_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end and return the result; what it raises is raised."""
+    if "asyncio" in sys.modules:
+        return start_task(coroutine).result()
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    except RuntimeError as error:
+        if "no running event loop" in str(error):
+            raise NriError(
+                "this handler uses asyncio: import it at the top of the plugin's file, so that a loop is there"
+            ) from error
+        raise
+    coroutine.close()
+    raise NriError(
+        "this handler waits for something that is not asyncio's: import asyncio at the top of the plugin's file"
+    )
+
+
+def resolve(result: Any) -> Any:
+    """Return what a `def` has returned; run what an `async def` has returned to its end, and return its result."""
+    return run_to_end(result) if result.__class__ is CoroutineType else result
+
+
+def start_task(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Make a coroutine a task on the loop's thread; returns a `concurrent.futures.Future`. It sees our context."""
+    import asyncio
+
+    return asyncio.run_coroutine_threadsafe(coroutine, _running_loop())
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    global _loop, _thread  # noqa: PLW0603 - one loop for the process is the point
+    with _lock:
+        if _loop is None or _loop.is_closed():
+            import asyncio
+            import atexit
+            import threading
+
+            atexit.register(stop_loop)  # for programs that are not `nri.stub.program`; doing it twice does no harm
+            loop = asyncio.new_event_loop()
+            ready = threading.Event()
+
+            def run() -> None:
+                asyncio.set_event_loop(loop)
+                loop.call_soon(ready.set)
+                while True:
+                    try:
+                        loop.run_forever()
+                    except (SystemExit, KeyboardInterrupt):
+                        continue  # raised by a task: whoever waits for it gets it, and the other tasks go on
+                    loop.close()
+                    return
+
+            _thread = threading.Thread(target=run, name="nri-asyncio", daemon=True)
+            _thread.start()
+            ready.wait(10.0)
+            _loop = loop
+        return _loop
+
+
+def stop_loop(timeout_s: float = 2.0) -> None:
+    """Cancel what still runs and end the loop, if there is one. Waits at most so many seconds for each of the two."""
+    global _loop
+    with _lock:
+        loop, thread, _loop = _loop, _thread, None
+    if loop is None:
+        return
+    import asyncio
+
+    async def cancel_all() -> None:
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=timeout_s / 2) if tasks else None
+        await loop.shutdown_asyncgens()
+
+    try:
+        asyncio.run_coroutine_threadsafe(cancel_all(), loop).result(timeout_s)
+    except Exception:  # noqa: BLE001
+        pass  # a task that does not let itself be cancelled in time dies with the process
+    loop.call_soon_threadsafe(loop.stop)
+    if thread is not None:
+        thread.join(timeout_s)

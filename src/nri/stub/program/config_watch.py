@@ -1,0 +1,75 @@
+"""Watch the file of `--config`: a change calls `configure` again, between two handlers.
+
+A file that cannot be used changes nothing, and says why in the log. Looking is cheap and needs nothing of the kernel,
+so it is a look once a second, in a thread of its own. Next: `nri.config.Watch` tells whether a file has changed,
+`nri.stub.session.settings` applies it.
+"""
+
+from __future__ import annotations
+
+import threading
+from time import sleep
+from typing import TYPE_CHECKING
+
+from nri.config import Watch
+from nri.errors import NriError
+from nri.stub.session import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nri.stub.base import PluginBase
+    from nri.stub.program.stop import Stop
+    from nri.stub.session.session import Session
+
+__all__ = ["ConfigWatch"]
+
+#: How often the configuration file is looked at, in seconds.
+WATCH_S = 1.0
+
+
+class ConfigWatch:
+    """A thread that looks at one file until the program is stopped.
+
+    Args:
+        plugin: gets the new configuration.
+        file: path of the file; read together with the runtime's text.
+        runtime_text: gives the runtime's latest configuration text.
+        session: gives the present session, None while there is no connection.
+        stop: ends the watch.
+    """
+
+    def __init__(
+        self,
+        plugin: PluginBase,
+        file: str,
+        *,
+        runtime_text: Callable[[], str],
+        session: Callable[[], Session | None],
+        stop: Stop,
+    ) -> None:
+        self._plugin = plugin
+        self._file = file
+        self._runtime_text = runtime_text
+        self._session = session
+        self._stop = stop
+        self._watch = Watch(file)
+        threading.Thread(target=self._run, name="nri-config-watch", daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._stop:
+            sleep(WATCH_S)
+            session = self._session()
+            if session is not None and self._watch.changed():
+                self._reconfigure(session)
+
+    def _reconfigure(self, session: Session) -> None:
+        log = self._plugin.log
+        try:
+            session.reconfigure(lambda: settings.apply(self._plugin, self._runtime_text(), self._file))
+        except NriError as error:
+            log.error("configuration not changed: %s", error)  # noqa: TRY400 - the error says where and what
+        except Exception:
+            log.exception("configure failed")
+        else:
+            log.info("configuration read again from %s", self._file)

@@ -1,0 +1,52 @@
+"""A plugin as a program: flags in, exit code out. `Plugin.main()` and `nri run` both come here.
+
+Imports as little as it can: what a start loads is a list in a test (tests/unit/stub/test_imports.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from nri.errors import ConfigError
+from nri.stub.program.options import Options, help_text, parse
+from nri.stub.program.process import Program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nri.interfaces import Reporter
+    from nri.stub.base import PluginBase
+
+__all__ = ["main", "run"]
+
+
+def main(plugin_class: type[PluginBase], arguments: Sequence[str]) -> int:
+    """Parse the flags and run; returns the exit code. Wrong usage is one line on stderr."""
+    program = sys.argv[0]
+    try:
+        options = parse(arguments, os.environ, program, plugin_class.name)
+    except ConfigError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    if options.help:
+        sys.stdout.write(help_text(program, plugin_class.__doc__ or ""))
+        return 0
+    if options.version:
+        sys.stdout.write(_versions(plugin_class))
+        return 0
+    return run(plugin_class, options)
+
+
+def run(plugin_class: type[PluginBase], options: Options, *, reporter: Reporter | None = None) -> int:
+    """Make the plugin and run it until it is stopped; returns the exit code. For `reporter` see `Program`."""
+    return Program(plugin_class(), options, reporter=reporter).run()
+
+
+def _versions(plugin_class: type[PluginBase]) -> str:
+    from importlib.metadata import version
+
+    from nri.api.naming import NRI_VERSION
+
+    return f"{plugin_class.name}: nri {version('nri')}, NRI {NRI_VERSION}, Python {sys.version.split()[0]}\n"

@@ -1,0 +1,225 @@
+"""The plugin's side of the service that a runtime calls: from a request to the handler, and to the reply or status.
+
+    service = PluginService(plugin, mirror=None)
+    service.endpoint = Endpoint(..., on_request=service.serve)
+
+Everything happens in the thread that reads the connection: the request's handler runs, its reply is written, and then
+what the handler has asked for is sent. Which function serves an event is a table of `nri.stub.handler.call`; the calls
+that are not events are methods here. Rules of an error: what a handler raises becomes a status and the connection goes
+on; a configuration that cannot be used, or a subscription to nothing, is `fatal`.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from time import monotonic
+
+from nri.api import messages as m
+from nri.api import naming
+from nri.api.events import BY_RPC
+from nri.errors import ConfigError, NriError, RegistrationError, Reject, RpcError
+from nri.stub.base import PluginBase
+from nri.stub.handler import call as handlers
+from nri.stub.handler.answers import encode_answer
+from nri.stub.handler.coroutines import resolve
+from nri.stub.session import subscription
+from nri.stub.session.state_change import unwrap
+from nri.stub.session.synchronize import Parts
+from nri.stub.support import context
+from nri.ttrpc.codes import Code
+from nri.ttrpc.endpoint import LATER, Endpoint
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from nri.api.events import EventMask
+    from nri.stub.session.reporting import Reporting
+    from nri.stub.support.mirror import Mirror
+    from nri.ttrpc.envelope import Request
+
+__all__ = ["PluginService"]
+
+
+class PluginService:
+    """Answers what the runtime asks of one plugin on one connection.
+
+    Args:
+        plugin: the plugin.
+        mirror: kept up to date, if the plugin wants one.
+        events: take only these, of the events that the plugin handles.
+        configure: called with the runtime's configuration text; sets `plugin.config`. None: as the text says.
+        on_ready: called after the first reply to a plugin that takes part.
+        reporting: told of every call of a handler.
+
+    Attributes:
+        endpoint: where the replies go; set by the session before a request can come.
+        stage: "connected", "registered", "configured", "ready" (synchronized, or served an event) or "closed".
+        fatal: the error that ends this plugin for good: a wrong configuration, a refused registration.
+        turn: held while a handler runs.
+    """
+
+    endpoint: Endpoint
+
+    def __init__(
+        self,
+        plugin: PluginBase,
+        mirror: Mirror | None,
+        *,
+        events: EventMask | None = None,
+        configure: Callable[[str], None] | None = None,
+        on_ready: Callable[[], None] | None = None,
+        reporting: Reporting | None = None,
+    ) -> None:
+        self.stage = "connected"
+        self.fatal: NriError | None = None
+        self.turn = allocate_lock()
+        self._plugin = plugin
+        self._mirror = mirror
+        self._events = events
+        self._configure = configure
+        self._on_ready = on_ready
+        self._announce: Callable[[], None] | None = None
+        self._parts = Parts()
+        self._table = handlers.build(plugin, PluginBase, mirror)
+        calls = self._table | {
+            "Configure": self._serve_configure,
+            "Synchronize": self._serve_synchronize,
+            "StateChange": self._serve_state_change,
+            "Shutdown": self._serve_shutdown,
+        }
+        self._calls = calls if reporting is None else reporting.around_handlers(calls)
+
+    # -- one request --------------------------------------------------------------------------------------------------
+
+    def serve(self, request: Request) -> object:
+        """Answer one request, then send what the handler asked to be sent. `LATER`: we reply ourselves."""
+        endpoint, method = self.endpoint, request.method
+        serve = self._calls.get(method)
+        if serve is None or request.service != naming.PLUGIN_SERVICE:
+            self._serve_unhandled(request)
+            return LATER
+        if self.stage == "configured" and method in BY_RPC:
+            self._become_ready()  # runtimes on 0.6.1 never synchronize the plugins that they launch themselves
+        began = monotonic()
+        timeout_ns = request.timeout_ns
+        call = context.Call(method, began + timeout_ns * 1e-9 if timeout_ns else None)
+        token = context.current.set(call)
+        try:
+            with self.turn:
+                reply = serve(request.payload, call)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises, the runtime gets an answer
+            self._fail(request, error)
+        else:
+            endpoint.reply(request, reply)
+            if self._announce is not None:
+                announce, self._announce = self._announce, None
+                announce()
+        finally:
+            if timeout_ns and (monotonic() - began) * 2e9 > timeout_ns:
+                self._warn_slow(method, monotonic() - began, timeout_ns * 1e-9)
+            context.current.reset(token)
+            call.finished = True
+            if call.queued is not None:
+                self._plugin.runtime.send_queued(call)
+        return LATER
+
+    def _serve_unhandled(self, request: Request) -> None:
+        if request.service != naming.PLUGIN_SERVICE:
+            self.endpoint.reply_error(request, Code.UNIMPLEMENTED, f"service {request.service}")
+        elif request.method in BY_RPC:
+            self.endpoint.reply(request, b"")  # an event that we do not handle is no error
+        else:
+            self.endpoint.reply_error(request, Code.UNIMPLEMENTED, f"method {request.method}")
+
+    def _fail(self, request: Request, error: Exception) -> None:
+        """Answer with the status of what a handler raised."""
+        method = request.method
+        text = str(error) or type(error).__name__
+        if isinstance(error, Reject):
+            self.endpoint.reply_error(request, Code.PERMISSION_DENIED, text)
+        elif isinstance(error, RpcError):
+            self.endpoint.reply_error(request, error.code, error.message)
+        elif type(error).__module__.startswith("google.") and type(error).__name__ == "DecodeError":
+            self.endpoint.reply_error(request, Code.INTERNAL, f"ttrpc: error unmarshalling payload: {text}")
+        else:
+            if self.fatal is None:
+                self._log().error("%s failed: %s", method, text, exc_info=error)
+            self.endpoint.reply_error(request, Code.UNKNOWN, text)
+        if self.fatal is not None:
+            self.endpoint.finish()
+
+    def _warn_slow(self, method: str, took_s: float, timeout_s: float) -> None:
+        late = "more than" if took_s > timeout_s else "of"
+        self._log().warning("%s took %.2f s %s the %.2f s that the runtime allows", method, took_s, late, timeout_s)
+
+    def _log(self) -> Any:
+        return self._plugin.log
+
+    # -- the calls that are not events --------------------------------------------------------------------------------
+
+    def _serve_configure(self, payload: bytes, _: context.Call) -> bytes:
+        request = m.ConfigureRequest.FromString(payload)
+        plugin = self._plugin
+        plugin.runtime.introduce(request)
+        try:
+            if self._configure is not None:
+                self._configure(request.config)
+            else:
+                from nri.stub.session import settings
+
+                settings.apply(plugin, request.config)
+            mask = subscription.choose(plugin, self._table, self._events)
+        except (ConfigError, RegistrationError) as error:
+            self.fatal = error
+            raise
+        reply = m.ConfigureResponse(events=mask)
+        if plugin.failure_policy is not None:
+            reply.failure_policy.CopyFrom(plugin.failure_policy.message)
+        if self.stage != "ready":
+            self.stage = "configured"
+        return reply.SerializeToString()
+
+    def _serve_synchronize(self, payload: bytes, call: context.Call) -> bytes:
+        wanted = self._mirror is not None or handlers.overridden(self._plugin, PluginBase, "synchronize")
+        if self._parts.add(payload, keep=wanted):
+            return b"\x10\x01"  # more = true: give me the rest
+        reply = b""
+        if wanted:
+            pods, containers = self._parts.take()
+            if self._mirror is not None:
+                self._mirror.replace(pods, containers)
+            result = resolve(self._plugin.synchronize(pods, containers))
+            if result is not None:
+                reply = encode_answer("Synchronize", result, call)
+        self._become_ready()
+        return reply
+
+    def _become_ready(self) -> None:
+        self.stage = "ready"
+        self._announce = self._on_ready
+
+    def _serve_state_change(self, payload: bytes, call: context.Call) -> bytes:
+        told = unwrap(payload)
+        serve = self._table.get(told[0].rpc) if told is not None else None
+        if told is None or serve is None:
+            return b""
+        call.event = told[0].rpc
+        return serve(told[1], call)
+
+    def _serve_shutdown(self, _payload: bytes, _: context.Call) -> bytes:
+        handlers.call_quietly(self._plugin, "shutdown")
+        return b""
+
+    # -- between requests ---------------------------------------------------------------------------------------------
+
+    def reconfigure(self, apply: Callable[[], None]) -> None:
+        """Run `apply` between two handlers, then `configure` again: a configuration file has changed."""
+        with self.turn:
+            apply()
+            resolve(self._plugin.configure())
+
+    def clear(self) -> None:
+        """Forget what belongs to the connection, which has ended."""
+        self._parts.clear()

@@ -1,0 +1,174 @@
+"""One connection's life, plugin side: register, be configured, synchronize, serve events, end.
+
+    Session(plugin, sock, index="10").run()      # returns why the connection ended
+
+One thread does it all (no hand-offs): it reads a request, runs the handler, writes the reply, reads again. The plugin's
+service is up before RegisterPlugin is sent, because Configure may overtake the reply to it, and every wait until
+Configure has a deadline. How a request is answered is `nri.stub.session.service`; what follows after the end is
+`nri.stub.program.process`.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from nri.api import messages as m
+from nri.api import naming
+from nri.errors import ConnectionClosed, DeadlineExceeded, RegistrationError
+from nri.mux.trunk import Trunk
+from nri.stub.handler.call import call_quietly
+from nri.stub.session.service import PluginService
+from nri.stub.support.mirror import Mirror
+from nri.stub.support.runtime_handle import RuntimeHandle
+from nri.ttrpc.endpoint import Endpoint
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from nri.api.events import EventMask
+    from nri.errors import NriError
+    from nri.interfaces import Reporter, Socket
+    from nri.stub.base import PluginBase
+    from nri.ttrpc.envelope import Response
+    from nri.ttrpc.interceptors import Interceptor
+
+__all__ = ["Session"]
+
+#: How long the end of a connection waits for the thread that still reads it, in seconds.
+_RELEASE_S = 1.0
+
+
+class Session:
+    """One plugin on one connection.
+
+    Args:
+        plugin: the plugin; `plugin.runtime`, `.config` and `.state` are set on it.
+        sock: a connected stream socket; the session owns it from now on.
+        index: two digits.
+        name: the name to register under; default: the plugin's.
+        events: take only these, of the events that the plugin handles.
+        registration_timeout_s: how long the runtime may take to register and configure us.
+        configure: called with the runtime's configuration text; sets `plugin.config`.
+            Default: `nri.stub.session.settings.apply`.
+        on_ready: called once it takes part: synchronized, or at the first event of a runtime that does not synchronize.
+        interceptors: see `nri.ttrpc.interceptors`.
+        reporter: gets every step of every request told (`nri.interfaces.Reporter`).
+    """
+
+    def __init__(  # noqa: PLR0913 - options, all but two by keyword
+        self,
+        plugin: PluginBase,
+        sock: Socket,
+        *,
+        index: str,
+        name: str = "",
+        events: EventMask | None = None,
+        registration_timeout_s: float = naming.REGISTRATION_TIMEOUT_S,
+        configure: Callable[[str], None] | None = None,
+        on_ready: Callable[[], None] | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        reporter: Reporter | None = None,
+    ) -> None:
+        self.plugin = plugin
+        self.index, self.name = index, name or plugin.name
+        self._timeout_s = registration_timeout_s
+        theirs: Any = plugin  # what people set is taken for what it means, also when this is compiled
+        mirror = Mirror() if theirs.mirror else None
+        reporting = None
+        if reporter is not None:
+            from nri.stub.session.reporting import Reporting
+
+            reporting = Reporting(reporter, naming.full_name(self.index, self.name), plugin)
+        service = PluginService(
+            plugin, mirror, events=events, configure=configure, on_ready=on_ready, reporting=reporting
+        )
+        endpoint = Endpoint(
+            Trunk(sock, (naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN)),
+            client_id=naming.RUNTIME_SERVICE_CONN,
+            server_id=naming.PLUGIN_SERVICE_CONN,
+            on_request=service.serve if reporting is None else reporting.around_requests(service.serve),
+            interceptors=interceptors,
+        )
+        service.endpoint = endpoint
+        self._service, self._endpoint = service, endpoint
+        plugin.runtime = RuntimeHandle(endpoint)
+        if mirror is not None:
+            plugin.state = mirror
+
+    @property
+    def stage(self) -> str:
+        """How far it is: "connected", "registered", "configured", "ready" or "closed"; see `PluginService`."""
+        return self._service.stage
+
+    @property
+    def fatal(self) -> NriError | None:
+        """The error that ends this plugin for good: a wrong configuration, a refused registration."""
+        return self._service.fatal
+
+    def run(self) -> str:
+        """Register and serve until the connection ends; returns why.
+
+        Raises:
+            RegistrationError: the runtime refused us, or we cannot serve it.
+            ConfigError: the configuration cannot be used.
+            DeadlineExceeded: the runtime said nothing within the registration timeout.
+            ConnectionClosed: the connection ended before we were configured.
+        """
+        try:
+            self._register()
+            reason = self._endpoint.serve() or "closed"
+            fatal = self._service.fatal
+            if fatal is not None:
+                raise fatal
+            return reason
+        finally:
+            self._end()
+
+    def _register(self) -> None:
+        """Ask to be registered, and answer what comes until the runtime has configured us."""
+        endpoint, service = self._endpoint, self._service
+        deadline = monotonic() + self._timeout_s
+        refused: list[Response] = []
+
+        def answered(response: Response | None) -> None:
+            if response is not None and response.code:
+                refused.append(response)
+            elif response is not None and service.stage == "connected":
+                service.stage = "registered"
+
+        request = m.RegisterPluginRequest(plugin_name=self.name, plugin_idx=self.index, NRI_version=naming.NRI_VERSION)
+        endpoint.start(naming.RUNTIME_SERVICE, "RegisterPlugin", request.SerializeToString(), deadline, answered)
+        try:
+            reason = endpoint.serve(lambda: bool(refused) or service.stage in ("configured", "ready"), deadline)
+        except DeadlineExceeded:
+            missing = "an answer to RegisterPlugin" if service.stage == "connected" else "Configure"
+            endpoint.close("closed (registration timed out)")
+            raise DeadlineExceeded(f"{missing} from the runtime ({self._timeout_s:g} s)") from None
+        if refused:
+            raise RegistrationError(f"the runtime refused plugin {self.index}-{self.name}: {refused[0].message}")
+        fatal = service.fatal
+        if fatal is not None:
+            raise fatal
+        if reason is not None:
+            raise ConnectionClosed(f"{reason} before Configure")
+
+    def stop(self) -> None:
+        """End after the reply to the request at hand. Safe in a signal handler and from any thread."""
+        self._endpoint.finish()
+
+    def reconfigure(self, apply: Callable[[], None]) -> None:
+        """Run `apply` between two handlers, then `configure` again: a configuration file has changed."""
+        self._service.reconfigure(apply)
+
+    def _end(self) -> None:
+        service = self._service
+        was_ready = service.stage in ("configured", "ready")
+        service.stage = "closed"
+        self.plugin.runtime.connected = False
+        self._endpoint.close()
+        self._endpoint.release(monotonic() + _RELEASE_S)
+        service.clear()
+        if was_ready:
+            call_quietly(self.plugin, "closed")

@@ -1,0 +1,69 @@
+"""Which events a plugin asks for: what it handles, what it and the command line chose, and what the runtime knows.
+
+Next: `nri.stub.session.session`, which answers Configure with it.
+"""
+
+from __future__ import annotations
+
+from nri.api import naming
+from nri.api.events import ALL, BY_RPC, OLD, EventMask
+from nri.errors import RegistrationError
+from nri.stub.base import PluginBase
+from nri.stub.handler.call import overridden
+from nri.stub.handler.coroutines import resolve
+from nri.stub.support.mirror import MIRROR_EVENTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["choose"]
+
+#: First NRI release with UpdatePodSandbox, PostUpdatePodSandbox and ValidateContainerAdjustment.
+MORE_EVENTS_SINCE = "v0.10.0"
+
+
+def choose(plugin: PluginBase, served: Iterable[str], only: EventMask | None) -> EventMask:
+    """Ask the plugin's `configure`, and put the mask together; never empty, because on the wire that means everything.
+
+    Args:
+        served: names of the calls that are answered.
+        only: what the command line chose; None for no choice.
+
+    Raises:
+        RegistrationError: nothing is left, or the plugin asks for events that it does not handle.
+    """
+    name = type(plugin).__name__
+    own = EventMask.of(*(word for word in served if word in BY_RPC))
+    own = EventMask.of(*(spec for spec in own if overridden(plugin, PluginBase, spec.method)))
+    wanted = own if only is None else own & only
+    if own and not wanted:
+        raise RegistrationError(f"{name} handles none of the chosen events: {only or EventMask(0)}")
+    chosen: EventMask | None = resolve(plugin.configure())
+    if chosen:
+        if chosen - own:
+            excess = str(EventMask(int(chosen) & ~int(own)))
+            raise RegistrationError(f"{name}.configure asks for events without a handler: {excess}")
+        wanted &= chosen
+    if plugin.mirror:
+        wanted |= MIRROR_EVENTS
+    mask = _known(plugin, wanted)
+    if not mask and not overridden(plugin, PluginBase, "synchronize"):
+        raise RegistrationError(f"{name} handles no event: override a method such as create_container")
+    # A plugin that only wants Synchronize takes the rarest event, which it ignores.
+    return mask or EventMask.of("RemovePodSandbox")
+
+
+def _known(plugin: PluginBase, wanted: EventMask) -> EventMask:
+    """What the runtime knows of it; the rest is left out with a warning. RegistrationError if nothing remains."""
+    runtime = plugin.runtime
+    known = ALL if naming.version_at_least(runtime.nri_version, MORE_EVENTS_SINCE) else OLD
+    mask = wanted & known
+    if wanted and not mask:
+        raise RegistrationError(
+            f"{runtime.name} {runtime.version} knows none of the events of {type(plugin).__name__}: {wanted}"
+        )
+    if wanted - known:
+        missing = str(EventMask(int(wanted) & ~int(known)))
+        plugin.log.warning("%s %s does not know %s: not subscribed", runtime.name, runtime.version, missing)
+    return mask

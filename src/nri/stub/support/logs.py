@@ -1,0 +1,117 @@
+"""Where a plugin's log goes, and the adapter that puts pod and container on every line. Loaded with the first line.
+
+A program logs to stderr; a pre-installed plugin has neither terminal nor stderr, so it logs to syslog; `log_file` comes
+before both. A plugin inside another program (a test, a server) sets up nothing: that program's logging counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from nri.stub.support import context
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+    from typing import Any
+
+__all__ = ["adapter", "set_up"]
+
+
+class _Adapter(logging.LoggerAdapter):  # type: ignore[type-arg]
+    """Adds the present pod and container to the text, and as fields for formatters."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        call = context.current.get()
+        extra = dict(kwargs.get("extra") or {})
+        if call is not None and call.pod is not None:
+            extra["pod"] = f"{call.pod.namespace}/{call.pod.name}"
+            where = f"pod {extra['pod']}"
+            if call.container is not None and call.container.name:
+                extra["container"] = call.container.name
+                where += f", container {call.container.name}"
+            msg = f"{msg} [{where.replace('%', '%%')}]"
+        kwargs["extra"] = extra
+        return msg, kwargs
+
+
+_adapters: dict[str, _Adapter] = {}
+
+
+def adapter(name: str) -> logging.LoggerAdapter[logging.Logger]:
+    """The log of the plugin `name`: logger `nri.plugin.<name>`."""
+    found = _adapters.get(name)
+    if found is None:
+        found = _adapters[name] = _Adapter(logging.getLogger(f"nri.plugin.{name}"), {})
+    return found
+
+
+def set_up(level: str = "INFO", form: str = "text", file: str | None = None, *, use_syslog: bool = False) -> None:
+    """Send this process's log somewhere, unless the program has done that already.
+
+    Args:
+        level: "DEBUG", "INFO", "WARNING" or "ERROR".
+        form: "text", or "json" for one object per line.
+        file: a file to append to, mode 0644.
+        use_syslog: the machine's syslog, for processes without a stderr.
+    """
+    root = logging.getLogger()
+    root.setLevel(level)
+    if root.handlers:
+        return
+    handler: logging.Handler
+    if file:
+        handler = logging.FileHandler(file)
+    elif use_syslog:
+        handler = _syslog()
+    else:
+        handler = logging.StreamHandler()
+    handler.setFormatter(_JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
+    root.addHandler(handler)
+
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+SYSLOG = "/dev/log"
+
+
+def _syslog() -> logging.Handler:
+    from logging.handlers import SysLogHandler
+
+    class Syslog(SysLogHandler):
+        """What syslog does not take, because there is none, goes to stderr: some runtimes keep the last words."""
+
+        ident = "nri-plugin: "
+
+        def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+            if not isinstance(sys.exc_info()[1], OSError):
+                super().handleError(record)
+                return
+            stderr = logging.StreamHandler()
+            stderr.setFormatter(self.formatter)
+            stderr.handle(record)
+
+    return Syslog(SYSLOG)
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object per line, time in RFC 3339."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+        from datetime import UTC, datetime
+
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for name in ("pod", "container"):
+            if hasattr(record, name):
+                line[name] = getattr(record, name)
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)

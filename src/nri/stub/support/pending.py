@@ -1,0 +1,114 @@
+"""`Pending`: the outcome of an update or eviction that a plugin has asked for.
+
+It can be waited for, awaited, or given callbacks, anywhere but in the handler that asked: what a handler asks for is
+sent after its reply. Set once, by whichever thread reads the runtime's answer. Next:
+`nri.stub.support.runtime_handle` makes these.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+
+from nri.errors import DeadlineExceeded, NriError
+from nri.stub.support import context
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from typing import Any
+
+    from nri.api import messages as m
+
+__all__ = ["UPDATE_TIMEOUT_S", "Pending"]
+
+#: How long the runtime may take for an update, and `Pending.result` waits unless told otherwise, in seconds.
+UPDATE_TIMEOUT_S = 5.0
+
+
+def _in_a_handler() -> bool:
+    """A task that a handler has left behind carries the handler's context, and is none any more."""
+    call = context.current.get()
+    return call is not None and not call.finished
+
+
+class Pending:
+    """The outcome of an update or eviction: the updates that failed, as a list of `m.ContainerUpdate`."""
+
+    __slots__ = ("_callbacks", "_error", "_failed", "_in_handler", "_lock", "_waiting", "done")
+
+    def __init__(self, in_handler: bool) -> None:
+        self.done = False
+        self._failed: list[m.ContainerUpdate] = []
+        self._error: Exception | None = None
+        self._in_handler = in_handler
+        self._callbacks: list[Callable[[Pending], object]] = []
+        self._lock = allocate_lock()
+        self._waiting = allocate_lock()
+        self._waiting.acquire()
+
+    def result(self, timeout: float | None = UPDATE_TIMEOUT_S) -> list[m.ContainerUpdate]:
+        """Wait for the outcome: the updates that failed, empty if none did.
+
+        Args:
+            timeout: seconds; None waits as long as the connection lasts.
+
+        Raises:
+            RpcError: the runtime refused.
+            ConnectionClosed: the connection ended first.
+            DeadlineExceeded: not within `timeout`.
+            NriError: called in the handler that asked: it is sent only after the handler's reply.
+        """
+        if not self.done:
+            if self._in_handler and _in_a_handler():
+                raise NriError(
+                    "the update is sent after this handler's reply: do not wait here; return it or add a callback"
+                )
+            if not self._waiting.acquire(timeout=-1 if timeout is None else timeout):
+                raise DeadlineExceeded("the runtime's answer to an update")
+            self._waiting.release()  # for the next one who asks
+        if self._error is not None:
+            raise self._error
+        return self._failed
+
+    def add_done_callback(self, function: Callable[[Pending], object]) -> None:
+        """Call `function(self)` once the outcome is there, in the thread that brings it; at once if it is there."""
+        with self._lock:
+            if not self.done:
+                self._callbacks.append(function)
+                return
+        function(self)
+
+    def __await__(self) -> Generator[Any, None, list[m.ContainerUpdate]]:
+        import asyncio
+
+        if not self.done and self._in_handler and _in_a_handler():
+            self.result()  # raises, and says why
+        loop = asyncio.get_running_loop()
+        arrived = loop.create_future()
+
+        def wake() -> None:
+            if not arrived.done():  # the task that waited may have been cancelled
+                arrived.set_result(None)
+
+        def finish(_: Pending) -> None:
+            loop.call_soon_threadsafe(wake)
+
+        self.add_done_callback(finish)
+        yield from arrived.__await__()
+        return self.result(0)
+
+    def finish(self, failed: list[m.ContainerUpdate], error: Exception | None = None) -> None:
+        """Set the outcome, once. For the session."""
+        with self._lock:
+            if self.done:
+                return
+            self._failed, self._error, self.done = failed, error, True
+            callbacks, self._callbacks = self._callbacks, []
+        self._waiting.release()
+        for function in callbacks:
+            try:
+                function(self)
+            except Exception:  # noqa: BLE001 - the thread that brings the outcome serves the events, too: it goes on
+                from nri.stub.support import logs
+
+                logs.adapter("stub").exception("a callback of an update failed")

@@ -1,0 +1,142 @@
+"""The other side, as a plugin sees it: who the runtime is, and updates that the plugin asks for by itself.
+
+An update goes out at once, or after the reply if a handler asks for it: old runtimes hold a lock while an event is
+under way, and would wait for the handler that waits for them. The outcome is a `nri.stub.support.pending.Pending`.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from nri.api import messages as m
+from nri.api import naming
+from nri.errors import ConnectionClosed, NriError, RpcError
+from nri.stub.support import context
+from nri.stub.support.pending import UPDATE_TIMEOUT_S, Pending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nri.api.builders.update import Update
+    from nri.ttrpc.endpoint import Endpoint
+    from nri.ttrpc.envelope import Response
+
+__all__ = ["RuntimeHandle"]
+
+#: Updates that may be on their way at one time.
+MAX_PENDING = 256
+
+
+class RuntimeHandle:
+    """The runtime at the other end. Before the first connection, names are empty and updates fail.
+
+    Attributes:
+        name, version: as the runtime calls itself, such as "containerd" and "v2.2.0".
+        nri_version: the NRI release that it uses, as told or inferred from its version; "" if unknown.
+        registration_timeout_s, request_timeout_s: its timeouts, in seconds; the defaults if it does not tell.
+        connected: whether updates can be sent now.
+    """
+
+    __slots__ = (
+        "_endpoint",
+        "_outstanding",
+        "connected",
+        "name",
+        "nri_version",
+        "registration_timeout_s",
+        "request_timeout_s",
+        "version",
+    )
+
+    def __init__(self, endpoint: Endpoint | None = None) -> None:
+        self._endpoint = endpoint
+        self._outstanding: set[Pending] = set()
+        self.connected = False
+        self.name = self.version = self.nri_version = ""
+        self.registration_timeout_s = naming.REGISTRATION_TIMEOUT_S
+        self.request_timeout_s = naming.REQUEST_TIMEOUT_S
+
+    def introduce(self, request: m.ConfigureRequest) -> None:
+        """Take over what the runtime tells of itself when it configures us. For the session."""
+        self.name, self.version = request.runtime_name, request.runtime_version
+        self.nri_version = naming.infer_nri_version(self.name, self.version, request.NRI_version)
+        if request.registration_timeout:
+            self.registration_timeout_s = request.registration_timeout / 1000
+        if request.request_timeout:
+            self.request_timeout_s = request.request_timeout / 1000
+        self.connected = True
+
+    def update(self, *updates: Update | m.ContainerUpdate) -> Pending:
+        """Ask the runtime to update containers, now. Inside a handler: after its reply.
+
+        Raises:
+            ConnectionClosed: there is no connection.
+            NriError: an update names no container, or too many updates are on their way.
+        """
+        request = m.UpdateContainersRequest()
+        for update in updates:
+            message = update if isinstance(update, m.ContainerUpdate) else update.message
+            if not message.container_id:
+                raise NriError("an update names no container: give it the container's id")
+            request.update.append(message)
+        return self._ask(request)
+
+    def evict(self, container_id: str, reason: str) -> Pending:
+        """Ask the runtime to evict a container. Runtimes on the Go reference ignore it (nri has no eviction there)."""
+        if not container_id:
+            raise NriError("an eviction names no container: give it the container's id")
+        request = m.UpdateContainersRequest()
+        request.evict.add(container_id=container_id, reason=reason)
+        return self._ask(request)
+
+    def _ask(self, request: m.UpdateContainersRequest) -> Pending:
+        if not self.connected:
+            raise ConnectionClosed("no connection to a runtime")
+        if len(self._outstanding) >= MAX_PENDING:
+            raise NriError(f"{MAX_PENDING} updates wait for the runtime's answer already")
+        call = context.current.get()
+        in_handler = call is not None and not call.finished
+        pending = Pending(in_handler)
+        self._outstanding.add(pending)
+        payload = request.SerializeToString()
+        if call is None or not in_handler:
+            self.send(pending, payload)
+            return pending
+        if call.queued is None:
+            call.queued = []
+        call.queued.append((pending, payload))
+        if call.finished:  # just now, in another thread, which may have looked at the queue before we were in it
+            self.send_queued(call)
+        return pending
+
+    def send_queued(self, call: context.Call) -> None:
+        """Send what a handler asked for while it was at work. For the session, after the reply."""
+        while call.queued:
+            try:
+                pending, payload = call.queued.pop(0)
+            except IndexError:
+                return  # another thread took the last one
+            self.send(pending, payload)
+
+    def send(self, pending: Pending, payload: bytes) -> None:
+        """Put a request on the wire. For the session."""
+        endpoint = self._endpoint
+
+        def arrived(response: Response | None) -> None:
+            self._outstanding.discard(pending)
+            if response is None:
+                pending.finish([], ConnectionClosed((endpoint and endpoint.closed) or "closed"))
+            elif response.code:
+                pending.finish([], RpcError(response.code, response.message))
+            else:
+                try:
+                    pending.finish(list(m.UpdateContainersResponse.FromString(response.payload).failed))
+                except Exception as error:  # noqa: BLE001 - protobuf's own error, which has no public home
+                    pending.finish([], NriError(f"the runtime's answer cannot be read: {error}"))
+
+        try:
+            if endpoint is None:
+                raise ConnectionClosed("no connection to a runtime")
+            endpoint.start(naming.RUNTIME_SERVICE, "UpdateContainers", payload, monotonic() + UPDATE_TIMEOUT_S, arrived)
+        except NriError as error:
+            self._outstanding.discard(pending)
+            pending.finish([], error)

@@ -1,0 +1,62 @@
+"""Comparison, copies, text and JSON are the same for all builders."""
+
+from __future__ import annotations
+
+import json
+import pydoc
+
+import pytest
+
+from nri.api import messages as m
+from nri.api.builders.adjustment import Adjustment
+from nri.api.builders.update import Update
+
+
+def test_a_builder_compares_by_content_and_kind() -> None:
+    assert Update("c").set_cpu_shares(1) == Update("c").set_cpu_shares(1)
+    assert Update("c").set_cpu_shares(1) != Update("c").set_cpu_shares(2)
+    assert Adjustment() != m.ContainerAdjustment()
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Adjustment())
+
+
+def test_a_copy_is_independent() -> None:
+    first = Adjustment().add_env("A", "1")
+    second = first.copy().add_env("B", "2")
+    assert first.env == {"A": "1"}
+    assert second.env == {"A": "1", "B": "2"}
+
+
+def test_a_builder_reads_as_what_was_set() -> None:
+    update = Update("id2").set_cpu_shares(0).set_cpuset_cpus("0-3").set_ignore_failure()
+    assert repr(update) == (
+        "Update(container_id='id2', linux.resources.cpu.shares=0, linux.resources.cpu.cpus='0-3', ignore_failure=True)"
+    )
+    adjustment = Adjustment().remove_env("A").add_annotation("k", "v").set_io_priority("BE").set_rdt_schemata(["x"])
+    assert repr(adjustment) == (
+        "Adjustment(annotations={'k': 'v'}, env=[{key='-A'}], linux.io_priority.class=IOPRIO_CLASS_BE, "
+        "linux.rdt.schemata=['x'])"
+    )
+    assert repr(Adjustment()) == "Adjustment()"
+
+
+def test_json_has_the_names_of_the_wire() -> None:
+    adjustment = Adjustment().add_cdi_device("v/c=d").set_oom_score_adj(5)
+    assert json.loads(adjustment.to_json()) == {
+        "CDIDevices": [{"name": "v/c=d"}],
+        "linux": {"oomScoreAdj": {"value": "5"}},
+    }
+
+
+def test_a_builder_on_a_message_changes_that_message() -> None:
+    message = m.ContainerUpdate(container_id="c")
+    Update.of(message).set_cpu_shares(5)
+    assert message.linux.resources.cpu.shares.value == 5
+    with pytest.raises(TypeError, match=r"Adjustment.of\(\) takes a ContainerAdjustment"):
+        Adjustment.of(message)
+
+
+def test_help_works_on_the_builders() -> None:
+    text = pydoc.plain(pydoc.render_doc(Adjustment))
+    assert "set_memory_limit(self, limit_bytes" in text
+    assert "Most memory in bytes" in text

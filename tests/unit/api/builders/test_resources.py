@@ -1,0 +1,17 @@
+"""Resources that are set to nothing differ from resources that are not set."""
+
+from __future__ import annotations
+
+from nri.api.builders.adjustment import Adjustment
+from nri.api.builders.update import Update
+
+
+def test_zero_is_a_value_and_not_unset() -> None:
+    adjustment = Adjustment().set_cpu_shares(0).set_pids_limit(0).set_oom_score_adj(0).set_memory_use_hierarchy(False)
+    again = Adjustment.from_bytes(adjustment.to_bytes())
+    assert (again.cpu_shares, again.pids_limit, again.oom_score_adj, again.memory_use_hierarchy) == (0, 0, 0, False)
+
+
+def test_an_empty_class_is_a_value_too() -> None:
+    again = Update.from_bytes(Update("c").set_rdt_class("").set_blockio_class("").to_bytes())
+    assert again.rdt_class == again.blockio_class == ""

@@ -1,0 +1,17 @@
+"""Removal marks: one dash in front of a key."""
+
+from nri.api import removal
+
+
+def test_a_mark_is_one_dash_in_front() -> None:
+    assert removal.mark("k") == "-k"
+    assert removal.split("-k") == ("k", True)
+    assert removal.split("--k") == ("-k", True)
+    assert removal.split("k-") == ("k-", False)
+    assert removal.split("-") == ("", True)
+    assert removal.is_marked("-k")
+
+
+def test_the_empty_key_is_never_a_mark() -> None:
+    assert removal.split("") == ("", False)
+    assert not removal.is_marked("")

@@ -1,0 +1,70 @@
+"""Every event reaches its method, with its arguments."""
+
+from __future__ import annotations
+
+import nri
+from nri.api import messages as m
+from nri.api.events import EVENTS
+from nri.ttrpc import Code
+from tests.support.plugin_thread import plugin_thread
+from tests.unit.stub.plugins import ADJUSTMENT, CONTAINER, POD
+
+
+def test_an_event_without_an_answer_must_return_nothing() -> None:
+    class Talks(nri.Plugin):
+        def start_container(self, pod, container):
+            return ADJUSTMENT
+
+    with plugin_thread(Talks()) as running:
+        running.runtime.begin()
+        response = running.runtime.call("StartContainer", m.StartContainerRequest(pod=POD, container=CONTAINER))
+        assert response.code == Code.UNKNOWN and "start_container returned Adjustment" in response.message
+
+
+def test_validation_rejects_with_a_reason() -> None:
+    class Refuses(nri.Plugin):
+        def validate_container_adjustment(self, request):
+            if request.container.name == "app":
+                raise nri.Reject("no")
+
+    with plugin_thread(Refuses()) as running:
+        running.runtime.begin()
+        request = m.ValidateContainerAdjustmentRequest(pod=POD, container=CONTAINER)
+        response = running.runtime.call("ValidateContainerAdjustment", request)
+        answer = m.ValidateContainerAdjustmentResponse.FromString(response.payload)
+        assert (answer.reject, answer.reason) == (True, "no")
+        accepted = running.runtime.call("ValidateContainerAdjustment", m.ValidateContainerAdjustmentRequest(pod=POD))
+        assert not accepted.code and not accepted.payload
+
+
+def test_every_event_reaches_its_method_with_its_arguments() -> None:
+    seen: list[tuple[str, tuple[str, ...]]] = []
+
+    def recorder(method: str, arguments: tuple[str, ...]):
+        scope: dict[str, object] = {}
+        names = ", ".join(arguments)
+        exec(f"def {method}(self, {names}): record({method!r}, ({names},))", {"record": record}, scope)
+        return scope[method]
+
+    def record(method, values):
+        seen.append((method, tuple(getattr(v, "id", "") or type(v).__name__ for v in values)))
+
+    from nri.stub.support.checks import ARGUMENTS
+
+    members = {spec.method: recorder(spec.method, ARGUMENTS[spec.method]) for spec in EVENTS}
+    everything = type("Everything", (nri.Plugin,), members)
+    with plugin_thread(everything()) as running:
+        mask = running.runtime.begin().events
+        assert mask == nri.EventMask.ALL, nri.EventMask(mask)
+        for spec in EVENTS:
+            request = getattr(m, spec.request)(pod=POD)
+            if spec.kind != "pod":
+                request.container.CopyFrom(CONTAINER)
+            response = running.runtime.call(spec.rpc, request)
+            assert not response.code, response.message
+    wanted = {"pod": ("p0",), "container": ("p0", "c0"), "validation": ("ValidateContainerAdjustmentRequest",)}
+    expected = []
+    for spec in EVENTS:
+        extra = {"update_container": ("LinuxResources",), "update_pod_sandbox": ("LinuxResources", "LinuxResources")}
+        expected.append((spec.method, wanted[spec.kind] + extra.get(spec.method, ())))
+    assert seen == expected

@@ -1,0 +1,117 @@
+"""Requests and their answers: replies, statuses, refusals, and what Configure tells the runtime."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import pytest
+
+import nri
+from nri.api import messages as m
+from nri.ttrpc import Code
+from tests.support.plugin_thread import plugin_thread
+from tests.unit.stub.plugins import CONTAINER, CREATE, POD, START, Names, creates, wait_for
+
+
+def test_the_failure_policy_is_declared() -> None:
+    class Strict(Names):
+        failure_policy = nri.FailurePolicy(fail_request=True, keep_connected=True)
+
+    with plugin_thread(Strict()) as running:
+        policy = running.runtime.begin().failure_policy
+        assert policy.fail_request and policy.keep_connected
+
+
+def test_without_a_failure_policy_none_is_declared() -> None:
+    with plugin_thread(Names()) as running:
+        assert not running.runtime.begin().HasField("failure_policy")
+
+
+def test_a_configure_that_raises_fails_with_its_text_and_may_be_tried_again() -> None:
+    class Flaky(Names):
+        def configure(self):
+            raise OSError("the API server is not there yet")
+
+    with plugin_thread(Flaky()) as running:
+        running.runtime.register()
+        assert "not there yet" in running.runtime.configure().message
+        running.runtime.close()
+        assert isinstance(running.ended(), nri.ConnectionClosed)
+
+
+def test_a_plugin_that_is_never_synchronized_is_ready_at_its_first_event() -> None:
+    """Runtimes on NRI 0.6.1 do not synchronize the plugins that they launch themselves."""
+    ready: list[str] = []
+    with plugin_thread(Names(), on_ready=lambda: ready.append("ready")) as running:
+        running.runtime.register()
+        running.runtime.configure(nri="")
+        assert ready == []
+        assert not running.runtime.call("CreateContainer", CREATE).code
+        assert not running.runtime.call("CreateContainer", CREATE).code
+        wait_for(lambda: ready, "readiness")
+        assert (ready, running.session.stage) == (["ready"], "ready")
+
+
+def test_handlers_run_one_at_a_time_also_when_a_runtime_does_not_wait() -> None:
+    at_once, most, lock = [0], [0], threading.Lock()
+
+    class Slow(nri.Plugin):
+        max_concurrent = 3  # an attribute like any other
+
+        def start_container(self, pod, container):
+            with lock:
+                at_once[0] += 1
+                most[0] = max(most[0], at_once[0])
+            time.sleep(0.02)
+            with lock:
+                at_once[0] -= 1
+
+    with plugin_thread(Slow()) as running:
+        running.runtime.begin()
+        for _ in range(3):
+            running.runtime.send("StartContainer", START)
+        for _ in range(3):
+            assert not running.runtime.response().code
+    assert most[0] == 1
+
+
+def test_a_reject_is_status_7_with_its_text() -> None:
+    def refuse():
+        raise nri.Reject("not on this node")
+
+    with plugin_thread(creates(refuse)) as running:
+        running.runtime.begin()
+        response = running.runtime.call("CreateContainer", CREATE)
+        assert (response.code, response.message) == (Code.PERMISSION_DENIED, "not on this node")
+
+
+def test_another_exception_is_status_2_and_the_log_has_the_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    def fail():
+        raise KeyError("zone")
+
+    with plugin_thread(creates(fail)) as running:
+        running.runtime.begin()
+        response = running.runtime.call("CreateContainer", CREATE)
+        assert (response.code, response.message) == (Code.UNKNOWN, "'zone'")
+        running.runtime.call("RunPodSandbox", m.RunPodSandboxRequest(pod=POD))
+    record = next(r for r in caplog.records if "CreateContainer failed" in r.getMessage())
+    assert record.exc_info and "default/web" in record.getMessage(), record.getMessage()
+
+
+def test_an_event_that_is_not_handled_is_answered_empty() -> None:
+    with plugin_thread(creates(None)) as running:
+        running.runtime.begin()
+        response = running.runtime.call("StopContainer", m.StopContainerRequest(pod=POD, container=CONTAINER))
+        assert not response.code and response.payload == b""
+
+
+def test_a_handler_that_takes_half_of_its_time_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    with plugin_thread(creates(lambda: time.sleep(0.12))) as running:
+        running.runtime.begin()
+        running.runtime.call("CreateContainer", CREATE, timeout_s=0.2)
+        running.runtime.call("RunPodSandbox", m.RunPodSandboxRequest(pod=POD))
+    assert any("CreateContainer took 0.1" in r.getMessage() for r in caplog.records if r.levelno == logging.WARNING), (
+        caplog.text
+    )

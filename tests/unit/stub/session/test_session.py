@@ -1,0 +1,66 @@
+"""The life of one connection: registration, the end, and what the plugin is told of both."""
+
+from __future__ import annotations
+
+import threading
+
+import nri
+from tests.support.plugin_thread import plugin_thread
+from tests.unit.stub.plugins import START, Names
+
+
+def test_registration_tells_name_index_and_version() -> None:
+    with plugin_thread(Names(), index="42") as running:
+        request = running.runtime.register()
+        assert (request.plugin_name, request.plugin_idx, request.NRI_version) == ("names", "42", "v0.12.5")
+
+
+def test_the_runtime_is_known_in_configure() -> None:
+    seen = []
+
+    class Asks(Names):
+        def configure(self):
+            seen.append(
+                (self.runtime.name, self.runtime.version, self.runtime.nri_version, self.runtime.request_timeout_s)
+            )
+
+    with plugin_thread(Asks()) as running:
+        running.runtime.begin(name="containerd", version="v2.4.2", nri="v0.12.3")
+    assert seen == [("containerd", "v2.4.2", "v0.12.3", 2.0)]
+
+
+def test_stopping_answers_the_request_at_hand() -> None:
+    started, release = threading.Event(), threading.Event()
+
+    class Slow(nri.Plugin):
+        def start_container(self, pod, container):
+            started.set()
+            release.wait(10)
+
+    with plugin_thread(Slow()) as running:
+        running.runtime.begin()
+        running.runtime.send("StartContainer", START)
+        assert started.wait(10)
+        running.session.stop()
+        release.set()
+        assert not running.runtime.response().code
+        assert running.ended() == "closed"
+
+
+def test_shutdown_and_closed_are_called() -> None:
+    seen = []
+
+    class Ends(Names):
+        def shutdown(self):
+            seen.append("shutdown")
+            raise ValueError("nobody waits for this")
+
+        def closed(self):
+            seen.append(f"closed, connected {self.runtime.connected}")
+
+    with plugin_thread(Ends()) as running:
+        running.runtime.begin()
+        assert not running.runtime.call("Shutdown").code
+        running.runtime.close()
+        running.ended()
+    assert seen == ["shutdown", "closed, connected False"]

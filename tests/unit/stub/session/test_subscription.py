@@ -1,0 +1,92 @@
+"""A plugin asks for the events that it handles, and that the runtime knows; never for none, which would mean all."""
+
+from __future__ import annotations
+
+import pytest
+
+import nri
+from tests.support.plugin_thread import plugin_thread
+from tests.unit.stub.plugins import Names
+
+
+def test_the_subscription_is_what_is_overridden() -> None:
+    with plugin_thread(Names()) as running:
+        assert running.runtime.begin().events == nri.EventMask.of("CreateContainer")
+
+
+def test_configure_may_narrow_the_subscription() -> None:
+    class Narrow(Names):
+        def configure(self):
+            return nri.EventMask.parse("CreateContainer")
+
+        def start_container(self, pod, container): ...
+
+    with plugin_thread(Narrow()) as running:
+        assert running.runtime.begin().events == nri.EventMask.of("CreateContainer")
+
+
+def test_configure_may_not_ask_for_what_is_not_handled() -> None:
+    class Wide(Names):
+        def configure(self):
+            return nri.EventMask.parse("all")
+
+    with plugin_thread(Wide()) as running:
+        running.runtime.register()
+        assert "events without a handler: RunPodSandbox" in running.runtime.configure().message
+        assert isinstance(running.ended(), nri.RegistrationError)
+
+
+def test_a_command_line_may_narrow_the_subscription() -> None:
+    class Two(Names):
+        def start_container(self, pod, container): ...
+
+    with plugin_thread(Two(), events=nri.EventMask.parse("pod,StartContainer")) as running:
+        assert running.runtime.begin().events == nri.EventMask.of("StartContainer")
+
+
+@pytest.mark.parametrize(
+    ("nri_version", "version", "events"),
+    [
+        ("", "1.7.24~ds1", "CreateContainer"),
+        ("v0.8.0", "2.1.9", "CreateContainer"),
+        ("v0.10.0", "2.2.0", "UpdatePodSandbox,CreateContainer,ValidateContainerAdjustment"),
+        ("", "v2.2.1", "UpdatePodSandbox,CreateContainer,ValidateContainerAdjustment"),
+        ("v0.12.5", "x", "UpdatePodSandbox,CreateContainer,ValidateContainerAdjustment"),
+    ],
+)
+def test_the_mask_is_cut_to_what_the_runtime_knows(nri_version: str, version: str, events: str) -> None:
+    class New(Names):
+        def update_pod_sandbox(self, pod, overhead, resources): ...
+
+        def validate_container_adjustment(self, request): ...
+
+    with plugin_thread(New()) as running:
+        reply = running.runtime.begin(name="containerd", version=version, nri=nri_version)
+        assert reply.events == nri.EventMask.parse(events)
+
+
+def test_a_mask_cut_to_nothing_fails_by_name() -> None:
+    class OnlyNew(nri.Plugin):
+        def validate_container_adjustment(self, request): ...
+
+    with plugin_thread(OnlyNew()) as running:
+        running.runtime.register()
+        response = running.runtime.configure(name="containerd", version="1.7.24", nri="")
+        assert "containerd 1.7.24 knows none of the events of OnlyNew: ValidateContainerAdjustment" in response.message
+        assert isinstance(running.ended(), nri.RegistrationError)
+
+
+def test_a_plugin_that_only_synchronizes_never_answers_zero_which_would_mean_everything() -> None:
+    class Syncs(nri.Plugin):
+        def synchronize(self, pods, containers): ...
+
+    with plugin_thread(Syncs()) as running:
+        assert running.runtime.begin().events == nri.EventMask.of("RemovePodSandbox")
+
+
+def test_a_plugin_without_any_handler_is_refused() -> None:
+    class Nothing(nri.Plugin): ...
+
+    with plugin_thread(Nothing()) as running:
+        running.runtime.register()
+        assert "handles no event" in running.runtime.configure().message

@@ -1,0 +1,56 @@
+"""The mirror of the node is true after Synchronize and every event."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.api import messages as m
+from tests.support.plugin_thread import plugin_thread
+from tests.unit.stub.plugins import CONTAINER, CREATE, POD, Names
+
+
+@pytest.mark.parametrize("value", [1, "yes"])
+def test_a_mirror_is_kept_for_whatever_means_yes(value) -> None:
+    plugin = type("Mirrors", (Names,), {"mirror": value})()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        assert plugin.state.pods is not None
+
+
+def test_the_mirror_follows_synchronize_and_events() -> None:
+    class Mirrors(Names):
+        mirror = True
+
+    plugin = Mirrors()
+    with plugin_thread(plugin) as running:
+        runtime = running.runtime
+        runtime.begin()
+        assert plugin.state.pods == {} == plugin.state.containers
+        runtime.call("RunPodSandbox", m.RunPodSandboxRequest(pod=POD))
+        runtime.call("CreateContainer", CREATE)
+        assert list(plugin.state.containers) == [], "a container that may still fail to be created is not there yet"
+        runtime.call("PostCreateContainer", m.PostCreateContainerRequest(pod=POD, container=CONTAINER))
+        assert plugin.state.pod_of(plugin.state.containers["c0"]).name == "web"
+        stopped = m.Container(id="c0", pod_sandbox_id="p0", state=m.ContainerState.CONTAINER_STOPPED)
+        runtime.call("StopContainer", m.StopContainerRequest(pod=POD, container=stopped))
+        assert plugin.state.containers["c0"].state == m.ContainerState.CONTAINER_STOPPED
+        runtime.call("RemovePodSandbox", m.RemovePodSandboxRequest(pod=POD))
+        assert plugin.state.pods == {} == plugin.state.containers
+
+
+def test_synchronize_replaces_the_mirror_before_the_handler_sees_it() -> None:
+    seen = []
+
+    class Mirrors(Names):
+        mirror = True
+
+        def synchronize(self, pods, containers):
+            seen.append((list(self.state.pods), list(self.state.containers)))
+
+    plugin = Mirrors()
+    with plugin_thread(plugin) as running:
+        running.runtime.register()
+        running.runtime.configure()
+        running.runtime.call("Synchronize", m.SynchronizeRequest(pods=[POD], containers=[CONTAINER]))
+        running.runtime.call("Synchronize", m.SynchronizeRequest(pods=[POD]))
+    assert seen == [(["p0"], ["c0"]), (["p0"], [])]

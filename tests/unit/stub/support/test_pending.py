@@ -1,0 +1,109 @@
+"""The outcome of an update: waited for, awaited, or told to a callback."""
+
+from __future__ import annotations
+
+import pytest
+
+import nri
+from nri.api import messages as m
+from nri.ttrpc import Code
+from tests.support.plugin_thread import plugin_thread
+from tests.unit.stub.plugins import START, Names, wait_for
+
+
+def test_waiting_for_an_update_in_its_own_handler_raises_at_once() -> None:
+    class Waits(Names):
+        def start_container(self, pod, container):
+            self.runtime.update(nri.Update("c1").set_cpu_shares(5)).result()
+
+    with plugin_thread(Waits()) as running:
+        running.runtime.begin()
+        assert "do not wait here" in running.runtime.call("StartContainer", START).message
+        assert running.runtime.request().method == "UpdateContainers", "the update itself is still sent"
+
+
+def test_an_update_can_be_awaited_from_a_background_task() -> None:
+    import asyncio
+
+    results = []
+
+    class Awaits(Names):
+        @nri.every(3600)
+        async def rebalance(self):
+            await asyncio.sleep(0)
+            results.append(await self.runtime.update(nri.Update("c1").set_cpu_shares(5)))
+
+    plugin = Awaits()
+    from nri.stub.session.background import Background
+
+    background = Background(plugin)
+    with plugin_thread(plugin, on_ready=background.start) as running:
+        running.runtime.begin()
+        running.runtime.answer(
+            running.runtime.request(), m.UpdateContainersResponse(failed=[m.ContainerUpdate(container_id="c1")])
+        )
+        wait_for(lambda: results, "the await")
+        background.stop()
+    assert [u.container_id for u in results[0]] == ["c1"]
+
+
+def test_a_refused_update_is_an_rpc_error() -> None:
+    plugin = Names()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        pending = plugin.runtime.update(nri.Update("c1"))
+        running.runtime.answer(running.runtime.request(), code=Code.UNKNOWN, text="no such container")
+        with pytest.raises(nri.RpcError, match="no such container"):
+            pending.result(5)
+
+
+def test_a_pending_update_fails_when_the_connection_ends() -> None:
+    plugin = Names()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        pending = plugin.runtime.update(nri.Update("c1"))
+        running.runtime.close()
+        with pytest.raises(nri.ConnectionClosed):
+            pending.result(5)
+
+
+def test_an_update_that_is_never_answered_is_not_waited_for_without_end() -> None:
+    plugin = Names()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        with pytest.raises(nri.DeadlineExceeded):
+            plugin.runtime.update(nri.Update("c1")).result(0.05)
+
+
+def test_a_callback_that_raises_costs_nothing_but_a_line_in_the_log(caplog) -> None:
+    class Careless(nri.Plugin):
+        def start_container(self, pod, container):
+            def fail(_):
+                raise ValueError("careless")
+
+            self.runtime.update(nri.Update("c1")).add_done_callback(fail)
+
+    with plugin_thread(Careless()) as running:
+        runtime = running.runtime
+        runtime.begin()
+        runtime.call("StartContainer", START)
+        runtime.answer(runtime.request(), code=Code.UNKNOWN, text="no such container")
+        assert not runtime.call("StartContainer", START).code, "the plugin does not serve events any more"
+        runtime.answer(runtime.request(), m.UpdateContainersResponse())
+        assert not runtime.call("StartContainer", START).code
+    assert "careless" in caplog.text
+
+
+def test_a_callback_that_raises_when_the_connection_ends_does_not_keep_the_others_waiting() -> None:
+    class Quiet(nri.Plugin):
+        def start_container(self, pod, container): ...
+
+    plugin = Quiet()
+    told = []
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        plugin.runtime.update(nri.Update("c1")).add_done_callback(lambda pending: 1 // 0)
+        plugin.runtime.update(nri.Update("c2")).add_done_callback(lambda pending: told.append(pending.done))
+        running.runtime.close()
+        assert isinstance(running.ended(), str)
+    assert told == [True]

@@ -1,0 +1,79 @@
+"""Updates and evictions that a plugin asks for by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+import nri
+from nri.api import messages as m
+from tests.support.plugin_thread import plugin_thread
+from tests.unit.stub.plugins import START, Names, wait_for
+
+
+def test_an_update_outside_handlers_goes_out_at_once() -> None:
+    plugin = Names()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        pending = plugin.runtime.update(nri.Update("c1").set_cpu_shares(5))
+        request = running.runtime.request()
+        sent = m.UpdateContainersRequest.FromString(request.payload)
+        running.runtime.answer(request, m.UpdateContainersResponse(failed=sent.update))
+        assert request.method == "UpdateContainers"
+        assert [u.container_id for u in pending.result(5)] == ["c1"]
+
+
+def test_an_update_in_a_handler_is_sent_after_the_reply() -> None:
+    results = []
+
+    class Updates(Names):
+        def start_container(self, pod, container):
+            pending = self.runtime.update(nri.Update("c1").set_cpu_shares(5))
+            pending.add_done_callback(lambda p: results.append(p.result()))
+
+    with plugin_thread(Updates()) as running:
+        running.runtime.begin()
+        data = running.runtime.call("StartContainer", START)
+        assert not data.code
+        running.runtime.answer(running.runtime.request(), m.UpdateContainersResponse())
+        wait_for(lambda: results, "the callback of the update")
+    assert results == [[]]
+
+
+def test_what_a_task_asks_for_that_a_handler_has_left_behind_is_sent() -> None:
+    import asyncio
+
+    results = []
+
+    class LeavesBehind(Names):
+        async def start_container(self, pod, container):
+            async def later():
+                await asyncio.sleep(0.02)
+                results.append(await self.runtime.update(nri.Update("c1").set_cpu_shares(5)))
+
+            self.task = asyncio.create_task(later())
+
+    with plugin_thread(LeavesBehind()) as running:
+        running.runtime.begin()
+        assert not running.runtime.call("StartContainer", START).code
+        running.runtime.answer(running.runtime.request(), m.UpdateContainersResponse())
+        wait_for(lambda: results, "the answer")
+    assert results == [[]]
+
+
+def test_updates_without_a_connection_or_a_container_are_errors() -> None:
+    plugin = Names()
+    with pytest.raises(nri.ConnectionClosed):
+        plugin.runtime.update(nri.Update("c1"))
+    with pytest.raises(nri.NriError, match="names no container"):
+        plugin.runtime.update(m.ContainerUpdate())
+    with pytest.raises(nri.NriError, match="names no container"):
+        plugin.runtime.evict("", "why")
+
+
+def test_an_eviction_reaches_the_runtime() -> None:
+    plugin = Names()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        plugin.runtime.evict("c1", "too greedy")
+        sent = m.UpdateContainersRequest.FromString(running.runtime.request().payload)
+        assert (sent.evict[0].container_id, sent.evict[0].reason) == ("c1", "too greedy")
