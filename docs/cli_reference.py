@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri.cli.main import EXIT_CODES, VERBS, nri
-from nri.cli.verb import Settings, global_options
+from nri.cli.settings import Settings, global_options
 from nri.stub.program.options import FLAGS
 
 if TYPE_CHECKING:

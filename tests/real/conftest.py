@@ -15,7 +15,7 @@ import pytest
 from tests.real.plugin_process import PluginProcess
 from tests.support.needs import need, need_machine, need_root
 from tools.runtimes import RELEASES, Containerd, Installed, MissingError, install
-from tools.runtimes.config import Settings
+from tools.runtimes.config import DaemonSettings
 from tools.runtimes.leftovers import sweep
 from tools.runtimes.machine import ensure_packages
 
@@ -75,11 +75,11 @@ def runtime(key: str, installed: Installed) -> Iterator[Runtime]:
 
 @pytest.fixture
 def start(installed: Installed) -> Iterator[Start]:
-    """Start a daemon of the test's own; ends with the test. Arguments are those of `Settings`."""
+    """Start a daemon of the test's own; ends with the test. Arguments are those of `DaemonSettings`."""
     with ExitStack() as stack:
 
         def start_one(prepare: Callable[[Containerd], None] | None = None, **settings: object) -> Containerd:
-            daemon = Containerd(installed, Settings(**settings))  # type: ignore[arg-type]
+            daemon = Containerd(installed, DaemonSettings(**settings))  # type: ignore[arg-type]
             stack.callback(daemon.close)
             if prepare is not None:
                 prepare(daemon)

@@ -17,7 +17,7 @@ CNI_PLUGINS = "/usr/lib/cni"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DaemonSettings:
     """What a run may choose. Timeouts in seconds; `nri` adds or overrides keys of NRI's own table."""
 
     request_timeout_s: float = 2.0
@@ -26,7 +26,7 @@ class Settings:
     nri: Table = field(default_factory=dict)
 
 
-def containerd_config(version: int, run_dir: Path, runc: str, snapshotter: str, settings: Settings) -> str:
+def containerd_config(version: int, run_dir: Path, runc: str, snapshotter: str, settings: DaemonSettings) -> str:
     """The text of config.toml for that configuration format version."""
     top: Table = {
         "version": version,
@@ -43,7 +43,7 @@ def containerd_config(version: int, run_dir: Path, runc: str, snapshotter: str, 
     return "\n".join(_toml(top, ())) + "\n"
 
 
-def _nri_table(run_dir: Path, settings: Settings) -> Table:
+def _nri_table(run_dir: Path, settings: DaemonSettings) -> Table:
     return {
         "disable": False,
         "disable_connections": False,

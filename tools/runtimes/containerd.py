@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from tools.runtimes import leftovers
-from tools.runtimes.config import Settings, cni_config, containerd_config
+from tools.runtimes.config import DaemonSettings, cni_config, containerd_config
 from tools.runtimes.cri import Cri
 from tools.runtimes.images import image_archive
 from tools.runtimes.machine import MissingError, Say, find_tool, last_line, require_root
@@ -35,7 +35,7 @@ class Containerd:
     `run_dir` holds all its files: `cri.sock`, `nri.sock`, `plugins/`, `conf.d/`, `cdi/`, `log`.
     """
 
-    def __init__(self, installed: Installed, settings: Settings | None = None, say: Say = print) -> None:
+    def __init__(self, installed: Installed, settings: DaemonSettings | None = None, say: Say = print) -> None:
         require_root()
         runc = find_tool("runc")
         if runc is None:
@@ -58,7 +58,7 @@ class Containerd:
         self._runc = runc
         self._process: subprocess.Popen[bytes] | None = None
         self._cri: Cri | None = None
-        self.configure(settings or Settings())
+        self.configure(settings or DaemonSettings())
 
     def __enter__(self) -> Self:
         try:
@@ -80,7 +80,7 @@ class Containerd:
             raise RuntimeError("containerd is not running: call start() first")
         return self._cri
 
-    def configure(self, settings: Settings) -> None:
+    def configure(self, settings: DaemonSettings) -> None:
         """Write the configuration; a running daemon takes it at its next start."""
         version = self.installed.release.config_version
         text = containerd_config(version, self.run_dir, self._runc, self.snapshotter, settings)

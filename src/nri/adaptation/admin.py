@@ -2,7 +2,7 @@
 
 A ttRPC service of its own, on a socket of its own, that only root and the runtime's user may connect to. Requests and
 replies are JSON: they are for people and scripts, and free to grow. Nothing here changes anything. Next:
-`nri.cli.why` asks.
+`nri.cli.verbs.why` asks.
 
 | method | request | reply |
 |---|---|---|

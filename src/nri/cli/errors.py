@@ -15,7 +15,7 @@ from nri import errors
 from nri.cli.output import paint, wants_color
 
 if TYPE_CHECKING:
-    from nri.cli.verb import Settings
+    from nri.cli.settings import Settings
 
 FAILED, USAGE, UNREACHABLE, REJECTED, DIFFERS, INTERRUPTED = 1, 2, 3, 4, 5, 130
 

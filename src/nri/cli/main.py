@@ -1,7 +1,7 @@
 """The entry point of the `nri` command: a table of verbs, loaded when they are called, and the way out of errors.
 
 Rules: nothing heavy is imported here, nor by a verb's module at its top; `nri --help` imports no verb at all.
-What a verb is made of is `nri.cli.verb`; which exit code an error gives is `nri.cli.errors`.
+Next: `nri.cli.support.verb` has the classes of verbs, `nri.cli.errors` the exit codes of errors.
 """
 
 from __future__ import annotations
@@ -13,33 +13,34 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
-from nri.cli.verb import Settings, VerbGroup
+from nri.cli.settings import Settings
+from nri.cli.support.verb import VerbGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 class Row(NamedTuple):
-    """A verb: the module that holds it as `command`, and what it does in one line."""
+    """A verb: the module that holds it as `command`, and its purpose in one line."""
 
     module: str
     summary: str
 
 
 VERBS = {
-    "run": Row("nri.cli.run", "run a plugin from a file or a module"),
-    "new": Row("nri.cli.new", "start a plugin: code, test, image, manifests"),
-    "enable": Row("nri.cli.enable", "let the runtime launch a plugin from now on"),
-    "disable": Row("nri.cli.disable", "take a plugin out of the runtime's folder again"),
-    "events": Row("nri.cli.events", "show pods and containers, and follow what happens to them"),
-    "try": Row("nri.cli.try_", "show what plugins would do to a pod, without a runtime"),
-    "why": Row("nri.cli.why", "show who changed what in a container"),
-    "call": Row("nri.cli.call", "call a method over ttRPC by hand"),
-    "decode": Row("nri.cli.decode", "explain captured NRI or ttRPC bytes, frame by frame"),
-    "doctor": Row("nri.cli.doctor", "find out why NRI does not work here"),
-    "conformance": Row("nri.cli.conformance", "check merging and specs against recorded cases"),
-    "completion": Row("nri.cli.completion", "print the shell's completion script"),
-    "version": Row("nri.cli.version", "print the versions of everything"),
+    "run": Row("nri.cli.verbs.run", "run a plugin from a file or a module"),
+    "new": Row("nri.cli.verbs.new", "start a plugin: code, test, image, manifests"),
+    "enable": Row("nri.cli.verbs.enable", "let the runtime launch a plugin from now on"),
+    "disable": Row("nri.cli.verbs.disable", "take a plugin out of the runtime's folder again"),
+    "events": Row("nri.cli.verbs.events", "show pods and containers, and follow what happens to them"),
+    "try": Row("nri.cli.verbs.try_", "show what plugins would do to a pod, without a runtime"),
+    "why": Row("nri.cli.verbs.why", "show who changed what in a container"),
+    "call": Row("nri.cli.verbs.call", "call a method over ttRPC by hand"),
+    "decode": Row("nri.cli.verbs.decode", "explain captured NRI or ttRPC bytes, frame by frame"),
+    "doctor": Row("nri.cli.verbs.doctor", "find out why NRI does not work here"),
+    "conformance": Row("nri.cli.verbs.conformance", "check merging and specs against recorded cases"),
+    "completion": Row("nri.cli.verbs.completion", "print the shell's completion script"),
+    "version": Row("nri.cli.verbs.version", "print the versions of everything"),
 }
 
 EXIT_CODES = """\
@@ -81,7 +82,7 @@ def nri() -> None:
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from nri.cli.version import command
+        from nri.cli.verbs.version import command
 
         ctx.invoke(command)
         ctx.exit()

@@ -9,7 +9,8 @@
 Later sources win key by key. Every problem of every source is reported at once, each with source, line, key and what
 to do. The face is lazy: a plugin without configuration pays for none of this, one with it pays when it reads.
 
-Next modules: `source` (text and files), `syntax` (text to tree), `typed` (tree against annotations), `reader` (all).
+Next modules: `source` (text and files), `syntax` (text to tree), `typed` (tree against annotations), `reader` (all);
+`watch` tells that a file has changed, and `runtimes` reads the configuration of container runtimes.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
     from nri.config.duration import parse_duration as parse_duration
     from nri.config.reader import read as read
     from nri.config.source import Source as Source
-    from nri.config.source import Watch as Watch
     from nri.config.source import read_file as read_file
     from nri.config.syntax import parse_text as parse_text
+    from nri.config.watch import Watch as Watch
 
 __all__ = ["Duration", "Source", "Watch", "format_duration", "parse_duration", "parse_text", "read", "read_file"]
 
 _HOME = {
     "Duration": "duration",
     "Source": "source",
-    "Watch": "source",
+    "Watch": "watch",
     "format_duration": "duration",
     "parse_duration": "duration",
     "parse_text": "syntax",

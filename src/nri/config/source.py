@@ -1,4 +1,4 @@
-"""Where configuration comes from: a named text, a file read in one piece, and a cheap way to see that a file changed.
+"""Where configuration comes from: a text with a name, or a file that is read in one piece.
 
 Rules: nothing is parsed here (see `nri.config.syntax`); files are bounded, so that a wrong path cannot fill memory.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from nri.config.watch import fingerprint_of
 from nri.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -63,39 +64,9 @@ def _read_settled(path: str, tries: int = 3) -> bytes:
     raw = b""
     for _ in range(tries):
         with open(path, "rb") as file:
-            before = os.fstat(file.fileno())
+            before = fingerprint_of(os.fstat(file.fileno()))
             raw = file.read(MAX_BYTES + 1)
-            after = os.fstat(file.fileno())
-        if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
+            after = fingerprint_of(os.fstat(file.fileno()))
+        if before == after:
             break
     return raw
-
-
-class Watch:
-    """Tells whether files changed since it was last asked, by one `stat` each: no thread, no dependency.
-
-    Poll `changed()` every second or two. A ConfigMap is a symbolic link that is swapped; `stat` follows it, so that
-    counts as a change, as do a file that appears and one that goes away.
-    """
-
-    __slots__ = ("_paths", "_seen")
-
-    def __init__(self, *paths: str | os.PathLike[str]) -> None:
-        self._paths = [os.fspath(path) for path in paths]
-        self._seen = [_fingerprint(path) for path in self._paths]
-
-    def changed(self) -> bool:
-        """Whether any file differs from what was seen by the last call (or at construction)."""
-        now = [_fingerprint(path) for path in self._paths]
-        differs = now != self._seen
-        self._seen = now
-        return differs
-
-
-def _fingerprint(path: str) -> tuple[int, ...] | None:
-    """What tells one content of a file from the next, without reading it; None when there is no file."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

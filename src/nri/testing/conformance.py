@@ -3,7 +3,7 @@
 A file has one JSON object a line, plain or xz-compressed: what was asked, what each plugin answered, and what the
 reference (release 0.12.5) made of it. Cases run in reference mode. Lists whose order the reference leaves to chance
 are compared as sets: the namespaces that later plugins see, and neighbouring removal marks of mounts. The command
-over this module is `nri.cli.conformance`.
+over this module is `nri.cli.verbs.conformance`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from nri.ttrpc.endpoint import Endpoint
 
-__all__ = ["Monitor", "Watch"]
+__all__ = ["IdleWatcher", "Monitor"]
 
 log = logging.getLogger("nri.ttrpc")
 
@@ -39,8 +39,8 @@ LOOK_S = 0.02
 LOOK_MOST_S = 0.16
 
 
-class Watch:
-    """Whether one endpoint is watched, as those who read it say."""
+class IdleWatcher:
+    """One endpoint's entry with the monitor: those who read the endpoint say here when it is to be watched."""
 
     __slots__ = ("_armed", "_monitor", "_resting", "_used", "endpoint")
 
@@ -92,7 +92,7 @@ class Monitor:
         self._epoll = select.epoll()
         self._endpoints: dict[int, Endpoint] = {}
         self._lock = threading.Lock()
-        self._resting: list[Watch] = []
+        self._resting: list[IdleWatcher] = []
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._epoll.register(self._wake_read, select.EPOLLIN)
         self._stopping = False
@@ -106,7 +106,7 @@ class Monitor:
             if self._stopping:
                 return
             self._endpoints[fd] = endpoint
-            endpoint.watched_by(Watch(self, endpoint))
+            endpoint.watched_by(IdleWatcher(self, endpoint))
             self._epoll.register(fd, _WATCH)
 
     def remove(self, endpoint: Endpoint) -> None:
@@ -121,14 +121,14 @@ class Monitor:
                 pass  # closed already, which unregisters it
 
     def modify(self, endpoint: Endpoint, events: int) -> None:
-        """Watch an endpoint for these events. For its `Watch`."""
+        """Watch an endpoint for these events. For its `IdleWatcher`."""
         try:
             self._epoll.modify(endpoint.fileno(), events)
         except (OSError, ValueError):
             pass  # removed or closed in the meantime: nothing to watch
 
-    def rest(self, watch: Watch) -> None:
-        """Look now and then whether an endpoint is still in use. For its `Watch`."""
+    def rest(self, watch: IdleWatcher) -> None:
+        """Look now and then whether an endpoint is still in use. For its `IdleWatcher`."""
         with self._lock:
             if self._stopping:
                 return

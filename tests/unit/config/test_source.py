@@ -1,15 +1,14 @@
-"""Files as sources: read whole, told apart by suffix, watched by stat."""
+"""Files as sources: read whole, told apart by suffix."""
 
 from __future__ import annotations
 
-import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
 
-from nri.config import Watch, read_file
+from nri.config import read_file
 from nri.errors import ConfigError
 
 
@@ -41,32 +40,6 @@ def test_a_file_without_end_does_not_fill_memory() -> None:
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: pathlib.Path) -> None:
     (tmp_path / "a.conf").write_bytes(b"\xef\xbb\xbf{}")
     assert read_file(tmp_path / "a.conf").text == "{}"
-
-
-def test_a_watch_sees_a_file_replaced_appear_and_go(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "a.conf"
-    watch = Watch(path)
-    assert not watch.changed(), "nothing happened yet"
-    path.write_text("1")
-    assert watch.changed(), "a file that appears is a change"
-    assert not watch.changed(), "a change is told once"
-    (tmp_path / "new").write_text("1")
-    os.replace(tmp_path / "new", path)
-    assert watch.changed(), "an atomic replacement is a change although size and text are the same"
-    path.unlink()
-    assert watch.changed(), "a file that goes away is a change"
-
-
-def test_a_watch_follows_the_link_that_a_config_map_swaps(tmp_path: pathlib.Path) -> None:
-    for version in ("1", "2"):
-        (tmp_path / version).mkdir()
-        (tmp_path / version / "a.conf").write_text(version)
-    (tmp_path / "..data").symlink_to("1")
-    (tmp_path / "a.conf").symlink_to("..data/a.conf")
-    watch = Watch(tmp_path / "a.conf")
-    (tmp_path / "..data_tmp").symlink_to("2")
-    os.replace(tmp_path / "..data_tmp", tmp_path / "..data")
-    assert watch.changed()
 
 
 def test_importing_the_package_loads_no_parser() -> None:

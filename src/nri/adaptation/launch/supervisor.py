@@ -23,6 +23,7 @@ from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
 from nri.api import naming
 from nri.backoff import Backoff
+from nri.config.watch import fingerprint
 from nri.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -220,16 +221,9 @@ class Supervisor:
         return LOOK_S
 
     def _look_at_files(self) -> object:
-        """What tells one configuration from the next."""
-        marks: list[tuple[int, int, int] | None] = []
-        for name in naming.config_file_names(self.found.index, self.found.name):
-            try:
-                info = os.stat(os.path.join(self._folder, name))
-            except OSError:
-                marks.append(None)
-            else:
-                marks.append((info.st_ino, info.st_size, info.st_mtime_ns))
-        return marks
+        """Return the fingerprints of the files from which the plugin may be configured."""
+        names = naming.config_file_names(self.found.index, self.found.name)
+        return [fingerprint(os.path.join(self._folder, name)) for name in names]
 
 
 def _last_line(text: str) -> str:

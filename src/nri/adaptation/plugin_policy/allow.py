@@ -7,7 +7,7 @@ below it); what exists follows from the merge table, so a new field needs nothin
 evictions.
 
 An event that is not allowed is not even sent: the adaptation cuts the plugin's subscription with `Allow.events_mask`.
-Next: `nri.adaptation.dispatch.folding` asks `breach` after every answer of a plugin that has an `Allow`.
+Next: `nri.adaptation.dispatch.event` asks `breach` after every answer of a plugin that has an `Allow`.
 """
 
 from __future__ import annotations

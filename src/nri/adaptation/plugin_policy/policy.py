@@ -12,7 +12,6 @@ themselves.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from nri.adaptation.plugin_policy.file import BreakerTable, RequiredTable, Table
 from nri.adaptation.plugin_policy.selectors import Filters, Pattern, matches
 from nri.api.events import ALL, BY_RPC, EVENTS, EventMask
 from nri.api.messages import FailurePolicy
+from nri.config.watch import fingerprint
 from nri.errors import ConfigError
 from nri.rules import Rules
 
@@ -195,7 +195,7 @@ class Policies:
         self._made: dict[tuple[object, ...], PluginPolicy] = {}
         self._required: tuple[tuple[str, PluginPolicy], ...] = ()
         self._missing = False
-        self._seen = _fingerprint(path)
+        self._seen = None if path is None else fingerprint(path)
         self._next_look = clock() + interval_s if path is not None else float("inf")
         if path is not None and self._seen is not None:
             self._use(policy_file.read(path))
@@ -211,7 +211,7 @@ class Policies:
         return self.generation
 
     def _look(self) -> None:
-        now = _fingerprint(self.path)
+        now = None if self.path is None else fingerprint(self.path)
         if now == self._seen:
             self._missing = False
             return
@@ -268,19 +268,3 @@ class Policies:
             "error": None if self.error is None else str(self.error),
             "policies": {name: resolve(table).to_json() for name, table in self._tables.items()},
         }
-
-
-def _fingerprint(path: str | None) -> tuple[int, ...] | None:
-    """What tells one content of the file from the next without reading it; None when there is no file.
-
-    A file that cannot be looked at is there: reading it then says why, and nobody's protection ends by that.
-    """
-    if path is None:
-        return None
-    try:
-        found = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        return (error.errno or -1,)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

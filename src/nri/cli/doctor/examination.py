@@ -1,0 +1,69 @@
+"""The order of the doctor's checks: the runtimes' configuration, their sockets, their plugins, this installation."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from nri.cli.doctor import plugins, python, runtimes, sockets
+from nri.cli.doctor.findings import Finding
+from nri.cli.doctor.words import findings_of
+from nri.config.runtimes import containerd, crio, isulad
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nri.cli.settings import Settings
+    from nri.config.runtimes.reading import RuntimeNri
+
+
+def examine(settings: Settings, root: str) -> list[Finding]:
+    """Look at everything below `root` and return all findings, in the order in which one would look."""
+    findings: list[Finding] = []
+    version = _containerd_version(root, findings)
+    readings = [containerd.read(root, version), crio.read(root), isulad.read(root)]
+    for reading in readings:
+        findings += findings_of(reading)
+    found = [reading.nri for reading in readings if reading.nri is not None]
+    runtimes.check(found, findings, socket_given=bool(settings.socket_path))
+    for path in _sockets(settings, found, findings):
+        sockets.check(root, path, findings)
+    seen: set[tuple[str, str]] = set()
+    for nri in found:
+        if nri.enabled is not False and (nri.plugin_path, nri.plugin_config_path) not in seen:
+            seen.add((nri.plugin_path, nri.plugin_config_path))
+            plugins.check(root, nri, findings)
+    python.check(findings)
+    return findings
+
+
+def _containerd_version(root: str, findings: list[Finding]) -> str:
+    """Ask the containerd on this machine for its version; "" when a copy of another is examined, or there is none."""
+    program = shutil.which("containerd") if root == "/" else None
+    if program is None:
+        return ""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    version = containerd.parse_version(done.stdout)
+    if version and tuple(map(int, version.split(".")[:2])) < (1, 7):
+        step = "install containerd 1.7 or newer"
+        findings.append(Finding("problem", f"containerd {version} has no NRI", program, step))
+    elif version:
+        findings.append(Finding("ok", f"containerd {version}", program))
+    return version
+
+
+def _sockets(settings: Settings, found: Sequence[RuntimeNri], findings: list[Finding]) -> list[str]:
+    """Return the sockets to look at, and note which source told them: flag, environment, configuration, default."""
+    configured = {nri.socket_path: nri.name for nri in found if nri.enabled is not False and nri.connections}
+    if settings.socket_path:
+        path, origin = settings.socket_path, settings.socket_from
+        if configured and path not in configured:
+            what = f"no runtime is configured to listen on {path}; configured: {', '.join(configured)}"
+            findings.append(Finding("warning", what, origin, "is it the right socket?"))
+        findings.append(Finding("note", f"plugins and nri use {path}", origin))
+        return [path]
+    return list(configured)

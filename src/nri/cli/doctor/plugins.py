@@ -1,0 +1,160 @@
+"""The folder from which the runtime launches plugins, and the drop-in configuration beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import TYPE_CHECKING
+
+from nri.api.naming import check_name, split_file_name
+from nri.cli.doctor.findings import Finding
+from nri.config.root import inside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nri.config.runtimes.reading import RuntimeNri
+
+
+def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> None:
+    """Judge every file of the plugin folder and of the drop-in folder."""
+    names: dict[str, list[str]] = {}
+    for file_name, real in _executables(root, nri.plugin_path, findings):
+        path = f"{nri.plugin_path}/{file_name}"
+        try:
+            index, name = split_file_name(file_name)
+            check_name(name)
+        except ValueError as error:
+            step = "rename it to NN-name, or take its execute bit: one bad name keeps containerd's NRI from starting"
+            findings.append(Finding("problem", str(error), path, step))
+            continue
+        names.setdefault(index, []).append(name)
+        _trust(path, real, findings)
+        _interpreter(root, path, real, findings)
+    for index, same in names.items():
+        if len(same) > 1:
+            what = f"{', '.join(sorted(same))} share index {index}: their order is not defined"
+            findings.append(Finding("note", what, nri.plugin_path, "give them different indices if order matters"))
+    plugins = {f"{index}-{name}" for index, same in names.items() for name in same}
+    _required(nri, plugins, findings)
+    _drop_ins(root, nri, plugins, findings)
+    count = f"{len(plugins)} plugin{'s' if len(plugins) != 1 else ''}"
+    findings.append(
+        Finding(
+            "ok",
+            f"{nri.name} launches {count}: {', '.join(sorted(plugins))}"
+            if plugins
+            else f"{nri.name} launches no plugins",
+            nri.plugin_path,
+        )
+    )
+
+
+def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tuple[str, str]]:
+    """Names and real paths of what the runtime would take for a plugin; a symbolic link always counts."""
+    real = inside(root, folder)
+    try:
+        entries = sorted(os.scandir(real), key=lambda entry: entry.name)
+        mode = os.stat(real).st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        findings.append(Finding("problem", f"cannot be read: {error.strerror}", folder, "run the doctor as root"))
+        return
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
+        step = f"chmod go-w {folder}"
+        findings.append(
+            Finding("problem", "others than its owner may put programs here that run as root", folder, step)
+        )
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            continue
+        if not entry.is_symlink() and not entry.stat().st_mode & 0o111:
+            step = f"chmod +x {folder}/{entry.name}, if it is a plugin"
+            findings.append(
+                Finding("note", "not executable, so the runtime ignores it", f"{folder}/{entry.name}", step)
+            )
+            continue
+        yield entry.name, inside(root, f"{folder}/{entry.name}")
+
+
+def _trust(path: str, real: str, findings: list[Finding]) -> None:
+    """A plugin runs as root: nobody else may be able to change it."""
+    try:
+        found = os.stat(real)
+    except OSError:
+        findings.append(
+            Finding("problem", "the link leads nowhere", path, "remove it (nri disable) or put its target back")
+        )
+        return
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        what = f"others may write to it (mode {found.st_mode & 0o777:04o}), and it runs as root"
+        findings.append(Finding("problem", what, path, f"chmod go-w {path}"))
+    if not found.st_mode & 0o111:
+        findings.append(Finding("problem", "the link's target is not executable", path, "chmod +x its target"))
+
+
+def _interpreter(root: str, path: str, real: str, findings: list[Finding]) -> None:
+    """A launched plugin has no PATH: its interpreter must be named in full, and be there."""
+    try:
+        with open(real, "rb") as file:
+            first = file.readline(256).decode("utf-8", errors="replace").strip()
+    except OSError:
+        return
+    if not first.startswith("#!"):
+        return
+    words = first[2:].split()
+    if words and os.path.basename(words[0]) == "env":
+        step = "name the interpreter in full; `nri enable` writes such a launcher"
+        findings.append(
+            Finding(
+                "warning",
+                f'"{first}" looks for its interpreter on PATH, and runtimes launch plugins without one',
+                path,
+                step,
+            )
+        )
+    elif words and not os.path.exists(inside(root, words[0])):
+        findings.append(
+            Finding(
+                "problem", f'its interpreter "{words[0]}" does not exist', path, "install it, or run `nri enable` again"
+            )
+        )
+
+
+def _required(nri: RuntimeNri, plugins: set[str], findings: list[Finding]) -> None:
+    for wanted in nri.required:
+        if not any(wanted in (plugin, plugin.partition("-")[2]) for plugin in plugins):
+            what = f'plugin "{wanted}" is required: no container can be created while it is not connected'
+            step = "fine if it connects by itself, else enable it"
+            findings.append(Finding("warning", what, nri.origin.get("required", nri.name), step))
+
+
+def _drop_ins(root: str, nri: RuntimeNri, plugins: set[str], findings: list[Finding]) -> None:
+    """Drop-in files that no plugin reads. For 10-foo the runtime takes 10-foo.conf, else foo.conf."""
+    try:
+        files = sorted(os.listdir(inside(root, nri.plugin_config_path)))
+    except OSError:
+        return
+    readers = plugins | {plugin.partition("-")[2] for plugin in plugins}
+    for file in files:
+        stem, suffix = os.path.splitext(file)
+        path = f"{nri.plugin_config_path}/{file}"
+        if suffix != ".conf":
+            findings.append(Finding("note", "not named .conf, so nobody reads it", path))
+        elif stem not in readers:
+            what = f"no plugin named {stem} in {nri.plugin_path} reads it"
+            step = "external plugins get no drop-in files: give them --config"
+            findings.append(Finding("note", what, path, step))
+        elif re.fullmatch(r"\d\d-.+", stem) is None and any(
+            f"{plugin}.conf" in files for plugin in plugins if plugin[3:] == stem
+        ):
+            findings.append(
+                Finding(
+                    "warning",
+                    f"the file with the index, NN-{file}, is taken instead of this one",
+                    path,
+                    "keep one of them",
+                )
+            )

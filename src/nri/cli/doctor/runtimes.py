@@ -1,0 +1,125 @@
+"""The runtimes' NRI settings, judged one by one and against each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nri.cli.doctor.findings import Finding
+from nri.config import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nri.config.runtimes.reading import RuntimeNri
+
+#: A unix socket's path has to fit into the kernel's address: 108 bytes with the zero at its end.
+LONGEST_SOCKET = 107
+
+_SWITCH = {
+    "containerd": ("disable", 'set disable = false in [plugins."io.containerd.nri.v1.nri"] and restart containerd'),
+    "cri-o": ("enable_nri", "set enable_nri = true in [crio.nri] and restart crio"),
+    "isulad": ("nri-support", 'set "nri-support": true and restart isulad'),
+}
+_CONNECTIONS = {
+    "containerd": ("disable_connections", "set disable_connections = false"),
+    "cri-o": ("nri_disable_connections", "set nri_disable_connections = false"),
+    "isulad": ("disable-connections", 'set "disable-connections": false'),
+}
+_CONFIG = {
+    "containerd": "/etc/containerd/config.toml",
+    "cri-o": "/etc/crio/crio.conf",
+    "isulad": "/etc/isulad/daemon.json",
+}
+
+
+def check(found: Sequence[RuntimeNri], findings: list[Finding], *, socket_given: bool = False) -> None:
+    """All that can be said from configuration alone. With a socket named, a runtime that we do not know is fine."""
+    if not found and socket_given:
+        what = "no configuration of containerd, CRI-O or iSulad was found: only the socket is looked at"
+        findings.append(Finding("note", what, "/etc"))
+    elif not found:
+        step = "install containerd, CRI-O or iSulad, or point --root to where their /etc is"
+        findings.append(Finding("problem", "no configuration of a runtime with NRI was found", "/etc", step))
+    for nri in found:
+        _enabled(nri, findings)
+        if nri.enabled is not False:
+            _connections(nri, findings)
+            _socket_path(nri, findings)
+            _timeouts(nri, findings)
+    _shared_socket(found, findings)
+
+
+def _where(nri: RuntimeNri, key: str) -> str:
+    """Where a key was set, or the file where it could be."""
+    return nri.origin.get(key, f"{_CONFIG[nri.name]}: {key}")
+
+
+def _enabled(nri: RuntimeNri, findings: list[Finding]) -> None:
+    key, step = _SWITCH[nri.name]
+    if nri.enabled:
+        findings.append(Finding("ok", f"NRI is on in {nri.name}, socket {nri.socket_path}", _where(nri, key)))
+    elif nri.enabled is False:
+        by_default = "" if key in nri.origin else " by default"
+        findings.append(Finding("problem", f"NRI is off in {nri.name}{by_default}", _where(nri, key), step))
+
+
+def _connections(nri: RuntimeNri, findings: list[Finding]) -> None:
+    if nri.connections:
+        return
+    key, step = _CONNECTIONS[nri.name]
+    what = f"connections are disabled: {nri.name} makes no socket, and only plugins in {nri.plugin_path} can run"
+    findings.append(Finding("problem", what, _where(nri, key), f"{step}, or use `nri enable`"))
+
+
+def _socket_path(nri: RuntimeNri, findings: list[Finding]) -> None:
+    key = "nri_listen" if nri.name == "cri-o" else "socket_path"
+    path = nri.socket_path
+    if not path.startswith("/"):
+        findings.append(
+            Finding("problem", f'the socket\'s path "{path}" is not absolute', _where(nri, key), "start it with /")
+        )
+    if len(path.encode()) > LONGEST_SOCKET:
+        what = f"the socket's path has {len(path.encode())} bytes, the kernel takes {LONGEST_SOCKET}"
+        findings.append(Finding("problem", what, _where(nri, key), "choose a shorter one"))
+
+
+def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
+    """Timeouts that make plugins fail on a busy node, or hold up pods for long."""
+    prefix = {"containerd": "plugin_{}_timeout", "cri-o": "nri_plugin_{}_timeout", "isulad": "plugin-{}-timeout"}[
+        nri.name
+    ]
+    request, registration = nri.request_timeout_s, nri.registration_timeout_s
+    request_key, registration_key = prefix.format("request"), prefix.format("registration")
+    shown = format_duration(request)
+    if request < 0 or registration < 0:
+        key = request_key if request < 0 else registration_key
+        findings.append(
+            Finding(
+                "problem", "a timeout below zero", _where(nri, key), "the default is 2s (request), 5s (registration)"
+            )
+        )
+        return
+    if request < 0.5:
+        what = f"the request timeout is {shown}: on a busy node a plugin answers later now and then, and is cut off"
+        findings.append(Finding("warning", what, _where(nri, request_key), "the default is 2s"))
+    if request > 60:
+        what = f"the request timeout is {shown}: so long one silent plugin holds up a container; the kubelet waits 2m"
+        findings.append(Finding("warning", what, _where(nri, request_key), "the default is 2s"))
+    if registration < request:
+        what = (
+            f"the registration timeout ({format_duration(registration)}) is shorter than the request timeout ({shown})"
+        )
+        findings.append(Finding("warning", what, _where(nri, registration_key), "the defaults are 5s and 2s"))
+
+
+def _shared_socket(found: Sequence[RuntimeNri], findings: list[Finding]) -> None:
+    """Each runtime removes what lies at the path and listens there: the first one goes deaf in silence."""
+    active = [nri for nri in found if nri.enabled is not False and nri.connections]
+    for number, nri in enumerate(active):
+        for other in active[:number]:
+            if nri.socket_path == other.socket_path:
+                what = f"{other.name} and {nri.name} both listen on {nri.socket_path}: the later one takes it over"
+                key = "nri_listen" if nri.name == "cri-o" else "socket_path"
+                findings.append(
+                    Finding("problem", what, _where(nri, key), "give one of them another path, or switch its NRI off")
+                )

@@ -1,0 +1,84 @@
+"""The socket itself: is it there, may we, does somebody listen.
+
+Nothing is connected to where it can be told otherwise, because every connection that does not register leaves a warning
+in the runtime's log.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+
+from nri.cli.doctor.findings import Finding
+from nri.config.root import inside
+
+
+def check(root: str, path: str, findings: list[Finding]) -> None:
+    """Look at the socket at `path`."""
+    real = inside(root, path)
+    try:
+        found = os.stat(real)
+    except FileNotFoundError:
+        step = "start the runtime; if it runs, NRI is off in it, or it listens elsewhere"
+        findings.append(Finding("problem", "there is no socket", path, step))
+        return
+    except PermissionError:
+        findings.append(Finding("problem", "its folder is closed to us", path, "run as root: plugins run as root too"))
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        findings.append(Finding("problem", "it is not a socket", path, "remove it and restart the runtime"))
+        return
+    _permissions(real, path, found, findings)
+    _listener(real, path, findings)
+
+
+def _permissions(real: str, path: str, found: os.stat_result, findings: list[Finding]) -> None:
+    """Whoever may write to the socket may change every container of the node, so only its owner should."""
+    if found.st_mode & stat.S_IWOTH:
+        step = "restart the runtime with a sane umask; until then: chmod 0700"
+        findings.append(
+            Finding(
+                "problem",
+                f"everybody may connect (mode {found.st_mode & 0o777:04o}), which is as good as being root",
+                path,
+                step,
+            )
+        )
+    elif found.st_mode & stat.S_IWGRP and found.st_gid != 0:
+        what = f"group {found.st_gid} may connect (mode {found.st_mode & 0o777:04o}), which is as good as being root"
+        findings.append(Finding("warning", what, path, "is that intended?"))
+    if not os.access(real, os.W_OK):
+        findings.append(Finding("problem", "we may not connect", path, "run as root"))
+
+
+def _listener(real: str, path: str, findings: list[Finding]) -> None:
+    if _listed(real):
+        findings.append(Finding("ok", "a runtime listens", path))
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(2.0)
+        try:
+            probe.connect(real)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            step = (
+                "the runtime is gone and left it behind: restart it"
+                if isinstance(error, ConnectionRefusedError)
+                else ""
+            )
+            findings.append(Finding("problem", f"nobody listens: {reason.lower()}", path, step))
+            return
+    findings.append(Finding("ok", "a runtime listens", path))
+
+
+def _listed(path: str) -> bool:
+    """Whether the kernel lists a listening socket by this name in our network namespace."""
+    wanted = {path, os.path.realpath(path)}
+    try:
+        with open("/proc/net/unix", encoding="utf-8", errors="replace") as table:
+            # Columns: Num RefCount Protocol Flags Type St Inode Path; flag 0x10000 is a listening socket.
+            rows = [line.split(maxsplit=7) for line in table]
+    except OSError:
+        return False
+    return any(len(row) == 8 and row[7].strip() in wanted and row[3] == "00010000" for row in rows)

@@ -1,0 +1,98 @@
+"""The global options, which may stand before or after the verb, and `Settings`, which holds what they gave.
+
+Rules: `Settings` is the only state of the command; a verb gets it by `click.pass_obj`. Only click is imported at the
+top. Next: `nri.cli.output`, which prints as they say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    _FloatType = click.ParamType[float]
+else:
+    _FloatType = click.ParamType  # generic since click 8.3 only
+
+
+class Settings:
+    """The global options. `socket_path` is None unless a flag or NRI_SOCKET gave it; `timeout_s` likewise.
+
+    Attributes:
+        socket_from: "--socket-path" or "NRI_SOCKET", whichever gave `socket_path`.
+        verbose: how often -v was given; 2 shows tracebacks.
+    """
+
+    __slots__ = ("color", "log_format", "output", "quiet", "socket_from", "socket_path", "timeout_s", "verbose")
+
+    def __init__(self) -> None:
+        self.socket_path: str | None = None
+        self.socket_from = ""
+        self.output = "table"
+        self.quiet = False
+        self.verbose = 0
+        self.log_format = "text"
+        self.color = "auto"
+        self.timeout_s: float | None = None
+
+
+class DurationType(_FloatType):
+    """A duration on the command line: `5s`, `1m30s`, or a bare number of seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from nri.config.duration import parse_duration
+
+        if isinstance(value, float):
+            return value
+        try:
+            seconds = float(value) if value.replace(".", "", 1).isdigit() else parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if seconds <= 0:
+            self.fail(f'"{value}" is not a positive duration', param, ctx)
+        return seconds
+
+
+DURATION = DurationType()
+
+
+def _store(ctx: click.Context, param: click.Parameter, value: object) -> None:
+    """Keep what was given; say nothing where nothing was, so that an option before the verb holds after it."""
+    settings = ctx.find_object(Settings)
+    if settings is None or value is None or value is False or value == 0 or param.name is None:
+        return
+    if param.name == "verbose":
+        value = settings.verbose + int(str(value))
+    if param.name == "socket_path":
+        from_environment = ctx.get_parameter_source(param.name) is click.core.ParameterSource.ENVIRONMENT
+        if from_environment and settings.socket_path:
+            return  # a flag before the verb comes first
+        settings.socket_from = "NRI_SOCKET" if from_environment else "--socket-path"
+    setattr(settings, param.name, value)
+
+
+#: Declarations and attributes of the options that every verb takes. The environment is read once, before the verb.
+GLOBAL_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("--socket-path",), {"metavar": "PATH", "help": "The runtime's NRI socket (environment: NRI_SOCKET)."}),
+    (("--output", "-o"), {"type": click.Choice(["table", "json", "yaml"]), "help": "How to print results."}),
+    (("--quiet", "-q"), {"is_flag": True, "help": "Print names or ids only."}),
+    (("--verbose", "-v"), {"count": True, "help": "Say more; twice: with tracebacks."}),
+    (("--log-format",), {"type": click.Choice(["text", "json"]), "help": "How to print log lines."}),
+    (
+        ("--color",),
+        {"type": click.Choice(["auto", "always", "never"]), "help": "Colours (also NO_COLOR, FORCE_COLOR)."},
+    ),
+    (("--timeout", "timeout_s"), {"type": DURATION, "metavar": "5s", "help": "How long to wait for the other side."}),
+)
+
+
+def global_options(*, environment: bool = False) -> list[click.Option]:
+    """The options of `GLOBAL_OPTIONS` as click objects; with `environment`, NRI_SOCKET is read for --socket-path."""
+    made = []
+    for names, attributes in GLOBAL_OPTIONS:
+        extra: dict[str, Any] = {"envvar": "NRI_SOCKET"} if environment and names[0] == "--socket-path" else {}
+        made.append(click.Option(list(names), expose_value=False, callback=_store, **attributes, **extra))
+    return made

@@ -1,0 +1,60 @@
+"""Texts and bytes that a command line names: as the argument itself, a file's, standard input's, or as hex digits.
+
+Rules: what cannot be used is a Failure before anything is connected or printed. Next: `nri.cli.support.catalog`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from nri.cli.errors import USAGE, Failure
+
+
+def read_argument(data: str) -> str:
+    """Return the text itself, a file's (@FILE), or standard input's (-)."""
+    if data == "-":
+        return sys.stdin.read()
+    if not data.startswith("@"):
+        return data
+    try:
+        return Path(data[1:]).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise Failure(f"{data[1:]}: not UTF-8 text", USAGE) from None
+
+
+def read_capture(capture: str) -> bytes:
+    """Return the bytes of a file, of standard input (-), or of the argument itself; files may hold hex digits."""
+    if capture == "-":
+        raw = sys.stdin.buffer.read()
+    elif os.path.isfile(capture):
+        raw = Path(capture).read_bytes()
+    else:
+        try:
+            return unhex(capture)
+        except Failure as error:
+            raise Failure(f"{capture[:60]}: no such file, and {error.message}", USAGE) from None
+    text = raw.strip()
+    is_hex = text and all(byte in b"0123456789abcdefABCDEFxX\\:|, \r\n\t" for byte in text)
+    return unhex(text.decode()) if is_hex else raw
+
+
+def unhex(text: str) -> bytes:
+    """Read bytes from hex digits; blanks, colons, bars and 0x between them are welcome."""
+    digits = re.sub(r"0x|\\x|[\s:|,]", "", text)
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        bad = re.search(r"[^0-9a-fA-F]", digits)
+        reason = f'"{bad[0]}" is no hex digit' if bad else "an odd number of digits"
+        raise Failure(f"not hex: {reason}", USAGE) from None
+
+
+def pair_of(text: str) -> tuple[str, str]:
+    """Read a metadata pair, KEY=VALUE; keys are sent in lower case."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise Failure(f'--metadata "{text}" is not KEY=VALUE', USAGE)
+    return key.lower(), value

@@ -1,0 +1,126 @@
+"""The folder from which runtimes launch plugins: launchers written and removed so that a runtime never sees half a one.
+
+Rules: everything is checked before anything is written. A file appears under its final name in one rename, from a
+folder inside the plugin folder, because runtimes ignore folders there but refuse to start over a stray executable.
+The drop-in configuration comes first and goes last, so that no plugin is launched without its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+from nri.api.naming import check_index, check_name
+from nri.cli.errors import USAGE, Failure
+
+#: Tells our launchers from other plugins: `nri disable` removes nothing else.
+MARK = "# Written by `nri enable`."
+
+
+def command_of(file: Path) -> list[str]:
+    """Return the command that starts the plugin. Failure if the file could only ever do nothing."""
+    with file.open("rb") as opened:
+        head = opened.read(1 << 20)
+    if file.suffix == ".py" or re.match(rb"#!.*python", head):
+        if not re.search(rb"\bmain\(|run_plugin\(", head):
+            raise Failure(
+                f"{file}: it never calls main(), so that it would end at once. Add at its end: MyPlugin.main()", USAGE
+            )
+        return [sys.executable, str(file)]
+    if not os.access(file, os.X_OK):
+        raise Failure(f"{file}: neither a Python file nor executable. First: chmod +x {file}", USAGE)
+    return [str(file)]
+
+
+def launcher(command: list[str], file_name: str) -> str:
+    """Write the text of a launcher.
+
+    A shell, because a shebang takes neither blanks nor long paths; it becomes the plugin at once. Runtimes start
+    plugins without PATH, so that every path in it is absolute.
+    """
+    words = " ".join(map(shlex.quote, command))
+    return f'#!/bin/sh\n{MARK} Remove it with: nri disable {file_name}\nexec {words} "$@"\n'
+
+
+def file_name_of(index: str, name: str) -> str:
+    """Return ``NN-name``; Failure says which part is wrong."""
+    try:
+        check_index(index)
+        check_name(name)
+    except ValueError as error:
+        raise Failure(str(error), USAGE) from None
+    return f"{index}-{name}"
+
+
+def refuse_untrusted(path: Path) -> None:
+    """Refuse a file that others may change, or replace through a folder above it: a plugin runs as root."""
+    for place in (path, *path.parents):
+        found = place.stat()
+        kind = "file" if place == path else "folder"
+        sticky = kind == "folder" and found.st_mode & stat.S_ISVTX  # as /tmp: there no user can replace another's files
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+            reason = f"others may write to this {kind} (mode {found.st_mode & 0o7777:04o}), and a plugin runs as root"
+            raise Failure(f"{place}: {reason}. First: chmod go-w {place}")
+        if os.geteuid() == 0 and found.st_uid != 0:
+            reason = f"this {kind} belongs to user {found.st_uid}, and a plugin runs as root"
+            raise Failure(f"{place}: {reason}. Put the plugin where only root may write, such as /opt")
+
+
+def refuse_clash(folder: Path, file_name: str) -> None:
+    """Refuse to replace a file that is not ours, and a second index for the same name."""
+    name = file_name.partition("-")[2]
+    for other in sorted(folder.glob(f"[0-9][0-9]-{name}")):
+        if other.name != file_name:
+            raise Failure(f"{other}: {name} is enabled with another index already. First: nri disable {other.name}")
+        if not is_ours(other):
+            raise Failure(f"{other}: there is a plugin that `nri enable` did not write. Move it away first")
+
+
+def is_ours(path: Path) -> bool:
+    """Whether `nri enable` wrote the file."""
+    try:
+        with path.open("rb") as file:
+            return MARK.encode() in file.read(512)
+    except OSError:
+        return False
+
+
+def put(folder: Path, file_name: str, content: bytes, mode: int) -> None:
+    """Make the file, whole and with its mode, in one step; an older one of that name is replaced."""
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise Failure(
+            f"{folder}: others may write to this folder, and what is in it runs as root. First: chmod go-w {folder}"
+        )
+    inner = Path(tempfile.mkdtemp(prefix=".nri-", dir=folder))
+    try:
+        made = inner / file_name
+        with made.open("xb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        made.replace(folder / file_name)
+    finally:
+        shutil.rmtree(inner, ignore_errors=True)
+
+
+def find(folder: Path, name: str) -> Path:
+    """Find the launcher of that name. Failure if there is none, several, or one that is not ours."""
+    with_index = re.fullmatch(r"\d\d-.+", name) is not None
+    present = sorted(path for path in folder.glob("[0-9][0-9]-*") if not path.is_dir()) if folder.is_dir() else []
+    found = [path for path in present if (path.name if with_index else path.name[3:]) == name]
+    if not found:
+        there = ", ".join(path.name for path in present)
+        raise Failure(f"{folder}: no plugin {name} there. {f'There are: {there}' if there else 'The folder is empty'}")
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise Failure(f"{folder}: several plugins are called {name}: {names}. Say which, with its index")
+    if not is_ours(found[0]):
+        raise Failure(f"{found[0]}: not written by `nri enable`, so it is not removed. If you are sure: rm {found[0]}")
+    return found[0]

@@ -1,0 +1,97 @@
+"""Plugin classes found in a file or a module, as `nri run` and `nri try` name them.
+
+Rules: the author's mistakes are one line each, with the place in the author's file. Next: `nri.stub.program.start` runs
+a class.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from nri.cli.errors import USAGE, Failure
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from nri.stub.plugin import Plugin
+
+
+def load(target: str) -> type[Plugin]:
+    """Load the plugin class that `FILE`, `FILE:CLASS` or `MODULE:CLASS` names. Failure says what is wrong."""
+    place, _, class_name = target.partition(":")
+    module = (
+        _load_file(place) if place.endswith(".py") or os.path.sep in place or os.path.isfile(place) else _import(place)
+    )
+    return pick(module, class_name, place)
+
+
+def pick(module: ModuleType, class_name: str, place: str) -> type[Plugin]:
+    """Choose the class of that name, or the only plugin class that the module defines and builds nothing else upon."""
+    from nri.stub.plugin import Plugin
+
+    if class_name:
+        chosen = getattr(module, class_name, None)
+        if not isinstance(chosen, type) or not issubclass(chosen, Plugin):
+            raise Failure(
+                f"{place}: {class_name} is not a plugin class there. Plugins are classes that inherit from nri.Plugin",
+                USAGE,
+            )
+        return chosen
+    own = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Plugin)]
+    own = [kind for kind in dict.fromkeys(own) if kind.__module__ == module.__name__]
+    last = [kind for kind in own if not any(other is not kind and issubclass(other, kind) for other in own)]
+    if len(last) != 1:
+        names = ", ".join(kind.__name__ for kind in last)
+        reason = (
+            f"several plugin classes: {names}. Say which: {place}:{last[0].__name__}"
+            if last
+            else "no class that inherits from nri.Plugin"
+        )
+        raise Failure(f"{place}: {reason}", USAGE)
+    return last[0]
+
+
+def _load_file(path: str) -> ModuleType:
+    """Run a file as a module of its own name, with its folder importable, as `python FILE` has it."""
+    if not os.path.isfile(path):
+        raise Failure(f"{path}: no such file", USAGE)
+    name = os.path.splitext(os.path.basename(path))[0].replace("-", "_")
+    spec = importlib.util.spec_from_file_location(name, path, loader=importlib.machinery.SourceFileLoader(name, path))
+    assert spec, "a loader was given"
+    assert spec.loader, "a loader was given"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # annotations and pickles find the module by its name
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise Failure(_explain(error, path), USAGE) from error
+    return module
+
+
+def _import(name: str) -> ModuleType:
+    """Import a module from the current folder or the installed packages."""
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and name.startswith(error.name):
+            raise Failure(f"{name}: no such file, and no module of that name", USAGE) from None
+        raise Failure(_explain(error, name), USAGE) from error
+    except Exception as error:
+        raise Failure(_explain(error, name), USAGE) from error
+
+
+def _explain(error: Exception, place: str) -> str:
+    """Put the author's mistake into one line, with the line of the author's file in which it came up."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}: {error.msg}: {(error.text or '').strip()}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    own = [frame for frame in frames if os.path.basename(frame.filename) == os.path.basename(place)] or frames
+    where = f"{own[-1].filename}:{own[-1].lineno}" if own else place
+    return f"{where}: {type(error).__name__}: {error}"

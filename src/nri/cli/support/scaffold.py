@@ -1,0 +1,80 @@
+"""A plugin's project, from code and test to image and manifests, made of templates.
+
+The files are in `templates/`, each with `@name@` and the like where the plugin's own names go; this file has the table
+of which becomes which. The manifests keep to the least privilege that a plugin which only answers can live with.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from pathlib import Path
+
+from nri.cli.errors import USAGE, Failure
+
+#: Template, and the file that it becomes.
+FILES = {
+    "plugin.py.txt": "@module@.py",
+    "tests/test_plugin.py.txt": "tests/test_@module@.py",
+    "pyproject.toml.txt": "pyproject.toml",
+    "README.md.txt": "README.md",
+    "Containerfile.txt": "Containerfile",
+    "containerignore.txt": ".containerignore",
+    "gitignore.txt": ".gitignore",
+    "deploy/daemonset.yaml.txt": "deploy/daemonset.yaml",
+    "deploy/plugin.service.txt": "deploy/@name@.service",
+}
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+#: What plugins and their tests import, beside Python's own modules: a file of that name in the project would hide it.
+NEEDED = frozenset(("click", "google", "msgspec", "nri", "pytest", "yaml"))
+
+
+def names_of(name: str, idx: str) -> dict[str, str]:
+    """Return the values of the markers in the templates. Failure says what is wrong with a name."""
+    from importlib import metadata
+
+    from nri.api.naming import check_index
+
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise Failure(
+            f'"{name}" cannot be a plugin\'s name: use lower case letters, digits and single dashes, such as pod-name',
+            USAGE,
+        )
+    try:
+        check_index(idx)
+    except ValueError as error:
+        raise Failure(f"--idx: {error}", USAGE) from None
+    words = name.split("-")
+    module, class_name = "_".join(words), "".join(word.capitalize() for word in words)
+    if keyword.iskeyword(module) or keyword.iskeyword(class_name):
+        raise Failure(f'"{name}" is a word of Python itself: choose another one', USAGE)
+    if module in NEEDED or module in sys.stdlib_module_names:
+        raise Failure(f"{module}.py would hide the module {module}, which others import: choose another one", USAGE)
+    try:
+        version = metadata.version("nri")
+    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
+        version = "0"
+    names = {"name": name, "module": module, "class": class_name}
+    return names | {"Name": " ".join(words).capitalize(), "idx": idx, "nri_version": version}
+
+
+def scaffold(folder: Path, name: str, idx: str) -> list[str]:
+    """Write all files; returns their paths. Refuses a folder that has something in it: nothing is ever overwritten."""
+    names = names_of(name, idx)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Failure(f"{folder}: there is something already. Choose another --folder, or empty this one")
+    made = []
+    for template, target in FILES.items():
+        path = folder / fill(target, names)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(fill((TEMPLATES / template).read_text(encoding="utf-8"), names), encoding="utf-8")
+        made.append(str(path))
+    return made
+
+
+def fill(text: str, names: dict[str, str]) -> str:
+    """Replace every marker of a text. A word that merely looks like one (systemd's @system-service) stays."""
+    return re.sub(r"@(\w+)@", lambda found: names.get(found[1], found[0]), text)

@@ -1,0 +1,114 @@
+"""The classes of all verbs: help in the order in which it is needed, examples first, and the global options.
+
+Rules: only click is imported at the top, for `nri --help` has to start fast. Next: `nri.cli.settings` has the options.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nri.cli.settings import global_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class _Helpful(click.Command):
+    """Help in the order in which it is needed: what it does, examples, usage, options, global options."""
+
+    examples: Sequence[str] = ()
+    shared: Sequence[click.Option] = ()
+
+    def get_help(self, ctx: click.Context) -> str:
+        formatter = click.HelpFormatter(width=min(shutil.get_terminal_size().columns, 100))
+        self.format_help(ctx, formatter)
+        return formatter.getvalue().rstrip("\n")
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_help_text(ctx, formatter)
+        if self.examples:
+            with formatter.section("Examples"):
+                for example in self.examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+        formatter.write_paragraph()
+        self.format_usage(ctx, formatter)
+        self.format_options(ctx, formatter)
+        self.format_epilog(ctx, formatter)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for number, paragraph in enumerate((self.help or "").split("\n\n")):
+            if number:
+                formatter.write_paragraph()
+            formatter.write_text(" ".join(paragraph.split()))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own = [param for param in self.get_params(ctx) if param not in self.shared]
+        for title, params in (("Options", own), ("Global options, before or after the verb", self.shared)):
+            records = [record for param in params if (record := param.get_help_record(ctx))]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.epilog:
+            formatter.write_paragraph()
+            for line in self.epilog.splitlines():
+                formatter.write(f"{line}\n")
+
+
+class Verb(_Helpful):
+    """A verb. `examples` are whole command lines; the first says most."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+        self.shared = global_options()
+        self.params.extend(self.shared)
+
+
+class VerbGroup(_Helpful, click.Group):
+    """A verb that has verbs of its own, or the command as a whole."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+        self.shared = global_options(environment=True)
+        self.params.extend(self.shared)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:  # click's own ways of doing this differ between its releases
+            click.echo(self.get_help(ctx), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Names and one-line summaries of the verbs."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        return [(name, command.get_short_help_str(80)) for name, command in found if command]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(self.summaries(ctx))
+        super().format_options(ctx, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Verbs from their table, without importing them; click's own way would import all."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        return [CompletionItem(name, help=text) for name, text in self.summaries(ctx) if name.startswith(incomplete)]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        command = self.get_command(ctx, name)
+        if command is None and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.list_commands(ctx), 1, 0.6)
+            ctx.fail(f'no verb "{name}"{f", did you mean {near[0]}?" if near else ""}')
+        return name, command, args[1:]

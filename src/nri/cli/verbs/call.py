@@ -1,0 +1,105 @@
+"""`nri call`: one ttRPC request by hand. NRI's messages are known, others come from a descriptor set, or in hex.
+
+Next: `nri.cli.support.catalog` knows the messages, `nri.cli.support.client` connects.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nri.cli.errors import Failure
+from nri.cli.output import Output
+from nri.cli.settings import Settings
+from nri.cli.support.verb import Verb
+
+if TYPE_CHECKING:
+    from nri.trace.catalog import Catalog
+
+EXAMPLES = [
+    """nri call /var/run/nri/nri.sock Runtime/RegisterPlugin -d '{"pluginName": "me", "pluginIdx": "10"}'""",
+    "nri call /run/containerd/containerd.sock.ttrpc my.pkg.Service/Method --descriptor-set my.pb -d @request.json",
+    "nri call agent.sock grpc.Health/Check --hex -d 0a00",
+]
+
+
+@click.command(cls=Verb, examples=EXAMPLES)
+@click.argument("socket", metavar="SOCKET")
+@click.argument("method", metavar="SERVICE/METHOD")
+@click.option("--data", "-d", default="", metavar="JSON|@FILE|-", help="The request; default: an empty message.")
+@click.option(
+    "--descriptor-set",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Messages that NRI does not have, as protoc writes them.",
+)
+@click.option("--hex", "as_hex", is_flag=True, help="The request, and the reply, are bytes in hex.")
+@click.option("--metadata", "-m", multiple=True, metavar="KEY=VALUE", help="Sent along with the request.")
+@click.option(
+    "--mux",
+    type=click.IntRange(0, (1 << 32) - 1),
+    metavar="ID",
+    help="Connection of NRI's multiplexer; 0 for plain ttRPC. Default: as the service needs.",
+)
+@click.pass_obj
+def command(
+    settings: Settings, socket: str, method: str, data: str, descriptor_set: Path | None, as_hex: bool,
+    metadata: tuple[str, ...], mux: int | None,
+) -> None:  # fmt: skip
+    """Call a method over ttRPC and print the reply.
+
+    NRI's services may be written without their package (Runtime/RegisterPlugin), and are called through NRI's
+    multiplexer; all others over plain ttRPC.
+    """
+    from time import monotonic
+
+    from nri.cli.support.catalog import open_catalog, resolve
+    from nri.cli.support.client import connect, connection_of
+    from nri.cli.support.inputs import pair_of
+
+    catalog = open_catalog(descriptor_set)
+    service, name = resolve(catalog, method)
+    payload = encode(catalog, service, name, data, as_hex)
+    pairs = [pair_of(text) for text in metadata]
+    endpoint = connect(socket, connection_of(service) if mux is None else mux)
+    try:
+        reply = endpoint.call(
+            service, name, payload, deadline=monotonic() + (settings.timeout_s or 10.0), metadata=pairs
+        )
+    finally:
+        endpoint.close()
+    show(Output(settings), catalog, service, name, reply, as_hex)
+
+
+def encode(catalog: Catalog, service: str, method: str, data: str, as_hex: bool) -> bytes:
+    """Make the request's bytes of -d. A Failure or ConfigError says what is wrong, before anything is connected."""
+    from nri.cli.support.inputs import read_argument, unhex
+
+    text = read_argument(data)
+    if as_hex:
+        return unhex(text)
+    from nri.cli.support.catalog import find
+    from nri.config import Source, parse_text
+    from nri.trace.catalog import from_json
+
+    known = find(catalog, service, method)
+    value = parse_text(Source("-d", text, "json"))
+    payload: bytes = from_json(known.request, {} if value is None else value, "-d").SerializeToString()
+    return payload
+
+
+def show(out: Output, catalog: Catalog, service: str, method: str, reply: bytes, as_hex: bool) -> None:
+    """Print the reply as JSON (or YAML), or in hex."""
+    if as_hex:
+        out.text(reply.hex())
+        return
+    from nri.trace.catalog import parse
+
+    known = catalog.find(service, method)
+    assert known is not None, "encode has refused unknown methods"
+    value, problem = parse(known.reply, reply)
+    out.document(value)
+    if problem:
+        raise Failure(f"the reply is {problem}; above are its raw fields")

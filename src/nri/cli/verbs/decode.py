@@ -1,0 +1,112 @@
+"""`nri decode`: a capture explained frame by frame. Next: `nri.trace.dissect` takes it apart; this file prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nri.cli.output import Output
+from nri.cli.settings import Settings
+from nri.cli.support.verb import Verb
+
+if TYPE_CHECKING:
+    from nri.trace.dissect import Frame
+
+EXAMPLES = [
+    "nri decode 000000020000000a00000000000000010200",
+    "nri decode capture.bin                  # the bytes of one direction, or frames of both",
+    "nri decode reply.hex --method Plugin/CreateContainer",
+    "tshark ... | nri decode - -o json       # one document with everything",
+]
+
+#: Messages are shown up to this length in tables; JSON has them whole.
+LONGEST = 2000
+
+
+@click.command(cls=Verb, examples=EXAMPLES)
+@click.argument("capture", metavar="FILE|HEX|-")
+@click.option(
+    "--mux/--plain", "with_mux", default=None, help="With NRI's multiplexer, or plain ttRPC; default: find out."
+)
+@click.option("--method", metavar="SERVICE/METHOD", help="Of responses whose request is not in the capture.")
+@click.option(
+    "--descriptor-set",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Messages that NRI does not have, as protoc writes them.",
+)
+@click.pass_obj
+def command(
+    settings: Settings, capture: str, with_mux: bool | None, method: str | None, descriptor_set: Path | None
+) -> int:
+    """Explain captured bytes: mux headers, ttRPC headers, requests, responses, messages as JSON, each with its offset.
+
+    A file may hold the bytes themselves, or hex. Broken and cut bytes are named and passed over; then the exit code
+    is 1.
+    """
+    from nri.cli.support.catalog import find, open_catalog, resolve
+    from nri.cli.support.inputs import read_capture
+    from nri.trace.dissect import Dissector
+
+    catalog = open_catalog(descriptor_set)
+    assume = find(catalog, *resolve(catalog, method)) if method else None
+    frames = Dissector(catalog, assume).run(read_capture(capture), with_mux=with_mux)
+    out = Output(settings)
+    if out.human:
+        for frame in frames:
+            explain(frame, out)
+    else:
+        out.document(frames)
+    return int(any("problem" in frame for frame in frames))
+
+
+def explain(frame: Frame, out: Output) -> None:
+    """Print one frame for people: what it is on one line, its content below."""
+    title, lines = _EXPLAIN.get(frame["kind"], _message)(frame)
+    indent = "" if frame["kind"] == "mux" else "  "
+    style = "red" if frame["kind"] == "broken" else "bold"
+    out.text(f"{frame['offset']:8}  {indent}{out.paint(title, style)}")
+    problem = (
+        [out.paint(f"problem: {frame['problem']}", "red")] if "problem" in frame and frame["kind"] != "broken" else []
+    )
+    for line in lines + problem:
+        out.text(f"{'':8}  {indent}  {line}")
+
+
+def _mux(frame: Frame) -> tuple[str, list[str]]:
+    from nri.trace.dissect import way_of
+
+    return f"mux frame, connection {frame['connection']} ({way_of(frame['connection'])}), {frame['length']} bytes", []
+
+
+def _broken(frame: Frame) -> tuple[str, list[str]]:
+    return f"broken: {frame['problem']}", []
+
+
+def _message(frame: Frame) -> tuple[str, list[str]]:
+    title = f"ttRPC {frame['kind']}, stream {frame['stream']}, {frame['length']} bytes"
+    title += f", flags {frame['flags']:#04x}" if frame["flags"] else ""
+    lines = []
+    if "service" in frame:
+        timeout = f", timeout {frame['timeout_s']:.3g} s" if "timeout_s" in frame else ""
+        lines.append(f"{frame['service']}/{frame['method']}{timeout}")
+    lines += [f"metadata {key}: {value}" for key, value in frame.get("metadata", ())]
+    if "status" in frame:
+        status = frame["status"]
+        lines.append(f"status {status['code']} {status['name']}: {status['message']}")
+    for key in ("message", "fields"):
+        if key in frame:
+            name = frame.get("type", "fields by number" if key == "fields" else "")
+            lines.append(f"{name} {shorten(json.dumps(frame[key], ensure_ascii=False))}".strip())
+    return title, lines
+
+
+_EXPLAIN = {"mux": _mux, "broken": _broken}
+
+
+def shorten(text: str) -> str:
+    """Cut a long message, with a word on how to see all."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text)} characters; -o json shows all)"

@@ -1,0 +1,50 @@
+"""`nri disable`: remove the files that `nri enable` wrote, and never any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nri.cli.output import Output
+from nri.cli.settings import Settings
+from nri.cli.support.verb import Verb
+
+EXAMPLES = [
+    "nri disable pod-name",
+    "nri disable 10-pod-name --purge         # and its drop-in configuration",
+]
+
+
+@click.command(cls=Verb, examples=EXAMPLES)
+@click.argument("name")
+@click.option("--purge", is_flag=True, help="Remove its drop-in configuration too.")
+@click.option("--plugin-dir", type=click.Path(path_type=Path), metavar="DIR", help="Default: /opt/nri/plugins.")
+@click.option("--config-dir", type=click.Path(path_type=Path), metavar="DIR", help="Default: /etc/nri/conf.d.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@click.pass_obj
+def command(
+    settings: Settings, name: str, purge: bool, plugin_dir: Path | None, config_dir: Path | None, dry_run: bool
+) -> None:
+    """Take a plugin that `nri enable` put there out of the plugin folder again.
+
+    NAME is the plugin's name, with or without its index. A running plugin goes on until the runtime restarts.
+    """
+    from nri.api.naming import CONFIG_DIR, PLUGIN_DIR
+    from nri.cli.support.plugin_folder import find
+
+    folder, drop_ins = plugin_dir or Path(PLUGIN_DIR), config_dir or Path(CONFIG_DIR)
+    launcher = find(folder, name)
+    drop_in = drop_ins / f"{launcher.name}.conf"
+    removed = [launcher, *([drop_in] if purge and drop_in.exists() else [])]
+    if not dry_run:
+        for path in removed:
+            path.unlink()
+    out = Output(settings)
+    if not out.human:
+        out.document({"dry_run": dry_run, "removed": [str(path) for path in removed]})
+        return
+    for path in removed:
+        out.text(f"{'would remove' if dry_run else 'removed'} {path}")
+    if drop_in.exists() and not purge:
+        out.note(f"its configuration stays: {drop_in} (--purge removes it too)")

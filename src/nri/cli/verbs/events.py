@@ -1,0 +1,91 @@
+"""`nri events`: what is on this node, and with -f what happens to it, seen through a plugin that changes nothing.
+
+Rules: the plugin answers at once. It only puts events into a bounded queue, and another thread prints them: a terminal
+that is held, or a pipe that nobody reads, must never hold up a container. Next: the plugin
+itself is in `nri.cli.support.watcher`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nri.cli.output import Column, Output
+from nri.cli.settings import Settings
+from nri.cli.support.verb import Verb
+
+if TYPE_CHECKING:
+    from nri.api.events import EventMask
+
+EXAMPLES = [
+    "nri events                              # pods and containers that are there now",
+    "nri events -f                           # and what happens to them, until Ctrl-C",
+    "nri events -f --events CreateContainer,StopContainer -o json | jq .container.name",
+]
+
+
+@click.command(cls=Verb, examples=EXAMPLES)
+@click.option("--follow", "-f", is_flag=True, help="Go on and show every event.")
+@click.option("--events", "wanted", metavar="LIST", help="Only these events: pod, container, or names.")
+@click.pass_obj
+def command(settings: Settings, follow: bool, wanted: str | None) -> int:
+    """Show the pods and containers that the runtime tells its plugins about; with -f, every event that follows.
+
+    It registers as a plugin with index 99, after all others, so it sees what they made of a container. It changes
+    nothing. With -o json, every event is one JSON object on a line of its own.
+    """
+    from nri.api.naming import DEFAULT_SOCKET
+    from nri.cli.support import watcher
+
+    mask = events_of(wanted)
+    socket = settings.socket_path or DEFAULT_SOCKET
+    timeout_s = settings.timeout_s or 5.0
+    if follow:
+        return watcher.follow(socket, mask, Output(settings), timeout_s)
+    pods, containers = watcher.snapshot(socket, timeout_s)
+    show_state(settings, pods, containers)
+    return 0
+
+
+def events_of(text: str | None) -> EventMask:
+    """Read the events to show: all but validation, which asks and tells of nothing."""
+    from nri.api.events import ALL, EventMask
+
+    try:
+        mask = ALL if text is None else EventMask.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--events") from None
+    return mask.without("ValidateContainerAdjustment")
+
+
+def show_state(settings: Settings, pods: list[Any], containers: list[Any]) -> None:
+    """Print pods and containers as one table, or as one document with both lists in full."""
+    from nri.cli.support.watcher import as_dict, state_name
+
+    out = Output(settings)
+    if not out.human:
+        out.document({"pods": [as_dict(pod) for pod in pods], "containers": [as_dict(one) for one in containers]})
+        return
+    names = {pod.id: f"{pod.namespace}/{pod.name}" for pod in pods}
+    rows: list[dict[str, Any]] = [
+        {
+            "id": one.id,
+            "pod": names.get(one.pod_sandbox_id, "-"),
+            "name": one.name,
+            "state": state_name(one),
+            "pid": one.pid or None,
+        }
+        for one in containers
+    ]
+    filled = {one.pod_sandbox_id for one in containers}
+    rows += [{"id": "", "pod": names[pod.id], "name": ""} for pod in pods if pod.id not in filled]
+    rows.sort(key=lambda row: (row["pod"], row["name"]))
+    columns = [
+        Column("CONTAINER", "id", 13),
+        Column("POD", "pod"),
+        Column("NAME", "name"),
+        Column("STATE", "state"),
+        Column("PID", "pid"),
+    ]
+    out.table(columns, [row for row in rows if row["id"]] if out.quiet else rows)

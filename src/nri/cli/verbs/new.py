@@ -1,0 +1,39 @@
+"""`nri new`: make a plugin's project, ready to run. Next: `nri.cli.support.scaffold` writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nri.cli.output import Output
+from nri.cli.settings import Settings
+from nri.cli.support.verb import Verb
+
+EXAMPLES = [
+    "nri new pod-name                        # makes the folder pod-name",
+    "nri new pod-name --idx 50 --folder src/pod-name",
+]
+
+
+@click.command(cls=Verb, examples=EXAMPLES)
+@click.argument("name")
+@click.option("--idx", "-idx", default="10", metavar="NN", help="Place in the order of plugins, 00 to 99.")
+@click.option("--folder", metavar="DIR", type=click.Path(path_type=Path), help="Where to make it; default: NAME.")
+@click.pass_obj
+def command(settings: Settings, name: str, idx: str, folder: Path | None) -> None:
+    """Start a plugin: code, test, Containerfile, DaemonSet, systemd unit, pyproject and README in a new folder.
+
+    NAME is the plugin's name, in lower case with dashes.
+    """
+    from nri.cli.support.scaffold import names_of, scaffold
+
+    made = scaffold(folder or Path(name), name, idx)
+    out = Output(settings)
+    if not out.human:
+        out.document({"folder": str(folder or name), "files": made})
+        return
+    for path in made:
+        out.text(path)
+    module = names_of(name, idx)["module"]
+    out.note(f"\nnext:  cd {folder or name}  and then  pytest  or, as root,  nri run {module}.py --idx {idx}")

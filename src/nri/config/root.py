@@ -1,0 +1,34 @@
+"""Paths below a root folder: a copied /etc, or a container's view of its host, is read as if the folder were /."""
+
+from __future__ import annotations
+
+import os
+
+#: The kernel's own bound for a chain of symbolic links.
+MOST_LINKS = 40
+
+
+def inside(root: str, path: str) -> str:
+    """Return the path below `root`, with symbolic links resolved as if `root` were /: a link to /run stays inside."""
+    if root == "/":
+        return path
+    parts = [part for part in path.split("/") if part not in ("", ".")][::-1]
+    done, hops = "", 0
+    while parts:
+        part = parts.pop()
+        if part == "..":
+            done = os.path.dirname(done)
+            continue
+        candidate = f"{done}/{part}"
+        try:
+            target = os.readlink(root + candidate)
+        except OSError:
+            done = candidate
+            continue
+        hops += 1
+        if hops > MOST_LINKS:
+            return root + candidate
+        if target.startswith("/"):
+            done = ""
+        parts.extend(part for part in reversed(target.split("/")) if part not in ("", "."))
+    return root.rstrip("/") + (done or "/")

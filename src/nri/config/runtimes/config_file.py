@@ -1,0 +1,171 @@
+"""A runtime's configuration file as a tree whose every key knows its file and line, and its keys read one by one.
+
+Rules: a file that cannot be read is a remark and no file, a value of another type a remark and no value. The modules of
+the runtimes say which keys there are; `ignored_keys` and `misplaced_keys` here find those that come near one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nri.config.complaint import suggest
+from nri.config.duration import parse_duration
+from nri.config.place import show
+from nri.config.root import inside
+from nri.config.runtimes.reading import Kind, Remark
+from nri.config.source import Source, read_file
+from nri.config.syntax import line_of, parse_text
+from nri.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from nri.config.runtimes.reading import Draft
+
+#: A key's path from the root of a file.
+KeyPath = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A configuration file as it was read. `path` is as seen inside the root, for people."""
+
+    path: str
+    source: Source
+    tree: dict[str, Any]
+
+    def where(self, *keys: str) -> str:
+        """Return the place of a key: ``/etc/x.toml:12: a.b``."""
+        line = line_of(self.source, keys) if keys else None
+        return f"{self.path}{f':{line}' if line else ''}" + (f": {show(keys)}" if keys else "")
+
+    def at(self, *keys: str) -> Any:
+        """Return the value at a path, or None."""
+        value: Any = self.tree
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+    def paths(self) -> list[tuple[KeyPath, Any]]:
+        """Return every key of every table with its path, tables included."""
+        return _walk(self.tree, ())
+
+
+class Setting(NamedTuple):
+    """One key of a runtime: the field of `RuntimeNri` that it sets, and the function that reads it."""
+
+    field: str
+    key: str
+    read: Callable[[ConfigFile, KeyPath, list[Remark]], Any]
+
+
+def read_source(root: str, path: str, remarks: list[Remark], format: Any = "toml") -> Source | None:  # noqa: A002
+    """Read a file's text, named as inside the root; None if there is none, with a remark if it cannot be read."""
+    try:
+        source = read_file(inside(root, path), format)
+    except ConfigError as error:
+        if "No such file" not in error.reason:
+            kind = Kind.DENIED if "denied" in error.reason else Kind.UNREADABLE
+            remarks.append(Remark(kind, path, {"reason": error.reason}))
+        return None
+    return Source(path, source.text, source.format)
+
+
+def load(root: str, path: str, remarks: list[Remark]) -> ConfigFile | None:
+    """Read one TOML file; None, with a remark if it exists, when it cannot be used."""
+    source = read_source(root, path, remarks)
+    if source is None:
+        return None
+    try:
+        tree = parse_text(source)
+    except ConfigError as error:
+        remarks.append(Remark(Kind.INVALID, error.source, {"reason": error.reason}))
+        return None
+    if not isinstance(tree, (dict, type(None))):
+        remarks.append(Remark(Kind.NO_TABLE, path))
+        return None
+    return ConfigFile(path, source, tree or {})
+
+
+def take(draft: Draft, file: ConfigFile, table: KeyPath, settings: Sequence[Setting], remarks: list[Remark]) -> None:
+    """Let the settings that a table makes take effect."""
+    for setting in settings:
+        path = (*table, setting.key)
+        value = setting.read(file, path, remarks)
+        if value is not None:
+            draft.put(setting.field, value, setting.key, file.where(*path))
+
+
+def ignored_keys(file: ConfigFile, table: KeyPath, known: Collection[str], remarks: list[Remark]) -> None:
+    """Remark on the keys of a table that the runtime does not have."""
+    found = file.at(*table)
+    for key in found if isinstance(found, dict) else ():
+        if key not in known:
+            details = {"key": key, "suggestion": suggest(key, known)}
+            remarks.append(Remark(Kind.UNKNOWN_KEY, file.where(*table, key), details))
+
+
+def misplaced_keys(file: ConfigFile, home: KeyPath, keys: Collection[str], remarks: list[Remark]) -> None:
+    """Remark on NRI's keys outside of NRI's table, where the runtime ignores them without a word."""
+    for path, _ in file.paths():
+        if path[: len(home)] != home and path[-1] in keys:
+            details = {"key": path[-1], "table": toml_table(home)}
+            remarks.append(Remark(Kind.MISPLACED, file.where(*path), details))
+
+
+def toml_table(path: KeyPath) -> str:
+    """Write a table's header as in TOML, without the brackets."""
+    return ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in path)
+
+
+def typed(file: ConfigFile, keys: KeyPath, kind: type, remarks: list[Remark]) -> Any:
+    """Return the value at `keys` if it has the type; None if it is not there, and with a remark if it has another."""
+    value = file.at(*keys)
+    if value is None or type(value) is kind:
+        return value
+    remarks.append(Remark(Kind.WRONG_TYPE, file.where(*keys), {"type": kind, "value": value}))
+    return None
+
+
+def text(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> str | None:
+    """Return the text at `keys`; None when absent, empty (which means the default) or wrong."""
+    return typed(file, keys, str, remarks) or None
+
+
+def duration(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> float | None:
+    """Return seconds of a Go duration at `keys`; None when absent, zero (which means the default) or wrong."""
+    found = text(file, keys, remarks)
+    try:
+        return parse_duration(found) or None if found else None
+    except ValueError as error:
+        reason, _, suggestion = str(error).partition("; ")
+        remarks.append(Remark(Kind.NO_DURATION, file.where(*keys), {"reason": reason, "suggestion": suggestion}))
+        return None
+
+
+def switch(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> bool | None:
+    """Return true or false as it stands at `keys`; None when absent or wrong."""
+    found: bool | None = typed(file, keys, bool, remarks)
+    return found
+
+
+def off_switch(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> bool | None:
+    """Return the opposite of what stands at `keys`, for keys that switch something off; None when absent or wrong."""
+    found = switch(file, keys, remarks)
+    return None if found is None else not found
+
+
+def texts(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> tuple[str, ...]:
+    """Return the list at `keys` as texts; empty when absent or wrong."""
+    return tuple(map(str, typed(file, keys, list, remarks) or ()))
+
+
+def _walk(tree: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:
+    found: list[tuple[KeyPath, Any]] = []
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            found.append(((*path, key), value))
+            found += _walk(value, (*path, key))
+    return found

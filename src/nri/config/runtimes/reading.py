@@ -1,0 +1,117 @@
+"""The values that reading a runtime's configuration gives: its NRI settings, and remarks on what is wrong in the files.
+
+A remark has no words: `Kind` says what it is about, `details` hold the parties. Next:
+`nri.config.runtimes.config_file`, which makes most of them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+__all__ = ["Draft", "Kind", "Reading", "Remark", "RuntimeNri"]
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeNri:
+    """A runtime's NRI as configured. `enabled` None means: depends on a version that is not known.
+
+    Attributes:
+        name: "containerd", "cri-o" or "isulad".
+        connections: plugins may connect by themselves.
+        registration_timeout_s: how long a plugin may take to register, in seconds.
+        request_timeout_s: how long a plugin may take to answer, in seconds.
+        required: plugins that the default validator wants to be there.
+        origin: where each setting was made, as "file:line: key"; a setting that is not here has its default.
+    """
+
+    name: str
+    enabled: bool | None = None
+    connections: bool = True
+    socket_path: str = "/var/run/nri/nri.sock"
+    plugin_path: str = "/opt/nri/plugins"
+    plugin_config_path: str = "/etc/nri/conf.d"
+    registration_timeout_s: float = 5.0
+    request_timeout_s: float = 2.0
+    required: tuple[str, ...] = ()
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+
+class Kind(enum.Enum):
+    """The things that a remark can be about; behind each the `details` that it has."""
+
+    DENIED = "the file may not be read"  # reason
+    UNREADABLE = "the file cannot be read"  # reason
+    INVALID = "the file is not in its format"  # reason
+    MISSING_COMMA = "the file is not in its format, as if a comma were missing"  # reason
+    NO_TABLE = "the file is no table of keys"
+    COMMENT = "a comment in a format that has none"
+    UNKNOWN_KEY = "the runtime does not know the key"  # key, suggestion
+    FOREIGN_KEY = "the key is another runtime's"  # key, right
+    OLD_SPELLING = "the key is spelt as in old releases"  # right
+    FIXED_SOCKET = "the runtime takes no other socket path"
+    MISPLACED = "the key is in the wrong table"  # key, table
+    UNKNOWN_TABLE = "the runtime does not know the table"  # table
+    UNVERSIONED = "without a version line containerd 1.x does not know the table"
+    OLD_TABLE = "only containerd 1.x knows the table, and without a version line"
+    WRONG_TYPE = "the value is of another type"  # type, value
+    NO_DURATION = "the value is no duration"  # reason, suggestion
+    NO_SECONDS = "the value is a duration where a number of seconds is wanted"  # value, seconds
+    MISSING_IMPORT = "the imported file does not exist"  # path
+    NOT_IMPORTED = "nothing imports the file"
+    REPLACED = "the table replaces that of an earlier file as a whole"  # first, lost
+    RELEASE_DECIDES = "no file says whether NRI is on, and releases differ in their default"
+
+
+class Remark(NamedTuple):
+    """One thing about a configuration that its author should know.
+
+    Attributes:
+        where: the file, or "file:line", or "file:line: key".
+        details: the parties, by the names that `Kind` has for them.
+    """
+
+    kind: Kind
+    where: str
+    details: Mapping[str, Any] = _NOTHING
+
+    def __str__(self) -> str:
+        """The remark as one line for a log."""
+        parties = ", ".join(f"{name} {value}" for name, value in self.details.items())
+        return f"{self.where}: {self.kind.value}{f' ({parties})' if parties else ''}"
+
+
+class Reading(NamedTuple):
+    """The outcome of reading one runtime's configuration; `nri` None means that there is no such runtime."""
+
+    runtime: str
+    nri: RuntimeNri | None
+    remarks: list[Remark]
+
+
+class Draft:
+    """The settings of one runtime while its files are read, those of later files over those of earlier ones."""
+
+    def __init__(self, name: str, **settings: Any) -> None:
+        self.name = name
+        self.settings = settings
+        self.origin: dict[str, str] = {}
+
+    def put(self, setting: str, value: Any, key: str, where: str) -> None:
+        """Let a setting take effect that was made under `key` at `where`."""
+        self.settings[setting] = value
+        self.origin[key] = where
+
+    def forget(self) -> None:
+        """Go back to the defaults, as if no file had been read yet."""
+        self.settings.clear()
+        self.origin.clear()
+
+    def finish(self) -> RuntimeNri:
+        """Make the value of all settings."""
+        return RuntimeNri(self.name, origin=self.origin, **self.settings)

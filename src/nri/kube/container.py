@@ -1,0 +1,144 @@
+"""A container of a manifest as the message that a runtime would send to its plugins when it is created.
+
+The labels, annotations and mounts that a runtime adds on the way are those of containerd's CRI. Values that come from
+the cluster (`valueFrom`) are left empty and noted. Pure. Next: `nri.kube.kubelet`, for the kubelet's share.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nri.api import messages as m
+from nri.errors import ConfigError
+from nri.kube import kubelet
+from nri.kube.document import text
+
+if TYPE_CHECKING:
+    from nri.kube.document import Document
+    from nri.kube.image_config import ImageConfig
+    from nri.kube.kubelet import Quantities
+
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_USUAL_MOUNTS = (
+    ("/proc", "proc", "proc", ["nosuid", "noexec", "nodev"]),
+    ("/dev", "tmpfs", "tmpfs", ["nosuid", "strictatime", "mode=755", "size=65536k"]),
+    ("/dev/pts", "devpts", "devpts", ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]),
+    ("/dev/mqueue", "mqueue", "mqueue", ["nosuid", "noexec", "nodev"]),
+    ("/sys", "sysfs", "sysfs", ["nosuid", "noexec", "nodev", "ro"]),
+    ("/sys/fs/cgroup", "cgroup", "cgroup", ["nosuid", "noexec", "nodev", "relatime", "ro"]),
+)
+_NAMESPACES = ("pid", "ipc", "uts", "mount", "network", "cgroup")
+#: The keys of a pod that give its containers the host's namespace.
+_HOST_KEYS = {"network": "hostNetwork", "pid": "hostPID", "ipc": "hostIPC"}
+_SECCOMP = {"RuntimeDefault": 0, "Unconfined": 1, "Localhost": 2}
+
+
+class ContainerReader:
+    """Makes the messages of one pod's containers.
+
+    Attributes:
+        notes: values that cannot be known here, as lines for people.
+    """
+
+    def __init__(
+        self, document: Document, spec: dict[str, Any], pod: m.PodSandbox, image: ImageConfig, qos: str
+    ) -> None:
+        """`spec` is the pod's own, `qos` its class of service; `image` counts for all of its containers."""
+        self.notes: list[str] = []
+        self._document = document
+        self._spec = spec
+        self._pod = pod
+        self._image = image
+        self._qos = qos
+
+    def read(self, tree: dict[str, Any], wanted: Quantities) -> m.Container:
+        """Make the message of a container that asks for the resources `wanted`. ConfigError says what is wrong."""
+        pod, name = self._pod, text(tree.get("name"))
+        if not name:
+            raise ConfigError(self._document.path, "spec.containers", "a container without a name")
+        made = m.Container(
+            id=kubelet.make_id(pod.namespace, pod.name, name),
+            pod_sandbox_id=pod.id,
+            name=name,
+            state=m.ContainerState.CONTAINER_CREATED,
+            args=self._args(tree),
+            env=self._env(tree, name),
+            image=m.Image(name=text(tree.get("image"))),
+        )
+        self._name(made)
+        self._mounts(tree, made)
+        kubelet.set_resources(made.linux, wanted, self._qos)
+        made.linux.cgroups_path = f"{pod.linux.cgroup_parent}/{made.id}"
+        for kind in _NAMESPACES:
+            if not self._spec.get(_HOST_KEYS.get(kind, "")):
+                made.linux.namespaces.add(type=kind)
+        self._security(tree, made)
+        return made
+
+    def _name(self, made: m.Container) -> None:
+        """Set the labels of the kubelet and the annotations of the runtime."""
+        pod, name = self._pod, made.name
+        identity = {"container.name": name, "pod.name": pod.name, "pod.namespace": pod.namespace, "pod.uid": pod.uid}
+        made.labels.update({f"io.kubernetes.{key}": value for key, value in identity.items()})
+        cri = {
+            "container-name": name, "container-type": "container", "image-name": made.image.name,
+            "sandbox-id": pod.id, "sandbox-name": pod.name, "sandbox-namespace": pod.namespace, "sandbox-uid": pod.uid,
+        }  # fmt: skip
+        made.annotations.update({f"io.kubernetes.cri.{key}": value for key, value in cri.items()})
+
+    def _args(self, tree: dict[str, Any]) -> list[str]:
+        """Join the command line: `command` replaces the image's entry point and command, `args` the command alone."""
+        command, args = self._document.texts(tree, "command"), self._document.texts(tree, "args")
+        if command:
+            return command + args
+        return [*self._image.entrypoint, *(args or self._image.cmd)]
+
+    def _env(self, tree: dict[str, Any], name: str) -> list[str]:
+        """Lay the container's environment over the image's."""
+        found = dict(one.partition("=")[::2] for one in self._image.env)
+        found.setdefault(*_PATH.split("=", 1))
+        for one in self._document.tables(tree, "env"):
+            variable = text(one.get("name"))
+            if "valueFrom" in one:
+                self.notes.append(f"container {name}: the value of {variable} comes from the cluster: left empty")
+            found[variable] = text(one.get("value"))
+        if tree.get("envFrom"):
+            self.notes.append(f"container {name}: envFrom comes from the cluster: left out")
+        return [f"{key}={value}" for key, value in found.items()]
+
+    def _mounts(self, tree: dict[str, Any], made: m.Container) -> None:
+        """Add the mounts of every container, then the volumes, from where the kubelet prepares them."""
+        for target, kind, origin, options in _USUAL_MOUNTS:
+            made.mounts.add(destination=target, type=kind, source=origin, options=options)
+        volumes = {text(one.get("name")): one for one in self._document.tables(self._spec, "volumes", "spec.")}
+        for mount in self._document.tables(tree, "volumeMounts"):
+            name = text(mount.get("name"))
+            volume = volumes.get(name, {})
+            kind = next((key for key in volume if key != "name"), "empty-dir")
+            source = kubelet.volume_folder(self._pod.uid, kind, name)
+            if kind == "hostPath":
+                source = text(self._document.table(volume, "hostPath").get("path"))
+            made.mounts.add(
+                destination=text(mount.get("mountPath")),
+                type="bind",
+                source=source,
+                options=["rbind", "rprivate", "ro" if mount.get("readOnly") else "rw"],
+            )
+
+    def _security(self, tree: dict[str, Any], made: m.Container) -> None:
+        """Set user, group and seccomp profile; the container's word comes before the pod's."""
+        document = self._document
+        context = {**document.table(self._spec, "securityContext", "spec."), **document.table(tree, "securityContext")}
+        try:
+            made.user.uid, made.user.gid = int(context.get("runAsUser") or 0), int(context.get("runAsGroup") or 0)
+            made.user.additional_gids.extend(int(one) for one in context.get("supplementalGroups") or [])
+        except (TypeError, ValueError) as error:
+            raise ConfigError(document.path, "securityContext", f"not a user or group id: {error}") from None
+        profile = document.table(context, "seccompProfile", "securityContext.")
+        if profile:
+            kind = text(profile.get("type"))
+            if kind not in _SECCOMP:
+                known = ", ".join(_SECCOMP)
+                raise ConfigError(document.path, "seccompProfile.type", f'expected one of {known}, not "{kind}"')
+            made.linux.seccomp_profile.profile_type = _SECCOMP[kind]  # type: ignore[assignment]
+            made.linux.seccomp_profile.localhost_ref = text(profile.get("localhostProfile"))

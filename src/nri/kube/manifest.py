@@ -1,0 +1,122 @@
+"""A Kubernetes manifest as the messages that a runtime would send to its plugins. Pure but for reading the file.
+
+Ids are made from names, so the same manifest gives the same messages. Additions of a kubelet or a runtime (labels,
+cgroup paths, usual mounts, resource arithmetic) are made as containerd's CRI has them, as far as they can be known
+without a node; values that come from the cluster are left empty and noted. Next: `nri.kube.container`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from nri.api import messages as m
+from nri.config import Source, parse_text, read_file
+from nri.errors import ConfigError
+from nri.kube import kubelet, quantity
+from nri.kube.container import ContainerReader
+from nri.kube.document import Document, text
+from nri.kube.image_config import ImageConfig
+
+__all__ = ["Workload", "read_manifest"]
+
+
+@dataclass(slots=True)
+class Workload:
+    """A pod and its containers, in the order in which they are created.
+
+    Attributes:
+        pod: the pod.
+        containers: its containers, those that initialize it first.
+        notes: what could not be known, for people.
+    """
+
+    pod: m.PodSandbox
+    containers: list[m.Container] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_manifest(path: str, image: ImageConfig | None = None) -> Workload:
+    """Read a Pod, or the pod template of a Deployment, DaemonSet, StatefulSet, Job or CronJob.
+
+    Of several documents in the file the first with a pod counts. ConfigError says what is wrong, and where.
+    """
+    source = read_file(path)
+    for part in re.split(r"(?m)^---.*$", source.text):
+        tree = parse_text(Source(path, part, source.format))
+        pod = _find_pod(tree)
+        if pod is not None:
+            return _workload(Document(path), pod, image or ImageConfig())
+    raise ConfigError(path, "", "holds no Pod, nor anything with a pod template", "kind: Pod")
+
+
+def _find_pod(tree: Any) -> dict[str, Any] | None:
+    """Find the pod, or the pod template with the name and namespace of its owner, that a document holds."""
+    if not isinstance(tree, dict):
+        return None
+    if tree.get("kind") == "List":
+        return next((pod for item in tree.get("items") or [] if (pod := _find_pod(item))), None)
+    if tree.get("kind") == "Pod":
+        return tree
+    owner, holder = tree.get("metadata") or {}, tree.get("spec")
+    if isinstance(holder, dict) and isinstance(holder.get("jobTemplate"), dict):
+        holder = holder["jobTemplate"].get("spec")
+    template = holder.get("template") if isinstance(holder, dict) else None
+    if not isinstance(template, dict):
+        return None
+    named = {key: owner.get(key) for key in ("name", "namespace")} if isinstance(owner, dict) else {}
+    return {**template, "metadata": {**named, **(template.get("metadata") or {})}}
+
+
+def _workload(document: Document, tree: dict[str, Any], image: ImageConfig) -> Workload:
+    """Make the messages of a pod and of its containers."""
+    spec, metadata = document.table(tree, "spec"), document.table(tree, "metadata")
+    containers = [
+        *document.tables(spec, "initContainers", "spec."),
+        *document.tables(spec, "containers", "spec."),
+    ]
+    if not containers:
+        raise ConfigError(document.path, "spec.containers", "a pod needs at least one container")
+    wanted = [_quantities(document, one, place) for place, one in enumerate(containers)]
+    qos = kubelet.qos_class(wanted)
+    pod = _pod(document, spec, metadata, qos)
+    reader = ContainerReader(document, spec, pod, image, qos)
+    made = [reader.read(one, quantities) for one, quantities in zip(containers, wanted, strict=True)]
+    return Workload(pod, made, reader.notes)
+
+
+def _pod(document: Document, spec: dict[str, Any], metadata: dict[str, Any], qos: str) -> m.PodSandbox:
+    """Make the message of the pod."""
+    name, namespace = text(metadata.get("name")) or "pod", text(metadata.get("namespace")) or "default"
+    uid = text(metadata.get("uid")) or kubelet.make_uid(namespace, name)
+    labels, annotations = (document.table(metadata, key, "metadata.") for key in ("labels", "annotations"))
+    pod = m.PodSandbox(
+        id=kubelet.make_id("sandbox", namespace, name),
+        name=name,
+        uid=uid,
+        namespace=namespace,
+        labels={key: text(value) for key, value in labels.items()},
+        annotations={key: text(value) for key, value in annotations.items()},
+        runtime_handler=text(spec.get("runtimeClassName")),
+    )
+    pod.linux.cgroup_parent = kubelet.cgroup_parent(qos, uid)
+    pod.linux.cgroups_path = f"{pod.linux.cgroup_parent}/{pod.id}"
+    return pod
+
+
+def _quantities(document: Document, container: dict[str, Any], place: int) -> dict[str, Fraction]:
+    """Read requests and limits as ``requests.cpu`` and so on; a limit without a request is one, too."""
+    found: dict[str, Fraction] = {}
+    resources = document.table(container, "resources")
+    for kind in ("limits", "requests"):
+        for name, value in document.table(resources, kind, "resources.").items():
+            try:
+                found[f"{kind}.{name}"] = quantity.parse(value)
+            except ValueError as error:
+                where = f"spec.containers[{place}].resources.{kind}.{name}"
+                raise ConfigError(document.path, where, str(error)) from None
+    for key in [key for key in found if key.startswith("limits.")]:
+        found.setdefault(key.replace("limits.", "requests."), found[key])
+    return found

@@ -1,0 +1,145 @@
+"""The request and reply messages of ttRPC methods: NRI's own by the generated code, others by a descriptor set.
+
+``protoc --include_imports --descriptor_set_out=FILE`` writes a descriptor set. It is loaded into a pool of its own, so
+that it can never clash with the messages that this process runs on. Next: `nri.trace.dissect`, which asks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import ParseError as JsonError
+from google.protobuf.message import DecodeError
+
+from nri.api import messages as m
+from nri.config.complaint import shorten
+from nri.errors import ConfigError, RemoteProtocolError
+from nri.wire import iter_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NRI = "nri.pkg.api.v1alpha1."
+
+
+class Method(NamedTuple):
+    """A method by its full names, with the classes of its request and reply."""
+
+    service: str
+    name: str
+    request: Any
+    reply: Any
+
+
+class Catalog:
+    """Methods by service and name.
+
+    `extra` is the path of a descriptor set, or None. ConfigError if it is no descriptor set, or an incomplete one.
+    """
+
+    def __init__(self, extra: Path | None = None) -> None:
+        file = m.PodSandbox.DESCRIPTOR.file
+        self._methods: dict[str, dict[str, Method]] = {}
+        for service in file.services_by_name.values():
+            self._add(service, lambda message: getattr(m, message.name))
+        if extra is not None:
+            self._load(extra)
+
+    def _load(self, path: Path) -> None:
+        try:
+            files = descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file
+        except DecodeError:
+            step = f"make one: protoc --include_imports --descriptor_set_out={path} ..."
+            raise ConfigError(str(path), "", "not a descriptor set", step) from None
+        pool = descriptor_pool.DescriptorPool()
+        try:
+            for file in files:
+                pool.AddSerializedFile(file.SerializeToString())
+            for file in files:
+                for service in pool.FindFileByName(file.name).services_by_name.values():
+                    self._add(service, message_factory.GetMessageClass)
+        except (TypeError, KeyError) as error:
+            raise ConfigError(str(path), "", f"incomplete ({error})", "make it with --include_imports") from None
+
+    def _add(self, service: Any, class_of: Any) -> None:
+        rows = self._methods.setdefault(service.full_name, {})
+        for method in service.methods:
+            rows[method.name] = Method(
+                service.full_name, method.name, class_of(method.input_type), class_of(method.output_type)
+            )
+
+    def find(self, service: str, method: str) -> Method | None:
+        """Return the method, or None if it is not known."""
+        return self._methods.get(service, {}).get(method)
+
+    def resolve(self, text: str) -> tuple[str, str]:
+        """Return service and method of ``SERVICE/METHOD``; NRI's services may be written without their package.
+
+        ConfigError if the text is not of this form.
+        """
+        service, slash, method = text.strip("/").rpartition("/")
+        if not slash or not service or not method:
+            raise ConfigError(text, "", "not SERVICE/METHOD", f"such as {_NRI}Runtime/RegisterPlugin")
+        return (_NRI + service if _NRI + service in self._methods else service), method
+
+    def methods(self, service: str) -> tuple[str, ...] | None:
+        """Return the names of a service's methods, or None if the service is not known."""
+        known = self._methods.get(service)
+        return None if known is None else tuple(known)
+
+
+def to_json(message: Any) -> dict[str, Any]:
+    """Return a message under its protobuf JSON names."""
+    found: dict[str, Any] = MessageToDict(message)
+    return found
+
+
+def from_json(kind: Any, value: Any, where: str) -> Any:
+    """Make a message from its JSON form; ConfigError names what does not fit. `where` is the source in errors."""
+    if not isinstance(value, dict) and kind.DESCRIPTOR.file.package != "google.protobuf":  # whose JSON may be anything
+        reason = f"not a {kind.DESCRIPTOR.name}: expected a JSON object, not {shorten(value)}"
+        raise ConfigError(where, "", reason)
+    try:
+        return ParseDict(value, kind())
+    except JsonError as error:
+        raise ConfigError(where, "", f"not a {kind.DESCRIPTOR.name}: {error}") from None
+
+
+def parse(kind: Any, data: bytes) -> tuple[Any, str]:
+    """Return a message as JSON and "", or its raw fields and the reason why it is no such message."""
+    try:
+        return to_json(kind.FromString(data)), ""
+    except DecodeError:
+        value, problem = raw_fields(data)
+        return value, problem or f"not a {kind.DESCRIPTOR.name}"
+
+
+def raw_fields(data: bytes) -> tuple[dict[str, Any] | str, str]:
+    """Read values by field number, without knowing the message; returns hex and the reason if that fails."""
+    fields: dict[str, Any] = {}
+    try:
+        for number, _, value in iter_fields(data):
+            shown = value if isinstance(value, int) else _guess(value)
+            fields[str(number)] = [*_listed(fields[str(number)]), shown] if str(number) in fields else shown
+    except RemoteProtocolError as error:
+        return data.hex(), error.reason
+    return fields, ""
+
+
+def _listed(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _guess(value: bytes) -> Any:
+    """Show bytes as text if they are printable, else as a message if they can be one, else in hex."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if text.isprintable():
+        return text
+    inner, problem = raw_fields(value)
+    return value.hex() if problem else inner
