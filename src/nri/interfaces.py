@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["Socket", "Transport"]
+__all__ = ["Socket", "Transport", "Watcher"]
 
 
 class Socket(Protocol):
@@ -35,3 +35,11 @@ class Transport(Protocol):
     def shut(self) -> None: ...
     def shut_reading(self) -> None: ...
     def close(self) -> None: ...
+
+
+class Watcher(Protocol):
+    """Where an endpoint says whether it reads its descriptor itself: `nri.ttrpc.monitor.Watch`."""
+
+    def busy(self) -> None: ...
+    def idle(self) -> None: ...
+    def rest(self) -> None: ...
