@@ -38,7 +38,7 @@ from nri.adaptation.peers.state import JOINED, State
 from nri.adaptation.plugin_policy.policy import DEFAULT_PATH, Policies
 from nri.adaptation.registration.chain import Chain
 from nri.adaptation.registration.handshake import Joining, Settings
-from nri.adaptation.registration.listener import Listener, credentials
+from nri.adaptation.registration.listener import Listener
 from nri.adaptation.registration.plugin_updates import Demands
 from nri.adaptation.registration.registry import Registry
 from nri.adaptation.registration.sync_gate import Block
@@ -49,6 +49,7 @@ from nri.api.events import BY_METHOD, EVENTS, EventMask
 from nri.errors import LocalProtocolError, NriError
 from nri.policies.default_validator import ValidatorConfig
 from nri.rules import Rules
+from nri.unix import credentials
 
 if TYPE_CHECKING:
     import socket
@@ -164,7 +165,10 @@ class Adaptation:
         self._pipeline = Pipeline(self._chain, asker, self.rules, self._recorder, request_timeout_s, fan_out)
         self._listener = None
         if not disable_connections:
-            self._listener = Listener(socket_path, self._registry, allowed_uids, registration_timeout_s, interceptors)
+            self._listener = Listener(
+                socket_path, self._registry, allowed_uids, registration_timeout_s, interceptors,
+                replace_live=not self.rules.live_socket_kept,
+            )  # fmt: skip
         self._builtin = [*default_validators(default_validator), *builtin]
         self._admin = None
         if admin_socket is not None:
