@@ -8,11 +8,11 @@ import socket
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from nri.api import messages as m
-from nri.stub.reconnect import FIRST_DELAY_S, LONGEST_DELAY_S, backoff_s
 from tests.support.plugin_program import Listener, plugin_file, plugin_program
 from tests.support.scripted_runtime import ScriptedRuntime
 
@@ -223,11 +223,31 @@ def test_an_idle_plugin_uses_no_cpu(tmp_path, sock) -> None:
         assert program.cpu_s() - before <= 0.02
 
 
-def test_the_backoff_doubles_to_half_a_minute_with_full_jitter() -> None:
-    assert [backoff_s(n, 1.0) for n in range(7)] == [1, 2, 4, 8, 16, 30, 30]
-    assert backoff_s(10**6, 1.0) == LONGEST_DELAY_S
-    assert backoff_s(3, 0.5) == 4
-    assert 0 < backoff_s(0, 0.0) < FIRST_DELAY_S
+def test_pauses_between_connections_grow_to_half_a_minute_until_a_connection_is_good(monkeypatch, tmp_path) -> None:
+    from nri.stub import options, reconnect
+    from nri.stub.plugin import Plugin
+
+    plugin = Plugin()
+    plugin.runtime = SimpleNamespace(name="containerd", version="2.1")
+    wanted = options.parse(["--idx", "10", "--socket-path", str(tmp_path / "none")], {}, "x.py", "x")
+    program = reconnect.Program(plugin, wanted)
+    clock = [0.0]
+    monkeypatch.setattr(reconnect, "monotonic", lambda: clock[0])
+
+    def wait(seconds: float) -> None:
+        clock[0] += seconds
+
+    def pause(fraction: float) -> float:
+        before = clock[0]
+        monkeypatch.setattr(program._backoff, "_uniform", lambda: fraction)
+        program._pause()
+        return round(clock[0] - before, 6)
+
+    monkeypatch.setattr(program, "_wait", wait)
+    assert [pause(0.999999999) for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    program._on_ready()
+    assert pause(0.5) == 0.5
+    assert pause(0.0) == 0.05
 
 
 # -- identity and the pre-installed start -----------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from _thread import allocate_lock
 from time import monotonic
 
 from nri.api import naming
+from nri.backoff import Backoff
 from nri.errors import ConfigError, ConnectionClosed, DeadlineExceeded, NriError, RegistrationError
 from nri.stream import connect_unix
 from nri.stub import settings
@@ -37,28 +38,14 @@ if TYPE_CHECKING:
     from nri.stub.options import Options
     from nri.stub.plugin import Plugin
 
-__all__ = ["FIRST_DELAY_S", "LONGEST_DELAY_S", "Program", "backoff_s"]
+__all__ = ["Program"]
 
-FIRST_DELAY_S = 1.0
-LONGEST_DELAY_S = 30.0
+#: No pause between two connections is shorter, in seconds, so that a plugin never spins.
+LEAST_PAUSE_S = 0.05
 #: How often a wait looks whether the socket has changed, in seconds.
 GLANCE_S = 0.25
 #: How long a missing runtime goes without a word, in seconds.
 PATIENCE_S = 1.0
-
-
-def backoff_s(attempt: int, fraction: float) -> float:
-    """Seconds before attempt number `attempt` (0 is the first after a good connection): full jitter, never quite 0.
-
-    Args:
-        fraction: a random number from 0 to 1.
-    """
-    longest_s: float = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempt, 10))
-    return max(0.05, fraction * longest_s)
-
-
-def _fraction() -> float:
-    return int.from_bytes(os.urandom(4), "big") / 2**32
 
 
 class Program:
@@ -78,7 +65,7 @@ class Program:
         self._wake = allocate_lock()
         self._wake.acquire()
         self._background = Background(plugin)
-        self._attempt = 0
+        self._backoff = Backoff(least_s=LEAST_PAUSE_S)
         self._was_configured = False
         self._runtime_text = ""
         self._watching = False
@@ -185,7 +172,7 @@ class Program:
             self._in_thread("nri-config-watch", self._watch_config)
 
     def _on_ready(self) -> None:
-        self._attempt = 0
+        self._backoff.reset()
         runtime = self.plugin.runtime
         self._log(
             "info",
@@ -230,8 +217,7 @@ class Program:
     def _pause(self) -> None:
         """Wait before the next connection; no longer than until there is another socket at the path."""
         before = _identity(self.options.socket)
-        until = monotonic() + backoff_s(self._attempt, _fraction())
-        self._attempt += 1
+        until = monotonic() + self._backoff.ended()
         while not self._stopped_by and (left_s := until - monotonic()) > 0:
             self._wait(min(left_s, GLANCE_S))
             if _identity(self.options.socket) not in (before, None):
