@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["Reporter", "Socket", "Transport"]
+__all__ = ["Reporter", "Socket", "Transport", "Watcher"]
 
 
 class Socket(Protocol):
@@ -74,3 +74,10 @@ class Reporter(Protocol):
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
         """The event is over: `reply` is the merged result, or what the plugin's side sent; empty with an `error`."""
+
+class Watcher(Protocol):
+    """Where an endpoint says whether it reads its descriptor itself: `nri.ttrpc.monitor.Watch`."""
+
+    def busy(self) -> None: ...
+    def idle(self) -> None: ...
+    def rest(self) -> None: ...

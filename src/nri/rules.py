@@ -62,6 +62,8 @@ class Rules:
     """A plugin that answers late stays connected, unless the operator wants otherwise; it loses that event only."""
 
     # --- plugins
+    live_socket_kept: bool = True
+    """A socket on which another process listens is not taken over; the start fails by name."""
     errors_name_plugin: bool = True
     """The error of a failed event begins with the plugin that failed it."""
     duplicates_refused: bool = True

@@ -41,7 +41,7 @@ from nri.adaptation.plugin_policy.policy import DEFAULT_PATH, Policies
 from nri.adaptation.registration.chain import Chain
 from nri.adaptation.registration.handshake import Handshake, RuntimeSettings
 from nri.adaptation.registration.housekeeping import Housekeeping
-from nri.adaptation.registration.listener import Listener, credentials
+from nri.adaptation.registration.listener import Listener
 from nri.adaptation.registration.plugin_updates import PluginUpdates
 from nri.adaptation.registration.registry import Registry
 from nri.adaptation.registration.sync_gate import Block
@@ -52,6 +52,7 @@ from nri.api.events import BY_METHOD, EVENTS, EventMask
 from nri.errors import LocalProtocolError, NriError
 from nri.policies.default_validator import ValidatorConfig
 from nri.rules import Rules
+from nri.unix import credentials
 
 if TYPE_CHECKING:
     import socket
@@ -169,7 +170,10 @@ class Adaptation:
         )
         self._listener = None
         if not disable_connections:
-            self._listener = Listener(socket_path, self._registry, allowed_uids, registration_timeout_s, interceptors)
+            self._listener = Listener(
+                socket_path, self._registry, allowed_uids, registration_timeout_s, interceptors,
+                replace_live=not self.rules.live_socket_kept,
+            )  # fmt: skip
         self._builtin = [*default_validators(default_validator), *builtin]
         self._admin = None
         if admin_socket is not None:

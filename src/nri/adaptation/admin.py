@@ -19,9 +19,9 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
-from nri.adaptation.registration.listener import credentials
 from nri.errors import RpcError
 from nri.ttrpc import Client, Code, Method, Server, Service
+from nri.unix import credentials, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ class Admin:
 
     def start(self) -> None:
         """Listen. OSError if the socket cannot be made."""
-        os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
+        make_folder(self.path, 0o700)
         self._server.start()
 
     def stop(self) -> None:

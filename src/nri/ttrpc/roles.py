@@ -17,10 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nri.interfaces import Transport
+    from nri.interfaces import Transport, Watcher
     from nri.ttrpc.envelope import Request
     from nri.ttrpc.interceptors import Interceptor
-    from nri.ttrpc.monitor import IdleWatcher
     from nri.ttrpc.waiters import Callback, Reading, Waiter
 
     #: Answers a request: returns the reply's bytes, or LATER and then calls `Endpoint.reply` itself; raises to fail it.
@@ -59,7 +58,7 @@ class Roles:
         self._reader = allocate_lock()  # the reading role
         self._close_lock = allocate_lock()
         self._behind = False  # the peer has not answered everything, so it may not have read everything
-        self._watch: IdleWatcher | None = None
+        self._watch: Watcher | None = None
         #: The reason why the connection is closed, or None while it is open.
         self.closed: str | None = None
 
@@ -69,12 +68,12 @@ class Roles:
 
     # -- the roles ----------------------------------------------------------------------------------------------------
 
-    def watched_by(self, watch: IdleWatcher | None) -> None:
+    def watched_by(self, watch: Watcher | None) -> None:
         """Let a monitor watch the descriptor between calls; it is told when this side reads."""
         self._watch = watch
 
     def read_while_idle(self) -> bool:
-        """Take the role of the reader for a moment in which nobody has it; False if somebody has. See `IdleWatcher`."""
+        """Take the role of the reader for a moment, if no thread has it; False if one has. For `nri.ttrpc.monitor`."""
         return self._reader.acquire(False)
 
     def stop_reading_while_idle(self) -> None:
@@ -83,7 +82,7 @@ class Roles:
         if self._waiters:
             self._hand_over()
 
-    def _stop_reading(self, watch: IdleWatcher | None) -> None:
+    def _stop_reading(self, watch: Watcher | None) -> None:
         """Let another caller read, or the monitor watch."""
         self._reader.release()
         if self._waiters:

@@ -11,9 +11,7 @@ loop answers inline (`nri.stub.session.session`).
 
 from __future__ import annotations
 
-import os
 import socket
-import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
@@ -24,6 +22,7 @@ from nri.ttrpc.codes import Code, code_of
 from nri.ttrpc.endpoint import LATER, Endpoint
 from nri.ttrpc.service import Service, dispatcher
 from nri.ttrpc.transport import SocketTransport
+from nri.unix import UnixListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +38,7 @@ class Server:
     """Serve `services` on a unix socket until `stop`.
 
     Args:
-        path: the socket; an old file there is replaced if it is a socket. Mode 0600.
+        path: the socket, with mode 0600. One that is there is replaced if no process listens on it.
         services: what to serve.
         workers: threads that answer.
         backlog: requests that may wait for a thread.
@@ -68,34 +67,21 @@ class Server:
         self._max_connections = max_connections
         self._connections: set[Endpoint] = set()
         self._lock = threading.Lock()
-        self._listener: socket.socket | None = None
+        self._listener: UnixListener | None = None
         self._accepting: threading.Thread | None = None
         self._stopping = False
-        self._identity: tuple[int, int] | None = None
 
     def start(self) -> None:
         """Listen, and serve in the background. OSError if the socket cannot be made."""
-        if os.path.exists(self.path) and stat.S_ISSOCK(os.lstat(self.path).st_mode):
-            os.unlink(self.path)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            os.fchmod(listener.fileno(), 0o600)  # before bind, so that the socket never has a wider mode
-            listener.bind(self.path)
-            self._identity = _identity(self.path)
-            listener.listen(64)
-        except BaseException:
-            listener.close()
-            raise
-        self._listener = listener
-        self._accepting = threading.Thread(target=self._accept, name="ttrpc-accept", daemon=True)
+        self._listener = UnixListener(self.path, backlog=64)
+        listening = self._listener.socket
+        self._accepting = threading.Thread(target=self._accept, args=(listening,), name="ttrpc-accept", daemon=True)
         self._accepting.start()
 
-    def _accept(self) -> None:
-        listener = self._listener
-        assert listener is not None
+    def _accept(self, listening: socket.socket) -> None:
         while not self._stopping:
             try:
-                sock, _ = listener.accept()
+                sock, _ = listening.accept()
             except OSError:
                 if not self._stopping:
                     threading.Event().wait(0.1)  # out of descriptors, most likely: there will be some again
@@ -150,12 +136,8 @@ class Server:
         """Stop listening, let running requests end for up to `timeout_s`, close all connections, remove the socket."""
         self._stopping = True
         if self._listener is not None:
-            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
             self._listener.close()
-            if (
-                self._identity is not None and _identity(self.path) == self._identity
-            ):  # not another server's, which has taken our place
-                os.unlink(self.path)
             self._listener = None
         done = threading.Thread(target=self._pool.shutdown, name="ttrpc-drain", daemon=True)
         done.start()
@@ -173,15 +155,6 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    """Which socket is at the path."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _wrapped(interceptor: Interceptor, step: Callable[[Request], bytes]) -> Callable[[Request], bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from pathlib import Path
@@ -33,6 +34,20 @@ class Quiet(nri.Plugin):
 
     def shutdown(self) -> None:
         self.told.set()
+
+
+@both
+def test_live_socket_kept(mode: Mode, tmp_path: Path) -> None:
+    path = str(tmp_path / "nri.sock")
+    with FakeRuntime(socket_path=path):
+        first = os.stat(path)
+        if mode == "default":
+            with pytest.raises(OSError, match="in use: another process listens there"):
+                FakeRuntime(socket_path=path, compat=mode)
+            assert os.path.samestat(os.stat(path), first)
+        else:
+            with FakeRuntime(socket_path=path, compat=mode):
+                assert not os.path.samestat(os.stat(path), first)
 
 
 @both

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from nri.api import messages as m
+from nri.errors import ConfigError
 from nri.kube.image_config import ImageConfig
 from nri.kube.manifest import read_manifest
-from nri.errors import ConfigError
 
 IMAGE = ImageConfig(("PATH=/bin", "LANG=C"), ("/entry",), ("serve", "--all"))
 

@@ -7,58 +7,42 @@ milliseconds, so the oldest are those who never will. Next: `nri.adaptation.regi
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import select
-import socket
-import stat
-import struct
 import threading
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nri.adaptation.peers.peer import EXTERNAL
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
+from nri.unix import UnixListener, credentials, make_folder
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Collection, Sequence
 
     from nri.adaptation.registration.registry import Registry
     from nri.ttrpc import Interceptor
 
-__all__ = ["Credentials", "Listener", "credentials"]
+__all__ = ["Listener"]
 
 log = logging.getLogger("nri.adaptation")
 
 #: Connections that may wait without taking part yet.
 UNSETTLED = 64
 
-_UCRED = struct.Struct("3i")
-
-
-class Credentials(NamedTuple):
-    """The process at the other end, as the kernel tells; pid 0 if it is in another namespace."""
-
-    pid: int
-    uid: int
-    gid: int
-
-
-def credentials(sock: socket.socket) -> Credentials:
-    """Who connected."""
-    return Credentials(*_UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)))
-
 
 class Listener:
     """Listens on `path` until `stop`.
 
     Args:
-        path: the socket. An old socket there is replaced; its folder is made if it is missing, with mode 0700, or
-            0711 if others may connect.
+        path: the socket, made as `nri.unix` does. Its folder is made if it is missing, with mode 0700, or 0711 if
+            others may connect.
         allowed_uids: users that may connect, beside root and our own.
         registration_timeout_s: how long a connection may stay without RegisterPlugin, in seconds.
+        replace_live: take the path also from another process that listens there.
     """
 
     def __init__(
@@ -68,52 +52,40 @@ class Listener:
         allowed_uids: Collection[int],
         registration_timeout_s: float,
         interceptors: Sequence[Interceptor] = (),
+        *,
+        replace_live: bool = False,
     ) -> None:
         self.path = path
+        self._replace_live = replace_live
         self._registry = registry
         self._allowed = {0, os.geteuid(), *allowed_uids}
         self._timeout_s = registration_timeout_s
         self._interceptors = interceptors
-        self._socket: socket.socket | None = None
+        self._listening: UnixListener | None = None
         self._thread: threading.Thread | None = None
         self._wake_read, self._wake_write = -1, -1
-        self._identity: object = None
 
     def start(self) -> None:
         """Listen. OSError if the socket cannot be made."""
+        # Others may pass through the folder, without a look at it, and connect; who they are is checked at accept.
         others = bool(self._allowed - {0, os.geteuid()})
-        folder = os.path.dirname(self.path) or "."
-        if not os.path.isdir(folder):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            if others:
-                os.chmod(folder, 0o711)  # noqa: S103 - they may pass through, and see nothing
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(os.lstat(self.path).st_mode):
-                raise OSError(
-                    f"{self.path} is there already and is not a socket; remove it or choose another socket_path"
-                )
-            os.unlink(self.path)
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        folder_mode, mode = (0o711, 0o666) if others else (0o700, 0o600)
+        make_folder(self.path, folder_mode)
+        listening = UnixListener(self.path, mode=mode, replace_live=self._replace_live)
         try:
-            os.fchmod(listening.fileno(), 0o600)  # before bind, so that the socket never has a wider mode
-            listening.bind(self.path)
-            listening.listen(128)
-            if others:
-                os.chmod(self.path, 0o666)  # noqa: S103 - others may connect; who they are is checked at accept
-            self._identity = _identity(self.path)
-            listening.setblocking(False)
+            listening.socket.setblocking(False)
             self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         except BaseException:
             listening.close()
             raise
-        self._socket = listening
+        self._listening = listening
         thread = threading.Thread(target=self._run, name="nri-listener", daemon=True)
         thread.start()
         self._thread = thread
 
     def _run(self) -> None:
-        listening = self._socket
-        assert listening is not None
+        assert self._listening is not None
+        listening = self._listening.socket
         poll = select.poll()
         poll.register(listening, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
@@ -168,24 +140,12 @@ class Listener:
 
     def stop(self) -> None:
         """Stop listening and remove the socket."""
-        if self._socket is None:
+        if self._listening is None:
             return
         os.write(self._wake_write, b"x")
         if self._thread is not None:
             self._thread.join(5.0)
-        self._socket.close()
-        self._socket = None
-        if _identity(self.path) == self._identity:  # else another runtime listens there by now
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self.path)
+        self._listening.close()
+        self._listening = None
         os.close(self._wake_read)
         os.close(self._wake_write)
-
-
-def _identity(path: str) -> object:
-    """What tells a file from another that takes its place; None if there is none."""
-    try:
-        info = os.lstat(path)
-    except FileNotFoundError:
-        return None
-    return info.st_dev, info.st_ino, info.st_ctime_ns

@@ -48,8 +48,8 @@ def command(settings: Settings, /, target: str, reload: bool, **flags: Any) -> i
 
         return supervise(target)
     from nri.cli.support.plugin_loader import load
-    from nri.stub.program.start import run
     from nri.stub.program.options import parse
+    from nri.stub.program.start import run
 
     plugin = load(target)
     arguments = stub_arguments(settings, flags)

@@ -1,0 +1,149 @@
+"""Unix sockets to listen on: how one is made, takes the place of a dead one and is removed, and who connects to it.
+
+Rules of this file:
+- a socket that a process listens on stays; one that a dead process has left behind is replaced; other files stay;
+- a socket never has a wider mode than it was asked for, not for a moment;
+- what is removed in the end is the socket that was made here, and not another one that has taken its place.
+
+How connections are accepted is up to the two that listen: `nri.ttrpc.server`, `nri.adaptation.registration.listener`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+import struct
+from contextlib import suppress
+from time import monotonic, sleep
+from typing import NamedTuple
+
+__all__ = ["Credentials", "UnixListener", "credentials", "make_folder"]
+
+#: How long a start waits for another one in the same folder, in seconds; no start takes so long.
+LOCK_S = 1.0
+
+_UCRED = struct.Struct("3i")
+
+
+class Credentials(NamedTuple):
+    """The process at the other end, as the kernel tells; pid 0 if it is in another namespace."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def credentials(sock: socket.socket) -> Credentials:
+    """The process that connected, or listens, at the other end of a connected unix socket."""
+    return Credentials(*_UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)))
+
+
+def make_folder(path: str, mode: int) -> None:
+    """Make the folder for a socket at `path`, with exactly this mode; one that is there stays as it is."""
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        os.makedirs(folder, mode=mode & 0o700, exist_ok=True)
+        os.chmod(folder, mode)
+
+
+class UnixListener:
+    """A stream socket that listens at a path, from when it is made until `close`.
+
+    Args:
+        path: where; its folder must be there (`make_folder`).
+        mode: the socket's permissions, whatever the umask is.
+        backlog: connections that may wait to be accepted.
+        replace_live: take the path also from a process that listens there, which then hears nothing any more.
+
+    Raises:
+        OSError: EADDRINUSE if a process listens there, or if what is there is not a socket; else as the kernel says.
+    """
+
+    __slots__ = ("_identity", "path", "socket")
+
+    def __init__(self, path: str, *, mode: int = 0o600, backlog: int = 128, replace_live: bool = False) -> None:
+        self.path = path
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._identity: tuple[int, int] | None = None
+        try:
+            # A socket that is bound and does not listen yet looks dead to others, so they have to wait outside.
+            lock = _lock(os.path.dirname(path) or ".")
+            try:
+                _remove_dead(path, replace_live)
+                os.fchmod(self.socket.fileno(), mode & 0o600)  # bind takes it over, less the umask
+                self.socket.bind(path)
+                self._identity = _identity(path)
+                self.socket.listen(backlog)
+            finally:
+                if lock >= 0:
+                    os.close(lock)
+            os.chmod(path, mode)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Remove the socket, if the one at the path is still this one, and stop listening."""
+        # In this order: as long as it is open, no other file can have its inode number.
+        if self._identity is not None and _identity(self.path) == self._identity:
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)
+        self._identity = None
+        self.socket.close()
+
+
+def _remove_dead(path: str, replace_live: bool) -> None:
+    """Make room for a socket."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise OSError(errno.EADDRINUSE, f"{path} is in use: it is not a socket; remove it or choose another path")
+    if not replace_live and _is_live(path):
+        raise OSError(errno.EADDRINUSE, f"{path} is in use: another process listens there; choose another path")
+    os.unlink(path)
+
+
+def _is_live(path: str) -> bool:
+    """Whether a process has the socket open. One that cannot be asked counts as well: it is another user's."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            pass  # its queue is full, it is of another kind, or we may not connect
+    return True
+
+
+def _lock(folder: str) -> int:
+    """A descriptor that keeps other starts out of this folder until it is closed; -1 if that cannot be had."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        return -1
+    until = monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if monotonic() < until:
+                sleep(0.005)
+                continue
+        except OSError:
+            pass  # a file system without locks
+        return fd
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """What tells the file at a path from another that takes its place; None if there is none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,62 @@
+"""The contracts about imports: each one refuses an import that breaks it, also one for type checkers only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+
+#: For each contract: a module, and what it must not import.
+FORBIDDEN = {
+    "Imports go down the list of layers, never up and never sideways": ("api/naming.py", "nri.config.duration"),
+    "The plugin's side never imports the runtime's side": ("stub/__init__.py", "nri.adaptation.events"),
+    "Pure modules do no I/O: they take bytes or messages, and return bytes or messages": ("wire.py", "socket"),
+    "Inside ttrpc imports go from the socket programs down to the pure connection, without a circle": (
+        "ttrpc/roles.py",
+        "nri.ttrpc.monitor",
+    ),
+}
+
+
+def verdicts(folder: Path) -> dict[str, str]:
+    """KEPT or BROKEN for each contract, as import-linter finds it for the package in a folder."""
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-logo", "--no-cache"]
+    command += ["--config", ROOT / "pyproject.toml"]
+    environment = {**os.environ, "COLUMNS": "300"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    lines = [line.rpartition(" ") for line in done.stdout.splitlines()]
+    return {name: verdict for name, _, verdict in lines if verdict in ("KEPT", "BROKEN")}
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a copy of the package."""
+    folder = tmp_path_factory.mktemp("contracts")
+    shutil.copytree(ROOT / "src/nri", folder / "nri", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def test_every_contract_is_kept_and_has_its_row_here(copied: Path) -> None:
+    assert verdicts(copied) == dict.fromkeys(FORBIDDEN, "KEPT")
+    assert {row["name"] for row in CONTRACTS} == set(FORBIDDEN)
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_a_forbidden_import_breaks_its_contract(copied: Path, name: str) -> None:
+    module, imported = FORBIDDEN[name]
+    file = copied / "nri" / module
+    text = file.read_text()
+    guard = "" if imported == "socket" else "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    "
+    file.write_text(f"{text}\n{guard}import {imported}\n")
+    try:
+        assert verdicts(copied)[name] == "BROKEN"
+    finally:
+        file.write_text(text)

@@ -1,0 +1,202 @@
+"""Unix sockets to listen on: modes, what is replaced and what stays, what is removed."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from nri import unix
+from nri.unix import UnixListener, credentials, make_folder
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "s.sock")
+
+
+@pytest.fixture
+def no_umask():
+    """Nothing is taken off a mode by the umask, so that only the code decides."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode_of(path: str | Path) -> int:
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def leave_dead(path: str, kind: int = socket.SOCK_STREAM) -> None:
+    """Leave a socket behind, as a killed process does."""
+    with socket.socket(socket.AF_UNIX, kind) as sock:
+        sock.bind(path)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o660, 0o666])
+@pytest.mark.parametrize("umask", [0, 0o077])
+def test_the_socket_has_the_mode_that_was_asked_for_whatever_the_umask(path: str, mode: int, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        listener = UnixListener(path, mode=mode)
+    finally:
+        os.umask(before)
+    assert mode_of(path) == mode
+    listener.close()
+
+
+def test_the_socket_is_its_owners_alone_before_it_gets_a_wider_mode(
+    path: str, no_umask: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr(os, "chmod", lambda path, _: seen.append(mode_of(path)))
+    UnixListener(path, mode=0o666).close()
+    assert seen == [0o600]
+
+
+def test_a_folder_is_made_with_its_mode_and_one_that_is_there_keeps_its_own(tmp_path: Path, no_umask: None) -> None:
+    path = tmp_path / "a" / "b" / "s.sock"
+    make_folder(str(path), 0o711)
+    assert mode_of(path.parent) == 0o711
+    make_folder(str(path), 0o700)
+    assert mode_of(path.parent) == 0o711
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_a_socket_that_a_dead_process_has_left_behind_is_replaced(path: str, kind: int) -> None:
+    leave_dead(path, kind)
+    listener = UnixListener(path)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+    listener.close()
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_socket_on_which_a_process_listens_stays(path: str, full: bool) -> None:
+    with socket.socket(socket.AF_UNIX) as other, socket.socket(socket.AF_UNIX) as waiting:
+        other.bind(path)
+        other.listen(0 if full else 8)
+        if full:
+            waiting.connect(path)
+        before = descriptors()
+        with pytest.raises(OSError, match="in use: another process listens there") as caught:
+            UnixListener(path)
+        assert caught.value.errno == errno.EADDRINUSE
+        assert descriptors() == before
+        if not full:
+            waiting.connect(path)
+        other.accept()[0].close()
+
+
+def test_a_socket_of_another_kind_that_is_open_stays(path: str) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(path)
+        with pytest.raises(OSError, match="in use: another process"):
+            UnixListener(path)
+    assert os.path.exists(path)
+
+
+def test_a_live_socket_is_replaced_where_that_is_asked_for_and_not_removed_by_who_lost_it(path: str) -> None:
+    first = UnixListener(path)
+    second = UnixListener(path, replace_live=True)
+    first.close()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+    second.close()
+    assert not os.path.exists(path)
+
+
+def test_a_file_that_is_not_a_socket_stays(path: str) -> None:
+    Path(path).write_text("precious")
+    with pytest.raises(OSError, match="in use: it is not a socket") as caught:
+        UnixListener(path, replace_live=True)
+    assert caught.value.errno == errno.EADDRINUSE
+    assert Path(path).read_text() == "precious"
+
+
+def test_a_missing_folder_is_an_error_that_leaves_nothing_open(tmp_path: Path) -> None:
+    before = descriptors()
+    with pytest.raises(FileNotFoundError):
+        UnixListener(str(tmp_path / "none" / "s.sock"))
+    assert descriptors() == before
+
+
+def test_a_start_that_fails_after_the_socket_was_made_removes_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "not here")
+
+    monkeypatch.setattr(os, "chmod", fail)
+    with pytest.raises(PermissionError):
+        UnixListener(path)
+    assert not os.path.exists(path)
+
+
+def test_the_socket_is_removed_also_after_an_operator_has_changed_its_mode(path: str) -> None:
+    listener = UnixListener(path)
+    os.chmod(path, 0o666)
+    listener.close()
+    assert not os.path.exists(path)
+
+
+def test_closing_twice_removes_no_later_socket(path: str) -> None:
+    listener = UnixListener(path)
+    listener.close()
+    leave_dead(path)
+    listener.close()
+    assert os.path.exists(path)
+
+
+def test_closing_a_socket_that_is_gone_already_is_no_error(path: str) -> None:
+    listener = UnixListener(path)
+    os.unlink(path)
+    listener.close()
+
+
+def test_of_many_that_start_together_on_a_dead_socket_exactly_one_listens(path: str) -> None:
+    leave_dead(path)
+    made: list[UnixListener] = []
+    refused: list[OSError] = []
+    start = threading.Barrier(8)
+
+    def listen() -> None:
+        start.wait()
+        try:
+            made.append(UnixListener(path))
+        except OSError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=listen) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(made), len(refused)) == (1, 7)
+    made[0].close()
+
+
+def test_a_folder_that_another_program_keeps_locked_delays_a_start_and_does_not_end_it(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unix, "LOCK_S", 0.02)
+    held = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        UnixListener(path).close()
+    finally:
+        os.close(held)
+
+
+def test_the_process_at_the_other_end_is_known() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert credentials(ours) == (os.getpid(), os.geteuid(), os.getegid())
