@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from nri.adaptation.adaptation import Adaptation
 from nri.adaptation.audit.update_result import FieldOutcome, UpdateResult
-from nri.adaptation.dispatch.replies import CreateReply, StopReply, UpdateReply
+from nri.adaptation.dispatch.create_event import CreateReply
+from nri.adaptation.dispatch.stop_event import StopReply
+from nri.adaptation.dispatch.update_event import UpdateReply
 from nri.adaptation.peers.builtin import BuiltinPlugin
 from nri.adaptation.peers.health import PluginHealth
 from nri.adaptation.registration.sync_gate import Block

@@ -25,9 +25,11 @@ from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.audit.update_result import UpdateResult
+from nri.adaptation.dispatch.create_event import CreateReply
 from nri.adaptation.dispatch.dispatcher import Dispatcher
 from nri.adaptation.dispatch.invoker import Invoker
-from nri.adaptation.dispatch.replies import CreateReply, StopReply, UpdateReply
+from nri.adaptation.dispatch.stop_event import StopReply
+from nri.adaptation.dispatch.update_event import UpdateReply
 from nri.adaptation.dispatch.validation import default_validators
 from nri.adaptation.events import ContainerEvent, PodEvent
 from nri.adaptation.launch.installed import Installed

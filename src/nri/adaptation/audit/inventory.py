@@ -40,7 +40,8 @@ class Inventory:
         self._lock = threading.Lock()
         self._records: dict[str, ContainerRecord] = {}
         self._news: list[News] = []
-        self._known = Known(self)
+        #: The ids of all containers, always up to date.
+        self.known = Known(self)
 
     def begin(self) -> News:
         """The runtime's state is being asked for; what events tell from now on is newer than that. For `seed`."""
@@ -86,14 +87,9 @@ class Inventory:
         else:
             self._records[container_id] = record
 
-    @staticmethod
-    def record_of(pod: m.PodSandbox, container: m.Container) -> ContainerRecord:
-        """The record of a container before plugins have changed it. For `created`, once."""
-        return ContainerRecord(pod.id, pod.namespace, container.linux.resources.SerializeToString())
-
-    def created(self, container_id: str, record: ContainerRecord, adjust: m.ContainerAdjustment) -> None:
-        """A container is being created with this adjustment."""
-        record.resources += adjust.linux.resources.SerializeToString()
+    def created(self, container_id: str, pod: m.PodSandbox, resources: bytes) -> None:
+        """Note a container that is being created with these resources, encoded."""
+        record = ContainerRecord(pod.id, pod.namespace, resources)
         with self._lock:
             self._put(container_id, record)
 
@@ -130,10 +126,6 @@ class Inventory:
         """What a container was given, as far as it is known."""
         record = self._records.get(container_id)
         return None if record is None else m.LinuxResources.FromString(record.resources)
-
-    def known(self) -> Known:
-        """Which containers there are; always up to date."""
-        return self._known
 
 
 class Known:

@@ -16,22 +16,19 @@ from nri.api import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Final
 
     from nri.adaptation.audit.shadow import ShadowReport
     from nri.interfaces import Reporter
     from nri.metrics import Observer
 
-__all__ = ["Reporting", "adjustment_of", "evictions_of", "next_serial"]
+__all__ = ["SERIALS", "Reporting", "adjustment_of", "evictions_of"]
 
 log = logging.getLogger("nri.adaptation")
 
 
-_serials = itertools.count(1)
-
-
-def next_serial() -> int:
-    """A new number for an event, from 1: it holds the event's steps together while others overlap with it."""
-    return next(_serials)
+#: Numbers for events, from 1: one holds the steps of its event together while others overlap with it.
+SERIALS: Final = itertools.count(1)
 
 
 def adjustment_of(message: Any) -> m.ContainerAdjustment | None:

@@ -13,7 +13,7 @@ from nri.adaptation.audit.update_result import APPLIED, UpdateResult, results_of
 from nri.api import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from nri.adaptation.audit.provenance import Provenance
 
@@ -36,24 +36,6 @@ class AuditTrail:
         self.inventory = Inventory()
         self.provenance = provenance
         self._update = update
-
-    def event(
-        self,
-        event: str,
-        container: str,
-        request: bytes,
-        replies: Sequence[tuple[str, bytes]],
-        touched: Collection[str],
-        failed: str = "",
-    ) -> None:
-        """Keep an event with an answer, which is over. The arguments are those of `Provenance.record`."""
-        if self.provenance is not None:
-            self.provenance.record(event, container, request, replies, touched, failed)
-
-    def tidy(self) -> None:
-        """There is a moment of time: do some of what would else hold up a later event."""
-        if self.provenance is not None:
-            self.provenance.tidy()
 
     def asked(
         self,

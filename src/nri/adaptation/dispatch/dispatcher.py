@@ -17,11 +17,11 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from nri.adaptation.dispatch.create_event import CreateEvent
+from nri.adaptation.dispatch.create_event import CreateEvent, CreateReply
 from nri.adaptation.dispatch.event import Event
 from nri.adaptation.dispatch.order import Place
-from nri.adaptation.dispatch.stop_event import StopEvent
-from nri.adaptation.dispatch.update_event import UpdateEvent
+from nri.adaptation.dispatch.stop_event import StopEvent, StopReply
+from nri.adaptation.dispatch.update_event import UpdateEvent, UpdateReply
 from nri.adaptation.dispatch.validation import validate
 from nri.api.events import EventMask
 from nri.errors import NriError, PluginUnavailable
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.dispatch.invoker import Invoker, Sent
-    from nri.adaptation.dispatch.replies import CreateReply, StopReply, UpdateReply
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
@@ -110,7 +109,9 @@ class Dispatcher:
             began = monotonic()
             reporting.event_begins(event.rpc, event.serial, event.request_bytes())
         try:
-            self._pass_gate(event, deadline)
+            urgent = bool(URGENT >> event.number - 1 & 1)
+            if not self._chain.gate.enter(urgent=urgent, deadline=deadline, patience_s=self._patience_s):
+                self._complain_of_joiner(event)
             try:
                 self._pass_plugins(event, deadline)
             finally:
@@ -123,15 +124,6 @@ class Dispatcher:
         event.record()
         if reporting.recorded:
             reporting.event_ends(event.rpc, event.serial, event.result_bytes(), None, monotonic() - began)
-
-    def _pass_gate(self, event: Event, deadline: float | None) -> None:
-        urgent = bool(URGENT >> event.number - 1 & 1)
-        if not self._chain.gate.enter(urgent=urgent, deadline=deadline, patience_s=self._patience_s):
-            log.warning(
-                "%s goes on while a plugin joins: `synchronize` has not returned for %g s. Does it wait for a lock that"
-                " callers of events hold? Hold block_sync() around such calls",
-                event.rpc, self._patience_s,
-            )  # fmt: skip
 
     def _pass_plugins(self, event: Event, deadline: float | None) -> None:
         """The plugins in ascending index, then those of them that validate."""
@@ -153,7 +145,7 @@ class Dispatcher:
         place = Place(self._invoker, event, peers, deadline)
         try:
             for peer in peers:
-                sent = place.wait()
+                sent = place.wait() if place.queued else None
                 policy = _policy_of(peer, event, sent)
                 reply = None
                 if policy is not None:
@@ -211,6 +203,13 @@ class Dispatcher:
                 failures.append(error)
             finally:
                 peer.lock.release()
+
+    def _complain_of_joiner(self, event: Event) -> None:
+        log.warning(
+            "%s goes on while a plugin joins: `synchronize` has not returned for %g s. Does it wait for a lock that"
+            " callers of events hold? Hold block_sync() around such calls",
+            event.rpc, self._patience_s,
+        )  # fmt: skip
 
     def _refuse_if_required(self, event: Event) -> None:
         """Raise PluginUnavailable if a plugin that is not there is required for this event."""

@@ -3,39 +3,40 @@
 `Event` is an event that is only passed on: answers to it say nothing. `AnsweredEvent` is one whose answers are merged;
 its three kinds, CreateContainer, UpdateContainer and StopContainer, have a module each. An event belongs to one thread
 at a time and is taken around by `nri.adaptation.dispatch.dispatcher`, which asks three things of it: `request_bytes`
-for the next plugin, `add` of each answer, and the `result` when all have answered. Next:
-`nri.adaptation.dispatch.create_event`.
+for the next plugin, `add` of each answer, and the `result` when all have answered, which is an `EventReply` to the
+runtime. Next: `nri.adaptation.dispatch.create_event`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
-from nri.adaptation.audit.reporting import adjustment_of, evictions_of, next_serial
+from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
 from nri.adaptation.plugin_policy import allow
 from nri.errors import NriError, PluginError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
+    from nri.adaptation.audit.update_result import UpdateResult
+    from nri.adaptation.merge import Ignored
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.api import messages as m
 
-__all__ = ["AnsweredEvent", "Event", "Parts"]
+__all__ = ["AnsweredEvent", "Event", "EventReply", "Parts"]
 
 
-class Parts:
+class Parts(NamedTuple):
     """A request's messages side by side, as the merge reads them: one message would copy them."""
 
-    __slots__ = ("container", "linux_resources", "pod")
-
-    def __init__(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources | None = None) -> None:
-        self.pod: Any = pod
-        self.container: Any = container
-        self.linux_resources: Any = resources
+    pod: Any
+    container: Any
+    linux_resources: Any = None
 
 
 class Event:
@@ -54,7 +55,7 @@ class Event:
         self.request = request
         self.rpc = request.spec.rpc
         self.number = request.spec.number
-        self.serial = next_serial()
+        self.serial = next(SERIALS)
 
     def request_bytes(self) -> bytes:
         """The request as the next plugin gets it, encoded."""
@@ -146,7 +147,7 @@ class AnsweredEvent(Event):
             adjust=adjustment_of(message),
             update=message.update,
             evict=evictions_of(message),
-            namespace_of=self._trail.inventory.known().namespace_of,
+            namespace_of=self._trail.inventory.known.namespace_of,
         )
         if breach is not None:
             raise breach
@@ -172,15 +173,62 @@ class AnsweredEvent(Event):
 
     def record(self, failed: str = "") -> None:
         """Keep a record of request and answers for provenance, also where no plugin was asked."""
-        if self._trail.provenance is None:
+        provenance = self._trail.provenance
+        if provenance is None:
             return
         container = self.request.container
         asked = self.request.encoded() if self.asked is None else self.asked
-        self._trail.event(
-            self.rpc, "" if container is None else container.id, asked, self.replies, self.touched, failed
-        )
+        container_id = "" if container is None else container.id
+        provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed)
 
     def result_bytes(self) -> bytes:
         """The merged reply, encoded."""
         encoded: bytes = self.merge.reply().SerializeToString()
         return encoded
+
+
+class EventReply:
+    """The common part of all replies: owners, and the two ways in which the runtime's request ends.
+
+    Attributes:
+        updates: updates of other containers, for the runtime to apply.
+        ignored: what plugins asked for and did not get, with reasons.
+
+    If the runtime fails to create its container after it has updated others, `abort` hands the update callback what
+    those had before; `commit` forgets that. Calling neither is harmless.
+    """
+
+    __slots__ = ("_merge", "_side", "_trail", "ignored", "updates")
+
+    _event = ""
+
+    def __init__(self, merge: Any, trail: AuditTrail, updates: list[m.ContainerUpdate], ignored: list[Ignored]) -> None:
+        self._merge = merge
+        self._trail = trail
+        self.updates = updates
+        self.ignored = ignored
+        self._side = trail.updated(updates) if updates else []
+
+    @property
+    def owners(self) -> m.OwningPlugins:
+        """Which plugin set which field, of the event's container and of those updated along with it."""
+        owners: m.OwningPlugins = self._merge.owners()
+        return owners
+
+    def commit(self, results: Sequence[UpdateResult] = ()) -> None:
+        """The runtime's request went well: its side updates stand.
+
+        Args:
+            results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
+        """
+        self._side = []
+        if results:
+            self._trail.outcomes(self._event, results)
+
+    def abort(self) -> list[m.ContainerUpdate]:
+        """The runtime's request failed: have the side updates undone.
+
+        The update callback gets what the containers had before; what it could not apply is returned.
+        """
+        side, self._side = self._side, []
+        return self._trail.undo(side) if side else []

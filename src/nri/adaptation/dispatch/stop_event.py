@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nri.adaptation.dispatch.event import AnsweredEvent, Parts
-from nri.adaptation.dispatch.replies import StopReply
+from nri.adaptation.dispatch.event import AnsweredEvent, EventReply, Parts
 from nri.adaptation.merge import StopMerge
 from nri.adaptation.peers.event_request import EventRequest
 from nri.api import messages as m
@@ -21,9 +20,20 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.trail import AuditTrail
     from nri.rules import Rules
 
-__all__ = ["StopEvent"]
+__all__ = ["StopEvent", "StopReply"]
 
 _SPEC: Final = BY_METHOD["stop_container"]
+
+
+class StopReply(EventReply):
+    """The outcome of StopContainer: `updates` of other containers, for the runtime to apply."""
+
+    __slots__ = ()
+
+    _event = "StopContainer"
+
+    def __init__(self, merge: StopMerge, trail: AuditTrail) -> None:
+        super().__init__(merge, trail, list(merge.reply().update), merge.book.ignored)
 
 
 class StopEvent(AnsweredEvent):
@@ -36,7 +46,7 @@ class StopEvent(AnsweredEvent):
     def __init__(
         self, pod: m.PodSandbox, container: m.Container, rules: Rules, trail: AuditTrail, reporting: Reporting
     ) -> None:
-        merge = StopMerge(Parts(pod, container), rules, trail.inventory.known())  # type: ignore[arg-type]
+        merge = StopMerge(Parts(pod, container), rules, trail.inventory.known)  # type: ignore[arg-type]
         super().__init__(EventRequest(_SPEC, pod, container), merge, trail, reporting)
 
     def record(self, failed: str = "") -> None:

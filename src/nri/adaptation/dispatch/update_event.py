@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nri.adaptation.dispatch.event import AnsweredEvent, Parts
-from nri.adaptation.dispatch.replies import UpdateReply
+from nri.adaptation.dispatch.event import AnsweredEvent, EventReply, Parts
 from nri.adaptation.merge import UpdateMerge
 from nri.adaptation.peers.event_request import UpdateRequest
 from nri.api import messages as m
@@ -21,9 +20,42 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.trail import AuditTrail
     from nri.rules import Rules
 
-__all__ = ["UpdateEvent"]
+__all__ = ["UpdateEvent", "UpdateReply"]
 
 _SPEC: Final = BY_METHOD["update_container"]
+
+
+class UpdateReply(EventReply):
+    """The outcome of UpdateContainer.
+
+    Attributes:
+        resources: what the container is to have: the request with all changes; the request itself if there are none.
+        changed: whether a plugin changed it.
+        updates: updates of other containers, for the runtime to apply.
+        evictions: containers that plugins want gone.
+        ignored: what plugins asked for and did not get, with reasons.
+        message: the reply as the reference gives it: the requested container's update is the last one.
+    """
+
+    __slots__ = ("changed", "evictions", "message", "resources")
+
+    _event = "UpdateContainer"
+
+    def __init__(
+        self,
+        merge: UpdateMerge,
+        trail: AuditTrail,
+        container_id: str,
+        requested: m.LinuxResources,
+    ) -> None:
+        reply = merge.reply()
+        *others, mine = reply.update
+        self.changed = bool(mine.container_id)
+        self.resources: m.LinuxResources = mine.linux.resources if self.changed else requested
+        trail.inventory.updated(container_id, self.resources)
+        super().__init__(merge, trail, others, merge.book.ignored)
+        self.evictions: list[m.ContainerEviction] = list(reply.evict)
+        self.message = reply
 
 
 class UpdateEvent(AnsweredEvent):
@@ -42,8 +74,7 @@ class UpdateEvent(AnsweredEvent):
         trail: AuditTrail,
         reporting: Reporting,
     ) -> None:
-        known = trail.inventory.known()
-        merge = UpdateMerge(Parts(pod, container, resources), rules, known)  # type: ignore[arg-type]
+        merge = UpdateMerge(Parts(pod, container, resources), rules, trail.inventory.known)  # type: ignore[arg-type]
         super().__init__(UpdateRequest(_SPEC, pod, container, merge), merge, trail, reporting)
         self._container_id = container.id
         self._requested = resources

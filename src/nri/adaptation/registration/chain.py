@@ -35,13 +35,12 @@ class Chain:
 
     def __init__(self, preference_s: float, policies: Policies) -> None:
         self._policies = policies
-        self.gate = SyncGate(preference_s, self._at_rest)
+        self.gate = SyncGate(preference_s)
         self.peers: tuple[Peer, ...] = ()
         self.validators: tuple[Peer, ...] = ()
         self.absent: tuple[tuple[str, PluginPolicy], ...] = ()
         self._lock = threading.Lock()
         self._absence = threading.Lock()
-        self._stale = False
 
     def add(self, peer: Peer) -> None:
         """Put a plugin into its place. To be called between `gate.join` and `gate.joined`."""
@@ -49,15 +48,12 @@ class Chain:
             self._replace((*self.peers, peer))
 
     def leave(self) -> None:
-        """Some plugin is gone: drop it as soon as no event is under way."""
-        self._stale = True
-        self.gate.idle(self._at_rest)
+        """Drop the plugins that are gone, as soon as no event is under way."""
+        self.gate.when_idle(self._drop_gone)
 
-    def _at_rest(self) -> None:
-        if self._stale:
-            self._stale = False
-            with self._lock:
-                self._replace(self.peers)
+    def _drop_gone(self) -> None:
+        with self._lock:
+            self._replace(self.peers)
 
     def _replace(self, peers: tuple[Peer, ...]) -> None:
         alive = [peer for peer in peers if peer.state is not State.GONE]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from nri.adaptation.audit.reporting import next_serial
+from nri.adaptation.audit.reporting import SERIALS
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
 from nri.adaptation.plugin_policy.event_policy import event_policies
@@ -219,7 +219,7 @@ class Handshake:
         timeout_s = self._patience_s(policy)
         if policy.filters is not None:
             state = policy.filters.select(*state)
-        serial = next_serial()
+        serial = next(SERIALS)
         began = monotonic()
         if reporting.recorded:
             request = m.SynchronizeRequest(pods=state[0], containers=state[1]).SerializeToString()

@@ -82,7 +82,7 @@ class PluginUpdates:
         policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, self._rules)
         if policy.allow is None:
             return
-        namespace_of = self._trail.inventory.known().namespace_of
+        namespace_of = self._trail.inventory.known.namespace_of
         breach = allow.breach(policy.allow, peer.label, "", update=updates, evict=evictions, namespace_of=namespace_of)
         if breach is not None:
             peer.last_error = str(breach)

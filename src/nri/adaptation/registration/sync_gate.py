@@ -55,21 +55,21 @@ class Block:
 
 
 class SyncGate:
-    """Counts who is inside. `at_rest` is called, under the gate's own lock, whenever the last event has left."""
+    """Counts the events, blocks and joiners inside."""
 
     __slots__ = (
-        "_at_rest",
         "_blocks",
         "_events",
         "_guard",
         "_inside",
+        "_pending",
         "_preference_s",
         "_stood_since",
         "_turn",
         "_waiting",
     )
 
-    def __init__(self, preference_s: float = 2.0, at_rest: Callable[[], None] | None = None) -> None:
+    def __init__(self, preference_s: float = 2.0) -> None:
         self._guard = threading.Lock()
         self._turn = threading.Condition(self._guard)
         self._events = 0
@@ -78,7 +78,7 @@ class SyncGate:
         self._waiting = 0  # joiners that wait
         self._stood_since = 0.0
         self._preference_s = preference_s
-        self._at_rest = at_rest
+        self._pending: Callable[[], None] | None = None
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -109,15 +109,18 @@ class SyncGate:
         with self._guard:
             self._events -= 1
             if not self._events:
-                if self._at_rest is not None:
-                    self._at_rest()
+                if self._pending is not None:
+                    work, self._pending = self._pending, None
+                    work()
                 if self._waiting:
                     self._turn.notify_all()
 
-    def idle(self, work: Callable[[], None]) -> None:
-        """Do something now if no event is under way; else `at_rest` will be called when the last one has left."""
+    def when_idle(self, work: Callable[[], None]) -> None:
+        """Do something as soon as no event is under way, under the gate's own lock. Always the same thing."""
         with self._guard:
-            if not self._events:
+            if self._events:
+                self._pending = work
+            else:
                 work()
 
     # -- blocks -------------------------------------------------------------------------------------------------------

@@ -17,17 +17,18 @@ def inventory_of(*ids: str) -> Inventory:
 
 
 def known(inventory: Inventory, *ids: str) -> list[bool]:
-    return [each in inventory.known() for each in ids]
+    return [each in inventory.known for each in ids]
 
 
 def created(inventory: Inventory, pod: Any, container: Any, adjust: Any) -> None:
-    inventory.created(container.id, inventory.record_of(pod, container), adjust)
+    resources = container.linux.resources.SerializeToString() + adjust.linux.resources.SerializeToString()
+    inventory.created(container.id, pod, resources)
 
 
 def test_takes_over_the_state_of_the_runtime() -> None:
     inventory = inventory_of("a")
     assert known(inventory, "a", "b") == [True, False]
-    assert inventory.known().namespace_of("a") == "web"
+    assert inventory.known.namespace_of("a") == "web"
     resources = inventory.resources_of("a")
     assert resources is not None
     assert resources.cpu.shares.value == 7

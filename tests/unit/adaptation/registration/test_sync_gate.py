@@ -133,12 +133,19 @@ def test_a_joiner_gives_up_when_the_runtime_stops() -> None:
     assert gate.join(lambda: True) is False
 
 
-def test_the_chain_is_cleaned_when_the_last_event_has_left() -> None:
-    cleaned: list[int] = []
-    gate = SyncGate(at_rest=lambda: cleaned.append(1))
+def test_what_is_to_be_done_when_no_event_is_under_way_waits_for_the_last_one() -> None:
+    done: list[int] = []
+    gate = SyncGate()
     enter(gate)
     enter(gate)
+    gate.when_idle(lambda: done.append(1))
     gate.leave()
-    assert cleaned == []
+    assert done == []
     gate.leave()
-    assert cleaned == [1]
+    assert done == [1]
+
+
+def test_what_is_to_be_done_when_no_event_is_under_way_is_done_at_once_if_none_is() -> None:
+    done: list[int] = []
+    SyncGate().when_idle(lambda: done.append(1))
+    assert done == [1]
