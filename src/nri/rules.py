@@ -48,8 +48,8 @@ class Rules:
     """A process limit in an update is applied, and the runtime's own one is claimed by nobody."""
     ignored_update_rolls_back: bool = True
     """An update whose failure is to be ignored leaves nothing behind when it fails, claims included."""
-    update_target_checked: bool = True
-    """An update without a container id, or for a container that the runtime does not know, is an error."""
+    absent_containers_left_out: bool = True
+    """An update or eviction of a container that is not there is left out and reported, or kept until it is created."""
     ignore_failure_covers_self_update: bool = True
     """Asking for an update of the container being created is skipped, not fatal, if failure is to be ignored."""
     empty_updates_change_nothing: bool = True

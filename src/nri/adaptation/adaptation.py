@@ -27,6 +27,7 @@ from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.audit.update_result import UpdateResult
 from nri.adaptation.dispatch.create_event import CreateReply
 from nri.adaptation.dispatch.dispatcher import Dispatcher
+from nri.adaptation.dispatch.event import EventContext
 from nri.adaptation.dispatch.invoker import Invoker
 from nri.adaptation.dispatch.stop_event import StopReply
 from nri.adaptation.dispatch.update_event import UpdateReply
@@ -43,6 +44,7 @@ from nri.adaptation.plugin_policy.policy import DEFAULT_PATH, Policies
 from nri.adaptation.registration.chain import Chain
 from nri.adaptation.registration.handshake import Handshake, RuntimeSettings
 from nri.adaptation.registration.housekeeping import Housekeeping
+from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.adaptation.registration.listener import Listener
 from nri.adaptation.registration.plugin_updates import PluginUpdates
 from nri.adaptation.registration.registry import Registry
@@ -155,7 +157,8 @@ class Adaptation:
         self._policies = Policies(policy_path)
         self._reporting = Reporting(observer, reporters)
         self._trail = AuditTrail(update, Provenance() if provenance else None)
-        updates = PluginUpdates(update, evict, self._policies, self.rules, self._trail)
+        updates = PluginUpdates(update, evict, self._policies, self.rules, self._trail, self._reporting)
+        self._kept = KeptUpdates(self._trail.inventory, updates)
         self._chain = Chain(request_timeout_s, self._policies)
         self._handshake = Handshake(
             settings, self._chain, self._policies, self._trail.inventory, synchronize, updates.in_synchronize,
@@ -167,9 +170,8 @@ class Adaptation:
         )
         self._housekeeping = Housekeeping(self._registry, self._chain, self._handshake, self._policies)
         invoker = Invoker(self.rules, self._reporting)
-        self._dispatcher = Dispatcher(
-            self._chain, invoker, self.rules, self._trail, self._reporting, request_timeout_s, fan_out
-        )
+        context = EventContext(self.rules, self._trail, self._reporting, self._kept)
+        self._dispatcher = Dispatcher(self._chain, invoker, context, request_timeout_s, fan_out)
         self._listener = None
         if not disable_connections:
             self._listener = Listener(
@@ -322,6 +324,7 @@ class Adaptation:
             return
         self._stopping.set()
         self._housekeeping.stop()
+        self._kept.stop()
         self._handshake.stop()
         if self._listener is not None:
             self._listener.stop()

@@ -232,6 +232,7 @@ def test_unsolicited_evictions_kept(mode: Mode) -> None:
     plugin = Quiet()
     with FakeRuntime(compat=mode) as runtime:
         runtime.add(plugin)
+        runtime.create_container(None, make_container(id="c1"))
         plugin.runtime.evict("c1", "too loud").result(timeout=10)
         reasons: list[Any] = [eviction.reason for eviction in runtime.evictions]
     assert reasons == (["too loud"] if mode == "default" else [])

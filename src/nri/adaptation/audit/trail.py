@@ -74,6 +74,11 @@ class AuditTrail:
         for container_id in self.inventory.pod_removed(pod.id):
             self._forget(container_id)
 
+    def not_created(self, container_id: str) -> None:
+        """Forget a container that the runtime could not create."""
+        self.inventory.removed(container_id)
+        self._forget(container_id)
+
     def container_removed(self, container: m.Container) -> None:
         """A container is gone."""
         self.inventory.removed(container.id)
