@@ -52,13 +52,14 @@ class Reconnect:
         path: the runtime's socket.
         stop: ends every wait.
         once: try once, and give up if the runtime is not there.
+        backoff: how long the pauses are.
     """
 
-    def __init__(self, path: str, stop: Stop, *, once: bool) -> None:
+    def __init__(self, path: str, stop: Stop, *, once: bool, backoff: Backoff | None = None) -> None:
         self._path = path
         self._stop = stop
         self._once = once
-        self._backoff: Backoff | None = None
+        self._backoff = backoff
 
     def connect(self) -> _socket.socket | None:
         """Wait for the runtime and connect; None when stopped.
