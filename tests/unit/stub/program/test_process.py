@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +15,14 @@ from typing import Any
 import pytest
 
 import nri
+import nri.config
 from nri.api import messages as m
+from nri.api import naming
 from nri.stub.program.options import Options
 from nri.stub.program.process import Program
 from tests.support.plugin_program import Listener
 from tests.support.scripted_runtime import ScriptedRuntime
-from tests.unit.stub.plugins import CREATE, Names
+from tests.unit.stub.plugins import CREATE, Names, wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -163,3 +168,88 @@ def test_a_reporter_is_told_by_every_session(options: Options) -> None:
 
     run(Program(Names(), options, reporter=Reporter()), create)
     assert begun == ["Configure", "Synchronize", "CreateContainer"]
+
+
+def test_a_connection_that_the_runtime_has_made_is_served_once(
+    options: Options, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = socket.socketpair()
+    runtime = ScriptedRuntime(ours)
+    monkeypatch.setenv(naming.ENV_SOCKET, "3")
+    options.socket_fd = theirs.detach()
+    thread = threading.Thread(target=begin_and_close, args=(runtime,), daemon=True)
+    thread.start()
+    with caplog.at_level("INFO"):
+        assert Program(Names(), options).run() == 0
+    thread.join(10)
+    assert naming.ENV_SOCKET not in os.environ, "a child process would take the descriptor for its own"
+    assert "connection closed by the runtime" in caplog.text
+
+
+def test_a_descriptor_that_is_no_connection_is_exit_2_and_is_logged_too(
+    options: Options, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    options.socket_fd = 999
+    assert Program(Names(), options).run() == 2
+    assert 'invalid socket in environment (NRI_PLUGIN_SOCKET="999")' in capsys.readouterr().err
+    assert 'invalid socket in environment (NRI_PLUGIN_SOCKET="999")' in caplog.text
+
+
+def test_readiness_is_told_while_it_takes_part_and_systemd_of_both_ends(
+    options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        options.health_addr = f"127.0.0.1:{free.getsockname()[1]}"
+    answers: list[int] = []
+
+    def readiness() -> int:
+        try:
+            with urllib.request.urlopen(f"http://{options.health_addr}/readyz", timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    def look(runtime: ScriptedRuntime) -> None:
+        answers.append(readiness())
+        runtime.begin()
+        assert notify.recv(100) == b"READY=1"
+        answers.append(readiness())
+        runtime.close()
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.bind(str(tmp_path / "notify"))
+        notify.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        run(Program(Names(), options), look)
+        assert notify.recv(100) == b"STOPPING=1"
+    assert answers == [503, 200]
+
+
+def test_a_configuration_file_is_read_over_the_runtimes_text_and_watched(
+    options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert nri.config.read  # loaded here: pytest compiles what it meets first, and not from two threads at once
+    monkeypatch.setattr("nri.stub.program.config_watch.WATCH_S", 0.01)
+    file = tmp_path / "pin.yaml"
+    file.write_text("cpus: 2\n")
+    options.config = str(file)
+
+    class Pin(Names):
+        class Config:
+            cpus: int = 1
+            mems: int = 1
+
+    plugin = Pin()
+
+    def change(runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        assert not runtime.configure("cpus: 3\nmems: 4\n").code
+        assert (plugin.config.cpus, plugin.config.mems) == (2, 4)
+        (tmp_path / "new").write_text("cpus: 5\n")
+        (tmp_path / "new").replace(file)
+        wait_for(lambda: (plugin.config.cpus, plugin.config.mems) == (5, 4), "the new configuration")
+        runtime.close()
+
+    assert run(Program(plugin, options), change) == 3
