@@ -125,11 +125,11 @@ class FakeRuntime(Contents):
 
     @property
     def plugins(self) -> list[PluginHealth]:
-        """How the plugins are."""
+        """The health of all plugins, present and past."""
         return self.adaptation.plugins
 
     def health(self, label: str) -> PluginHealth:
-        """How one plugin is, by its ``NN-name``."""
+        """The health of one plugin, by its ``NN-name``. LookupError if it has never registered."""
         for row in self.plugins:
             if row.plugin == label:
                 return row

@@ -2,7 +2,7 @@
 
 | what happens | what follows |
 |---|---|
-| no socket, or nobody listens | wait for it, with a line on stderr after 1 s; `--no-reconnect`: exit 3 |
+| no socket, or no listener | wait for it, with a line on stderr after 1 s; `--no-reconnect`: exit 3 |
 | not allowed to connect | exit 3 |
 | the path is too long for a socket | exit 2 |
 | the connection ends | wait: 1 s doubling to 30 s, full jitter, from 1 s again after a good connection |
@@ -109,7 +109,7 @@ class Reconnect:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """What tells one socket at the path from the next; None if there is none."""
+    """Read what tells one socket at the path from the next; None if there is none."""
     try:
         status = os.stat(path)
     except OSError:
