@@ -99,7 +99,7 @@ class Session:
 
     @property
     def stage(self) -> str:
-        """How far it is: "connected", "registered", "configured", "ready" or "closed"; see `PluginService`."""
+        """The stage of the connection: "connected", "registered", "configured", "ready" or "closed"."""
         return self._service.stage
 
     @property

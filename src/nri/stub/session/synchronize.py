@@ -1,4 +1,4 @@
-"""Synchronize in parts: put together before anybody looks: a container may come in an earlier part than its pod."""
+"""Put the parts of a Synchronize together before the handler runs: a container may come before its pod."""
 
 from __future__ import annotations
 

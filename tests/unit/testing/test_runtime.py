@@ -7,10 +7,10 @@ import time
 import pytest
 
 import nri
+import nri.testing
 from nri.api import messages as m
 from nri.errors import LocalProtocolError, RegistrationError
 from nri.testing import FakeRuntime, make_container, make_pod
-from nri.testing.wire import Link
 
 
 class PodName(nri.Plugin):
@@ -118,17 +118,6 @@ def test_an_event_that_does_not_exist_is_an_attribute_error(nri_runtime: FakeRun
         nri_runtime.start_contaner  # noqa: B018
 
 
-def test_builders_put_resources_where_they_belong() -> None:
-    pod = make_pod(name="web", labels={"a": "b"})
-    container = make_container(pod=pod, env={"A": "1"}, cpu_shares=5, cpus="0-1", memory_limit=7, args=["sh"])
-    assert container.pod_sandbox_id == pod.id
-    assert nri.env_of(container) == {"A": "1"}
-    resources = container.linux.resources
-    assert (resources.cpu.shares.value, resources.cpu.cpus, resources.memory.limit.value) == (5, "0-1", 7)
-    assert list(container.args) == ["sh"]
-    assert make_pod().id != make_pod().id
-
-
 def test_every_event_passes(nri_runtime: FakeRuntime) -> None:
     from nri.api.events import EVENTS
 
@@ -137,30 +126,7 @@ def test_every_event_passes(nri_runtime: FakeRuntime) -> None:
     nri_runtime.update_pod_sandbox(resources=m.LinuxResources())
 
 
-def test_a_link_delays_splits_corrupts_cuts_and_swallows() -> None:
-    with Link() as link:
-        link.to_plugin.split(2)
-        link.to_plugin.corrupt(1, mask=1)
-        link.runtime.sendall(b"abcdef")
-        received = b""
-        while len(received) < 6:
-            received += link.plugin.recv(16)
-        assert received == b"accdef"
-        link.to_plugin.drop()
-        link.runtime.sendall(b"gone")
-        time.sleep(0.02)
-        link.to_plugin.drop(False)
-        link.to_plugin.cut_after(2)
-        link.runtime.sendall(b"xyz")
-        received = b""
-        while data := link.plugin.recv(16):
-            received += data
-        assert received == b"xy"
-
-
-def test_a_link_can_be_closed_in_one_direction() -> None:
-    with Link() as link:
-        link.to_plugin.half_close()
-        assert link.plugin.recv(1) == b""
-        link.plugin.sendall(b"still here")
-        assert link.runtime.recv(16) == b"still here"
+def test_the_face_of_the_package_has_what_it_names_and_nothing_else() -> None:
+    assert [name for name in nri.testing.__all__ if not hasattr(nri.testing, name)] == []
+    with pytest.raises(AttributeError, match="no attribute 'FakeRuntme'"):
+        nri.testing.FakeRuntme  # noqa: B018
