@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from pathlib import Path
 from time import monotonic
 
@@ -38,8 +39,8 @@ def test_a_plain_connection_reaches_a_plain_server(folder: Path) -> None:
 
 
 def test_a_connection_of_the_multiplexer_reaches_a_runtime(listen) -> None:
-    names: list[str] = []
-    path = listen(lambda runtime: names.append(runtime.register().plugin_name))
+    names: queue.Queue[str] = queue.Queue()
+    path = listen(lambda runtime: names.put(runtime.register().plugin_name))
     endpoint = connect(path, connection_of(RUNTIME_SERVICE))
     request = m.RegisterPluginRequest(plugin_name="me", plugin_idx="10").SerializeToString()
     try:
@@ -47,4 +48,4 @@ def test_a_connection_of_the_multiplexer_reaches_a_runtime(listen) -> None:
     finally:
         endpoint.close()
         endpoint.release(monotonic() + 1.0)
-    assert names == ["me"]
+    assert names.get(timeout=10) == "me"
