@@ -9,18 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nri.cli.new import FILES, TEMPLATES
-
 
 @pytest.fixture
 def project(nri, tmp_path: Path) -> Path:
     done = nri("new", "pod-name", "--idx", "30", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     return tmp_path / "pod-name"
-
-
-def test_every_template_is_used() -> None:
-    assert {str(path.relative_to(TEMPLATES)) for path in TEMPLATES.rglob("*.txt")} == set(FILES)
 
 
 def test_all_files_are_made_and_no_marker_is_left(project: Path) -> None:
