@@ -19,6 +19,18 @@ FORBIDDEN = {
     "Imports go down the list of layers, never up and never sideways": ("api/naming.py", "nri.config.duration"),
     "The plugin's side never imports the runtime's side": ("stub/__init__.py", "nri.adaptation.events"),
     "Pure modules do no I/O: they take bytes or messages, and return bytes or messages": ("wire.py", "socket"),
+    "Inside the command imports go from verbs down to settings: a verb prints, the doctor judges, support does the rest": (  # noqa: E501
+        "cli/doctor/__init__.py",
+        "nri.cli.verbs.why",
+    ),
+    "A plugin's program stands on its sessions, these on the plugin's class, that on handlers, and all on support": (
+        "stub/support/context.py",
+        "nri.stub.base",
+    ),
+    "Builders of answers stand on the rest of the vocabulary, and nothing of it on them": (
+        "api/removal.py",
+        "nri.api.builders.checks",
+    ),
     "Inside ttrpc imports go from the socket programs down to the pure connection, without a circle": (
         "ttrpc/roles.py",
         "nri.ttrpc.monitor",
