@@ -75,9 +75,15 @@ class Reporter(Protocol):
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
         """The event is over: `reply` is the merged result, or what the plugin's side sent; empty with an `error`."""
 
+
 class Watcher(Protocol):
-    """Where an endpoint says whether it reads its descriptor itself: `nri.ttrpc.monitor.Watch`."""
+    """Where a connection is told whether its descriptor is read: `nri.ttrpc.monitor.IdleWatcher`."""
+
+    armed: bool
+    resting: bool
+    used: float
+    close_s: float
 
     def busy(self) -> None: ...
     def idle(self) -> None: ...
-    def rest(self) -> None: ...
+    def rest(self, now: float) -> None: ...

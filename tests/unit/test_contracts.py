@@ -20,7 +20,7 @@ FORBIDDEN = {
     "The plugin's side never imports the runtime's side": ("stub/__init__.py", "nri.adaptation.events"),
     "Pure modules do no I/O: they take bytes or messages, and return bytes or messages": ("wire.py", "socket"),
     "Inside ttrpc imports go from the socket programs down to the pure connection, without a circle": (
-        "ttrpc/roles.py",
+        "ttrpc/link.py",
         "nri.ttrpc.monitor",
     ),
 }
