@@ -32,7 +32,7 @@ FORBIDDEN = {
         "nri.api.builders.checks",
     ),
     "Inside ttrpc imports go from the socket programs down to the pure connection, without a circle": (
-        "ttrpc/roles.py",
+        "ttrpc/link.py",
         "nri.ttrpc.monitor",
     ),
 }

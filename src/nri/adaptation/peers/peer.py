@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.api import messages as m
-    from nri.ttrpc.collecting import Sent
+    from nri.ttrpc.waiters import Sent
 
     #: A request on its way, as the connection knows it.
     Exchange = Sent
