@@ -68,7 +68,7 @@ def _go(
 
 
 MODULES = (
-    _go("tests/peers/go", programs=("refruntime", "refplugin", "oracle", "ttrpcpeer")),
+    _go("tests/peers/go", programs=("refruntime", "refplugin", "fieldplugin", "oracle", "ttrpcpeer")),
     _go(
         "tests/peers/go",
         modfile="../go061/go.mod",
