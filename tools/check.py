@@ -25,7 +25,7 @@ BIN = Path(sys.executable).parent
 LATER = {
     "docs": ("docs",),
     "packaging": ("packaging",),
-    "interop": ("peers", "interop", "differential"),
+    "interop": ("peers", "interop", "upstream", "differential"),
     "faults": ("faults",),
     "deploy": ("deploy",),
     "real": ("real",),
