@@ -201,7 +201,9 @@ class Adaptation:
     def _relay_pod(
         self, spec: EventSpec, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None
     ) -> None:
-        self._dispatcher.relay(EventRequest(spec, pod), _absolute(timeout_s, deadline))
+        self._dispatcher.relay(
+            EventRequest(spec, pod), deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
         if spec is _REMOVE_POD:
             self._trail.pod_removed(pod)
 
@@ -214,7 +216,9 @@ class Adaptation:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> None:
-        self._dispatcher.relay(EventRequest(spec, pod, container), _absolute(timeout_s, deadline))
+        self._dispatcher.relay(
+            EventRequest(spec, pod, container), deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
         if spec is _REMOVE_CONTAINER:
             self._trail.container_removed(container)
 
@@ -229,7 +233,7 @@ class Adaptation:
     ) -> None:
         """The resources of a pod are about to change."""
         request = EventRequest(_UPDATE_POD, pod, None, resources, overhead)
-        self._dispatcher.relay(request, _absolute(timeout_s, deadline))
+        self._dispatcher.relay(request, deadline if timeout_s is None else _earlier(timeout_s, deadline))
 
     def create_container(
         self,
@@ -240,7 +244,9 @@ class Adaptation:
         deadline: float | None = None,
     ) -> CreateReply:
         """A container is about to be created; returns what plugins make of it, to `commit` or to `abort` in the end."""
-        return self._dispatcher.create_container(pod, container, _absolute(timeout_s, deadline))
+        return self._dispatcher.create_container(
+            pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
 
     def update_container(
         self,
@@ -252,7 +258,9 @@ class Adaptation:
         deadline: float | None = None,
     ) -> UpdateReply:
         """A container's resources are about to change; returns what plugins make of it."""
-        return self._dispatcher.update_container(pod, container, resources, _absolute(timeout_s, deadline))
+        return self._dispatcher.update_container(
+            pod, container, resources, deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
 
     def stop_container(
         self,
@@ -263,7 +271,9 @@ class Adaptation:
         deadline: float | None = None,
     ) -> StopReply:
         """A container has stopped, or is about to; returns what plugins want of others."""
-        return self._dispatcher.stop_container(pod, container, _absolute(timeout_s, deadline))
+        return self._dispatcher.stop_container(
+            pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
 
     def block_sync(
         self, *, urgent: bool = False, timeout_s: float | None = None, deadline: float | None = None
@@ -276,7 +286,9 @@ class Adaptation:
         Args:
             urgent: do not queue behind a plugin that waits to join: for requests that stop or remove.
         """
-        return self._chain.gate.block(urgent=urgent, deadline=_absolute(timeout_s, deadline))
+        return self._chain.gate.block(
+            urgent=urgent, deadline=deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -386,9 +398,7 @@ class Adaptation:
         self._reporting.plugins_counted(self._chain.active)
 
 
-def _absolute(timeout_s: float | None, deadline: float | None) -> float | None:
+def _earlier(timeout_s: float, deadline: float | None) -> float:
     """The earlier of the two, in monotonic seconds."""
-    if timeout_s is None:
-        return deadline
     limit = monotonic() + timeout_s
     return limit if deadline is None else min(limit, deadline)

@@ -70,10 +70,6 @@ class Creation:
         self.evictions: list[tuple[str, str]] = []
         self.succeeded = False
 
-    def __bool__(self) -> bool:
-        """Whether anything waits for it."""
-        return bool(self.updates or self.evictions)
-
 
 #: What events told while a state was on its way; None for containers that went.
 News = dict[str, "ContainerRecord | None"]
@@ -150,10 +146,12 @@ class Inventory:
         with self._lock:
             self._put(container_id, record)
             creation = self._creations.get(container_id)
-            if creation:
+            if creation is None:
+                return False
+            if creation.updates or creation.evictions:
                 creation.succeeded = True
                 return True
-            self._creations.pop(container_id, None)
+            del self._creations[container_id]
             return False
 
     def presence(self, container_id: str) -> Presence:
@@ -201,7 +199,7 @@ class Inventory:
             creation = self._creations.get(container_id)
             if creation is None or not creation.succeeded:
                 return None
-            if not creation or container_id not in self._records:
+            if container_id not in self._records or not (creation.updates or creation.evictions):
                 del self._creations[container_id]
                 return None
             taken = Creation(creation.namespace)

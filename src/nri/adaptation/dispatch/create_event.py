@@ -46,12 +46,15 @@ class CreateReply(EventReply):
         context: EventContext,
         adjust: m.ContainerAdjustment,
         container_id: str,
-        created: list[m.ContainerUpdate],
     ) -> None:
         self.adjust = adjust
         self._container_id = container_id
         self._kept = context.kept
-        super().__init__(merge, context.trail, [*merge.updates, *created], merge.ignored)
+        book = merge.book
+        if book is None:
+            super().__init__(merge, context.trail, [], [])
+        else:
+            super().__init__(merge, context.trail, book.updates(), book.ignored)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
         """The container is created, and the side updates stand.
@@ -136,8 +139,10 @@ class CreateEvent(AnsweredEvent):
         adjust = self.merge.adjust
         resources += adjust.linux.resources.SerializeToString()
         context, container_id = self._context, self._container.id
-        created = self.side_updates(self.merge.book)
-        reply = CreateReply(self.merge, context, adjust, container_id, created)
+        reply = CreateReply(self.merge, context, adjust, container_id)
+        book = self.merge.book
+        if book is not None:
+            reply.updates += self.side_updates(book)
         if context.trail.inventory.created(container_id, self._pod, resources):
             context.kept.add(container_id)
         return reply

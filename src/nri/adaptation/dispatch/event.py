@@ -205,20 +205,26 @@ class AnsweredEvent(Event):
         container = self.request.container
         asked = self.request.encoded() if self.asked is None else self.asked
         container_id = "" if container is None else container.id
-        outcomes = [
-            (container_id, f"update of container {quote(each.container_id)} by {each.plugin}", "left out", each.reason)
-            for each in self.merge.ignored
-            if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER)
-        ]
+        book = self.merge.book
+        outcomes: Any = ()
+        if book is not None and book.ignored:
+            outcomes = [
+                (
+                    container_id,
+                    f"update of container {quote(each.container_id)} by {each.plugin}",
+                    "left out",
+                    each.reason,
+                )
+                for each in book.ignored
+                if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER)
+            ]
         provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed, outcomes)
 
-    def side_updates(self, book: UpdateBook | None) -> list[m.ContainerUpdate]:
+    def side_updates(self, book: UpdateBook) -> list[m.ContainerUpdate]:
         """Keep what the answers want of containers that are only being created, and report what is left out.
 
         Returns the updates of those that have been created in the meantime. To be called once, for the result.
         """
-        if book is None:
-            return []
         created = []
         context = self._context
         inventory = context.trail.inventory

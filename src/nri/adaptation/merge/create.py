@@ -196,7 +196,7 @@ class CreateMerge:
     @property
     def adjust(self) -> m.ContainerAdjustment:
         """The merged adjustment. Belongs to the state; after the event the caller may have it."""
-        merged = self._collected()
+        merged = self._adjust if self._adjust is not None else self._collected()
         # Fields that this version does not know have no owner, so they do not pass.
         merged.DiscardUnknownFields()
         return merged

@@ -128,7 +128,7 @@ class SyncGate:
     def block(self, *, urgent: bool = False, deadline: float | None = None) -> Block:
         """A request begins. DeadlineExceeded if a joiner does not end before the deadline."""
         with self._guard:
-            while self._inside or (self._has_way() and not urgent):
+            while self._inside or (self._waiting and not urgent and self._has_way()):
                 now = monotonic()
                 if deadline is not None and now >= deadline:
                     raise DeadlineExceeded("a plugin that is joining")

@@ -94,9 +94,9 @@ class Reconnect:
         if self._backoff is None:
             from nri.backoff import Backoff  # now, because it loads what a start does not need
 
-            self._backoff = Backoff(least_s=SHORTEST_PAUSE_S)
+            self._backoff = Backoff()
         before = _identity(self._path)
-        until = monotonic() + self._backoff.ended()
+        until = monotonic() + max(SHORTEST_PAUSE_S, self._backoff.ended())
         while not self._stop and (left_s := until - monotonic()) > 0:
             self._stop.wait(min(left_s, GLANCE_S))
             if _identity(self._path) not in (before, None):

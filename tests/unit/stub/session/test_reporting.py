@@ -221,5 +221,5 @@ def test_a_reporter_without_the_methods_is_refused_when_it_is_given() -> None:
 def test_without_a_reporter_nothing_stands_between_the_connection_and_the_handler() -> None:
     with plugin_thread(Names()) as running:
         service = running.session._service
-        assert running.session._endpoint._on_request == service.serve
+        assert running.session._endpoint._answerer._handler == service.serve
         assert service._calls["CreateContainer"] is service._table["CreateContainer"]
