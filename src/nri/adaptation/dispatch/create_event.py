@@ -119,6 +119,8 @@ class CreateEvent(AnsweredEvent):
     def validation_request(self, present: Iterable[Peer]) -> bytes:
         """The request that all validators get: the container as it was, the merged result, and who set what."""
         reply = self.merge.reply()
+        if self._context.rules.hooks_only_when_set and not reply.adjust.hooks.ListFields():
+            reply.adjust.ClearField("hooks")
         message = m.ValidateContainerAdjustmentRequest(
             pod=self._pod,
             container=self._container,

@@ -125,12 +125,12 @@ class Peer(ABC):
                 self.last_error = why
             if actions and signal is Signal.FATAL:
                 self.cut_off = True
+        if actions and self.state in _THROUGH:
+            self.handshake_over.set()  # before anything is told of it: those who hear of it look here
         for action in actions:
             if action is Action.CLOSE:
                 self.close(why or signal.value)
             self._owner.act(self, action)
-        if actions and self.state in _THROUGH:
-            self.handshake_over.set()
         return actions
 
     @abstractmethod
