@@ -7,7 +7,7 @@ what), `state` (the life of a plugin), `pipeline` (the way of an event), `adapta
 from __future__ import annotations
 
 from nri.adaptation.adaptation import Adaptation
-from nri.adaptation.audit.update_result import FieldOutcome, UpdateResult
+from nri.adaptation.audit.update_result import FieldOutcome, Restoration, UpdateResult
 from nri.adaptation.dispatch.create_event import CreateReply
 from nri.adaptation.dispatch.stop_event import StopReply
 from nri.adaptation.dispatch.update_event import UpdateReply
@@ -24,6 +24,7 @@ __all__ = [
     "CreateReply",
     "FieldOutcome",
     "PluginHealth",
+    "Restoration",
     "Rules",
     "StopReply",
     "UpdateReply",
