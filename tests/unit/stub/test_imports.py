@@ -21,8 +21,8 @@ from tests.support.plugin_program import Listener, plugin_program
 NRI = """
 nri nri.api nri.api.adjustment nri.api.builder nri.api.checks nri.api.events nri.api.linux nri.api.loader
 nri.api.messages nri.api.naming nri.api.optional nri.api.pb nri.api.pb.descriptor nri.api.removal nri.api.resources
-nri.api.update nri.api.versions nri.backoff nri.errors nri.mux nri.mux.demux nri.mux.frames nri.mux.trunk nri.signals nri.stream
-nri.stub
+nri.api.update nri.api.versions nri.backoff nri.errors nri.mux nri.mux.demux nri.mux.frames nri.mux.trunk nri.signals
+nri.stream nri.stub
 nri.stub.background nri.stub.checks nri.stub.context nri.stub.coroutines nri.stub.handlers nri.stub.main
 nri.stub.mirror nri.stub.options nri.stub.plugin nri.stub.reconnect nri.stub.runtime nri.stub.session
 nri.stub.settings nri.stub.subscription nri.stub.synchronize nri.ttrpc nri.ttrpc.answering nri.ttrpc.codes
