@@ -2,9 +2,10 @@
 
     NRI_COMPILE=1 python -m build --wheel
 
-Without the variable the wheel is pure Python, and this does nothing. The modules are listed in pyproject.toml, under
-`tool.hatch.build.targets.wheel.hooks.custom`. The work happens in a copy, so that no library stays behind in `src`,
-where an editable install would pick it up. The Python files are in the wheel as well, for who reads or debugs them.
+Without the variable the wheel is pure Python, and this does nothing. pyproject.toml says which modules, under
+`tool.hatch.build.targets.wheel.hooks.custom`: folders, and exceptions with their reasons. The work happens in a copy,
+so that no library stays behind in `src`, where an editable install would pick it up. The Python files are in the wheel
+as well, for who reads or debugs them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,34 @@ _HINT = (
     "nri: error: the modules could not be compiled (see above). That takes a C compiler and Python's headers (on"
     " Debian: apt-get install gcc python3-dev). Without NRI_COMPILE=1 the same is installed as pure Python."
 )
+
+
+def fitting(source: Path, pattern: str) -> list[str]:
+    """The files below `source` that a pattern such as `nri/mux/*.py` means. ValueError if there are none."""
+    found = [path.relative_to(source).as_posix() for path in sorted(source.glob(pattern))]
+    if not found:
+        raise ValueError(f"no file fits {pattern!r}")
+    return found
+
+
+def chosen(source: Path, modules: Sequence[str], exceptions: Mapping[str, str]) -> list[str]:
+    """The files below `source` that are compiled: what the patterns mean, less `__init__.py` and the exceptions.
+
+    Args:
+        source: the folder that holds the package.
+        modules: patterns.
+        exceptions: pattern -> why it stays Python.
+
+    Raises:
+        ValueError: a pattern means no file, or an exception has no reason.
+    """
+    found = dict.fromkeys(path for pattern in modules for path in fitting(source, pattern))
+    for pattern, reason in exceptions.items():
+        if not reason.strip():
+            raise ValueError(f"the exception {pattern!r} has no reason")
+        for path in fitting(source, pattern):
+            found.pop(path, None)
+    return [path for path in found if not path.endswith("/__init__.py")]
 
 
 class CompileHook(BuildHookInterface[Any]):
@@ -83,12 +113,11 @@ class CompileHook(BuildHookInterface[Any]):
             shutil.rmtree(self._folder)
 
     def _modules(self, folder: Path) -> tuple[list[str], list[str]]:
-        """The files that the patterns in pyproject.toml mean, those of a plugin and of a runtime."""
+        """What pyproject.toml says is compiled: files of a plugin, and of a runtime."""
         found: list[str] = []
-        for pattern in self.config["modules"]:
-            files = [path for path in sorted(folder.glob(pattern)) if path.name != "__init__.py"]
-            if not files:
-                self.app.abort(f"pyproject.toml: tool.hatch.build.targets.wheel.hooks.custom: no file fits {pattern!r}")
-            found += [str(path.relative_to(folder)) for path in files]
+        try:
+            found = chosen(folder, self.config["modules"], self.config.get("exceptions", {}))
+        except ValueError as error:
+            self.app.abort(f"pyproject.toml: tool.hatch.build.targets.wheel.hooks.custom: {error}")
         runtime = [path for path in found if path.startswith("nri/adaptation/")]
         return [path for path in found if path not in runtime], runtime

@@ -9,6 +9,7 @@ import pytest
 
 from tests.packaging.conftest import ROOT
 from tests.support.commands import run
+from tools.build_hook import chosen
 
 pytestmark = pytest.mark.timeout(900)  # it may have to be compiled, and packages to be downloaded
 
@@ -29,11 +30,9 @@ def test_it_has_everything_that_the_pure_one_has(wheel: Path, compiled_wheel: Pa
 
 def test_every_module_that_is_to_be_compiled_is(compiled_wheel: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    patterns = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["modules"]
-    found = names(compiled_wheel)
-    listed = {name for name in found if any(Path(name).match(pattern) for pattern in patterns)}
-    modules = {name.removesuffix(".py") for name in listed if not name.endswith("/__init__.py")}
-    libraries = {name.partition(".")[0] for name in found if name.endswith(".so") and "/" in name}
+    config = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    modules = {name.removesuffix(".py") for name in chosen(ROOT / "src", config["modules"], config["exceptions"])}
+    libraries = {name.partition(".")[0] for name in names(compiled_wheel) if name.endswith(".so") and "/" in name}
     assert modules == libraries
 
 

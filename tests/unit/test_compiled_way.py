@@ -1,0 +1,147 @@
+"""What the compiled wheel compiles: every module on the way of an event, or pyproject.toml says why not."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nri
+from nri.api import messages as m
+from nri.testing import FakeRuntime, make_container, make_pod
+from tools.build_hook import chosen, fitting
+from tools.way_of_an_event import READ, Call, Profile
+
+pytestmark = pytest.mark.pure
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src"
+WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+CONFIG = WHEEL["hooks"]["custom"]
+RESOURCES = nri.Update("c1").set_memory_limit(5).message.linux.resources
+
+
+class Everything(nri.Plugin):
+    """A plugin that takes every event and answers what can be answered; `profile` has what its thread calls."""
+
+    mirror = True
+
+    def __init__(self) -> None:
+        self.profile = Profile()
+
+    def configure(self) -> None:
+        sys.setprofile(self.profile)
+
+    def create_container(self, pod: Any, container: Any) -> Any:
+        adjustment = nri.Adjustment().add_env("A", "1").remove_env("B").add_annotation("a/b", "c")
+        adjustment.add_mount("/a", "/b", "bind").add_device("/dev/x", "c", 1, 2).add_rlimit("NOFILE", 2, 1)
+        adjustment.set_memory_limit(1 << 30).set_cpuset_cpus("0").add_unified("memory.high", "1")
+        return adjustment, [nri.Update("other").set_cpu_shares(4)]
+
+    def update_container(self, pod: Any, container: Any, resources: Any) -> Any:
+        return [nri.Update(container.id).set_cpu_shares(7), nri.Update("other").set_cpu_shares(4)]
+
+    def stop_container(self, pod: Any, container: Any) -> Any:
+        return [nri.Update("other").set_cpu_shares(8)]
+
+    def run_pod_sandbox(self, pod: Any) -> None: ...
+
+    def update_pod_sandbox(self, pod: Any, overhead: Any, resources: Any) -> None: ...
+
+    async def start_container(self, pod: Any, container: Any) -> None: ...
+
+    def validate_container_adjustment(self, request: Any) -> None: ...
+
+
+def _create(runtime: FakeRuntime, pod: m.PodSandbox) -> None:
+    reply = runtime.adaptation.create_container(pod, make_container(pod=pod))
+    assert reply.adjust.env
+    assert reply.updates
+    reply.commit()
+
+
+def _update(runtime: FakeRuntime, pod: m.PodSandbox) -> None:
+    reply = runtime.adaptation.update_container(pod, runtime.containers["c1"], RESOURCES)
+    assert reply.changed
+    assert reply.updates
+    reply.commit()
+
+
+def _stop(runtime: FakeRuntime, pod: m.PodSandbox) -> None:
+    assert runtime.adaptation.stop_container(pod, runtime.containers["c1"]).updates
+
+
+#: One event of each kind, as a runtime asks for it.
+EVENTS: dict[str, Callable[[FakeRuntime, m.PodSandbox], object]] = {
+    "CreateContainer": _create,
+    "UpdateContainer": _update,
+    "StopContainer": _stop,
+    "RunPodSandbox": lambda runtime, pod: runtime.adaptation.run_pod_sandbox(pod),
+    "UpdatePodSandbox": lambda runtime, pod: runtime.adaptation.update_pod_sandbox(pod),
+    "StartContainer": lambda runtime, pod: runtime.adaptation.start_container(pod, runtime.containers["c1"]),
+    "RemoveContainer": lambda runtime, pod: runtime.adaptation.remove_container(pod, runtime.containers["c1"]),
+}
+
+
+def neither(calls: list[Call], exceptions: dict[str, str]) -> list[str]:
+    """The modules of the package that were called, and are neither compiled nor excepted."""
+    known = {*chosen(SOURCE, CONFIG["modules"], exceptions)}
+    known.update(path for pattern in exceptions for path in fitting(SOURCE, pattern))
+    called = {call.file for call in calls}
+    assert called
+    ours = "nri/testing/"  # the stage that the event is played on
+    return sorted(path for path in called - known if not path.endswith("/__init__.py") and not path.startswith(ours))
+
+
+def profiled(event: str) -> tuple[list[Call], list[Call]]:
+    """The calls of an event in the thread that asks and in the plugin's; there with Synchronize, which comes first."""
+    plugin, profile = Everything(), Profile()
+    with FakeRuntime() as runtime:
+        pod = make_pod(name="web")
+        for name in ("other", "c1"):
+            runtime.create_container(pod, make_container(pod=pod, id=name))
+        runtime.add(plugin)
+        for _ in range(2):  # when the second one is answered, the plugin has done all that belongs to the first
+            with profile.here():
+                EVENTS[event](runtime, pod)
+        theirs = list(plugin.profile.calls)
+    reads = (at for at, call in enumerate(theirs) if call.function == READ)
+    return profile.calls, theirs[next(reads) :]  # from the first read after Configure
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_every_module_on_the_way_of_an_event_is_compiled_or_excepted_with_a_reason(event: str) -> None:
+    for calls in profiled(event):
+        missing = ", ".join(neither(calls, CONFIG["exceptions"]))
+        assert not missing, (
+            f"{missing}: on the way of {event}; compile it or say why not (pyproject.toml, hooks.custom)"
+        )
+
+
+def test_a_module_on_the_way_that_is_neither_is_named() -> None:
+    for calls, module in zip(profiled("StartContainer"), ("adaptation/adaptation.py", "stub/plugin.py"), strict=True):
+        fewer = {path: reason for path, reason in CONFIG["exceptions"].items() if path != f"nri/{module}"}
+        assert neither(calls, fewer) == [f"nri/{module}"]
+
+
+def test_a_pattern_means_files_without_init_and_exceptions() -> None:
+    found = chosen(SOURCE, ["nri/mux/*.py", "nri/wire.py"], {"nri/mux/tr*.py": "a test"})
+    assert found == ["nri/mux/demux.py", "nri/mux/frames.py", "nri/wire.py"]
+
+
+@pytest.mark.parametrize(
+    ("modules", "exceptions", "says"),
+    [
+        (["nri/muks/*.py"], {}, "no file fits 'nri/muks/*.py'"),
+        (["nri/mux/*.py"], {"nri/mux/gone.py": "a test"}, "no file fits 'nri/mux/gone.py'"),
+        (["nri/mux/*.py"], {"nri/mux/trunk.py": " "}, "the exception 'nri/mux/trunk.py' has no reason"),
+    ],
+)
+def test_a_line_that_means_nothing_ends_the_build(modules: list[str], exceptions: dict[str, str], says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        chosen(SOURCE, modules, exceptions)
