@@ -94,7 +94,8 @@ def inline_pictures(app: Sphinx, tree: nodes.document, _page: str) -> None:
     for image in list(tree.findall(nodes.image)):
         path = Path(app.srcdir, image["uri"])
         if path.parent.name == "pictures":
-            image.replace_self(nodes.raw("", path.read_text(encoding="utf-8"), format="html"))
+            drawing = f'<span class="picture">{path.read_text(encoding="utf-8")}</span>'
+            image.replace_self(nodes.raw("", drawing, format="html"))
 
 
 def load_lazy_names(_app: Sphinx) -> None:
