@@ -2,11 +2,13 @@
 
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.names import Source
+from tools.way_of_an_event import Call, plugin_ways, runtime_ways
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/architecture.md"
@@ -93,6 +95,18 @@ def test_the_threads_are_those_of_the_source() -> None:
     stub = [path.read_text() for path in ROOT.glob("src/nri/stub/**/*.py")]
     theirs = {name for text in stub for name in re.findall(r'name=f?"(nri-[\w-]*)', text)}
     assert set(re.findall(r"`(nri-[\w-]*)`", words)) == theirs
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(("ways", "least"), [(runtime_ways, 18), (plugin_ways, 2)], ids=["runtime", "plugin"])
+def test_the_steps_are_in_the_order_in_which_an_event_takes_them(
+    ways: Callable[[], list[list[Call]]], least: int
+) -> None:
+    calls = [call.function for call in ways()[0]]
+    steps = dict.fromkeys(LINK.findall(section("The way of CreateContainer")))
+    taken = [(name, calls.index(name)) for name in steps if name in calls]
+    assert len(taken) >= least
+    assert [name for name, _ in taken] == [name for name, _ in sorted(taken, key=lambda each: each[1])]
 
 
 def test_contributing_has_the_same_layers() -> None:
