@@ -1,7 +1,9 @@
 """The runtime side of NRI: put it into a container engine with three calls and a table of events.
 
-`Adaptation` is the way in. Reading order inside: `rules` (where we differ from the reference), `merge` (who may set
-what), `state` (the life of a plugin), `pipeline` (the way of an event), `adaptation` (the wiring).
+`Adaptation` is the way in, and `adaptation` the wiring. Seven rooms, each of which stands on those after it: `dispatch`
+(the way of an event through all plugins) and `launch` (installed plugins kept running), `registration` (a plugin's way
+in), `peers` (one plugin), `plugin_policy` (what operators allow) and `audit` (who changed what), `merge` (who may set
+what). `docs/architecture.md` has a paragraph on each, and the way of one event step by step.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class Peer(ABC):
     def synchronize(
         self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container], timeout_s: float, *, each: bool
     ) -> list[m.ContainerUpdate]:
-        """Hand over the runtime's state; returns the updates that the plugin asks for. See `synchronize.exchange`."""
+        """Hand over the runtime's state, as `nri.adaptation.peers.synchronize` does; returns the updates asked for."""
 
     def close(self, reason: str) -> None:  # noqa: B027 - not all have one
         """End the connection, if there is one."""
