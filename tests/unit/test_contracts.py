@@ -27,10 +27,6 @@ FORBIDDEN = {
         "stub/support/context.py",
         "nri.stub.base",
     ),
-    "Inside adaptation each room stands on those below: an event's way, a plugin's way in, one plugin, policy, merge": (
-        "adaptation/peers/peer.py",
-        "nri.adaptation.dispatch.invoker",
-    ),
     "Builders of answers stand on the rest of the vocabulary, and nothing of it on them": (
         "api/removal.py",
         "nri.api.builders.checks",
