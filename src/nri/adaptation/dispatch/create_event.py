@@ -65,8 +65,7 @@ class CreateReply(EventReply):
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
         """
         super().commit(results)
-        if self._container_id in self._kept.waiting:
-            self._kept.hand_over(self._container_id)
+        self._kept.commit(self._container_id)
 
     def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
         """The container could not be created: forget it, and have the side updates undone, as `EventReply.abort`."""
@@ -142,6 +141,7 @@ class CreateEvent(AnsweredEvent):
         book = self.merge.book
         if book is not None:
             reply.updates += self.side_updates(book)
-        if context.trail.inventory.created(container_id, self._pod, resources):
-            context.kept.add(container_id)
+        kept = context.kept
+        if context.trail.inventory.created(container_id, self._pod, resources, uncommitted=kept.runtime_commits):
+            kept.add(container_id)
         return reply
