@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nri.cli.main import main
+from nri.cli.main import nri
 from tools import check
 
 ROOT = check.ROOT
@@ -55,7 +55,7 @@ def test_there_is_a_template_for_a_fault_for_a_wish_and_for_a_plugin() -> None:
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
 def test_a_template_asks_for_the_output_of_commands_that_there_are(path: Path) -> None:
     verbs = set(re.findall(r"`nri ([a-z]+)", path.read_text()))
-    assert verbs <= set(main.list_commands(main.make_context("nri", [], resilient_parsing=True)))
+    assert verbs <= set(nri.list_commands(nri.make_context("nri", [], resilient_parsing=True)))
     assert "version" in verbs or path.stem == "feature"
 
 
