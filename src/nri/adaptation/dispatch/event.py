@@ -13,24 +13,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
 from nri.adaptation.audit.inventory import Presence
-from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
+from nri.adaptation.audit.reporting import SERIALS, Reporting, adjustment_of, evictions_of
+from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.merge.update import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.adaptation.plugin_policy import allow
+from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.errors import NriError, PluginError, quote
+from nri.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.audit.update_result import Restoration, UpdateResult
     from nri.adaptation.merge.update import UpdateBook
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
-    from nri.adaptation.registration.kept_updates import KeptUpdates
     from nri.api import messages as m
-    from nri.rules import Rules
 
 __all__ = ["AnsweredEvent", "Event", "EventContext", "EventReply", "Parts"]
 
