@@ -31,12 +31,11 @@ import pytest
 
 from nri.api import messages as m
 from tests.support.lives import Life, live
-from tests.support.sides import GoSide, Mode, OurSide, Outcome, Request, crew
+from tests.support.sides import MODES, GoSide, Mode, OurSide, Outcome, Request, crew
 
 pytestmark = pytest.mark.timeout(300)  # 6,000 lives on a busy machine
 
 CREW = (("05", "logger"), ("20", "allocator"), ("30", "agent"), ("40", "refuser"), ("90", "validator"))
-MODES: list[Mode] = ["reference", "default"]
 THREADS = 8
 PATIENCE_S = 5.0
 #: How long the runtime is at making a container: some are made while others come and go.
