@@ -11,7 +11,7 @@ from typing import Any
 from nri.api import messages as m
 from tests.support.sides import Mode, Outcome, Request
 
-_NAME = re.compile(r"^plugin \d\d-\w+: ")
+_NAMED = re.compile(r"^plugin \d\d-\w+\b")
 
 
 class Expected:
@@ -27,12 +27,15 @@ class Expected:
         self._default = mode == "default"
         self._known, self._silent, self._rules = known, silent, rules
 
-    def error(self, ours: str | None) -> str | None:
-        """Our error as the reference would put it."""
-        if not self._default or ours is None or not _NAME.match(ours):
-            return ours
+    def error(self, theirs: str | None, ours: str | None) -> str | None:
+        """The reference's error as ours must be; default mode names the plugin, and may word the rest otherwise."""
+        if not self._default or theirs is None or ours is None or not _NAMED.match(ours):
+            return theirs
+        _, status, said = theirs.partition(" desc = ")
+        if not status or said not in ours:
+            return theirs
         self._rules["errors_name_plugin"] += 1
-        return _NAME.sub("", ours)
+        return ours
 
     def reply(self, message: Any) -> Any:
         """The reference's reply as ours must be."""

@@ -79,9 +79,9 @@ def _silent(request: Request) -> frozenset[str]:
 
 
 def _compare_outcomes(exchange: Exchange, result: Outcome, expected: Expected) -> Iterator[Finding]:
-    want, reply = exchange.outcome, expected.reply(exchange.outcome.reply)
-    if want.error != result.error and want.error != expected.error(result.error):
-        yield Finding(exchange.request, "error", want.error, result.error)
+    error, reply = expected.error(exchange.outcome.error, result.error), expected.reply(exchange.outcome.reply)
+    if error != result.error:
+        yield Finding(exchange.request, "error", error, result.error)
     elif reply != result.reply:
         yield Finding(exchange.request, "reply", reply, result.reply)
 
