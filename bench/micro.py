@@ -38,9 +38,9 @@ _HEADER = struct.Struct(">IIBB")
 class Canned:
     """A transport that answers every call with the same reply; all the rest goes to the real one."""
 
-    def __init__(self, endpoint: Any) -> None:
-        self._endpoint = endpoint
-        self._real = endpoint._transport
+    def __init__(self, link: Any) -> None:
+        self._link = link
+        self._real = link.transport
         self.reply = b""
 
     def fileno(self) -> int:
@@ -50,7 +50,7 @@ class Canned:
         pass
 
     def receive(self, deadline: float | None) -> list[tuple[int, bytes]]:
-        stream_id = self._endpoint._client._next_id - 2
+        stream_id = self._link.client._next_id - 2
         return [(1, _HEADER.pack(len(self.reply), stream_id, 2, 0) + self.reply)]
 
     def __getattr__(self, name: str) -> Any:
@@ -94,9 +94,9 @@ class Bench:
         adjustment = made.create_container(self.pod, self.container)
         self.replies.append(encode_response(bytes_field(1, adjustment.message.SerializeToString())))
         endpoint = self.adaptation._chain.peers[n].endpoint
-        endpoint._watch = None
-        endpoint._transport = Canned(endpoint)
-        self.transports.append(endpoint._transport)
+        endpoint.link.watch = None
+        endpoint.link.transport = Canned(endpoint.link)
+        self.transports.append(endpoint.link.transport)
 
     def scale(self) -> None:
         """Encode what an event carries."""

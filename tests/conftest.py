@@ -24,6 +24,7 @@ MARKERS = {
     "peers": "interop",
     "differential": "interop",
     "interop": "interop",
+    "upstream": "interop",
     "faults": "faults",
     "real": "real",
 }

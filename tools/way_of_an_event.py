@@ -129,6 +129,8 @@ def runtime_ways(through: str = "adaptation") -> list[list[Call]]:
             pod = make_pod(name="web")
             container = make_container(pod=pod)
             profile = Profile()
+            for _ in range(2):  # in a stream of events, as on a busy node: alone, it would also wake the monitor
+                THROUGH[through](runtime, pod, make_container(pod=pod))
             with profile.here():
                 THROUGH[through](runtime, pod, container)
             if number >= EVENTS:

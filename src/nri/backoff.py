@@ -40,14 +40,13 @@ class Backoff:
         cap_s: highest ceiling, in seconds.
         good_run_s: a run at least this long resets the count, in seconds.
         crash_loop_failures: short runs in a row that count as a crash loop.
-        least_s: no delay is shorter, in seconds.
         clock: monotonic seconds.
         uniform: draws from 0 <= x < 1.
     """
 
     __slots__ = (
         "_clock", "_started", "_uniform",
-        "cap_s", "crash_loop_failures", "failures", "first_s", "good_run_s", "least_s",
+        "cap_s", "crash_loop_failures", "failures", "first_s", "good_run_s",
     )  # fmt: skip
 
     def __init__(
@@ -57,7 +56,6 @@ class Backoff:
         good_run_s: float = GOOD_RUN_S,
         crash_loop_failures: int = CRASH_LOOP_FAILURES,
         *,
-        least_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         uniform: Callable[[], float] = _uniform,
     ) -> None:
@@ -65,7 +63,6 @@ class Backoff:
         self.cap_s = cap_s
         self.good_run_s = good_run_s
         self.crash_loop_failures = crash_loop_failures
-        self.least_s = least_s
         self._clock = clock
         self._uniform = uniform
         self._started: float | None = None
@@ -81,7 +78,7 @@ class Backoff:
         if self._started is not None and self._clock() - self._started >= self.good_run_s:
             self.failures = 0
         self._started = None
-        delay_s = max(self.least_s, self._uniform() * self.ceiling_s)
+        delay_s = self._uniform() * self.ceiling_s
         self.failures += 1
         return delay_s
 

@@ -21,7 +21,7 @@
     └── UpdateError                    an update that cannot be applied; carries plugin and container
 
 Errors carry their parties as attributes and read as one line that a person can act on. Which status a handler's
-exception becomes on the wire is decided in `nri.stub.session.session`; which exit code a command ends with in
+exception becomes on the wire is decided in `nri.stub.session.service`; which exit code a command ends with in
 `nri.cli.errors`.
 """
 

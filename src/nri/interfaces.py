@@ -77,8 +77,13 @@ class Reporter(Protocol):
 
 
 class Watcher(Protocol):
-    """Where an endpoint says whether it reads its descriptor itself: `nri.ttrpc.monitor.Watch`."""
+    """Where a connection is told whether its descriptor is read: `nri.ttrpc.monitor.IdleWatcher`."""
+
+    armed: bool
+    resting: bool
+    used: float
+    close_s: float
 
     def busy(self) -> None: ...
     def idle(self) -> None: ...
-    def rest(self) -> None: ...
+    def rest(self, now: float) -> None: ...

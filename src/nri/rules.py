@@ -38,6 +38,8 @@ class Rules:
     """Arguments that are only the override mark give the container its own arguments back and claim nothing."""
     rdt_removal_kept: bool = True
     """Removing RDT settings stays in force when some of them are set afterwards."""
+    hooks_only_when_set: bool = True
+    """The request to validators has hooks in its adjustment only if a plugin set some."""
     rdt_only_when_asked: bool = True
     """The reply has an RDT object only if a plugin gave one."""
     later_plugins_see_all: bool = True
@@ -48,8 +50,8 @@ class Rules:
     """A process limit in an update is applied, and the runtime's own one is claimed by nobody."""
     ignored_update_rolls_back: bool = True
     """An update whose failure is to be ignored leaves nothing behind when it fails, claims included."""
-    update_target_checked: bool = True
-    """An update without a container id, or for a container that the runtime does not know, is an error."""
+    absent_containers_left_out: bool = True
+    """An update or eviction of a container that is not there is left out and reported, or kept until it is created."""
     ignore_failure_covers_self_update: bool = True
     """Asking for an update of the container being created is skipped, not fatal, if failure is to be ignored."""
     empty_updates_change_nothing: bool = True
@@ -60,6 +62,10 @@ class Rules:
     # --- failure policy
     late_answer_costs_event: bool = True
     """A plugin that answers late stays connected, unless the operator wants otherwise; it loses that event only."""
+
+    # --- life
+    events_need_start: bool = True
+    """An event before `start` or after `stop` is an error, and not an event without plugins."""
 
     # --- plugins
     live_socket_kept: bool = True

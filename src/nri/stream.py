@@ -26,6 +26,7 @@ from nri.signals import heed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Final
 
     from nri.interfaces import Socket
@@ -101,7 +102,7 @@ class Stream:
     out before the next write, so that one late reader costs one message and not the connection.
     """
 
-    __slots__ = ("_busy_poll_s", "_credit", "_debt", "_poll", "_sock", "_unsent")
+    __slots__ = ("_busy_poll_s", "_credit", "_debt", "_poll", "_sock", "_unsent", "fileno")
 
     def __init__(self, sock: Socket, *, busy_poll_s: float = BUSY_POLL_S) -> None:
         """`busy_poll_s`: how long a read may poll before it sleeps, in seconds; 0 for not at all."""
@@ -111,10 +112,8 @@ class Stream:
         self._poll: Any = None
         self._sock = sock
         self._unsent: bytes = b""
-
-    def fileno(self) -> int:
-        """The descriptor; -1 once closed."""
-        return self._sock.fileno()
+        #: Tells the descriptor; -1 once closed.
+        self.fileno: Callable[[], int] = sock.fileno
 
     def read(self, size: int, deadline: float | None) -> bytes:
         """Read up to `size` bytes, at least one. ConnectionClosed at the end, DeadlineExceeded with nothing read."""

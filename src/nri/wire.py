@@ -16,15 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-__all__ = ["bytes_field", "iter_fields", "read_varint", "tag", "varint", "varint_field"]
+__all__ = ["LENGTHS", "bytes_field", "iter_fields", "read_varint", "tag", "varint", "varint_field"]
 
-_ONE_BYTE: Final = [bytes((n,)) for n in range(128)]
+# So many lengths are kept: all that one node's messages have, in some 100 KB.
+_KEPT: Final = 1024
+
+#: Encoded lengths, those met lately: `LENGTHS.get(n) or varint(n)` spares a call for each field of a message.
+LENGTHS: Final[dict[int, bytes]] = {n: bytes((n,)) for n in range(128)}
 
 
 def varint(value: int) -> bytes:
     """Encode 0 <= value < 2**64; a negative int64 is given as value + 2**64."""
     if 0 <= value < 0x4000:  # nearly always: lengths
-        return _ONE_BYTE[value] if value < 128 else bytes((value & 127 | 128, value >> 7))
+        return LENGTHS.get(value) or _keep(value)
     if value < 0:
         value += 1 << 64
     out = bytearray()
@@ -33,6 +37,14 @@ def varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def _keep(value: int) -> bytes:
+    """Encode a value of at most two bytes, and keep it."""
+    if len(LENGTHS) >= _KEPT:
+        LENGTHS.clear()
+    encoded = LENGTHS[value] = bytes((value,)) if value < 128 else bytes((value & 127 | 128, value >> 7))
+    return encoded
 
 
 def tag(number: int, wire_type: int) -> bytes:

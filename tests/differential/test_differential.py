@@ -30,7 +30,7 @@ MERGE_RULES = [
     "later_plugins_see_all",
     "pids_in_updates",
     "ignored_update_rolls_back",
-    "update_target_checked",
+    "absent_containers_left_out",
     "ignore_failure_covers_self_update",
     "empty_updates_change_nothing",
 ]

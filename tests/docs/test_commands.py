@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from nri.cli.main import nri as command_line
-from nri.cli.verb import Settings
+from nri.cli.settings import Settings
 from nri.stub.program.options import parse
 from tests.support.pages import read_blocks
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import nri
 from nri.api import naming
 from nri.api.events import ALL, OLD
 from nri.mux.frames import FIRST_FRAME, MAX_PAYLOAD
@@ -38,3 +39,11 @@ def test_every_handler_is_described_with_its_arguments(method: str) -> None:
 )
 def test_the_page_of_limits_has_the_numbers_of_the_code(text: str) -> None:
     assert text in page("protocol/limits.md")
+
+
+def test_the_reference_has_every_member_of_a_plugin() -> None:
+    lines = page("reference/nri.md").splitlines()
+    described = {line.split(":: ")[1] for line in lines if line.startswith("   .. auto")}
+    explained_above = {"name", "failure_policy", "mirror", "config_format", "log_file", "Config"}
+    public = {name for name in dir(nri.Plugin) if not name.startswith("_")} | {"state"}
+    assert described == public - explained_above

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.catalog import Catalog
-from nri.cli.dissect import Dissector
+from nri.trace.catalog import Catalog
+from nri.trace.dissect import Dissector
 from tests.peers.build import peer
 from tests.peers.drivers import GoPlugin, GoRuntime, LineProcess
 from tests.support.needs import need_module
@@ -195,10 +195,10 @@ def test_a_whole_conversation_of_the_reference_is_decoded_without_a_problem(fold
         tap.close()
     down = Dissector(Catalog()).run(bytes(tap.down))
     up = Dissector(Catalog()).run(bytes(tap.up))
-    assert [entry for entry in down + up if "problem" in entry] == []
-    methods = [entry["method"] for entry in down if entry["kind"] == "request"]
+    assert [frame for frame in down + up if "problem" in frame] == []
+    methods = [frame["method"] for frame in down if frame["kind"] == "request"]
     assert methods[:3] == ["Configure", "Synchronize", "CreateContainer"]
     assert methods[3] == ("StartContainer" if not release else "StateChange")
-    create = next(entry for entry in down if entry.get("method") == "CreateContainer")
+    create = next(frame for frame in down if frame.get("method") == "CreateContainer")
     assert create["message"]["container"]["env"] == big["env"]
-    assert [entry["method"] for entry in up if entry["kind"] == "request"] == ["RegisterPlugin"]
+    assert [frame["method"] for frame in up if frame["kind"] == "request"] == ["RegisterPlugin"]

@@ -38,6 +38,8 @@ class LineProcess:
     def __init__(self, argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> None:
         self.argv = [str(part) for part in argv]
         self.lines: list[Line] = []
+        self._answers: dict[int, Line] = {}
+        self._sending = threading.Lock()
         self._news = threading.Condition()
         self._ended = False
         self._ids = itertools.count(1)
@@ -71,6 +73,8 @@ class LineProcess:
                 line = {"event": "unparsable", "text": text.decode(errors="replace")}
             with self._news:
                 self.lines.append(line)
+                if isinstance(line.get("id"), int):
+                    self._answers[line["id"]] = line
                 self._news.notify_all()
         with self._news:
             self._ended = True
@@ -80,8 +84,9 @@ class LineProcess:
         """Write one line to its stdin; a text goes as it is."""
         assert self._process.stdin is not None
         text = line if isinstance(line, str) else json.dumps(line)
-        self._process.stdin.write(text.encode() + b"\n")
-        self._process.stdin.flush()
+        with self._sending:
+            self._process.stdin.write(text.encode() + b"\n")
+            self._process.stdin.flush()
 
     def close_stdin(self) -> None:
         """Tell it that there is no more to come."""
@@ -123,7 +128,15 @@ class LineProcess:
         """Send a command under a new id and await the line that carries the id."""
         number = next(self._ids)
         self.send({"id": number, **command})
-        return self.wait_for(lambda line: line.get("id") == number, timeout_s=timeout_s, what=f"reply to {command}")
+        return self._answer(number, timeout_s, command)
+
+    def _answer(self, number: int, timeout_s: float, command: object) -> Line:
+        """Await the line with this id; as quick after a hundred thousand lines as after ten."""
+        with self._news:
+            self._news.wait_for(lambda: number in self._answers or self._ended, timeout_s)
+            if number in self._answers:
+                return self._answers.pop(number)
+        return self.wait_for(lambda line: line.get("id") == number, timeout_s=0, what=f"reply to {command}")
 
     def wait(self, *, timeout_s: float = PATIENCE_S) -> int:
         """Await its end; the exit code."""
@@ -187,7 +200,7 @@ class GoRuntime(LineProcess):
         """Like `event`, without waiting: calling the result awaits the raw answer line."""
         number = next(self._ids)
         self.send({"id": number, "cmd": "event", "name": name, "pod": pod, "container": container, **more})
-        return lambda: self.wait_for(lambda line: line.get("id") == number, what=f"reply to {name}")
+        return lambda: self._answer(number, PATIENCE_S, name)
 
     def wait_plugins(self, count: int = 1, *, timeout_s: float = PATIENCE_S, exactly: bool = False) -> list[str]:
         """Await that many plugins; their names by rising index."""
@@ -217,6 +230,15 @@ class GoPlugin(LineProcess):
     def stop(self) -> None:
         """Leave the runtime in an orderly way."""
         self.send({"cmd": "stop"})
+
+
+class FieldPlugin(LineProcess):
+    """A plugin that behaves like one of the field's; README.md has the kinds, their annotations and options."""
+
+    def __init__(self, socket: str | Path, kind: str, idx: str, **options: str | int | bool | Path) -> None:
+        flags = [f"-{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in options.items()]
+        super().__init__([peer("fieldplugin"), "-kind", kind, "-idx", idx, "-socket", socket, *flags])
+        self.label = f"{idx}-{options.get('name', kind)}"
 
 
 def install_plugin(folder: Path, idx: str, name: str, *, release: str = "", log: Path, **script: Any) -> Path:

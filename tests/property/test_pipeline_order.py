@@ -182,7 +182,7 @@ def threads_that_switch_often() -> Iterator[None]:
 def test_events_come_one_at_a_time_and_in_the_same_order_everywhere(scene: Scene) -> None:
     fan_out = STARTS if scene.at_once else NONE
     with pytest.MonkeyPatch.context() as patched, FakeRuntime(fan_out=fan_out) as runtime:
-        patched.setattr("nri.testing.runtime.Session", watched_session)
+        patched.setattr("nri.testing.attached.Session", watched_session)
         play = Play(runtime, scene)
         play.run()
         plugins, created = play.plugins, play.created
@@ -310,8 +310,8 @@ def check_at_rest(runtime: FakeRuntime, plugins: list[Troubled]) -> None:
     for peer in chain.peers:
         assert isinstance(peer, RemotePeer)
         eventually(lambda peer=peer: not peer.lock._held and not peer.lock.waiting, f"the lock of {peer.label} is free")
-        eventually(lambda peer=peer: not peer.endpoint._reader.locked(), f"nobody reads from {peer.label}")
-        assert not peer.endpoint._waiters, "an answer is waited for by nobody"
+        eventually(lambda peer=peer: not peer.endpoint.link.reader.locked(), f"nobody reads from {peer.label}")
+        assert not peer.endpoint.link.waiters, "an answer is waited for by nobody"
     runtime.timeout(20)
     for peer in chain.peers:
         peer.breaker.configure(0, 0.0)

@@ -50,8 +50,7 @@ def test_any_fragmentation_of_requests_decodes_to_the_same_requests(requests, si
     clients = {1: ClientSide(), 2: ClientSide()}
     sent, data = [], b""
     for conn_id, service, method, payload, timeout_ns, metadata in requests:
-        prefix = request_prefix(service, method)
-        stream_id, pieces, length = clients[conn_id].request(prefix, payload, timeout_ns, metadata)
+        stream_id, pieces, length = clients[conn_id].request(service, method, payload, timeout_ns, metadata)
         frame = b"".join(pieces)
         assert len(frame) == length
         data += mux.cut(conn_id, frame)
@@ -72,7 +71,7 @@ def test_any_fragmentation_of_requests_decodes_to_the_same_requests(requests, si
 def test_any_fragmentation_of_responses_decodes_to_the_same_responses(responses, sizes) -> None:
     client, server, data, sent = ClientSide(), ServerSide(), b"", []
     for payload, code, message in responses:
-        stream_id, _, _ = client.request(b"", b"")
+        stream_id, _, _ = client.request("", "", b"")
         text = message if code else ""
         body = b"" if code else payload
         data += server.respond(stream_id, body, code, text)
@@ -87,7 +86,7 @@ def test_any_fragmentation_of_responses_decodes_to_the_same_responses(responses,
 def test_garbage_on_the_trunk_ends_in_a_protocol_error_or_waits_for_more(pieces) -> None:
     demux, server, client = mux.Demux((1, 2)), ServerSide(), ClientSide()
     for _ in range(4):
-        client.request(b"", b"")
+        client.request("", "", b"")
     for piece in pieces:
         try:
             chunks = demux.receive(piece)
@@ -211,12 +210,12 @@ def test_exactly_four_mebibytes_are_allowed_and_one_byte_more_is_not() -> None:
 def test_a_refused_request_uses_no_stream_id() -> None:
     client = ClientSide()
     with pytest.raises(NriError):
-        client.request(b"", bytes(frames.MAX_DATA + 1))
-    assert client.request(b"", b"")[0] == 1
+        client.request("", "", bytes(frames.MAX_DATA + 1))
+    assert client.request("", "", b"")[0] == 1
 
 
 def test_a_late_response_is_dropped() -> None:
     client, server = ClientSide(), ServerSide()
-    stream_id, _, _ = client.request(b"", b"")
+    stream_id, _, _ = client.request("", "", b"")
     client.forget(stream_id)
     assert client.receive(server.respond(stream_id, b"late")) == []

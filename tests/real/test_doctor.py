@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.checks import containerd
-from nri.cli.checks.findings import Finding
 from nri.config import parse_duration
+from nri.config.runtimes import containerd
 from tests.real.conftest import Runtime
 from tools.runtimes import Installed
 
@@ -64,8 +63,7 @@ def test_the_doctor_sees_what_containerd_sees(installed: Installed, tmp_path: Pa
     assert done.returncode == 0, done.stderr
     wanted = tomllib.loads(done.stdout)["plugins"]["io.containerd.nri.v1.nri"]
 
-    findings: list[Finding] = []
-    seen = containerd.check(str(tmp_path), installed.version.partition("~")[0].partition("+")[0], findings)
+    _, seen, remarks = containerd.read(str(tmp_path), installed.version.partition("~")[0].partition("+")[0])
     assert seen is not None
     assert {
         "disable": not seen.enabled,
@@ -79,7 +77,7 @@ def test_the_doctor_sees_what_containerd_sees(installed: Installed, tmp_path: Pa
         key: parse_duration(value) if key.endswith("timeout") else value
         for key, value in wanted.items()
         if key != "default_validator"
-    }, findings
+    }, remarks
 
 
 def test_events_shows_a_real_runtimes_state(runtime: Runtime) -> None:

@@ -57,11 +57,6 @@ def test_a_start_that_failed_is_a_failure_too():
     assert [backoff.ended(), backoff.ended()] == [1.0, 2.0]
 
 
-def test_no_delay_is_shorter_than_the_least():
-    assert Backoff(uniform=lambda: 0.0, least_s=0.05).ended() == 0.05
-    assert Backoff(uniform=lambda: 0.0).ended() == 0.0
-
-
 def test_delays_are_drawn_at_random():
     assert len({Backoff().ended() for _ in range(20)}) > 1
 

@@ -17,10 +17,30 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 #: For each contract: a module, and what it must not import.
 FORBIDDEN = {
     "Imports go down the list of layers, never up and never sideways": ("api/naming.py", "nri.config.duration"),
-    "The plugin's side never imports the runtime's side": ("stub/__init__.py", "nri.adaptation.events"),
+    "The plugin's side and the policies never import the runtime's side": ("stub/__init__.py", "nri.adaptation.events"),
     "Pure modules do no I/O: they take bytes or messages, and return bytes or messages": ("wire.py", "socket"),
+    "Inside the command imports go from verbs down to settings: a verb prints, the doctor judges, support does the rest": (  # noqa: E501
+        "cli/doctor/__init__.py",
+        "nri.cli.verbs.why",
+    ),
+    "A plugin's program stands on its sessions, these on the plugin's class, that on handlers, and all on support": (
+        "stub/support/context.py",
+        "nri.stub.base",
+    ),
+    "Inside adaptation each room stands on those below: an event's way, a plugin's way in, one plugin, policy, merge": (
+        "adaptation/peers/peer.py",
+        "nri.adaptation.dispatch.invoker",
+    ),
+    "Builders of answers stand on the rest of the vocabulary, and nothing of it on them": (
+        "api/removal.py",
+        "nri.api.builders.checks",
+    ),
+    "Inside adaptation imports go from the wiring down to the merge: dispatch and launch stand on registration, that on peers, these on policy and audit": (  # noqa: E501
+        "adaptation/audit/trail.py",
+        "nri.adaptation.peers.state",
+    ),
     "Inside ttrpc imports go from the socket programs down to the pure connection, without a circle": (
-        "ttrpc/roles.py",
+        "ttrpc/link.py",
         "nri.ttrpc.monitor",
     ),
 }

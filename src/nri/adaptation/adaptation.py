@@ -27,6 +27,7 @@ from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.audit.update_result import UpdateResult
 from nri.adaptation.dispatch.create_event import CreateReply
 from nri.adaptation.dispatch.dispatcher import Dispatcher
+from nri.adaptation.dispatch.event import EventContext
 from nri.adaptation.dispatch.invoker import Invoker
 from nri.adaptation.dispatch.stop_event import StopReply
 from nri.adaptation.dispatch.update_event import UpdateReply
@@ -43,6 +44,7 @@ from nri.adaptation.plugin_policy.policy import DEFAULT_PATH, Policies
 from nri.adaptation.registration.chain import Chain
 from nri.adaptation.registration.handshake import Handshake, RuntimeSettings
 from nri.adaptation.registration.housekeeping import Housekeeping
+from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.adaptation.registration.listener import Listener
 from nri.adaptation.registration.plugin_updates import PluginUpdates
 from nri.adaptation.registration.registry import Registry
@@ -155,7 +157,8 @@ class Adaptation:
         self._policies = Policies(policy_path)
         self._reporting = Reporting(observer, reporters)
         self._trail = AuditTrail(update, Provenance() if provenance else None)
-        updates = PluginUpdates(update, evict, self._policies, self.rules, self._trail)
+        updates = PluginUpdates(update, evict, self._policies, self.rules, self._trail, self._reporting)
+        self._kept = KeptUpdates(self._trail.inventory, updates)
         self._chain = Chain(request_timeout_s, self._policies)
         self._handshake = Handshake(
             settings, self._chain, self._policies, self._trail.inventory, synchronize, updates.in_synchronize,
@@ -167,9 +170,8 @@ class Adaptation:
         )
         self._housekeeping = Housekeeping(self._registry, self._chain, self._handshake, self._policies)
         invoker = Invoker(self.rules, self._reporting)
-        self._dispatcher = Dispatcher(
-            self._chain, invoker, self.rules, self._trail, self._reporting, request_timeout_s, fan_out
-        )
+        context = EventContext(self.rules, self._trail, self._reporting, self._kept)
+        self._dispatcher = Dispatcher(self._chain, invoker, context, request_timeout_s, fan_out)
         self._listener = None
         if not disable_connections:
             self._listener = Listener(
@@ -199,7 +201,9 @@ class Adaptation:
     def _relay_pod(
         self, spec: EventSpec, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None
     ) -> None:
-        self._dispatcher.relay(EventRequest(spec, pod), _absolute(timeout_s, deadline))
+        self._dispatcher.relay(
+            EventRequest(spec, pod), deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
         if spec is _REMOVE_POD:
             self._trail.pod_removed(pod)
 
@@ -212,7 +216,9 @@ class Adaptation:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> None:
-        self._dispatcher.relay(EventRequest(spec, pod, container), _absolute(timeout_s, deadline))
+        self._dispatcher.relay(
+            EventRequest(spec, pod, container), deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
         if spec is _REMOVE_CONTAINER:
             self._trail.container_removed(container)
 
@@ -227,7 +233,7 @@ class Adaptation:
     ) -> None:
         """The resources of a pod are about to change."""
         request = EventRequest(_UPDATE_POD, pod, None, resources, overhead)
-        self._dispatcher.relay(request, _absolute(timeout_s, deadline))
+        self._dispatcher.relay(request, deadline if timeout_s is None else _earlier(timeout_s, deadline))
 
     def create_container(
         self,
@@ -238,7 +244,9 @@ class Adaptation:
         deadline: float | None = None,
     ) -> CreateReply:
         """A container is about to be created; returns what plugins make of it, to `commit` or to `abort` in the end."""
-        return self._dispatcher.create_container(pod, container, _absolute(timeout_s, deadline))
+        return self._dispatcher.create_container(
+            pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
 
     def update_container(
         self,
@@ -250,7 +258,9 @@ class Adaptation:
         deadline: float | None = None,
     ) -> UpdateReply:
         """A container's resources are about to change; returns what plugins make of it."""
-        return self._dispatcher.update_container(pod, container, resources, _absolute(timeout_s, deadline))
+        return self._dispatcher.update_container(
+            pod, container, resources, deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
 
     def stop_container(
         self,
@@ -261,7 +271,9 @@ class Adaptation:
         deadline: float | None = None,
     ) -> StopReply:
         """A container has stopped, or is about to; returns what plugins want of others."""
-        return self._dispatcher.stop_container(pod, container, _absolute(timeout_s, deadline))
+        return self._dispatcher.stop_container(
+            pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
 
     def block_sync(
         self, *, urgent: bool = False, timeout_s: float | None = None, deadline: float | None = None
@@ -274,7 +286,9 @@ class Adaptation:
         Args:
             urgent: do not queue behind a plugin that waits to join: for requests that stop or remove.
         """
-        return self._chain.gate.block(urgent=urgent, deadline=_absolute(timeout_s, deadline))
+        return self._chain.gate.block(
+            urgent=urgent, deadline=deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -299,6 +313,7 @@ class Adaptation:
             self.stop()
             raise
         self._housekeeping.start()
+        self._dispatcher.open()
 
     def connect(self, sock: socket.socket, config: str = "") -> None:
         """Take over a connected stream socket as an external plugin's, as if it had come through the listening one.
@@ -321,7 +336,9 @@ class Adaptation:
         if self._stopping.is_set():
             return
         self._stopping.set()
+        self._dispatcher.close("the adaptation is stopped")
         self._housekeeping.stop()
+        self._kept.stop()
         self._handshake.stop()
         if self._listener is not None:
             self._listener.stop()
@@ -383,9 +400,7 @@ class Adaptation:
         self._reporting.plugins_counted(self._chain.active)
 
 
-def _absolute(timeout_s: float | None, deadline: float | None) -> float | None:
+def _earlier(timeout_s: float, deadline: float | None) -> float:
     """The earlier of the two, in monotonic seconds."""
-    if timeout_s is None:
-        return deadline
     limit = monotonic() + timeout_s
     return limit if deadline is None else min(limit, deadline)

@@ -107,7 +107,7 @@ def split_file_name(text: str) -> tuple[str, str]:
 
 
 def full_name(index: str, name: str) -> str:
-    """How a plugin is called in owners, errors and logs: `10-foo`."""
+    """The name of a plugin in owners, errors and logs: `10-foo`."""
     return f"{index}-{name}"
 
 

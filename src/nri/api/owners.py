@@ -1,4 +1,4 @@
-"""Who set what: questions to the ownership table that validators get.
+"""Questions to the table of owners that validators get: which plugin set which field.
 
 One job: read an `OwningPlugins` message. Rules: plugins are named `<index>-<name>`; a leading `-` in an owner means
 that this plugin removed the entry; the hooks of a container may have several owners. Fields are given by their name in

@@ -35,7 +35,7 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 
 class Failure(click.ClickException):
-    """A verb cannot do what it was asked to: what, where and next step in one line; `code` is the exit code."""
+    """The failure of a verb: what, where and next step in one line; `code` is the exit code."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)
@@ -43,14 +43,14 @@ class Failure(click.ClickException):
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code that an error ends the command with."""
+    """Return the exit code that an error ends the command with."""
     if isinstance(error, Failure):
         return error.code
     return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), FAILED)
 
 
 def describe(error: BaseException) -> str:
-    """The error as one line (a ConfigError: one per problem) that says what, where, and what to do next."""
+    """Put an error into one line (a ConfigError: one per problem) that says what, where, and what to do next."""
     if isinstance(error, click.UsageError):
         verb = error.ctx.command_path if error.ctx else "nri"
         text = error.format_message().rstrip(".")

@@ -40,12 +40,12 @@ def wants_color(mode: str, stream: TextIO) -> bool:
 
 
 def paint(text: str, style: str, wanted: bool = True) -> str:
-    """The text in a colour or weight, if that is wanted and there is such a style."""
+    """Return the text in a colour or weight, if that is wanted and there is such a style."""
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if wanted and text and style in _STYLES else text
 
 
 def safe(text: str) -> str:
-    """The text without control characters: what a container's author names things must not steer the terminal."""
+    """Return the text without control characters: names that a container's author chose must not steer the terminal."""
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
 
 
@@ -67,23 +67,23 @@ class Output:
         return paint(text, style, self.color)
 
     def text(self, line: str) -> None:
-        """A line of results for people."""
+        """Print a line of results for people."""
         sys.stdout.write(f"{line}\n")
 
     def note(self, line: str) -> None:
-        """A line about what is going on, to standard error; not in quiet mode."""
+        """Print a line about the course of events to standard error; not in quiet mode."""
         if not self.quiet:
             sys.stderr.write(f"{line}\n")
 
     def document(self, value: Any) -> None:
-        """One value as the whole output. In table mode too it is JSON: for verbs whose result is data by nature."""
+        """Print one value as the whole output; in table mode as JSON, for verbs whose result is data by nature."""
         if self.format == "yaml":
             sys.stdout.write(to_yaml(value))
         else:
             sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
     def stream(self, value: Any) -> None:
-        """One of many values, written out at once: a JSON line, or a YAML document."""
+        """Print one of many values at once: a JSON line, or a YAML document."""
         if self.format == "yaml":
             sys.stdout.write(f"---\n{to_yaml(value)}")
         else:
@@ -91,7 +91,7 @@ class Output:
         sys.stdout.flush()
 
     def table(self, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
-        """Rows as a table with a heading, as a list in JSON or YAML, or with -q the first column alone, uncut."""
+        """Print rows as a table with a heading, as a list in JSON or YAML, or with -q the first column alone, uncut."""
         found = list(rows)
         if self.quiet and self.human:
             sys.stdout.writelines(f"{safe(str(row.get(columns[0].key, '')))}\n" for row in found)
@@ -109,7 +109,7 @@ class Output:
 
 
 def cell(value: object, cut: int = 0) -> str:
-    """A value as it stands in a table: "-" for nothing, lists joined, cut to `cut` characters unless that is 0."""
+    """Write a value for a table: "-" for nothing, lists joined, cut to `cut` characters unless that is 0."""
     if value is None or value in ("", [], {}):
         return "-"
     if isinstance(value, bool):
@@ -119,7 +119,7 @@ def cell(value: object, cut: int = 0) -> str:
 
 
 def to_yaml(value: Any) -> str:
-    """YAML in block style, keys in the given order."""
+    """Write YAML in block style, keys in the given order."""
     import yaml
 
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=False)

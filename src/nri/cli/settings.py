@@ -60,7 +60,7 @@ DURATION = DurationType()
 
 
 def _store(ctx: click.Context, param: click.Parameter, value: object) -> None:
-    """Keep what was given; say nothing where nothing was, so that an option before the verb holds after it."""
+    """Keep an option that was given; leave the rest alone, so that an option before the verb holds after it."""
     settings = ctx.find_object(Settings)
     if settings is None or value is None or value is False or value == 0 or param.name is None:
         return
@@ -90,7 +90,7 @@ GLOBAL_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
 
 
 def global_options(*, environment: bool = False) -> list[click.Option]:
-    """The options of `GLOBAL_OPTIONS` as click objects; with `environment`, NRI_SOCKET is read for --socket-path."""
+    """Make the options of `GLOBAL_OPTIONS` for click; with `environment`, NRI_SOCKET is read for --socket-path."""
     made = []
     for names, attributes in GLOBAL_OPTIONS:
         extra: dict[str, Any] = {"envvar": "NRI_SOCKET"} if environment and names[0] == "--socket-path" else {}

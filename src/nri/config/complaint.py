@@ -1,4 +1,4 @@
-"""What is wrong with a value, in the words of the person who wrote it, and what to write instead.
+"""Complaints about a value, in the words of the person who wrote it, with a suggestion of what to write instead.
 
 Next module: `nri.config.typed`, which finds the problems.
 """
@@ -34,7 +34,7 @@ class Problem(typing.NamedTuple):
 
 
 def suggest(key: str, known: Iterable[str]) -> str:
-    """What to say about a key that does not exist: the nearest that does, else all of them."""
+    """Suggest a key for one that does not exist: the nearest that does, else all of them."""
     names = {re.sub(r"[-_]", "", name).lower(): name for name in known}
     near = difflib.get_close_matches(re.sub(r"[-_]", "", key).lower(), names, 1, 0.7)
     if near:

@@ -30,7 +30,7 @@ def show(path: Path) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What a parser says about input that it cannot digest: too deep, too many digits."""
+    """Return the first line of a parser's complaint about input that it cannot digest: too deep, too many digits."""
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     return "nested too deeply" if isinstance(error, RecursionError) else uncapital(text.partition(";")[0])
 

@@ -88,7 +88,7 @@ _PARSERS: dict[Format, Callable[[Source], Any]] = {"json": _parse_json, "yaml": 
 
 
 def _toml_line(text: str, path: Path) -> int | None:
-    """Re-scans the text: tomllib keeps no positions. Finds keys under [table] headers and dotted keys."""
+    """Find a key's line, under [table] headers or dotted, by scanning the text again: tomllib keeps no positions."""
     wanted = [str(part) for part in path if isinstance(part, str)]
     table: list[str] = []
     best = None

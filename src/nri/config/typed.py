@@ -29,7 +29,7 @@ _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 
 
 class Partial:
-    """What one source, or several after `update`, said about an object of `cls`: checked values by field name."""
+    """The word of one source, or of several after `update`, on an object of `cls`: checked values by field name."""
 
     __slots__ = ("cls", "values")
 
@@ -170,7 +170,7 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
 
 
 def _leaf(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> Any:
-    """What msgspec judges, with its complaint in our words."""
+    """Have msgspec judge a value, and put its complaint into our words."""
     import msgspec
 
     def custom(kind: type, found: Any) -> Any:

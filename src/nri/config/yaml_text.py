@@ -1,7 +1,7 @@
 """YAML to a tree of plain values, as YAML 1.2's core schema has it, and bounded against texts that are made to harm.
 
-PyYAML alone turns `no`, `on`, `1:30`, `0644` and dates into something nobody wrote, lets the last of two equal keys
-win, recurses in C until the process dies, and follows aliases wherever they multiply. None of that is left here.
+PyYAML alone turns `no`, `on`, `1:30`, `0644` and dates into something that was not written, lets the last of two equal
+keys win, recurses in C until the process dies, and follows aliases wherever they multiply. None of that is left here.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _yaml_loader() -> Any:
 
 
 def _refuse_deep(source: Source) -> None:
-    """Look at the nesting first: PyYAML's C composer recurses without a bound, and would take the process down."""
+    """Refuse deep nesting first: PyYAML's C composer recurses without a bound, and would take the process down."""
     import yaml
 
     depth = 0
@@ -87,7 +87,7 @@ def _refuse_deep(source: Source) -> None:
 
 
 def _refuse_twice(source: Source, node: Any, path: Path, seen: set[int]) -> None:
-    """PyYAML lets the last of two equal keys win in silence; a person who wrote both expects something else."""
+    """Refuse a key that is given twice: PyYAML lets the last one win in silence, which no author of both expects."""
     if id(node) in seen or node.id == "scalar":
         return
     seen.add(id(node))
@@ -103,7 +103,7 @@ def _refuse_twice(source: Source, node: Any, path: Path, seen: set[int]) -> None
 
 
 def _weigh(source: Source, node: Any, seen: dict[int, int]) -> int:
-    """How many values a node stands for, aliases counted each time. A few lines of YAML can stand for billions.
+    """Count the values that a node stands for, aliases each time. A few lines of YAML can stand for billions.
 
     `seen` holds the weights of nodes that are done, and 0 for those that are being weighed: those hold themselves.
     """

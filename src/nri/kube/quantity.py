@@ -1,4 +1,4 @@
-"""Kubernetes quantities (`500m`, `1.5Gi`) and what the kubelet makes of them on a node. Pure."""
+"""Kubernetes quantities (`500m`, `1.5Gi`), and the CPU weight and quota that the kubelet makes of them. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHARES_PER_CPU, _MIN_SHARES, _MAX_SHARES, _MIN_QUOTA_US = 1024, 2, 262_144, 100
 
 
 def parse(value: object) -> Fraction:
-    """The value of a quantity, exactly. ValueError says what is wrong with it."""
+    """Return the exact value of a quantity. ValueError says what is wrong with it."""
     text = str(value).strip()
     match = _QUANTITY.fullmatch(text)
     if match is None or isinstance(value, bool):
@@ -30,16 +30,16 @@ def parse(value: object) -> Fraction:
 
 
 def ceil(value: Fraction) -> int:
-    """Rounded up to a whole number, as Kubernetes does."""
+    """Round up to a whole number, as Kubernetes does."""
     return -(-value.numerator // value.denominator)
 
 
 def cpu_shares(cpus: Fraction) -> int:
-    """The kubelet's CPU weight for a request of so many CPUs."""
+    """Return the kubelet's CPU weight for a request of so many CPUs."""
     shares = ceil(cpus * 1000) * _SHARES_PER_CPU // 1000
     return min(max(shares, _MIN_SHARES), _MAX_SHARES)
 
 
 def cpu_quota_us(cpus: Fraction) -> int:
-    """The kubelet's CPU quota per `CPU_PERIOD_US` for a limit of so many CPUs."""
+    """Return the kubelet's CPU quota per `CPU_PERIOD_US` for a limit of so many CPUs."""
     return max(ceil(cpus * 1000) * CPU_PERIOD_US // 1000, _MIN_QUOTA_US)

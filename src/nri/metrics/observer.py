@@ -33,5 +33,8 @@ class Observer:
     def update_plugin_count(self, count: int) -> None:
         """So many plugins are active now."""
 
+    def record_left_out(self, plugin: str, operation: str) -> None:
+        """A plugin asked for an update or an eviction of a container that is not there. Not of the reference."""
+
     def record_shadow(self, report: object) -> None:
         """A shadow plugin answered; `report` is a `nri.adaptation.audit.shadow.ShadowReport`. Not of the reference."""

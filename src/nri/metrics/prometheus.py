@@ -5,6 +5,7 @@
 | `nri_plugin_invocations_total` | plugin, operation, status (success, error), error (snake_case status code, `other`) |
 | `nri_plugin_latency_seconds` | plugin, operation |
 | `nri_plugin_adjustments_total` | plugin, operation, type (update, evict) |
+| `nri_plugin_left_out_total` | plugin, operation |
 | `nri_active_plugins_total` | |
 
 The names behind the prefix are the reference's; `namespace="containerd_nri"` gives exactly those of containerd.
@@ -51,7 +52,7 @@ def error_label(error: BaseException | None) -> str:
 class _Series:
     """What one plugin did at one operation."""
 
-    __slots__ = ("adjusted", "buckets", "errors", "evictions", "succeeded", "total_s", "updates")
+    __slots__ = ("adjusted", "buckets", "errors", "evictions", "left_out", "succeeded", "total_s", "updates")
 
     def __init__(self) -> None:
         self.succeeded = 0
@@ -59,13 +60,13 @@ class _Series:
         self.buckets = [0] * (len(BUCKETS) + 1)
         self.total_s = 0.0
         self.adjusted = False
-        self.updates = self.evictions = 0
+        self.updates = self.evictions = self.left_out = 0
 
 
 class PrometheusObserver(Observer):
     """Counts, and gives the counts to a registry's scrapes.
 
-    A plugin is asked one thing at a time (the pipeline's locks see to that), so what it was asked needs no lock of its
+    A plugin is asked one thing at a time (its lock sees to that), so what it was asked needs no lock of its
     own. Its replies are merged after that, those of several events side by side.
 
     Args:
@@ -115,6 +116,11 @@ class PrometheusObserver(Observer):
                 series.updates += updates
                 series.evictions += evictions
 
+    def record_left_out(self, plugin: str, operation: str) -> None:
+        """Count it."""
+        with self._merging:
+            self._series[plugin, operation].left_out += 1
+
     def update_plugin_count(self, count: int) -> None:
         """Set the gauge."""
         self._active = count
@@ -139,7 +145,12 @@ class PrometheusObserver(Observer):
         adjustments = CounterMetricFamily(
             f"{name}_adjustments", "Updates and evictions that plugins asked for.", labels=[*who, "type"]
         )
+        left_out = CounterMetricFamily(
+            f"{name}_left_out", "Updates and evictions of containers that are not there.", labels=who
+        )
         for key, series in list(self._series.items()):
+            if series.left_out:
+                left_out.add_metric(key, series.left_out)
             if series.succeeded:
                 invocations.add_metric([*key, "success", ""], series.succeeded)
             for label, count in list(series.errors.items()):
@@ -149,7 +160,7 @@ class PrometheusObserver(Observer):
             if series.adjusted:
                 adjustments.add_metric([*key, "update"], series.updates)
                 adjustments.add_metric([*key, "evict"], series.evictions)
-        yield from (invocations, latency, adjustments)
+        yield from (invocations, latency, adjustments, left_out)
         active = GaugeMetricFamily(f"{self._namespace}_active_plugins_total", "Plugins that take part.")
         active.add_metric([], self._active)
         yield active

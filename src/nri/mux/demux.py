@@ -7,53 +7,51 @@ the maximum ends the connection before anything is allocated for it. What reads 
 
 from __future__ import annotations
 
-from struct import Struct
-
 from nri.errors import RemoteProtocolError
-from nri.mux.frames import FIRST_FRAME, HEADER_LENGTH, MAX_PAYLOAD
+from nri.mux.frames import FIRST_FRAME, HEADER_LENGTH, MAX_PAYLOAD, unpack_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Final
 
 __all__ = ["Demux"]
-
-_unpack: Final = Struct(">II").unpack_from
 
 
 class Demux:
     """Takes the bytes of one trunk apart."""
 
-    __slots__ = ("_conn_id", "_head", "_open", "missing")
+    __slots__ = ("_conn_id", "_head", "between", "missing", "open")
 
     def __init__(self, open_ids: Iterable[int]) -> None:
-        self._open = frozenset(open_ids)
+        #: The connections whose chunks are wanted.
+        self.open = frozenset(open_ids)
         self._head = b""
         self._conn_id = 0
         #: Bytes of the present frame that have not arrived yet.
         self.missing = 0
+        #: Nothing of a frame is held or missing: the next byte begins one.
+        self.between = True
 
     def receive(self, data: bytes) -> list[tuple[int, bytes]]:
         """Take bytes from the socket; returns (connection id, chunk) in order, none of them empty."""
         end = len(data)
-        if not self.missing and not self._head and end > HEADER_LENGTH:
+        if self.between and end > HEADER_LENGTH:
             sole = _sole_message(data, end)
             if sole is not None:
-                return [sole] if sole[0] in self._open else []
+                return [sole] if sole[0] in self.open else []
         chunks: list[tuple[int, bytes]] = []
         position = 0
         if self.missing:
             position = min(self.missing, end)
             self.missing -= position
-            if self._conn_id in self._open:
+            if self._conn_id in self.open:
                 chunks.append((self._conn_id, data if position == end else data[:position]))
         elif self._head:
             data = self._head + data
             self._head = b""
             end = len(data)
         while end - position >= HEADER_LENGTH:
-            conn_id, length = _unpack(data, position)
+            conn_id, length = unpack_header(data, position)
             if length > MAX_PAYLOAD:
                 raise RemoteProtocolError(f"conn {conn_id}: frame payload {length} bytes, maximum is {MAX_PAYLOAD}")
             position += HEADER_LENGTH
@@ -61,22 +59,23 @@ class Demux:
             if stop > end:
                 self._conn_id, self.missing = conn_id, stop - end
                 stop = end
-            if stop > position and conn_id in self._open:
+            if stop > position and conn_id in self.open:
                 chunks.append((conn_id, data[position:stop]))
             position = stop
         if position < end:
             self._head = data[position:]
+        self.between = position == end and not self.missing
         return chunks
 
 
 def _sole_message(data: bytes, end: int) -> tuple[int, bytes] | None:
     """Connection and payload if the bytes are one whole frame, or one message cut in two frames, as nearly always."""
-    conn_id, length = _unpack(data)
+    conn_id, length = unpack_header(data)
     stop = HEADER_LENGTH + length
     if stop == end and length <= MAX_PAYLOAD:
         return conn_id, data[HEADER_LENGTH:]
     if length == FIRST_FRAME and end > stop + HEADER_LENGTH:
-        second_id, length = _unpack(data, stop)
+        second_id, length = unpack_header(data, stop)
         if second_id == conn_id and stop + HEADER_LENGTH + length == end:
             return conn_id, data[HEADER_LENGTH:stop] + data[stop + HEADER_LENGTH :]
     return None

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["FIRST_FRAME", "HEADER_LENGTH", "MAX_PAYLOAD", "cut", "pack"]
+__all__ = ["FIRST_FRAME", "HEADER_LENGTH", "MAX_PAYLOAD", "cut", "pack", "pack_header", "unpack_header"]
 
 #: Length of a frame's header in bytes.
 HEADER_LENGTH: Final = 8
@@ -24,7 +24,10 @@ MAX_PAYLOAD: Final = 10 + (4 << 20)
 #: A Go peer reads the start of a message through a buffer of this many bytes.
 FIRST_FRAME: Final = 4096
 
-_header: Final = Struct(">II").pack
+#: A header as bytes: of connection id and payload length.
+pack_header: Final = Struct(">II").pack
+#: The same two numbers, of the bytes of a frame, from an offset.
+unpack_header: Final = Struct(">II").unpack_from
 
 
 def pack(conn_id: int, payload: bytes) -> bytes:
@@ -33,7 +36,7 @@ def pack(conn_id: int, payload: bytes) -> bytes:
         raise LocalProtocolError("ConnID 0 is reserved")
     if len(payload) > MAX_PAYLOAD:
         raise LocalProtocolError(f"frame payload {len(payload)} bytes, maximum is {MAX_PAYLOAD}")
-    return _header(conn_id, len(payload)) + payload
+    return pack_header(conn_id, len(payload)) + payload
 
 
 def cut(conn_id: int, *message: bytes) -> bytes:
@@ -45,15 +48,15 @@ def cut(conn_id: int, *message: bytes) -> bytes:
     for piece in message:
         length += len(piece)
     if length <= FIRST_FRAME:
-        return b"".join((_header(conn_id, length), *message))
+        return b"".join((pack_header(conn_id, length), *message))
     if length - FIRST_FRAME > MAX_PAYLOAD:
         raise LocalProtocolError(f"message {length} bytes, maximum is {MAX_PAYLOAD}")
-    parts: list[bytes | memoryview] = [_header(conn_id, FIRST_FRAME)]
+    parts: list[bytes | memoryview] = [pack_header(conn_id, FIRST_FRAME)]
     left = FIRST_FRAME
     for place, piece in enumerate(message):
         if len(piece) >= left:
             view = memoryview(piece)
-            parts += (view[:left], _header(conn_id, length - FIRST_FRAME), view[left:], *message[place + 1 :])
+            parts += (view[:left], pack_header(conn_id, length - FIRST_FRAME), view[left:], *message[place + 1 :])
             break
         parts.append(piece)
         left -= len(piece)

@@ -8,7 +8,7 @@ is not open would be lost. There is no queue: whoever reads takes the chunks apa
 from __future__ import annotations
 
 from nri.mux.demux import Demux
-from nri.mux.frames import cut
+from nri.mux.frames import FIRST_FRAME, HEADER_LENGTH, cut, pack_header, unpack_header
 from nri.stream import Stream
 
 TYPE_CHECKING = False
@@ -39,12 +39,23 @@ class Trunk(Stream):
 
     def send(self, conn_id: int, message: list[bytes], deadline: float | None) -> None:
         """Write one message, in pieces, on a logical connection. DeadlineExceeded: the peer does not read."""
-        self.write(cut(conn_id, *message), deadline)
+        length = 0
+        for piece in message:
+            length += len(piece)
+        if length <= FIRST_FRAME and conn_id:  # one frame
+            self.write(b"".join((pack_header(conn_id, length), *message)), deadline)
+        else:
+            self.write(cut(conn_id, *message), deadline)
 
     def receive(self, deadline: float | None) -> list[tuple[int, bytes]]:
         """Read once; returns (connection id, chunk), perhaps none. Raises DeadlineExceeded, ConnectionClosed."""
         demux = self._demux
-        return demux.receive(self.read(_READ_LARGE if demux.missing > _READ else _READ, deadline))
+        data = self.read(_READ_LARGE if demux.missing > _READ else _READ, deadline)
+        if demux.between and len(data) > HEADER_LENGTH:
+            conn_id, length = unpack_header(data)
+            if length == len(data) - HEADER_LENGTH and conn_id in demux.open:  # one whole message, nearly always
+                return [(conn_id, data[HEADER_LENGTH:])]
+        return demux.receive(data)
 
     def receive_now(self) -> list[tuple[int, bytes]]:
         """As `receive`, but only what is there already."""

@@ -1,7 +1,7 @@
-"""What a plugin is before it is a program: its settings, what a handler finds in `self`, and a method for each event.
+"""A plugin before it is a program: its settings, what a handler finds in `self`, and a method for each event.
 
-A method that nobody calls is a bug that nobody sees. So class creation refuses names that are nearly those of an event,
-and handlers that take the wrong arguments (`nri.stub.support.checks`). What a handler may return is in
+A method that is never called is a bug that is never seen. So class creation refuses names that are nearly those of an
+event, and handlers that take the wrong arguments (`nri.stub.support.checks`). What a handler may return is in
 `nri.stub.handler.answers`. Next: `nri.stub.plugin` adds the start of a program, `nri.stub.session.session` serves a
 plugin on one connection.
 """

@@ -73,7 +73,7 @@ def _case(line: str, where: str) -> Case:
 
 
 def _wrong(case: Any) -> str:
-    """What keeps a line from being a case; "" if it is one. Messages are checked when the case runs."""
+    """Say why a line is no case; "" if it is one. Messages are checked when the case runs."""
     if not isinstance(case, dict) or not {"id", "op", "expect"} <= case.keys():
         return "id, op and expect are needed"
     if case["op"] not in _OPS:

@@ -1,4 +1,4 @@
-"""`Created`: what `FakeRuntime.create_container` returns, in the words of plugin authors. Next: `runtime`."""
+"""`Created`: the answer of `FakeRuntime.create_container`, in the words of plugin authors. Next: `runtime`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Created"]
 
 
 class Created:
-    """What became of a container's creation. Readers of `Adjustment` work on it directly: `reply.env`, `reply.mounts`.
+    """The outcome of a container's creation. Readers of `Adjustment` work on it directly: `reply.env`, `reply.mounts`.
 
     Attributes:
         adjust: the merged adjustment.

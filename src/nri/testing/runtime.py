@@ -1,67 +1,39 @@
 """`FakeRuntime`: a runtime for tests. The adaptation and the plugins' connections are real, the containers are not.
 
-It keeps pods and containers as a runtime does, so a plugin that is added later is given them, and notes what plugins
-ask for. Plugins run in threads of this process, each on its own socket pair; everything between is bytes. No root, no
-files, no container engine. Next: `nri.testing.builders` for pods and containers, `nri.testing.wire` for connections
-that fail.
+It keeps pods and containers as a runtime does (`nri.testing.contents`), so a plugin that is added later is given them.
+Plugins run in threads of this process, each on its own socket pair (`nri.testing.attached`); everything between is
+bytes. No root, no files, no container engine. Next: `nri.testing.builders` for pods and containers, `nri.testing.wire`
+for connections that fail.
 """
 
 from __future__ import annotations
 
 import os
-import socket
 import tempfile
-import threading
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Self
 
 from nri.adaptation import Adaptation, BuiltinPlugin, PluginHealth
 from nri.api import messages as m
-from nri.api.builders.eviction import Eviction
 from nri.api.builders.update import Update
 from nri.api.events import BY_METHOD
 from nri.errors import LocalProtocolError
 from nri.stub.plugin import Plugin
-from nri.stub.session.session import Session
-from nri.testing.builders import make_container, make_pod
+from nri.testing.attached import PATIENCE_S, Attached
+from nri.testing.builders import make_container
+from nri.testing.contents import Contents
 from nri.testing.created import Created
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterable
 
     from nri.testing.wire import Link
 
 __all__ = ["FakeRuntime"]
 
-#: How long the runtime waits for a plugin to take part, in seconds. Machines that build are slow.
-PATIENCE_S = 20.0
 
-
-class _Attached:
-    """One plugin and its present session."""
-
-    def __init__(self, plugin: Plugin, index: str, name: str, config: str) -> None:
-        self.plugin, self.index, self.name, self.config = plugin, index, name, config
-        self.session: Session | None = None
-        self.thread: threading.Thread | None = None
-        self.error: BaseException | None = None
-
-    @property
-    def label(self) -> str:
-        return f"{self.index}-{self.name}"
-
-    @property
-    def ready(self) -> bool:
-        return self.session is not None and self.session.stage == "ready"
-
-    def run(self, session: Session) -> None:
-        try:
-            session.run()
-        except Exception as error:  # noqa: BLE001 - told by whoever waits for the plugin
-            self.error = error
-
-
-class FakeRuntime:
+class FakeRuntime(Contents):
     """A runtime for tests.
 
     Events are methods, as on `nri.adaptation.Adaptation`; pod and container may be left out.
@@ -93,13 +65,8 @@ class FakeRuntime:
         version: str = "v1.0.0",
         **options: Any,
     ) -> None:
-        self.pods = {pod.id: pod for pod in pods}
-        self.containers = {container.id: container for container in containers}
-        self.updates: list[Update] = []
-        self.evictions: list[Eviction] = []
-        self.refuse_updates: set[str] = set()
-        self._lock = threading.Lock()
-        self._attached: dict[str, _Attached] = {}
+        super().__init__(pods, containers)
+        self._attached: dict[str, Attached] = {}
         self._policy_path = _write(policy) if policy is not None else None
         options.setdefault("disable_connections", "socket_path" not in options)
         options.setdefault("plugin_path", "/nonexistent")
@@ -145,34 +112,12 @@ class FakeRuntime:
         """
         if not isinstance(plugin, Plugin):
             raise LocalProtocolError(f"add() takes an instance of nri.Plugin, not {plugin!r}")
-        attached = _Attached(plugin, idx, name or plugin.name, config)
-        self._connect(attached, link)
+        attached = Attached(plugin, idx, name or plugin.name, config)
+        attached.connect(self.adaptation, link)
         if wait:
-            self._wait_for(attached)
+            attached.wait(self.adaptation)
         self._attached[attached.label] = attached
         return self
-
-    def _connect(self, attached: _Attached, link: Link | None = None) -> None:
-        ours, theirs = (link.runtime, link.plugin) if link is not None else socket.socketpair()
-        attached.error = None
-        attached.session = Session(attached.plugin, theirs, index=attached.index, name=attached.name)
-        attached.thread = threading.Thread(
-            target=attached.run, args=(attached.session,), name=f"plugin-{attached.label}", daemon=True
-        )
-        attached.thread.start()
-        self.adaptation.connect(ours, attached.config)
-
-    def _wait_for(self, attached: _Attached) -> None:
-        deadline = monotonic() + PATIENCE_S
-        while not (self.adaptation.ready([attached.label], 0.02) and attached.ready):
-            ended = attached.thread is None or not attached.thread.is_alive()
-            if attached.error is not None:  # looked at after the thread: its last act is to set this
-                raise attached.error
-            if ended or monotonic() > deadline:
-                state = next((row for row in self.plugins if row.plugin == attached.label), None)
-                raise LocalProtocolError(
-                    f"plugin {attached.label} does not take part: {state or 'it never registered'}"
-                )
 
     def connect(self, sock: socket.socket) -> None:
         """Take over a socket with something else at its other end."""
@@ -180,11 +125,11 @@ class FakeRuntime:
 
     @property
     def plugins(self) -> list[PluginHealth]:
-        """How the plugins are."""
+        """The health of all plugins, present and past."""
         return self.adaptation.plugins
 
     def health(self, label: str) -> PluginHealth:
-        """How one plugin is, by its ``NN-name``."""
+        """The health of one plugin, by its ``NN-name``. LookupError if it has never registered."""
         for row in self.plugins:
             if row.plugin == label:
                 return row
@@ -201,25 +146,19 @@ class FakeRuntime:
         """Cut a plugin's connection (``NN-name``), or all; returns when both sides have noticed."""
         for attached in list(self._attached.values()):
             if label in ("", attached.label):
-                self._cut(attached)
+                attached.stop()
+                deadline = monotonic() + PATIENCE_S
+                while self.health(attached.label).state not in ("gone", "crash loop") and monotonic() < deadline:
+                    sleep(0.002)
         return self
-
-    def _cut(self, attached: _Attached) -> None:
-        if attached.session is not None:
-            attached.session.stop()
-        if attached.thread is not None:
-            attached.thread.join(PATIENCE_S)
-        deadline = monotonic() + PATIENCE_S
-        while self.health(attached.label).state not in ("gone", "crash loop") and monotonic() < deadline:
-            sleep(0.002)
 
     def restart(self) -> FakeRuntime:
         """End the runtime and start it anew, with the same pods and containers; all plugins connect again."""
         self._end()
         self.adaptation = self._start()
         for attached in self._attached.values():
-            self._connect(attached)
-            self._wait_for(attached)
+            attached.connect(self.adaptation)
+            attached.wait(self.adaptation)
         return self
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -291,49 +230,12 @@ class FakeRuntime:
         with self.adaptation.block_sync():
             self.adaptation.update_pod_sandbox(self._pod(pod), overhead, resources, **when)
 
-    def _pod(self, pod: m.PodSandbox | None) -> m.PodSandbox:
-        """The pod of an event: the one given, else the last one, else a new one."""
-        with self._lock:
-            if pod is None:
-                pod = next(reversed(self.pods.values()), None) or make_pod()
-            return self.pods.setdefault(pod.id, pod)
-
-    def _container(self, pod: m.PodSandbox, container: m.Container | None) -> m.Container:
-        with self._lock:
-            if container is None:
-                inside = [each for each in self.containers.values() if each.pod_sandbox_id == pod.id]
-                container = inside[-1] if inside else make_container(pod=pod)
-            return self.containers.setdefault(container.id, container)
-
-    # -- what the adaptation asks for ---------------------------------------------------------------------------------
-
-    def _snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        with self._lock:
-            return list(self.pods.values()), list(self.containers.values())
-
-    def _update(self, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-        failed = []
-        with self._lock:
-            for update in updates:
-                container = self.containers.get(update.container_id)
-                if container is None or update.container_id in self.refuse_updates:
-                    failed.append(update)
-                    continue
-                container.linux.resources.MergeFrom(update.linux.resources)
-                self.updates.append(Update.of(update))
-        return failed
-
-    def _evict(self, evictions: list[m.ContainerEviction]) -> None:
-        with self._lock:
-            self.evictions.extend(Eviction.of(eviction) for eviction in evictions)
-
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
         self.adaptation.stop()
         for attached in self._attached.values():
-            if attached.thread is not None:
-                attached.thread.join(PATIENCE_S)
+            attached.join()
 
     def close(self) -> None:
         """End everything."""

@@ -88,7 +88,7 @@ class Direction:
         _shut(self._target, socket.SHUT_WR)
 
     def _spoil(self, data: bytes) -> tuple[bytes, bool]:
-        """What is left of some bytes, and whether the connection ends after them."""
+        """Apply the faults to some bytes; returns the rest, and whether the connection ends after them."""
         start, end = self.passed, self.passed + len(data)
         for place, mask in list(self._corrupt_at.items()):
             if start <= place < end:
@@ -106,7 +106,7 @@ class Link:
     """Two connected sockets with faults in between.
 
     Attributes:
-        plugin, runtime: the two ends; whoever takes an end closes it.
+        plugin, runtime: the two ends; the side that takes an end closes it.
         to_plugin, to_runtime: the two directions.
     """
 

@@ -1,8 +1,8 @@
-"""The reading half of an endpoint: hand out what comes, and answer the requests among it.
+"""The answering side of a connection: hand out what was read, and answer the requests among it.
 
 Runs in whichever thread has the role of the reader: a caller that waits for its response, `serve`, or a monitor's
 `poll`. So a reply waits for a peer that does not read only as long as that thread has time. What answers requests is
-`nri.ttrpc.service`; callers are `nri.ttrpc.collecting`.
+`nri.ttrpc.service`; calls are `nri.ttrpc.endpoint`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,19 @@ from time import monotonic
 from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError
 from nri.ttrpc.codes import Code, code_of
 from nri.ttrpc.envelope import Request, Response
-from nri.ttrpc.roles import Roles
+from nri.ttrpc.interceptors import around_serving
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Sequence
 
-__all__ = ["LATER", "NOW", "Answering", "bind"]
+    from nri.ttrpc.interceptors import Interceptor
+    from nri.ttrpc.link import Link
+
+    #: Answers a request: returns the reply's bytes, or LATER and then calls `Endpoint.reply` itself; raises to fail it.
+    Handler = Callable[[Request], "bytes | object"]
+
+__all__ = ["LATER", "NOW", "Answerer", "Handler"]
 
 #: What a handler returns when it will call `Endpoint.reply` or `reply_error` itself.
 LATER = object()
@@ -36,13 +41,6 @@ POLL_READS = 16
 NOW = 0.0
 
 
-def bind(
-    intercept: Callable[[Request, Callable[[Request], Any]], Any], step: Callable[[Request], Any]
-) -> Callable[[Request], object]:
-    """One step of a request's way, with an interceptor around it."""
-    return lambda request: intercept(request, step)
-
-
 def _status(error: Exception) -> tuple[int, str]:
     """Code and text of what a handler has raised."""
     if isinstance(error, RpcError):
@@ -50,85 +48,76 @@ def _status(error: Exception) -> tuple[int, str]:
     return code_of(error), str(error) or type(error).__name__
 
 
-class Answering(Roles):
-    """Reads, and answers requests."""
+class Answerer:
+    """Hands out what comes over a link: responses to those who wait for them, requests to the handler."""
 
-    __slots__ = ()
+    __slots__ = ("_handler", "_link")
+
+    def __init__(self, link: Link, on_request: Handler | None, interceptors: Sequence[Interceptor]) -> None:
+        self._link = link
+        self._handler = None if on_request is None else around_serving(interceptors, on_request)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _read(self, deadline: float | None) -> None:
-        """One read of the transport and all that follows from it. The caller has the reading role."""
-        try:
-            self._dispatch(self._transport.receive(deadline), deadline)
-        except (ConnectionClosed, ProtocolError) as error:
-            self._fail(error.reason)
-            raise ConnectionClosed(error.reason) from None
+    def dispatch(self, chunks: list[tuple[int, bytes]], until: float | None = None) -> None:
+        """Hand out what was read; replies that go out at once wait no longer than `until`, as far as that is fair.
 
-    def _dispatch(self, chunks: list[tuple[int, bytes]], until: float | None = None) -> None:
-        """Hand out what was read; replies that go out at once wait no longer than `until`, as far as that is fair."""
+        The caller has the role of the reader.
+        """
+        link = self._link
         for conn_id, chunk in chunks:
-            if conn_id == self._client_id and (conn_id != self._server_id or self._on_request is None):
-                for response in self._client.receive(chunk):
-                    waiter = self._waiters.pop(response.stream_id, None)
+            if conn_id == link.client_id and (conn_id != link.server_id or self._handler is None):
+                for response in link.client.receive(chunk):
+                    waiter = link.waiters.pop(response.stream_id, None)
                     if waiter is not None:
                         waiter.response = response
                         waiter.wake()
-            elif conn_id == self._server_id:
-                for request in self._server.receive(chunk):
+            elif conn_id == link.server_id:
+                for request in link.server.receive(chunk):
                     if isinstance(request, Request):
                         self._answer(request, until)
                     else:
                         self._refuse(request, request.code, request.message, until)
 
-    def serve(self, until: Callable[[], object] | None = None, deadline: float | None = None) -> str | None:
-        """Read and answer until the connection ends, and return why; or until `until()` holds, and return None.
-
-        Requests are answered in order, in this thread. DeadlineExceeded if `deadline` passes first.
-        """
-        with self._reader:
-            while self.closed is None:
+    def serve(self, until: Callable[[], object] | None, deadline: float | None) -> str | None:
+        """Read and answer until the connection ends, and return why; or until `until()` holds, and return None."""
+        link = self._link
+        with link.reader:
+            while link.closed is None:
                 if until is not None and until():
                     return None
                 try:
-                    self._dispatch(self._transport.receive(deadline))
+                    self.dispatch(link.transport.receive(deadline))
                 except (ConnectionClosed, ProtocolError) as error:
-                    self._fail(error.reason)
-        return self.closed
+                    link.fail(error.reason)
+        return link.closed
 
-    def poll(self) -> bool:
-        """Read what is there, if nobody else is reading; False once the connection has ended.
-
-        Does not wait, and does not stay for a peer that never stops sending: a monitor is told to look again.
-        """
-        if not self._reader.acquire(False):
-            return self.closed is None  # a caller is reading, and takes it
+    def poll(self) -> None:
+        """Read what is there, without waiting, if no other thread is reading, which then takes it."""
+        link = self._link
+        if not link.reader.acquire(False):
+            return
         try:
             for _ in range(POLL_READS):
-                if self.closed is not None:
+                if link.closed is not None:
                     break
-                self._dispatch(self._transport.receive_now(), NOW)
+                self.dispatch(link.transport.receive_now(), NOW)
         except DeadlineExceeded:
             pass
         except (ConnectionClosed, ProtocolError) as error:
-            self._fail(error.reason)
+            link.fail(error.reason)
         finally:
-            self._stop_reading(None)
-            self._have_watched()
-        return self.closed is None
+            link.stop_reading(None)
+            link.have_watched()
 
     # -- answering ----------------------------------------------------------------------------------------------------
 
     def _answer(self, request: Request, until: float | None) -> None:
-        if self._on_request is None:
+        if self._handler is None:
             self._refuse(request, Code.UNIMPLEMENTED, f"service {request.service}", until)
             return
-        handler = self._on_request
-        if self._interceptors:
-            for interceptor in reversed(self._interceptors):
-                handler = bind(interceptor.serve, handler)
         try:
-            reply = handler(request)
+            reply = self._handler(request)
         except Exception as error:  # noqa: BLE001 - the caller gets an answer, whatever the handler raises
             self._refuse(request, *_status(error), until)
             return
@@ -137,38 +126,35 @@ class Answering(Roles):
         if isinstance(reply, (bytearray, memoryview)):
             reply = bytes(reply)
         if isinstance(reply, bytes):
-            self._send_reply(self._server.respond(request.stream_id, reply), until)
+            self._send(self._link.server.respond(request.stream_id, reply), until)
         else:
             wrong = f"{request.method}: the handler returned {type(reply).__name__} instead of bytes"
             self._refuse(request, Code.INTERNAL, wrong, until)
 
     def _refuse(self, request: Request | Response, code: int, message: str, until: float | None) -> None:
-        self._send_reply(self._server.respond(request.stream_id, b"", code, message), until)
+        self._send(self._link.server.respond(request.stream_id, b"", code, message), until)
 
-    def reply(self, request: Request, payload: bytes) -> None:
+    def reply(self, request: Request, payload: bytes, code: int, message: str) -> None:
         """Answer a request that the handler left for LATER. Nothing happens if the connection has ended."""
-        self._send_reply(self._server.respond(request.stream_id, payload))
+        self._send(self._link.server.respond(request.stream_id, payload, code, message))
 
-    def reply_error(self, request: Request, code: int, message: str) -> None:
-        """Answer a request with a status."""
-        self._send_reply(self._server.respond(request.stream_id, b"", code, message))
-
-    def _send_reply(self, frame: bytes, until: float | None = None) -> None:
+    def _send(self, frame: bytes, until: float | None = None) -> None:
         """Send it, or close the connection. `until` is when a thread that reads for itself wants to go on."""
-        sender = self._sender
+        link = self._link
+        sender = link.sender
         now = monotonic()
         deadline = now + REPLY_TIMEOUT_S
         if until is not None and until < deadline:
             deadline = max(until, now + READER_REPLY_TIMEOUT_S)
         try:
-            if not sender.acquire(False) and not self._wait_to_send(deadline):
+            if not sender.acquire(False) and not link.wait_to_send(deadline):
                 raise DeadlineExceeded("the peer to read")
             try:
-                if self.closed is None:
-                    self._transport.send(self._server_id, [frame], deadline)
+                if link.closed is None:
+                    link.transport.send(link.server_id, [frame], deadline)
             finally:
                 sender.release()
         except ConnectionClosed as error:
-            self._fail(error.reason)
+            link.fail(error.reason)
         except DeadlineExceeded:
-            self._fail("closed (the peer does not read its replies)")
+            link.fail("closed (the peer does not read its replies)")

@@ -7,7 +7,7 @@ frames at all end it. Threads, sockets and deadlines are in `nri.ttrpc.endpoint`
 
 from __future__ import annotations
 
-from nri.errors import LocalProtocolError, RemoteProtocolError
+from nri.errors import LocalProtocolError, OversizedMessage, RemoteProtocolError
 from nri.ttrpc import frames
 from nri.ttrpc.codes import Code
 from nri.ttrpc.envelope import (
@@ -17,6 +17,7 @@ from nri.ttrpc.envelope import (
     decode_response,
     encode_response,
     request_parts,
+    request_prefix,
     response_payload,
 )
 
@@ -30,6 +31,18 @@ __all__ = ["ClientSide", "ServerSide"]
 _LAST_STREAM_ID: Final = (1 << 32) - 1
 
 
+# Encoded names of services and methods, those called lately.
+_prefixes: dict[tuple[str, str], bytes] = {}
+
+
+def _prefix(service: str, method: str) -> bytes:
+    """Encode names, and keep them."""
+    if len(_prefixes) > 1024:  # names come from programs; a caller that makes them up must not fill memory
+        _prefixes.clear()
+    prefix = _prefixes[service, method] = request_prefix(service, method)
+    return prefix
+
+
 class ClientSide:
     """The calling end: requests out, responses in."""
 
@@ -41,7 +54,7 @@ class ClientSide:
         self._pending: set[int] = set()
 
     def request(
-        self, prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[tuple[str, str]] = ()
+        self, service: str, method: str, payload: bytes, timeout_ns: int = 0, metadata: Iterable[tuple[str, str]] = ()
     ) -> tuple[int, list[bytes], int]:
         """Start a stream; returns (stream id, frame in pieces, its length). Frames go out in the order of these calls.
 
@@ -50,11 +63,17 @@ class ClientSide:
         stream_id = self._next_id
         if stream_id > _LAST_STREAM_ID:
             raise LocalProtocolError("stream ids are used up: connect again")
-        parts = request_parts(prefix, payload, timeout_ns, metadata)
-        frame, length = frames.pieces(stream_id, frames.REQUEST, parts)
+        prefix = _prefixes.get((service, method)) or _prefix(service, method)
+        frame = request_parts(prefix, payload, timeout_ns, metadata)
+        length = 0
+        for piece in frame:
+            length += len(piece)
+        if length > frames.MAX_DATA:
+            raise OversizedMessage(length, frames.MAX_DATA)
+        frame.insert(0, frames.pack_header(length, stream_id, frames.REQUEST, 0))
         self._next_id = stream_id + 2
         self._pending.add(stream_id)
-        return stream_id, frame, length
+        return stream_id, frame, frames.HEADER_LENGTH + length
 
     def forget(self, stream_id: int) -> None:
         """Give up on a stream: its late response will be dropped."""
@@ -73,7 +92,11 @@ class ClientSide:
 
         None: `receive` has to look at it. Takes nothing then.
         """
-        if self._reader.sole(chunk) != (stream_id, frames.RESPONSE, len(chunk) - frames.HEADER_LENGTH):
+        end = len(chunk)
+        if end < frames.HEADER_LENGTH or not self._reader.between:
+            return None
+        length, of_stream, kind, _ = frames.unpack_header(chunk)
+        if of_stream != stream_id or kind != frames.RESPONSE or length != end - frames.HEADER_LENGTH:
             return None
         try:
             payload = response_payload(chunk, frames.HEADER_LENGTH)
@@ -119,9 +142,12 @@ class ServerSide:
 
     def receive(self, chunk: bytes) -> list[Request | Response]:
         """Requests to serve, and Responses that are to be sent as they are because the peer broke a rule."""
-        sole = self._reader.sole(chunk)
-        if sole is not None and sole[1] == frames.REQUEST and sole[2] <= frames.MAX_DATA:  # as nearly always
-            return [self._request(sole[0], chunk[9], chunk, sole[2], frames.HEADER_LENGTH)]
+        end = len(chunk)
+        if end >= frames.HEADER_LENGTH and self._reader.between:
+            length, stream_id, kind, flags = frames.unpack_header(chunk)
+            whole = length == end - frames.HEADER_LENGTH
+            if whole and kind == frames.REQUEST and length <= frames.MAX_DATA:  # as nearly always
+                return [self._request(stream_id, flags, chunk, length, frames.HEADER_LENGTH)]
         out: list[Request | Response] = []
         for stream_id, kind, flags, data, length in self._reader.receive(chunk):
             if kind == frames.REQUEST:

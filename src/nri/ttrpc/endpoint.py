@@ -5,55 +5,52 @@ Three ways to use it, which can be mixed:
 - `serve()` in one thread: reads until the connection ends and answers requests as they come (a plugin's loop);
 - `poll()` when the descriptor is readable: for a monitor that watches idle connections (`nri.ttrpc.monitor`).
 
-Here requests are sent. The rest is inherited, one file for one job: `nri.ttrpc.collecting` waits for responses,
-`nri.ttrpc.answering` reads and answers, `nri.ttrpc.roles` says who may read and write. A chain of classes and no
-objects side by side, because a call must not cost one function more. What goes over the wire is `nri.ttrpc.connection`.
+There is no reader thread and no queue. Whoever waits for a response reads the transport itself; a response for another
+caller met on the way is handed to it, and a caller that is done wakes the next one, which reads on. So one call costs
+one write and one read, and no switch between threads. This file is the usual way of a call, from the request to the
+reply: we are the reader since before we wrote, and the first thing to come is our response. The rare ways are in
+`nri.ttrpc.waiting`, answers to the peer's requests in `nri.ttrpc.answering`, and what goes over the wire is
+`nri.ttrpc.connection`.
 """
 
 from __future__ import annotations
 
 from time import monotonic
 
-from nri.errors import ConnectionClosed, DeadlineExceeded
-from nri.stream import SentInPart
-from nri.ttrpc.answering import LATER, NOW, bind
-from nri.ttrpc.collecting import Collecting
-from nri.ttrpc.envelope import Request, request_prefix
-from nri.ttrpc.waiters import Callback, Waiter
+from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError
+from nri.ttrpc.answering import LATER, NOW, Answerer
+from nri.ttrpc.envelope import Request
+from nri.ttrpc.interceptors import around
+from nri.ttrpc.link import Link
+from nri.ttrpc.waiters import Waiter, payload_of
+from nri.ttrpc.waiting import abandon, await_response, begun_late, start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, Final
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Final
 
-    from nri.ttrpc.collecting import Sent
+    from nri.interfaces import Transport, Watcher
+    from nri.ttrpc.answering import Handler
     from nri.ttrpc.envelope import Response
+    from nri.ttrpc.interceptors import Interceptor
+    from nri.ttrpc.waiters import Sent
 
 __all__ = ["LATER", "Endpoint"]
 
 # A frame of at most so many bytes goes into the empty buffer of a socket without waiting (its default is 208 KiB).
 _SURE_TO_FIT: Final = 32768
 
-_prefixes: dict[tuple[str, str], bytes] = {}
 
-
-def _prefix(service: str, method: str) -> bytes:
-    key = (service, method)
-    prefix = _prefixes.get(key)
-    if prefix is None:
-        if len(_prefixes) > 1024:  # names come from programs; a caller that makes them up must not fill memory
-            _prefixes.clear()
-        prefix = _prefixes[key] = request_prefix(service, method)
-    return prefix
-
-
-def _left_ns(deadline: float) -> int:
+def _left_ns(deadline: float, method: str) -> int:
     """What the peer is told: whole milliseconds, because equal timeouts are encoded once, and at least one."""
     left_s = deadline - monotonic()
-    return int(left_s * 1e3) * 1_000_000 or 1_000_000 if left_s > 0 else 0
+    if left_s <= 0:
+        raise DeadlineExceeded(method)
+    return int(left_s * 1e3) * 1_000_000 or 1_000_000
 
 
-class Endpoint(Collecting):
+class Endpoint:
     """Client and server of one transport.
 
     Args:
@@ -65,7 +62,33 @@ class Endpoint(Collecting):
         on_close: called once, with the reason, when the connection has ended.
     """
 
-    __slots__ = ()
+    __slots__ = ("_answerer", "_interceptors", "link")
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        client_id: int = 0,
+        server_id: int = 0,
+        on_request: Handler | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        on_close: Callable[[str], None] | None = None,
+    ) -> None:
+        #: Its state, for monitors and others who know what they do.
+        self.link = Link(transport, client_id, server_id, on_close)
+        self._answerer = Answerer(self.link, on_request, interceptors)
+        self._interceptors = tuple(interceptors)
+
+    @property
+    def closed(self) -> str | None:
+        """The reason why the connection is closed, or None while it is open."""
+        return self.link.closed
+
+    def fileno(self) -> int:
+        """The transport's descriptor; -1 once closed."""
+        return self.link.fileno()
+
+    # -- calls --------------------------------------------------------------------------------------------------------
 
     def call(
         self,
@@ -75,13 +98,11 @@ class Endpoint(Collecting):
         *,
         deadline: float | None = None,
         metadata: Iterable[tuple[str, str]] = (),
-        meanwhile: Callable[[], None] | None = None,
     ) -> bytes:
         """Call and wait for the reply's bytes.
 
         Args:
             deadline: absolute `time.monotonic()` seconds; the peer is told how much is left. None waits for ever.
-            meanwhile: called when the request is on its way: what this side has to do anyway costs nothing then.
 
         Raises:
             RpcError: the peer answered with a status.
@@ -89,74 +110,41 @@ class Endpoint(Collecting):
             DeadlineExceeded: no answer in time. The connection stays usable, a late answer is dropped.
             ConnectionClosed: the connection ended.
         """
-        if self._interceptors:
-            request = Request(service, method, payload, metadata=tuple(metadata))
-            return self._intercepted_call(request, deadline, meanwhile)
-        return self._call(service, method, payload, deadline, metadata, meanwhile)
+        if not self._interceptors:
+            return self.collect(self._begin_in_turn(service, method, payload, deadline, metadata))
 
-    def _intercepted_call(self, asked: Request, deadline: float | None, meanwhile: Callable[[], None] | None) -> bytes:
-        def proceed(request: Request) -> bytes:
-            return self._call(request.service, request.method, request.payload, deadline, request.metadata, meanwhile)
+        def proceed(asked: Request) -> bytes:
+            begun = self._begin_in_turn(asked.service, asked.method, asked.payload, deadline, asked.metadata)
+            return self.collect(begun)
 
-        step: Callable[[Request], Any] = proceed
-        for interceptor in reversed(self._interceptors):
-            step = bind(interceptor.call, step)
-        reply = step(asked)
+        reply = around(self._interceptors, proceed)(Request(service, method, payload, metadata=tuple(metadata)))
         return bytes(reply) if isinstance(reply, (bytearray, memoryview)) else reply
 
-    def _call(
-        self,
-        service: str,
-        method: str,
-        payload: bytes,
-        deadline: float | None,
-        metadata: Iterable[tuple[str, str]],
-        meanwhile: Callable[[], None] | None,
-    ) -> bytes:
-        timeout_ns = 0
-        if deadline is not None:
-            timeout_ns = _left_ns(deadline)
-            if timeout_ns <= 0:
-                raise DeadlineExceeded(method)
-        if not self._sender.acquire(False) and not self._wait_to_send(deadline):
+    def _begin_in_turn(
+        self, service: str, method: str, payload: bytes, deadline: float | None, metadata: Iterable[tuple[str, str]]
+    ) -> Sent:
+        """Send a request, once others have sent theirs."""
+        timeout_ns = 0 if deadline is None else _left_ns(deadline, method)
+        link = self.link
+        if not link.sender.acquire(False) and not link.wait_to_send(deadline):
             raise DeadlineExceeded(method)
-        sent = self._send(service, method, payload, timeout_ns, deadline, metadata, deadline)
-        if meanwhile is None:
-            return self._collect(sent)
-        try:
-            meanwhile()
-        except BaseException:
-            self.abandon(sent)
-            raise
-        return self.collect(sent)  # an answer that came meanwhile counts, however long that was
+        return self._send(service, method, payload, timeout_ns, deadline, metadata, deadline)
 
     def begin(self, service: str, method: str, payload: bytes, deadline: float) -> Sent | None:
         """Send a request whose answer another thread reads: with `collect`, to which the result goes, or `abandon`.
 
-        None, with nothing sent, where that might wait, or where the answer might reach somebody else first.
+        None, with nothing sent, where that might wait, or where the answer might reach another caller first.
         """
-        timeout_ns = _left_ns(deadline)
-        if timeout_ns <= 0 or self._interceptors or len(payload) > _SURE_TO_FIT // 2 or not self._sender.acquire(False):
+        left_s = deadline - monotonic()
+        link = self.link
+        if left_s <= 0 or self._interceptors or len(payload) > _SURE_TO_FIT // 2 or not link.sender.acquire(False):
             return None
-        if self.closed is not None or self._waiters or self._behind or self._reader.locked():
-            self._sender.release()
+        if link.closed is not None or link.waiters or link.behind or link.reader.locked():
+            link.sender.release()
             return None
+        timeout_ns = int(left_s * 1e3) * 1_000_000 or 1_000_000
         sent = self._send(service, method, payload, timeout_ns, deadline, (), NOW)
-        return sent if sent[4] is None else self._begun_late(sent)
-
-    def _begun_late(self, sent: Sent) -> Sent | None:
-        """The peer reads so little that the write would wait: that is not for the thread that only begins."""
-        stream_id, method, deadline, waiter, failure = sent
-        if isinstance(failure, ConnectionClosed):
-            return sent
-        if not isinstance(failure, SentInPart):
-            self.abandon(sent)
-            return None
-        if waiter is None:  # while `collect` writes the rest, somebody must go on reading
-            waiter = self._waiters[stream_id] = Waiter()
-            self._stop_reading(None)
-            self._have_watched()
-        return stream_id, method, deadline, waiter, failure
+        return sent if sent[4] is None else begun_late(link, sent)
 
     def _send(
         self,
@@ -169,35 +157,86 @@ class Endpoint(Collecting):
         write_by: float | None,
     ) -> Sent:
         """Send a request, and take the role of the reader if that is free. The sender's role is held, and given up."""
+        link = self.link
         waiter: Waiter | None = None
         failure: DeadlineExceeded | ConnectionClosed | None = None
         try:
-            if self.closed is not None:
-                raise ConnectionClosed(self.closed)
-            prefix = _prefixes.get((service, method)) or _prefix(service, method)
-            stream_id, frame, length = self._client.request(prefix, payload, timeout_ns, metadata)
+            if link.closed is not None:
+                raise ConnectionClosed(link.closed)
+            stream_id, frame, length = link.client.request(service, method, payload, timeout_ns, metadata)
             # To read the answer ourselves, we must be the reader before the peer can answer: else the monitor, which
             # watches until then, gets it, at the price of two switches between threads. Not if the write may have to
             # wait: then somebody must go on reading, or two peers that both write would wait for each other.
-            early = length <= _SURE_TO_FIT and not self._waiters and not self._behind
-            if not early or not self._reader.acquire(False):
-                waiter = self._waiters[stream_id] = Waiter()
+            early = length <= _SURE_TO_FIT and not link.waiters and not link.behind
+            if not early or not link.reader.acquire(False):
+                waiter = link.waiters[stream_id] = Waiter()
                 if not early:
-                    self._have_watched()
+                    link.have_watched()
             try:
                 if waiter is None:
-                    watch = self._watch
-                    if watch is not None:
+                    watch = link.watch
+                    if watch is not None and watch.armed:
                         watch.busy()
-                self._transport.send(self._client_id, frame, write_by)
+                link.transport.send(link.client_id, frame, write_by)
             except (DeadlineExceeded, ConnectionClosed) as error:
                 failure = error
             except BaseException:  # KeyboardInterrupt in a write that waits: nobody will collect
-                self.abandon((stream_id, method, deadline, waiter, None))
+                abandon(link, (stream_id, method, deadline, waiter, None))
                 raise
         finally:
-            self._sender.release()
+            link.sender.release()
         return stream_id, method, deadline, waiter, failure
+
+    def collect(self, sent: Sent) -> bytes:
+        """Wait for the reply's bytes to a request that `begin` has sent. Raises what `call` raises.
+
+        An answer that is there counts, also if it was not collected before the deadline.
+        """
+        link = self.link
+        stream_id, method, deadline, waiter, failure = sent
+        watch = link.watch
+        if deadline is not None:
+            deadline = max(deadline, monotonic())
+        chunks: list[tuple[int, bytes]] = []
+        try:
+            if waiter is None and failure is None:
+                chunks = link.transport.receive(deadline)
+                if len(chunks) == 1 and chunks[0][0] == link.client_id:
+                    reply = link.client.receive_sole(stream_id, chunks[0][1])
+                    if reply is not None:
+                        link.behind = False
+                        return reply
+            response = await_response(link, self._answerer, sent, deadline, chunks)
+        except DeadlineExceeded:
+            link.forget(stream_id)
+            raise DeadlineExceeded(method) from None
+        except (ConnectionClosed, ProtocolError) as error:
+            raise ConnectionClosed(link.fail(error.reason)) from None
+        except BaseException:  # KeyboardInterrupt: the turn to read must not be passed to a caller that is gone
+            link.forget(stream_id)
+            raise
+        finally:
+            if waiter is None:
+                self._stop_reading(watch)
+        link.behind = False
+        return payload_of(response)
+
+    def _stop_reading(self, watch: Watcher | None) -> None:
+        """Let another caller read, or the monitor watch: `Link.stop_reading`, for calls that follow each other."""
+        link = self.link
+        link.reader.release()
+        if link.waiters:
+            link.hand_over()
+        if watch is not None:
+            now = monotonic()
+            if watch.resting and now - watch.used < watch.close_s:  # the next one may be as close behind
+                watch.used = now
+            elif link.closed is None:
+                watch.rest(now)
+
+    def abandon(self, sent: Sent) -> None:
+        """Drop the reply to what `begin` has sent, when it comes."""
+        abandon(self.link, sent)
 
     def start(
         self, service: str, method: str, payload: bytes, deadline: float, done: Callable[[Response | None], None]
@@ -207,21 +246,43 @@ class Endpoint(Collecting):
         For loops that read anyway, such as `serve`. `deadline` is for the write; the peer is told what is left of it.
         Raises what `call` raises, but for RpcError.
         """
-        timeout_ns = _left_ns(deadline)
-        if timeout_ns <= 0:
-            raise DeadlineExceeded(method)
-        if not self._wait_to_send(deadline):
-            raise DeadlineExceeded(method)
-        try:
-            if self.closed is not None:
-                raise ConnectionClosed(self.closed)
-            stream_id, frame, _ = self._client.request(_prefix(service, method), payload, timeout_ns)
-            self._waiters[stream_id] = Callback(done)
-            try:
-                self._transport.send(self._client_id, frame, deadline)
-            except (DeadlineExceeded, ConnectionClosed):
-                self._waiters.pop(stream_id, None)
-                self._client.forget(stream_id)
-                raise
-        finally:
-            self._sender.release()
+        start(self.link, service, method, payload, _left_ns(deadline, method), deadline, done)
+
+    # -- requests of the peer -----------------------------------------------------------------------------------------
+
+    def serve(self, until: Callable[[], object] | None = None, deadline: float | None = None) -> str | None:
+        """Read and answer until the connection ends, and return why; or until `until()` holds, and return None.
+
+        Requests are answered in order, in this thread. DeadlineExceeded if `deadline` passes first.
+        """
+        return self._answerer.serve(until, deadline)
+
+    def poll(self) -> bool:
+        """Read what is there, if no other thread is reading; False once the connection has ended.
+
+        Does not wait, and does not stay for a peer that never stops sending: a monitor is told to look again.
+        """
+        self._answerer.poll()
+        return self.link.closed is None
+
+    def reply(self, request: Request, payload: bytes) -> None:
+        """Answer a request that the handler left for LATER. Nothing happens if the connection has ended."""
+        self._answerer.reply(request, payload, 0, "")
+
+    def reply_error(self, request: Request, code: int, message: str) -> None:
+        """Answer a request with a status."""
+        self._answerer.reply(request, b"", code, message)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Stop reading; the request at hand is still answered, then `serve` returns. Safe in a signal handler."""
+        self.link.transport.shut_reading()
+
+    def close(self, reason: str = "closed") -> None:
+        """Close the connection; every pending and later call fails with ConnectionClosed."""
+        self.link.fail(reason)
+
+    def release(self, deadline: float) -> None:
+        """Give the descriptor back, once no thread is reading or writing. The connection must be closed already."""
+        self.link.release(deadline)

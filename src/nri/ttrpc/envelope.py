@@ -15,7 +15,7 @@ copy of google/rpc/status.proto. Golden bytes and Hypothesis against Go hold it 
 from __future__ import annotations
 
 from nri.errors import RemoteProtocolError
-from nri.wire import bytes_field, iter_fields, read_varint, varint, varint_field
+from nri.wire import LENGTHS, bytes_field, iter_fields, read_varint, varint, varint_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Response:
 
 
 def request_prefix(service: str, method: str) -> bytes:
-    """The encoded service and method: the same for every request, so callers keep it."""
+    """The encoded service and method: the same for every request of a method."""
     return bytes_field(1, service.encode()) + bytes_field(2, method.encode())
 
 
@@ -117,7 +117,8 @@ def request_parts(prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: 
             _timeouts.clear()
             _timeouts[0] = b""
         timeout = _timeouts[timeout_ns] = b"\x20" + varint(timeout_ns)
-    parts = [prefix, b"\x1a", varint(len(payload)), payload, timeout] if payload else [prefix, timeout]
+    length = len(payload)
+    parts = [prefix, b"\x1a", LENGTHS.get(length) or varint(length), payload, timeout] if length else [prefix, timeout]
     for key, value in metadata:
         parts.append(bytes_field(5, bytes_field(1, key.encode()) + bytes_field(2, value.encode())))
     return parts
@@ -243,7 +244,8 @@ def encode_response(payload: bytes = b"", code: int = 0, message: str = "") -> b
         return bytes_field(1, varint_field(1, code) + text)
     if not payload:
         return b""
-    return b"\x12" + varint(len(payload)) + payload
+    length = len(payload)
+    return b"\x12" + (LENGTHS.get(length) or varint(length)) + payload
 
 
 def response_payload(data: bytes, start: int = 0) -> bytes | None:
@@ -253,7 +255,14 @@ def response_payload(data: bytes, start: int = 0) -> bytes | None:
         return b""
     if data[start] != 0x12:
         return None
-    length, position = read_varint(data, start + 1)
+    position = start + 2  # after a length of one byte, or of two, as nearly always
+    length = data[start + 1] if position <= end else 128
+    if length > 127:
+        if position < end and data[position] < 128:
+            length += (data[position] << 7) - 128
+            position += 1
+        else:
+            length, position = read_varint(data, start + 1)
     return data[position:] if position + length == end else None
 
 

@@ -25,7 +25,8 @@ __all__ = [
     "RESPONSE",
     "FrameReader",
     "pack",
-    "pieces",
+    "pack_header",
+    "unpack_header",
 ]
 
 #: Length of a frame's header in bytes.
@@ -38,8 +39,10 @@ REQUEST, RESPONSE, DATA = 1, 2, 3
 #: Flags: the sender will send no more; will send more on this stream; there is no data.
 REMOTE_CLOSED, REMOTE_OPEN, NO_DATA = 1, 2, 4
 
-_header: Final = Struct(">IIBB").pack
-_unpack: Final = Struct(">IIBB").unpack_from
+#: A header as bytes: of data length, stream id, message type and flags.
+pack_header: Final = Struct(">IIBB").pack
+#: The same four numbers, of the bytes of a frame, from an offset.
+unpack_header: Final = Struct(">IIBB").unpack_from
 
 
 def pack(stream_id: int, kind: int, data: bytes, flags: int = 0) -> bytes:
@@ -47,47 +50,28 @@ def pack(stream_id: int, kind: int, data: bytes, flags: int = 0) -> bytes:
     length = len(data)
     if length > MAX_DATA:
         raise OversizedMessage(length, MAX_DATA)
-    return _header(length, stream_id, kind, flags) + data
-
-
-def pieces(stream_id: int, kind: int, data: list[bytes]) -> tuple[list[bytes], int]:
-    """As `pack`, of data in pieces, into pieces: a large one is copied once, by who writes it. Also their length."""
-    length = 0
-    for piece in data:
-        length += len(piece)
-    if length > MAX_DATA:
-        raise OversizedMessage(length, MAX_DATA)
-    return [_header(length, stream_id, kind, 0), *data], HEADER_LENGTH + length
+    return pack_header(length, stream_id, kind, flags) + data
 
 
 class FrameReader:
     """Chunks of one logical connection in, whole frames out; holds at most one frame of 4 MiB."""
 
-    __slots__ = ("_data", "_header", "_missing", "_rest")
+    __slots__ = ("_data", "_header", "_missing", "_rest", "between")
 
     def __init__(self) -> None:
         self._rest = b""  # the start of a header
         self._header: tuple[int, int, int, int] | None = None  # of the frame whose data is still coming
         self._data = bytearray()  # one buffer, and not many parts: a peer may send its bytes one by one
         self._missing = 0
-
-    def sole(self, chunk: bytes) -> tuple[int, int, int] | None:
-        """Stream id, type and length if the chunk is one whole frame and nothing is pending: its data is `chunk[10:]`.
-
-        None: `receive` has to look at it. Takes nothing either way.
-        """
-        if self._header is None and not self._rest and len(chunk) >= HEADER_LENGTH:
-            length, stream_id, kind, _ = _unpack(chunk)
-            if len(chunk) == HEADER_LENGTH + length:
-                return stream_id, kind, length
-        return None
+        #: Nothing of a frame is held: the next byte begins one.
+        self.between = True
 
     def receive(self, chunk: bytes) -> list[tuple[int, int, int, bytes | None, int]]:
         """Returns (stream id, type, flags, data, length) of each whole frame; data is None if it was too long."""
         end = len(chunk)
         header = self._header
-        if header is None and not self._rest and end >= HEADER_LENGTH:
-            length, stream_id, kind, flags = _unpack(chunk)
+        if self.between and end >= HEADER_LENGTH:
+            length, stream_id, kind, flags = unpack_header(chunk)
             if end == HEADER_LENGTH + length:  # one whole frame, nearly always
                 return [(stream_id, kind, flags, chunk[HEADER_LENGTH:] if length <= MAX_DATA else None, length)]
         out: list[tuple[int, int, int, bytes | None, int]] = []
@@ -98,7 +82,7 @@ class FrameReader:
                 self._data += chunk if take == end else chunk[:take]
             self._missing -= take
             if self._missing:
-                return out
+                return out  # not between frames, as before
             length, stream_id, kind, flags = header
             out.append((stream_id, kind, flags, bytes(self._data) if length <= MAX_DATA else None, length))
             self._header = None
@@ -109,7 +93,7 @@ class FrameReader:
             self._rest = b""
             end = len(chunk)
         while end - position >= HEADER_LENGTH:
-            length, stream_id, kind, flags = _unpack(chunk, position)
+            length, stream_id, kind, flags = unpack_header(chunk, position)
             position += HEADER_LENGTH
             stop = position + length
             if stop > end:
@@ -117,9 +101,11 @@ class FrameReader:
                 self._missing = stop - end
                 if length <= MAX_DATA:
                     self._data += chunk[position:]
+                self.between = False
                 return out
             out.append((stream_id, kind, flags, chunk[position:stop] if length <= MAX_DATA else None, length))
             position = stop
         if position < end:
             self._rest = chunk[position:]
+        self.between = position == end
         return out

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from nri.ttrpc.envelope import Request
 
-__all__ = ["Interceptor"]
+    Step = Callable[[Request], Any]
+
+__all__ = ["Interceptor", "around", "around_serving"]
 
 
 class Interceptor:
@@ -30,3 +32,21 @@ class Interceptor:
     def serve(self, request: Request, proceed: Callable[[Request], Any]) -> Any:
         """The peer calls us."""
         return proceed(request)
+
+
+def around(interceptors: Sequence[Interceptor], call: Step) -> Step:
+    """`call` with the interceptors around it, the first outermost."""
+    for interceptor in reversed(interceptors):
+        call = _bind(interceptor.call, call)
+    return call
+
+
+def around_serving(interceptors: Sequence[Interceptor], serve: Step) -> Step:
+    """`serve` with the interceptors around it, the first outermost."""
+    for interceptor in reversed(interceptors):
+        serve = _bind(interceptor.serve, serve)
+    return serve
+
+
+def _bind(intercept: Callable[[Request, Step], Any], step: Step) -> Step:
+    return lambda request: intercept(request, step)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from nri.ttrpc.endpoint import Endpoint
+    from nri.ttrpc.link import Link
 
 __all__ = ["IdleWatcher", "Monitor"]
 
@@ -40,48 +41,56 @@ LOOK_MOST_S = 0.16
 
 
 class IdleWatcher:
-    """One endpoint's entry with the monitor: those who read the endpoint say here when it is to be watched."""
+    """One endpoint's entry with the monitor: those who read the endpoint say here when it is to be watched.
 
-    __slots__ = ("_armed", "_monitor", "_resting", "_used", "endpoint")
+    Attributes:
+        armed: it is watched: who reads it must say `busy`.
+        resting: it is left to the next caller, and looked at now and then.
+        used: when it was read last, in seconds of `time.monotonic()`.
+        close_s: calls that end within so many seconds follow each other closely.
+    """
 
-    def __init__(self, monitor: Monitor, endpoint: Endpoint) -> None:
+    __slots__ = ("_link", "_monitor", "armed", "close_s", "resting", "used")
+
+    def __init__(self, monitor: Monitor, link: Link) -> None:
         self._monitor = monitor
-        self.endpoint = endpoint
-        self._armed = True
-        self._resting = False
-        self._used = 0.0
+        self._link = link
+        self.armed = True
+        self.resting = False
+        self.used = 0.0
+        self.close_s = CLOSE_S
 
     def busy(self) -> None:
-        """Somebody reads it now: it is not watched."""
-        if self._armed:
-            self._armed = False
-            self._monitor.modify(self.endpoint, _OFF)
+        """A thread reads it now: it is not watched."""
+        if self.armed:
+            self.armed = False
+            self._monitor.modify(self._link, _OFF)
 
     def idle(self) -> None:
-        """Nobody reads it any more: it is watched at once."""
-        self._armed = True
-        self._monitor.modify(self.endpoint, _WATCH)
+        """No thread reads it any more: it is watched at once."""
+        self.armed = True
+        self._monitor.modify(self._link, _WATCH)
 
-    def rest(self) -> None:
+    def rest(self, now: float) -> None:
         """A caller reads it no more; the next one may be close behind."""
-        now = monotonic()
-        close = now - self._used < CLOSE_S
-        self._used = now
+        close = now - self.used < self.close_s
+        self.used = now
         if not close:
-            self.idle()
-        elif not self._resting:
-            self._resting = True
+            self.armed = True
+            self._monitor.modify(self._link, _WATCH)
+        elif not self.resting:
+            self.resting = True
             self._monitor.rest(self)
 
     def settled(self, now: float) -> bool:
         """Whether there is nothing to look after any more: no caller came, so it is watched; or it is closed."""
-        endpoint = self.endpoint
-        if endpoint.closed is None:
-            if now - self._used < LOOK_S / 2 or not endpoint.read_while_idle():
+        link = self._link
+        if link.closed is None:
+            if now - self.used < LOOK_S / 2 or not link.reader.acquire(False):
                 return False
-            self._resting = False
+            self.resting = False
             self.idle()
-            endpoint.stop_reading_while_idle()
+            link.stop_reading(None)
         return True
 
 
@@ -106,7 +115,7 @@ class Monitor:
             if self._stopping:
                 return
             self._endpoints[fd] = endpoint
-            endpoint.watched_by(IdleWatcher(self, endpoint))
+            endpoint.link.watch = IdleWatcher(self, endpoint.link)
             self._epoll.register(fd, _WATCH)
 
     def remove(self, endpoint: Endpoint) -> None:
@@ -120,15 +129,15 @@ class Monitor:
             except (OSError, ValueError):
                 pass  # closed already, which unregisters it
 
-    def modify(self, endpoint: Endpoint, events: int) -> None:
-        """Watch an endpoint for these events. For its `IdleWatcher`."""
+    def modify(self, link: Link, events: int) -> None:
+        """Watch a connection for these events. For its `IdleWatcher`."""
         try:
-            self._epoll.modify(endpoint.fileno(), events)
+            self._epoll.modify(link.fileno(), events)
         except (OSError, ValueError):
             pass  # removed or closed in the meantime: nothing to watch
 
     def rest(self, watch: IdleWatcher) -> None:
-        """Look now and then whether an endpoint is still in use. For its `IdleWatcher`."""
+        """Look now and then whether a connection is still in use. For its `IdleWatcher`."""
         with self._lock:
             if self._stopping:
                 return

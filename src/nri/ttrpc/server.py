@@ -6,7 +6,7 @@
 
 Requests of one connection are answered concurrently, as ttRPC asks for, by at most `workers` threads for the whole
 server; `backlog` more may wait, and what comes on top is answered ResourceExhausted. A plugin does not use this: its
-loop answers inline (`nri.stub.session.session`).
+loop answers inline (`nri.stub.session.service`).
 """
 
 from __future__ import annotations

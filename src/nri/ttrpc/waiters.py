@@ -1,6 +1,6 @@
 """Calls that wait for their response, three kinds of them: by whom and how a call is told that its response is there.
 
-Used by `nri.ttrpc.endpoint` and the classes that it is made of, which hand over the response and the turn to read.
+`nri.ttrpc.answering` hands over the response, and `nri.ttrpc.link` the turn to read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nri.errors import ConnectionClosed, DeadlineExceeded
     from nri.ttrpc.envelope import Response
+
+    #: A request on its way: stream id, method, deadline, who waits if not the reader, and what went wrong.
+    Sent = tuple[int, str, float | None, "Waiter | None", DeadlineExceeded | ConnectionClosed | None]
 
 __all__ = ["Callback", "Reading", "Waiter", "payload_of"]
 

@@ -1,4 +1,4 @@
-"""How these tests run the command: as a process of its own, as people do."""
+"""How these tests run the command: as a process of its own, as people do. And what they read of the doctor."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nri.cli.doctor.findings import Finding
+from tests.support.rooted import below
 from tests.support.scripted_runtime import ScriptedRuntime
 
 Nri = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -54,6 +57,17 @@ def folder() -> Iterator[Path]:
     """A folder with a path that is short enough for sockets."""
     with tempfile.TemporaryDirectory(prefix="nri-cli-", dir="/tmp") as path:
         yield Path(path)
+
+
+def lines(findings: list[Finding]) -> list[str]:
+    """Findings in short."""
+    return [f"{finding.level}: {finding.where}: {finding.what}" for finding in findings]
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Callable[..., str]:
+    """Write files below a root; gives the root."""
+    return partial(below, tmp_path)
 
 
 class Listener:

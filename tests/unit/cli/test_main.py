@@ -1,18 +1,14 @@
-"""The command as a whole: help, global options, exit codes, errors, how fast it starts."""
+"""The command as a whole: help, wrong usage, the way out of errors, how fast it starts."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
-import click
 import pytest
 
-from nri import errors
-from nri.cli.errors import DIFFERS, FAILED, INTERRUPTED, REJECTED, UNREACHABLE, USAGE, Failure, describe, exit_code
+from nri.cli.errors import USAGE
 from nri.cli.main import VERBS
-from nri.config import Source, read
 
 
 def test_help_lists_every_verb_and_shows_examples_before_usage(nri) -> None:
@@ -36,7 +32,7 @@ def test_each_verb_has_help_with_an_example(nri, verb: str) -> None:
 def test_help_imports_no_verb_and_nothing_heavy() -> None:
     code = (
         "import sys\nfrom nri.cli.main import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-        "heavy = {'google.protobuf', 'msgspec', 'yaml', 'asyncio', 'json', 'nri.api.messages', 'nri.cli.run'}\n"
+        "heavy = {'google.protobuf', 'msgspec', 'yaml', 'asyncio', 'json', 'nri.api.messages', 'nri.cli.verbs.run'}\n"
         "print('LOADED', sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -52,36 +48,6 @@ def test_a_verb_loads_its_heavy_parts_only_when_it_runs(verb: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize("arguments", [("-o", "json", "version"), ("version", "-o", "json")])
-def test_global_options_may_stand_before_or_after_the_verb(nri, arguments: tuple[str, ...]) -> None:
-    assert "nri_api" in json.loads(nri(*arguments).stdout)
-
-
-def test_version_tells_everything_that_a_report_needs(nri) -> None:
-    found = json.loads(nri("version", "-o", "json").stdout)
-    assert set(found) == {"nri", "compiled", "nri_api", "python", "protobuf", "protobuf_backend", "kernel", "machine"}
-    assert found["nri_api"] == "v0.12.5"
-    table = nri("version").stdout
-    assert "protobuf backend" in table
-    assert nri("version", "-q").stdout.strip() == found["nri"]
-    assert nri("--version").stdout == table
-
-
-def test_yaml_has_the_same_content_as_json(nri) -> None:
-    class Versions:
-        nri: str
-        compiled: str
-        nri_api: str
-        python: str
-        protobuf: str
-        protobuf_backend: str
-        kernel: str
-        machine: str
-
-    made = read(Versions, [Source("output", nri("version", "-o", "yaml").stdout)])
-    assert made.nri_api == json.loads(nri("version", "-o", "json").stdout)["nri_api"]
 
 
 @pytest.mark.parametrize(
@@ -117,13 +83,6 @@ def test_a_traceback_comes_only_with_verbose_twice(nri) -> None:
     assert "Traceback" in nri("events", "-v", "-v", "--socket-path", "/nowhere/nri.sock").stderr
 
 
-def test_a_flag_beats_the_environment(nri) -> None:
-    from_environment = nri("events", env={"NRI_SOCKET": "/a/env.sock"})
-    assert "/a/env.sock" in from_environment.stderr
-    for arguments in (("--socket-path", "/a/flag.sock", "events"), ("events", "--socket-path", "/a/flag.sock")):
-        assert "/a/flag.sock" in nri(*arguments, env={"NRI_SOCKET": "/a/env.sock"}).stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "env", "colored"),
     [
@@ -143,36 +102,3 @@ def test_output_into_a_closed_pipe_ends_quietly() -> None:
     script = f"{sys.executable} -m nri.cli.main --help | head -c 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-CODES = [
-    (Failure("x"), FAILED),
-    (Failure("x", DIFFERS), DIFFERS),
-    (click.UsageError("x"), USAGE),
-    (errors.ConfigError("f", "k", "r"), USAGE),
-    (errors.RuntimeUnavailable("/s", "r"), UNREACHABLE),
-    (errors.ConnectionClosed(), UNREACHABLE),
-    (errors.DeadlineExceeded(), UNREACHABLE),
-    (errors.Reject("no"), REJECTED),
-    (errors.ValidationRejected("10-a", "no"), REJECTED),
-    (errors.RpcError(2, "boom"), FAILED),
-    (errors.RegistrationError("no"), FAILED),
-    (OSError(2, "No such file or directory", "/f"), FAILED),
-    (KeyboardInterrupt(), INTERRUPTED),
-    (ZeroDivisionError("x"), FAILED),
-]
-
-
-@pytest.mark.parametrize(("error", "code"), CODES, ids=[type(error).__name__ for error, _ in CODES])
-def test_every_kind_of_error_has_its_documented_code_and_a_line(error: BaseException, code: int) -> None:
-    assert exit_code(error) == code
-    assert len(describe(error).splitlines()) == 1
-
-
-def test_codes_are_never_reused() -> None:
-    assert sorted({FAILED, USAGE, UNREACHABLE, REJECTED, DIFFERS, INTERRUPTED}) == [1, 2, 3, 4, 5, 130]
-
-
-def test_all_problems_of_a_configuration_are_shown_each_on_its_line() -> None:
-    second = errors.ConfigError("f:2", "b", "bad")
-    assert len(describe(errors.ConfigError("f:1", "a", "bad", others=[second])).splitlines()) == 2

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nri.cli.output import Column, Output, cell, safe
-from nri.cli.verb import Settings
+from nri.cli.settings import Settings
 
 COLUMNS = [Column("ID", "id", 4), Column("NAME", "name"), Column("TAGS", "tags")]
 ROWS = [{"id": "0123456789", "name": "web", "tags": ["a", "b"]}, {"id": "abc", "name": "", "tags": None}]

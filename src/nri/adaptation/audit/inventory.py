@@ -1,22 +1,45 @@
-"""Which containers there are, in which namespace, with which resources: from events, and from the runtime's state.
+"""The containers that there are, in which namespace, with which resources: from events, and from the runtime's state.
 
 The adaptation needs to know three things without asking the runtime in the middle of an event (which may hold its
 locks): whether an update names a container that exists, in which namespace that is, and what to go back to when a
 creation fails after side updates were applied. Resources are kept as bytes: a message would keep the whole container
 alive.
+
+A container is in one of three states:
+
+| state | from | an update for it |
+|---|---|---|
+| creating | its creation is asked | is kept, later ones of a plugin over earlier ones, until it is created |
+| known | the creation has succeeded, or the runtime's state has it | is given to the runtime |
+| gone | it is removed, or its creation was refused or aborted | is left out and reported, like one without an id |
+
+Kept updates are handed over by `nri.adaptation.registration.kept_updates`. Until that is done later ones are kept as
+well, so that they never overtake each other.
 """
 
 from __future__ import annotations
 
 import threading
+from enum import Enum
 from typing import TYPE_CHECKING
 
+from nri.adaptation.merge.effects import put_resource
+from nri.adaptation.merge.entries import read
+from nri.adaptation.merge.fields import RESOURCES_TREE
 from nri.api import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ContainerRecord", "Inventory", "Known"]
+__all__ = ["ContainerRecord", "Creation", "Inventory", "Known", "Presence"]
+
+
+class Presence(Enum):
+    """Where a container stands, as one that wants to update it must know."""
+
+    CREATING = "it is being created"
+    KNOWN = "it is there"
+    GONE = "the runtime knows no such container"
 
 
 class ContainerRecord:
@@ -29,6 +52,25 @@ class ContainerRecord:
         self.unseen = False
 
 
+class Creation:
+    """A container that is being created, and what waits for it.
+
+    Attributes:
+        namespace: of its pod.
+        updates: per plugin (``NN-name``) the update that it asks for, and the event in which it did.
+        evictions: (plugin, reason) of those who want it gone.
+        succeeded: it is created; what waits for it is to be handed over.
+    """
+
+    __slots__ = ("evictions", "namespace", "succeeded", "updates")
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self.updates: dict[str, tuple[m.ContainerUpdate, str]] = {}
+        self.evictions: list[tuple[str, str]] = []
+        self.succeeded = False
+
+
 #: What events told while a state was on its way; None for containers that went.
 News = dict[str, "ContainerRecord | None"]
 
@@ -39,6 +81,7 @@ class Inventory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._records: dict[str, ContainerRecord] = {}
+        self._creations: dict[str, Creation] = {}
         self._news: list[News] = []
         #: The ids of all containers, always up to date.
         self.known = Known(self)
@@ -87,11 +130,82 @@ class Inventory:
         else:
             self._records[container_id] = record
 
-    def created(self, container_id: str, pod: m.PodSandbox, resources: bytes) -> None:
-        """Note a container that is being created with these resources, encoded."""
+    def creating(self, container_id: str, namespace: str) -> None:
+        """Note that the creation of a container is asked."""
+        with self._lock:
+            self._creations[container_id] = Creation(namespace)
+
+    def not_created(self, container_id: str) -> None:
+        """Note that a creation was refused: what waits for it is dropped."""
+        with self._lock:
+            self._creations.pop(container_id, None)
+
+    def created(self, container_id: str, pod: m.PodSandbox, resources: bytes) -> bool:
+        """Note that a creation has succeeded, with these resources, encoded. True: updates wait for the container."""
         record = ContainerRecord(pod.id, pod.namespace, resources)
         with self._lock:
             self._put(container_id, record)
+            creation = self._creations.get(container_id)
+            if creation is None:
+                return False
+            if creation.updates or creation.evictions:
+                creation.succeeded = True
+                return True
+            del self._creations[container_id]
+            return False
+
+    def presence(self, container_id: str) -> Presence:
+        """Where a container stands."""
+        if container_id in self._creations:
+            return Presence.CREATING
+        return Presence.KNOWN if container_id in self._records else Presence.GONE
+
+    def keep_update(self, plugin: str, update: m.ContainerUpdate, event: str) -> Presence:
+        """Keep an update if its container is being created, over an earlier one of the plugin. Returns where it stands.
+
+        A container that is not CREATING by now takes no update here: the caller has to give it to the runtime.
+        """
+        with self._lock:
+            creation = self._creations.get(update.container_id)
+            if creation is None:
+                return Presence.KNOWN if update.container_id in self._records else Presence.GONE
+            earlier = creation.updates.get(plugin)
+            if earlier is None:
+                kept = m.ContainerUpdate()
+                kept.CopyFrom(update)
+            else:
+                kept = earlier[0]
+                kept.ignore_failure = kept.ignore_failure and update.ignore_failure
+                for entry in read(update.linux.resources, RESOURCES_TREE):
+                    put_resource(kept, entry)
+            creation.updates[plugin] = (kept, event)
+            return Presence.CREATING
+
+    def keep_eviction(self, plugin: str, eviction: m.ContainerEviction) -> Presence:
+        """Keep an eviction if its container is being created. Returns where it stands."""
+        with self._lock:
+            creation = self._creations.get(eviction.container_id)
+            if creation is None:
+                return Presence.KNOWN if eviction.container_id in self._records else Presence.GONE
+            creation.evictions.append((plugin, eviction.reason))
+            return Presence.CREATING
+
+    def take_kept(self, container_id: str) -> Creation | None:
+        """What waits for a container that is created, to be handed over; None: nothing any more, and it is known.
+
+        Ask again when that is done: what is asked for meanwhile waits, too.
+        """
+        with self._lock:
+            creation = self._creations.get(container_id)
+            if creation is None or not creation.succeeded:
+                return None
+            if container_id not in self._records or not (creation.updates or creation.evictions):
+                del self._creations[container_id]
+                return None
+            taken = Creation(creation.namespace)
+            taken.updates, taken.evictions = creation.updates, creation.evictions
+            creation.updates, creation.evictions = {}, []
+            return taken
 
     def updated(self, container_id: str, resources: m.LinuxResources) -> None:
         """A container is being updated."""
@@ -105,6 +219,7 @@ class Inventory:
     def removed(self, container_id: str) -> None:
         """A container is gone."""
         with self._lock:
+            self._creations.pop(container_id, None)
             self._put(container_id, None)
 
     def restored(self, container_id: str, resources: m.LinuxResources) -> None:
@@ -119,6 +234,7 @@ class Inventory:
         with self._lock:
             inside = [key for key, record in self._records.items() if record.pod_id == pod_id]
             for container_id in inside:
+                self._creations.pop(container_id, None)
                 self._put(container_id, None)
             return inside
 
@@ -129,7 +245,7 @@ class Inventory:
 
 
 class Known:
-    """The ids of all containers, for `in`, and their namespaces."""
+    """The containers that there are, for `in`, those being created, and their namespaces."""
 
     __slots__ = ("_inventory",)
 
@@ -139,7 +255,13 @@ class Known:
     def __contains__(self, container_id: object) -> bool:
         return container_id in self._inventory._records
 
+    def is_creating(self, container_id: str) -> bool:
+        """Whether a container is being created, so that an update for it can only be kept."""
+        return container_id in self._inventory._creations
+
     def namespace_of(self, container_id: str) -> str | None:
-        """The namespace of a container's pod; None for a container that nobody knows."""
-        record = self._inventory._records.get(container_id)
+        """The namespace of a container's pod; None for a container that is not there."""
+        record: ContainerRecord | Creation | None = self._inventory._records.get(container_id)
+        if record is None:
+            record = self._inventory._creations.get(container_id)
         return None if record is None else record.namespace

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from nri.api import messages as m
+from nri.errors import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +29,10 @@ __all__ = ["SERIALS", "Reporting", "adjustment_of", "evictions_of"]
 
 log = logging.getLogger("nri.adaptation")
 
+
+#: How often it is logged that updates of a plugin are left out, in seconds; how many plugins that is remembered of.
+LEFT_OUT_LOG_S: Final = 60.0
+REMEMBERED: Final = 256
 
 #: Numbers for events, from 1: one holds the steps of its event together while others overlap with it.
 SERIALS: Final = itertools.count(1)
@@ -52,7 +59,7 @@ class Reporting:
         recorded: a reporter is there, who wants the bytes of requests and results.
     """
 
-    __slots__ = ("_complained", "_observer", "_reporters", "recorded", "watched")
+    __slots__ = ("_complained", "_guard", "_left_out", "_observer", "_reporters", "recorded", "watched")
 
     def __init__(self, observer: Observer | None = None, reporters: Sequence[Reporter] = ()) -> None:
         # People write these: what theirs return is not looked at, not even by compiled code.
@@ -61,6 +68,8 @@ class Reporting:
         self.recorded = bool(self._reporters)
         self.watched = observer is not None or self.recorded
         self._complained: set[str] = set()
+        self._guard = threading.Lock()
+        self._left_out: dict[str, tuple[int, float]] = {}  # plugin -> not told of since, and when that was
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
         """Tell that an event begins; `event` is the name of its RPC. Only needed if `recorded`."""
@@ -140,6 +149,25 @@ class Reporting:
                 self._observer.record_shadow(report)
             except Exception as error:  # noqa: BLE001
                 self._complain(self._observer, error)
+
+    def left_out(self, plugin: str, event: str, container: str) -> None:
+        """Log, once a minute per plugin, that an update or eviction is left out, and count it with the observer."""
+        if self._observer is not None:
+            try:
+                self._observer.record_left_out(plugin, event)
+            except Exception as error:  # noqa: BLE001
+                self._complain(self._observer, error)
+        now = monotonic()
+        with self._guard:
+            count, since = self._left_out.get(plugin, (0, -LEFT_OUT_LOG_S))
+            told = now - since >= LEFT_OUT_LOG_S
+            self._left_out[plugin] = (0, now) if told else (count + 1, since)
+            if len(self._left_out) > REMEMBERED:
+                del self._left_out[next(iter(self._left_out))]
+        if told:
+            more = f", and {count} like it in the last minute" if count else ""
+            which = f"container {quote(container)}, which is not there" if container else "a container without an id"
+            log.warning("plugin %s asked in %s for an update of %s: left out%s", plugin, event, which, more)
 
     def plugins_counted(self, active: int) -> None:
         """Tell the observer how many plugins take part now."""

@@ -15,13 +15,12 @@ from nri.api import messages as m
 from nri.api.events import BY_METHOD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Final
 
-    from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.audit.trail import AuditTrail
+    from nri.adaptation.audit.update_result import Restoration, UpdateResult
+    from nri.adaptation.dispatch.event import EventContext
     from nri.adaptation.peers.peer import Peer
-    from nri.rules import Rules
 
 __all__ = ["CreateEvent", "CreateReply"]
 
@@ -37,13 +36,42 @@ class CreateReply(EventReply):
         ignored: what plugins asked for and did not get, with reasons.
     """
 
-    __slots__ = ("adjust",)
+    __slots__ = ("_container_id", "_kept", "adjust")
 
     _event = "CreateContainer"
 
-    def __init__(self, merge: CreateMerge, trail: AuditTrail, adjust: m.ContainerAdjustment) -> None:
+    def __init__(
+        self,
+        merge: CreateMerge,
+        context: EventContext,
+        adjust: m.ContainerAdjustment,
+        container_id: str,
+    ) -> None:
         self.adjust = adjust
-        super().__init__(merge, trail, merge.updates, merge.ignored)
+        self._container_id = container_id
+        self._kept = context.kept
+        book = merge.book
+        if book is None:
+            super().__init__(merge, context.trail, [], [])
+        else:
+            super().__init__(merge, context.trail, book.updates(), book.ignored)
+
+    def commit(self, results: Sequence[UpdateResult] = ()) -> None:
+        """The container is created, and the side updates stand.
+
+        The update callback gets what plugins have asked for this container while it was being created, in this call.
+
+        Args:
+            results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
+        """
+        super().commit(results)
+        if self._container_id in self._kept.waiting:
+            self._kept.hand_over(self._container_id)
+
+    def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
+        """The container could not be created: forget it, and have the side updates undone, as `EventReply.abort`."""
+        self._trail.not_created(self._container_id)
+        return super().abort(restore)
 
     @property
     def evictions(self) -> list[m.ContainerEviction]:
@@ -66,25 +94,30 @@ class CreateEvent(AnsweredEvent):
 
     reply_type: ClassVar[Any] = m.CreateContainerResponse
 
-    def __init__(
-        self, pod: m.PodSandbox, container: m.Container, rules: Rules, trail: AuditTrail, reporting: Reporting
-    ) -> None:
-        merge = CreateMerge(Parts(pod, container), rules, trail.inventory.known)  # type: ignore[arg-type]
-        super().__init__(CreateRequest(_SPEC, pod, container, merge), merge, trail, reporting)
+    def __init__(self, pod: m.PodSandbox, container: m.Container, context: EventContext) -> None:
+        merge = CreateMerge(Parts(pod, container), context.rules, context.trail.inventory.known)  # type: ignore[arg-type]
+        super().__init__(CreateRequest(_SPEC, pod, container, merge), merge, context)
         self._pod, self._container = pod, container
         self._resources: bytes | None = None
+        context.trail.inventory.creating(container.id, pod.namespace)
+
+    def refused(self) -> None:
+        """Forget the container, whose creation has failed."""
+        self._context.trail.inventory.not_created(self._container.id)
 
     def overlap(self) -> None:
         """Encode what the container had before, and sort earlier records: in the time that a plugin needs anyway."""
         if self._resources is None:
             self._resources = self._container.linux.resources.SerializeToString()
-            provenance = self._trail.provenance
+            provenance = self._context.trail.provenance
             if provenance is not None:
                 provenance.tidy()
 
     def validation_request(self, present: Iterable[Peer]) -> bytes:
         """The request that all validators get: the container as it was, the merged result, and who set what."""
         reply = self.merge.reply()
+        if self._context.rules.hooks_only_when_set and not reply.adjust.hooks.ListFields():
+            reply.adjust.ClearField("hooks")
         message = m.ValidateContainerAdjustmentRequest(
             pod=self._pod,
             container=self._container,
@@ -104,5 +137,11 @@ class CreateEvent(AnsweredEvent):
             resources = self._container.linux.resources.SerializeToString()
         adjust = self.merge.adjust
         resources += adjust.linux.resources.SerializeToString()
-        self._trail.inventory.created(self._container.id, self._pod, resources)
-        return CreateReply(self.merge, self._trail, adjust)
+        context, container_id = self._context, self._container.id
+        reply = CreateReply(self.merge, context, adjust, container_id)
+        book = self.merge.book
+        if book is not None:
+            reply.updates += self.side_updates(book)
+        if context.trail.inventory.created(container_id, self._pod, resources):
+            context.kept.add(container_id)
+        return reply

@@ -18,26 +18,23 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from nri.adaptation.dispatch.create_event import CreateEvent, CreateReply
-from nri.adaptation.dispatch.event import Event
+from nri.adaptation.dispatch.event import Event, EventContext
 from nri.adaptation.dispatch.order import Place
 from nri.adaptation.dispatch.stop_event import StopEvent, StopReply
 from nri.adaptation.dispatch.update_event import UpdateEvent, UpdateReply
 from nri.adaptation.dispatch.validation import validate
 from nri.api.events import EventMask
-from nri.errors import NriError, PluginUnavailable
+from nri.errors import LocalProtocolError, NriError, PluginUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.dispatch.invoker import Invoker, Sent
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.adaptation.registration.chain import Chain
     from nri.api import messages as m
-    from nri.rules import Rules
 
 __all__ = ["Dispatcher"]
 
@@ -59,39 +56,53 @@ class Dispatcher:
         self,
         chain: Chain,
         invoker: Invoker,
-        rules: Rules,
-        trail: AuditTrail,
-        reporting: Reporting,
+        context: EventContext,
         patience_s: float,
         fan_out: EventMask = EventMask(0),  # noqa: B008 - an int
     ) -> None:
         self._chain = chain
         self._invoker = invoker
-        self._rules = rules
-        self._trail = trail
-        self._reporting = reporting
+        self._context = context
+        self._rules = context.rules
+        self._reporting = context.reporting
+        self._kept = context.kept
+        self._closed = ""
+        self.close("the adaptation has not been started: call start() first")
         self._patience_s = patience_s
         self._fan_out = fan_out
+
+    def open(self) -> None:
+        """Let events in from now on."""
+        self._closed = ""
+
+    def close(self, why: str) -> None:
+        """Refuse every further event with LocalProtocolError, if the rules want that; `why` is its text."""
+        if self._rules.events_need_start:
+            self._closed = why
 
     # -- one method per kind of event ---------------------------------------------------------------------------------
 
     def create_container(self, pod: m.PodSandbox, container: m.Container, deadline: float | None) -> CreateReply:
         """CreateContainer: merged adjustment, updates of other containers, evictions; validated."""
-        event = CreateEvent(pod, container, self._rules, self._trail, self._reporting)
-        self._run(event, deadline)
+        event = CreateEvent(pod, container, self._context)
+        try:
+            self._run(event, deadline)
+        except BaseException:
+            event.refused()
+            raise
         return event.result()
 
     def update_container(
         self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, deadline: float | None
     ) -> UpdateReply:
         """UpdateContainer: what the container is to have, and updates of others."""
-        event = UpdateEvent(pod, container, resources, self._rules, self._trail, self._reporting)
+        event = UpdateEvent(pod, container, resources, self._context)
         self._run(event, deadline)
         return event.result()
 
     def stop_container(self, pod: m.PodSandbox, container: m.Container, deadline: float | None) -> StopReply:
         """StopContainer: updates of others."""
-        event = StopEvent(pod, container, self._rules, self._trail, self._reporting)
+        event = StopEvent(pod, container, self._context)
         self._run(event, deadline)
         return event.result()
 
@@ -103,6 +114,10 @@ class Dispatcher:
 
     def _run(self, event: Event, deadline: float | None) -> None:
         """Take an event past the gate and through the plugins, and have it recorded, whether it went well or not."""
+        if self._closed:
+            raise LocalProtocolError(f"{event.rpc}: {self._closed}")
+        if self._kept.waiting and event.request.container is not None:
+            self._kept.hasten(event.request.container.id)
         reporting = self._reporting
         began = 0.0
         if reporting.recorded:

@@ -12,23 +12,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
+from nri.adaptation.audit.inventory import Presence
 from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
+from nri.adaptation.merge.update import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.adaptation.plugin_policy import allow
-from nri.errors import NriError, PluginError
+from nri.errors import NriError, PluginError, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.audit.update_result import UpdateResult
-    from nri.adaptation.merge import Ignored
+    from nri.adaptation.audit.update_result import Restoration, UpdateResult
+    from nri.adaptation.merge.update import UpdateBook
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
+    from nri.adaptation.registration.kept_updates import KeptUpdates
     from nri.api import messages as m
+    from nri.rules import Rules
 
-__all__ = ["AnsweredEvent", "Event", "EventReply", "Parts"]
+__all__ = ["AnsweredEvent", "Event", "EventContext", "EventReply", "Parts"]
 
 
 class Parts(NamedTuple):
@@ -37,6 +41,22 @@ class Parts(NamedTuple):
     pod: Any
     container: Any
     linux_resources: Any = None
+
+
+class EventContext(NamedTuple):
+    """What an event with an answer needs beside its request; the same for all events of a runtime.
+
+    Attributes:
+        rules: where to differ from the reference.
+        trail: records, and the containers that there are.
+        reporting: who is told of its steps.
+        kept: hands over updates that wait until a container is created.
+    """
+
+    rules: Rules
+    trail: AuditTrail
+    reporting: Reporting
+    kept: KeptUpdates
 
 
 class Event:
@@ -86,16 +106,15 @@ class AnsweredEvent(Event):
         touched: ids of the containers that the answers update.
     """
 
-    __slots__ = ("_reporting", "_trail", "answered", "asked", "merge", "replies", "touched")
+    __slots__ = ("_context", "answered", "asked", "merge", "replies", "touched")
 
     #: The reply message of the event.
     reply_type: ClassVar[Any] = None
 
-    def __init__(self, request: EventRequest, merge: Any, trail: AuditTrail, reporting: Reporting) -> None:
+    def __init__(self, request: EventRequest, merge: Any, context: EventContext) -> None:
         super().__init__(request)
         self.merge = merge
-        self._trail = trail
-        self._reporting = reporting
+        self._context = context
         self.answered: list[Peer] = []
         self.asked: bytes | None = None
         self.replies: list[tuple[str, bytes]] = []
@@ -117,19 +136,19 @@ class AnsweredEvent(Event):
         message = self._read(peer, reply)
         self.replies.append((peer.label, reply))
         if message.update:
-            self.touched.update([update.container_id for update in message.update])
+            self.touched.update([update.container_id for update in self._there(message.update)])
         try:
             if policy.policy.allow is not None:
                 self._check(peer, policy.policy.allow, message)
             self.merge.apply(peer.label, message)
         except NriError as error:
             peer.last_error = str(error)
-            if self._reporting.watched:
-                self._reporting.reply_merged(peer.label, self.rpc, self.serial, message, error)
+            if self._context.reporting.watched:
+                self._context.reporting.reply_merged(peer.label, self.rpc, self.serial, message, error)
             raise
         self.request.refresh()
-        if self._reporting.watched:
-            self._reporting.reply_merged(peer.label, self.rpc, self.serial, message, None)
+        if self._context.reporting.watched:
+            self._context.reporting.reply_merged(peer.label, self.rpc, self.serial, message, None)
 
     def _read(self, peer: Peer, reply: bytes) -> Any:
         try:
@@ -145,12 +164,19 @@ class AnsweredEvent(Event):
             self.request.pod.namespace,
             self.number,
             adjust=adjustment_of(message),
-            update=message.update,
-            evict=evictions_of(message),
-            namespace_of=self._trail.inventory.known.namespace_of,
+            update=self._there(message.update),
+            evict=self._there(evictions_of(message)),
+            namespace_of=self._context.trail.inventory.known.namespace_of,
         )
         if breach is not None:
             raise breach
+
+    def _there(self, asked: Iterable[Any]) -> list[Any]:
+        """Those updates or evictions that are not left out anyway, because their container is not there."""
+        if not self._context.rules.absent_containers_left_out:
+            return list(asked)
+        known = self._context.trail.inventory.known
+        return [each for each in asked if each.container_id in known or known.is_creating(each.container_id)]
 
     def _describe(self, peer: Peer, reply: bytes) -> None:
         """Report what a shadow plugin's answer would have done, which is all that it does."""
@@ -167,19 +193,57 @@ class AnsweredEvent(Event):
                 request.container_seen(),
                 message,
                 ledger=self.merge.ledger,
-                resources_of=self._trail.inventory.resources_of,
+                resources_of=self._context.trail.inventory.resources_of,
             )
-        self._reporting.shadow_answered(report)
+        self._context.reporting.shadow_answered(report)
 
     def record(self, failed: str = "") -> None:
         """Keep a record of request and answers for provenance, also where no plugin was asked."""
-        provenance = self._trail.provenance
+        provenance = self._context.trail.provenance
         if provenance is None:
             return
         container = self.request.container
         asked = self.request.encoded() if self.asked is None else self.asked
         container_id = "" if container is None else container.id
-        provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed)
+        book = self.merge.book
+        outcomes: Any = ()
+        if book is not None and book.ignored:
+            outcomes = [
+                (
+                    container_id,
+                    f"update of container {quote(each.container_id)} by {each.plugin}",
+                    "left out",
+                    each.reason,
+                )
+                for each in book.ignored
+                if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER)
+            ]
+        provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed, outcomes)
+
+    def side_updates(self, book: UpdateBook) -> list[m.ContainerUpdate]:
+        """Keep what the answers want of containers that are only being created, and report what is left out.
+
+        Returns the updates of those that have been created in the meantime. To be called once, for the result.
+        """
+        created = []
+        context = self._context
+        inventory = context.trail.inventory
+        for plugin, update in book.kept:
+            presence = inventory.keep_update(plugin, update, self.rpc)
+            if presence is Presence.KNOWN:
+                created.append(update)
+            elif presence is Presence.GONE:
+                book.ignored.append(Ignored(plugin, update.container_id, "", UNKNOWN_CONTAINER))
+        for plugin, eviction in book.kept_evictions:
+            presence = inventory.keep_eviction(plugin, eviction)
+            if presence is Presence.KNOWN:
+                book.evictions.append(Eviction(plugin, eviction.container_id, eviction.reason))
+            elif presence is Presence.GONE:
+                book.ignored.append(Ignored(plugin, eviction.container_id, "evict", UNKNOWN_CONTAINER))
+        for each in book.ignored:
+            if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER):
+                context.reporting.left_out(each.plugin, self.rpc, each.container_id)
+        return created
 
     def result_bytes(self) -> bytes:
         """The merged reply, encoded."""
@@ -225,10 +289,15 @@ class EventReply:
         if results:
             self._trail.outcomes(self._event, results)
 
-    def abort(self) -> list[m.ContainerUpdate]:
+    def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
         """The runtime's request failed: have the side updates undone.
 
-        The update callback gets what the containers had before; what it could not apply is returned.
+        The update callback gets what the containers had before, with values for "not set" where kernels have one (no
+        limit, 1024 shares). What it could not apply is returned.
+
+        Args:
+            restore: called instead of the update callback: it gets the same as `Restoration`, which also names the
+                fields that were not set before.
         """
         side, self._side = self._side, []
-        return self._trail.undo(side) if side else []
+        return self._trail.undo(side, restore) if side else []

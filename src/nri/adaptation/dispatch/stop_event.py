@@ -16,9 +16,8 @@ from nri.api.events import BY_METHOD
 if TYPE_CHECKING:
     from typing import Final
 
-    from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.rules import Rules
+    from nri.adaptation.dispatch.event import EventContext
 
 __all__ = ["StopEvent", "StopReply"]
 
@@ -32,8 +31,8 @@ class StopReply(EventReply):
 
     _event = "StopContainer"
 
-    def __init__(self, merge: StopMerge, trail: AuditTrail) -> None:
-        super().__init__(merge, trail, list(merge.reply().update), merge.book.ignored)
+    def __init__(self, merge: StopMerge, trail: AuditTrail, created: list[m.ContainerUpdate]) -> None:
+        super().__init__(merge, trail, [*merge.reply().update, *created], merge.book.ignored)
 
 
 class StopEvent(AnsweredEvent):
@@ -43,11 +42,9 @@ class StopEvent(AnsweredEvent):
 
     reply_type: ClassVar[Any] = m.StopContainerResponse
 
-    def __init__(
-        self, pod: m.PodSandbox, container: m.Container, rules: Rules, trail: AuditTrail, reporting: Reporting
-    ) -> None:
-        merge = StopMerge(Parts(pod, container), rules, trail.inventory.known)  # type: ignore[arg-type]
-        super().__init__(EventRequest(_SPEC, pod, container), merge, trail, reporting)
+    def __init__(self, pod: m.PodSandbox, container: m.Container, context: EventContext) -> None:
+        merge = StopMerge(Parts(pod, container), context.rules, context.trail.inventory.known)  # type: ignore[arg-type]
+        super().__init__(EventRequest(_SPEC, pod, container), merge, context)
 
     def record(self, failed: str = "") -> None:
         """Keep a record, unless no plugin was asked: the stop itself changes nothing."""
@@ -56,4 +53,4 @@ class StopEvent(AnsweredEvent):
 
     def result(self) -> StopReply:
         """Updates of other containers."""
-        return StopReply(self.merge, self._trail)
+        return StopReply(self.merge, self._context.trail, self.side_updates(self.merge.book))

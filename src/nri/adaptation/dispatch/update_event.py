@@ -16,9 +16,8 @@ from nri.api.events import BY_METHOD
 if TYPE_CHECKING:
     from typing import Final
 
-    from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.rules import Rules
+    from nri.adaptation.dispatch.event import EventContext
 
 __all__ = ["UpdateEvent", "UpdateReply"]
 
@@ -47,13 +46,14 @@ class UpdateReply(EventReply):
         trail: AuditTrail,
         container_id: str,
         requested: m.LinuxResources,
+        created: list[m.ContainerUpdate],
     ) -> None:
         reply = merge.reply()
         *others, mine = reply.update
         self.changed = bool(mine.container_id)
         self.resources: m.LinuxResources = mine.linux.resources if self.changed else requested
         trail.inventory.updated(container_id, self.resources)
-        super().__init__(merge, trail, others, merge.book.ignored)
+        super().__init__(merge, trail, [*others, *created], merge.book.ignored)
         self.evictions: list[m.ContainerEviction] = list(reply.evict)
         self.message = reply
 
@@ -70,15 +70,14 @@ class UpdateEvent(AnsweredEvent):
         pod: m.PodSandbox,
         container: m.Container,
         resources: m.LinuxResources,
-        rules: Rules,
-        trail: AuditTrail,
-        reporting: Reporting,
+        context: EventContext,
     ) -> None:
-        merge = UpdateMerge(Parts(pod, container, resources), rules, trail.inventory.known)  # type: ignore[arg-type]
-        super().__init__(UpdateRequest(_SPEC, pod, container, merge), merge, trail, reporting)
+        merge = UpdateMerge(Parts(pod, container, resources), context.rules, context.trail.inventory.known)  # type: ignore[arg-type]
+        super().__init__(UpdateRequest(_SPEC, pod, container, merge), merge, context)
         self._container_id = container.id
         self._requested = resources
 
     def result(self) -> UpdateReply:
         """The resources that the container is to have, updates of other containers, and evictions."""
-        return UpdateReply(self.merge, self._trail, self._container_id, self._requested)
+        created = self.side_updates(self.merge.book)
+        return UpdateReply(self.merge, self._context.trail, self._container_id, self._requested, created)

@@ -8,7 +8,6 @@ Nothing is logged, nobody is called, the runtime's own messages stay as they are
 
 from __future__ import annotations
 
-from collections.abc import Container as Collection
 from typing import Final
 
 from nri.adaptation.merge.claims import Claimer
@@ -19,7 +18,7 @@ from nri.adaptation.merge.fast_path import Fields, survey
 from nri.adaptation.merge.fast_path import entries as fields_to_entries
 from nri.adaptation.merge.fields import TREE
 from nri.adaptation.merge.ledger import Ledger
-from nri.adaptation.merge.update import Eviction, Ignored, UpdateBook
+from nri.adaptation.merge.update import Eviction, Ignored, Known, UpdateBook
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.rules import Rules
@@ -41,18 +40,19 @@ _EMPTY: Final = _empty_adjustment()
 
 
 class CreateMerge:
-    """The fold of one CreateContainer event. Its parts are made when a reply needs them.
+    """The merge of one CreateContainer event. Its parts are made when a reply needs them.
 
     Attributes:
         ledger: who owns what; its `claims` are the material for provenance.
+        book: updates and evictions of other containers; None if no plugin asked for any.
     """
 
     __slots__ = (
-        "_adjust", "_book", "_encoded", "_id", "_known", "_marked", "_request", "_rules", "_shown", "_taken", "ledger",
+        "_adjust", "_encoded", "_id", "_known", "_marked", "_request", "_rules", "_shown", "_taken", "book", "ledger",
     )  # fmt: skip
 
     def __init__(
-        self, request: m.CreateContainerRequest, rules: Rules = Rules.DEFAULT, known: Collection[str] | None = None
+        self, request: m.CreateContainerRequest, rules: Rules = Rules.DEFAULT, known: Known | None = None
     ) -> None:
         """`known`: ids of the containers that the runtime has, which updates may name; None for not checked."""
         self._request = request
@@ -62,7 +62,7 @@ class CreateMerge:
         self.ledger = Ledger(rules)
         self._marked = False
         self._adjust: m.ContainerAdjustment | None = None
-        self._book: UpdateBook | None = None
+        self.book: UpdateBook | None = None
         self._shown: ContainerView | None = None
         self._encoded: bytes | None = None
         # What `_shown` has not been told yet: entries, or fields of a fresh reply; and the message that they come from.
@@ -141,9 +141,9 @@ class CreateMerge:
         return self._adjust
 
     def _updates(self) -> UpdateBook:
-        if self._book is None:
-            self._book = UpdateBook(self.ledger, self._rules, self._known, created=self._id)
-        return self._book
+        if self.book is None:
+            self.book = UpdateBook(self.ledger, self._rules, self._known, created=self._id)
+        return self.book
 
     def _view(self) -> ContainerView:
         """What later plugins are shown, up to date."""
@@ -189,14 +189,14 @@ class CreateMerge:
         """The merged reply, as a new message. Its adjustment is always present."""
         reply = m.CreateContainerResponse(update=self.updates)
         reply.adjust.CopyFrom(self.adjust)
-        if self._book is not None:
-            self._book.fill_evictions(reply.evict)
+        if self.book is not None:
+            self.book.fill_evictions(reply.evict)
         return reply
 
     @property
     def adjust(self) -> m.ContainerAdjustment:
         """The merged adjustment. Belongs to the state; after the event the caller may have it."""
-        merged = self._collected()
+        merged = self._adjust if self._adjust is not None else self._collected()
         # Fields that this version does not know have no owner, so they do not pass.
         merged.DiscardUnknownFields()
         return merged
@@ -204,7 +204,7 @@ class CreateMerge:
     @property
     def updates(self) -> list[m.ContainerUpdate]:
         """The merged updates of other containers. Belong to the state, like `adjust`."""
-        return [] if self._book is None else self._book.updates()
+        return [] if self.book is None else self.book.updates()
 
     def owners(self) -> m.OwningPlugins:
         """Who set what, of this container and of those updated along with it."""
@@ -213,9 +213,9 @@ class CreateMerge:
     @property
     def evictions(self) -> list[Eviction]:
         """What the replies asked to evict; empty unless the rules keep evictions."""
-        return [] if self._book is None else self._book.evictions
+        return [] if self.book is None else self.book.evictions
 
     @property
     def ignored(self) -> list[Ignored]:
         """What plugins asked for and did not get, without failing the event."""
-        return [] if self._book is None else self._book.ignored
+        return [] if self.book is None else self.book.ignored

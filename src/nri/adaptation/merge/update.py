@@ -1,4 +1,4 @@
-"""Merging updates: `UpdateBook` for those in any reply, and the folds of UpdateContainer and StopContainer.
+"""Merging updates: `UpdateBook` for those in any reply, and the merges of UpdateContainer and StopContainer.
 
 Each reply is taken in two halves: `plan` claims everything and may fail, `commit` changes the merged updates and
 cannot. The container that an UpdateContainer request is about is kept aside: its update comes last, holds the full
@@ -7,9 +7,8 @@ set of resources, and is what later plugins see. Next: `nri.adaptation.merge.cre
 
 from __future__ import annotations
 
-from collections.abc import Container as Collection
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from nri.adaptation.merge.claims import Claimer
 from nri.adaptation.merge.effects import put_resource
@@ -20,12 +19,25 @@ from nri.api import messages as m
 from nri.errors import ConflictError, NriError, PluginError, UpdateError, quote
 from nri.rules import Rules
 
-__all__ = ["Eviction", "Ignored", "StopMerge", "UpdateBook", "UpdateMerge"]
+__all__ = [
+    "NO_CONTAINER",
+    "UNKNOWN_CONTAINER",
+    "Eviction",
+    "Ignored",
+    "Known",
+    "StopMerge",
+    "UpdateBook",
+    "UpdateMerge",
+]
 
 _PIDS = next(row for row in ROWS if row.path == "linux.resources.pids")
 
 
 _NONE = m.ContainerUpdate()
+
+#: Why an update or eviction is left out.
+NO_CONTAINER: Final = "it names no container"
+UNKNOWN_CONTAINER: Final = "the runtime knows no such container"
 
 
 class Eviction(NamedTuple):
@@ -45,10 +57,21 @@ class Ignored(NamedTuple):
     reason: str
 
 
+class Known(Protocol):
+    """The containers that the runtime has, and those that it is about to have."""
+
+    def __contains__(self, container_id: object) -> bool: ...
+
+    def is_creating(self, container_id: str) -> bool:
+        """Whether a container is being created."""
+
+
 class _Planned(NamedTuple):
+    plugin: str
     update: m.ContainerUpdate
     entries: list[Entry]
     failed: bool
+    kept: bool = False
 
 
 class UpdateBook:
@@ -56,20 +79,23 @@ class UpdateBook:
 
     Attributes:
         ignored: what was left out without failing the event.
+        kept: (plugin, update) of the updates for containers that are only being created.
+        kept_evictions: likewise.
         live: what the requested container is to have, as later plugins see it; used for UpdateContainer alone.
         revision: counts the changes of `live`.
         evictions: what the replies asked to evict; empty unless Rules.evictions_kept.
     """
 
     __slots__ = (
-        "_created", "_known", "_merged", "_requested", "_rules", "evictions", "ignored", "ledger", "live", "revision",
+        "_created", "_known", "_merged", "_requested", "_rules", "evictions", "ignored", "kept", "kept_evictions",
+        "ledger", "live", "revision",
     )  # fmt: skip
 
     def __init__(
         self,
         ledger: Ledger,
         rules: Rules,
-        known: Collection[str] | None = None,
+        known: Known | None = None,
         *,
         created: str | None = None,
         requested: str | None = None,
@@ -87,12 +113,18 @@ class UpdateBook:
         self.revision = 0
         self._merged: dict[str, m.ContainerUpdate] = {}
         self.ignored: list[Ignored] = []
+        self.kept: list[tuple[str, m.ContainerUpdate]] = []
+        self.kept_evictions: list[tuple[str, m.ContainerEviction]] = []
         self.evictions: list[Eviction] = []
 
     def plan(self, updates: Iterable[m.ContainerUpdate], plugin: str) -> list[_Planned]:
         """Claim what the updates ask for. Raises ConflictError, UpdateError or PluginError; the caller rolls back."""
         planned: list[_Planned] = []
         for update in updates:
+            absent = self._why_absent(update.container_id)
+            if absent:
+                self.ignored.append(Ignored(plugin, update.container_id, "", absent))
+                continue
             before = self.ledger.mark()
             try:
                 planned.append(self._plan(update, plugin))
@@ -102,7 +134,7 @@ class UpdateBook:
                 if self._rules.ignored_update_rolls_back or isinstance(error, UpdateError):
                     self.ledger.rollback(before)
                 else:
-                    planned.append(_Planned(update, [], True))
+                    planned.append(_Planned(plugin, update, [], True))
                 self.ignored.append(Ignored(plugin, update.container_id, "", str(error)))
         return planned
 
@@ -116,14 +148,24 @@ class UpdateBook:
         if target == self._created:
             text = f"plugin {quote(plugin)} asked update of {quote(target)} during creation"
             raise UpdateError(plugin, target, "it is being created", text)
-        if self._rules.update_target_checked and target != self._requested:
-            if not target:
-                raise UpdateError(plugin, target, "it names no container")
-            if self._known is not None and target not in self._known:
-                raise UpdateError(plugin, target, "the runtime knows no such container")
         entries = self._entries(update, plugin) if update.linux.HasField("resources") else []
         Claimer(self.ledger, self._rules, target, plugin).claim(entries)
-        return _Planned(update, [entry for entry in entries if entry.value is not None], False)
+        kept = target != self._requested and self._is_creating(target)
+        return _Planned(plugin, update, [entry for entry in entries if entry.value is not None], False, kept)
+
+    def _why_absent(self, target: str) -> str:
+        """Why an update or eviction is left out, as a text; "" if its container is there, or about to be."""
+        if not self._rules.absent_containers_left_out:
+            return ""
+        if not target:
+            return NO_CONTAINER
+        known = self._known
+        if known is None or target in (self._created, self._requested) or target in known or known.is_creating(target):
+            return ""
+        return UNKNOWN_CONTAINER
+
+    def _is_creating(self, target: str) -> bool:
+        return self._rules.absent_containers_left_out and self._known is not None and self._known.is_creating(target)
 
     def _entries(self, update: m.ContainerUpdate, plugin: str) -> list[Entry]:
         """The rows that count in an update: no device rules, and process limits as the rules say."""
@@ -141,8 +183,11 @@ class UpdateBook:
 
     def commit(self, planned: list[_Planned]) -> None:
         """Merge what was claimed."""
-        for update, entries, failed in planned:
+        for plugin, update, entries, failed, kept in planned:
             if not entries and self._rules.empty_updates_change_nothing:
+                continue
+            if kept:
+                self.kept.append((plugin, update))
                 continue
             merged = self._merged_update(update)
             if failed or not update.linux.HasField("resources"):
@@ -167,8 +212,16 @@ class UpdateBook:
 
     def evict(self, evictions: Iterable[m.ContainerEviction], plugin: str) -> None:
         """Keep a reply's evictions, if the rules keep them."""
-        if self._rules.evictions_kept:
-            self.evictions.extend([Eviction(plugin, each.container_id, each.reason) for each in evictions])
+        if not self._rules.evictions_kept:
+            return
+        for each in evictions:
+            absent = self._why_absent(each.container_id)
+            if absent:
+                self.ignored.append(Ignored(plugin, each.container_id, "evict", absent))
+            elif each.container_id not in (self._created, self._requested) and self._is_creating(each.container_id):
+                self.kept_evictions.append((plugin, each))
+            else:
+                self.evictions.append(Eviction(plugin, each.container_id, each.reason))
 
     def updates(self) -> list[m.ContainerUpdate]:
         """Merged updates of other containers, in the order in which they were first named."""
@@ -185,12 +238,12 @@ class UpdateBook:
 
 
 class UpdateMerge:
-    """The fold of one UpdateContainer event. `known`: ids of the runtime's containers, None for not checked."""
+    """The merge of one UpdateContainer event. `known`: the runtime's containers, None for not checked."""
 
     __slots__ = ("_request", "book", "ledger")
 
     def __init__(
-        self, request: m.UpdateContainerRequest, rules: Rules = Rules.DEFAULT, known: Collection[str] | None = None
+        self, request: m.UpdateContainerRequest, rules: Rules = Rules.DEFAULT, known: Known | None = None
     ) -> None:
         self._request = request
         self.ledger = Ledger(rules)
@@ -226,18 +279,23 @@ class UpdateMerge:
         self.book.fill_evictions(reply.evict)
         return reply
 
+    @property
+    def ignored(self) -> list[Ignored]:
+        """What plugins asked for and did not get, without failing the event."""
+        return self.book.ignored
+
     def owners(self) -> m.OwningPlugins:
         """Who set what."""
         return self.ledger.message()
 
 
 class StopMerge:
-    """The fold of one StopContainer event. `known`: ids of the runtime's containers, None for not checked."""
+    """The merge of one StopContainer event. `known`: the runtime's containers, None for not checked."""
 
     __slots__ = ("book", "ledger", "request")
 
     def __init__(
-        self, request: m.StopContainerRequest, rules: Rules = Rules.DEFAULT, known: Collection[str] | None = None
+        self, request: m.StopContainerRequest, rules: Rules = Rules.DEFAULT, known: Known | None = None
     ) -> None:
         self.request = request
         self.ledger = Ledger(rules)
@@ -250,6 +308,11 @@ class StopMerge:
     def reply(self) -> m.StopContainerResponse:
         """The merged reply."""
         return m.StopContainerResponse(update=self.book.updates())
+
+    @property
+    def ignored(self) -> list[Ignored]:
+        """What plugins asked for and did not get, without failing the event."""
+        return self.book.ignored
 
     def owners(self) -> m.OwningPlugins:
         """Who set what."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nri.adaptation.merge.container_view import normalise
 from nri.api import messages as m
-from nri.wire import bytes_field, varint
+from nri.wire import LENGTHS, bytes_field, varint
 
 if TYPE_CHECKING:
     from nri.adaptation.merge import CreateMerge, UpdateMerge
@@ -80,13 +80,14 @@ class EventRequest:
         if self._encoded is not None:
             return self._encoded
         pod = self._pod()
-        parts = [_POD, varint(len(pod)), pod]
+        length = len(pod)
+        parts = [_POD, LENGTHS.get(length) or varint(length), pod]
         if self.container is not None:
             container = self.container_parts()
             length = 0
             for piece in container:
                 length += len(piece)
-            parts += (_CONTAINER, varint(length), *container)
+            parts += (_CONTAINER, LENGTHS.get(length) or varint(length), *container)
         if self.overhead is not None:
             parts.append(bytes_field(2, self.overhead.SerializeToString()))
         if self.resources is not None:

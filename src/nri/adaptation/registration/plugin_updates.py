@@ -8,16 +8,19 @@ callbacks may take the runtime's locks.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nri.adaptation.audit.inventory import Presence
 from nri.adaptation.audit.update_result import UpdateResult, results_of
 from nri.adaptation.plugin_policy import allow
 from nri.api import messages as m
 from nri.errors import NriError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from nri.adaptation.audit.inventory import Creation
+    from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.policy import Policies
@@ -35,40 +38,104 @@ class PluginUpdates:
     """Hands what plugins ask for to the runtime's callbacks `update` and `evict`."""
 
     def __init__(
-        self, update: Update, evict: Evict | None, policies: Policies, rules: Rules, trail: AuditTrail
+        self,
+        update: Update,
+        evict: Evict | None,
+        policies: Policies,
+        rules: Rules,
+        trail: AuditTrail,
+        reporting: Reporting,
     ) -> None:
         self._update, self._evict = update, evict
         self._policies = policies
         self._rules = rules
         self._trail = trail
+        self._reporting = reporting
 
     def in_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate]) -> None:
         """Apply the updates in a plugin's answer to Synchronize."""
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
-        self._check(peer, "Synchronize", encoded, updates, [])
-        for update in self._apply(peer, "Synchronize", encoded, updates):
+        self._check(peer, "Synchronize", encoded, [*self._there(updates)], [])
+        present, missing = self._present(peer.label, "Synchronize", updates)
+        for update in [*missing, *self._apply(peer.label, "Synchronize", encoded, present)]:
             log.warning("plugin %s: update of container %s failed", peer.qualified, update.container_id)
 
     def unsolicited(self, peer: Peer, request: m.UpdateContainersRequest) -> list[m.ContainerUpdate]:
         """Apply what a plugin asks for by itself; returns the updates that failed."""
-        updates = list(request.update)
         evictions = list(request.evict) if self._rules.unsolicited_evictions_kept else []
-        encoded = request.SerializeToString()
-        self._check(peer, "UpdateContainers", encoded, updates, evictions)
         if evictions and self._evict is None:
             raise NriError("this runtime does not evict containers")
-        failed = self._apply(peer, "UpdateContainers", encoded, updates)
+        encoded = request.SerializeToString()
+        event = "UpdateContainers"
+        self._check(peer, event, encoded, [*self._there(request.update)], [*self._there(evictions)])
+        updates, missing = self._present(peer.label, event, request.update)
+        failed = self._apply(peer.label, event, encoded, updates)
+        evictions = self._present_evictions(peer.label, event, evictions)
         if evictions and self._evict is not None:
             self._evict(evictions)
-        return failed
+        return [*failed, *missing]
+
+    def hand_over(self, container_id: str, creation: Creation) -> None:
+        """Apply what waited until a container was created."""
+        for plugin, (update, event) in creation.updates.items():
+            encoded = m.UpdateContainersRequest(update=[update]).SerializeToString()
+            for failed in self._apply(plugin, "UpdateContainers", encoded, [update]):
+                log.warning(
+                    "plugin %s: its update of container %s, asked for in %s while that was being created, failed",
+                    plugin, failed.container_id, event,
+                )  # fmt: skip
+        if creation.evictions and self._evict is not None:
+            self._evict([m.ContainerEviction(container_id=container_id, reason=why) for _, why in creation.evictions])
+
+    def _there(self, asked: Iterable[Any]) -> Iterator[Any]:
+        """Those of some updates or evictions whose container is there, or about to be."""
+        known = self._trail.inventory.known
+        for each in asked:
+            target = each.container_id
+            if not self._rules.absent_containers_left_out or target in known or known.is_creating(target):
+                yield each
+
+    def _present(
+        self, plugin: str, event: str, asked: Iterable[m.ContainerUpdate]
+    ) -> tuple[list[m.ContainerUpdate], list[m.ContainerUpdate]]:
+        """The updates to apply now, and those that fail because their container is not there; others are kept."""
+        if not self._rules.absent_containers_left_out:
+            return list(asked), []
+        present: list[m.ContainerUpdate] = []
+        missing: list[m.ContainerUpdate] = []
+        for update in asked:
+            presence = self._trail.inventory.keep_update(plugin, update, event)
+            if presence is Presence.KNOWN:
+                present.append(update)
+            elif presence is Presence.GONE:
+                self._reporting.left_out(plugin, event, update.container_id)
+                if not update.ignore_failure:
+                    missing.append(update)
+        return present, missing
+
+    def _present_evictions(
+        self, plugin: str, event: str, asked: Sequence[m.ContainerEviction]
+    ) -> list[m.ContainerEviction]:
+        """The evictions to carry out now; those of containers that are being created are kept, others left out."""
+        if not self._rules.absent_containers_left_out:
+            return list(asked)
+        present: list[m.ContainerEviction] = []
+        for eviction in asked:
+            presence = self._trail.inventory.keep_eviction(plugin, eviction)
+            if presence is Presence.KNOWN:
+                present.append(eviction)
+            elif presence is Presence.GONE:
+                self._reporting.left_out(plugin, event, eviction.container_id)
+        return present
 
     def _apply(
-        self, peer: Peer, what: str, encoded: bytes, updates: list[m.ContainerUpdate]
+        self, plugin: str, what: str, encoded: bytes, updates: list[m.ContainerUpdate]
     ) -> list[m.ContainerUpdate]:
+        """Hand updates to the runtime and record them; returns those that failed."""
         if not updates:
             return []
         failed, results = results_of(updates, self._update(updates))
-        self._trail.asked(what, peer.label, encoded, updates, failed, results)
+        self._trail.asked(what, plugin, encoded, updates, failed, results)
         return failed
 
     def _check(

@@ -4,8 +4,7 @@ While a plugin joins, no event may be under way: then a container is either in t
 an event that it gets, never in neither. Three parties, three rules:
 
 - A **block** (`Adaptation.block_sync`) is held by the runtime for a whole request. It queues behind a waiting joiner,
-so
-  that joiners are not starved; an urgent one (Stop, Remove) does not.
+  so that joiners are not starved; an urgent one (Stop, Remove) does not.
 - An **event** passes a waiting joiner if it is urgent or if any block is held (perhaps by its own request: waiting
   would be a deadlock). It waits for a joiner that is inside, for a bounded time: a runtime whose `synchronize` needs
   a lock that the event's caller holds would hang otherwise.
@@ -128,7 +127,7 @@ class SyncGate:
     def block(self, *, urgent: bool = False, deadline: float | None = None) -> Block:
         """A request begins. DeadlineExceeded if a joiner does not end before the deadline."""
         with self._guard:
-            while self._inside or (self._has_way() and not urgent):
+            while self._inside or (self._waiting and not urgent and self._has_way()):
                 now = monotonic()
                 if deadline is not None and now >= deadline:
                     raise DeadlineExceeded("a plugin that is joining")

@@ -203,7 +203,7 @@ class Adjustment(LinuxAdjustment, Resources):
         return score
 
     def removed(self) -> dict[str, list[str]]:
-        """What is to be removed: the readers' names to keys, for those that have any."""
+        """Keys that are to be removed, by the readers' names, for those that have any."""
         linux = self.message.linux
         marked = {
             "annotations": list(self.message.annotations),

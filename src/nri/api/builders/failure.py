@@ -16,7 +16,7 @@ __all__ = ["FailurePolicy"]
 
 
 class FailurePolicy:
-    """What the runtime is asked to do when this plugin answers late or is lost.
+    """A wish to the runtime: how to go on when this plugin answers late or is lost.
 
     Args:
         fail_request: fail the request instead of going on without this plugin.

@@ -52,7 +52,7 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> None:
 
 
 def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tuple[str, str]]:
-    """Names and real paths of what the runtime would take for a plugin; a symbolic link always counts."""
+    """Yield name and real path of each file that the runtime would take for a plugin; a symbolic link always counts."""
     real = inside(root, folder)
     try:
         entries = sorted(os.scandir(real), key=lambda entry: entry.name)
@@ -80,7 +80,7 @@ def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tu
 
 
 def _trust(path: str, real: str, findings: list[Finding]) -> None:
-    """A plugin runs as root: nobody else may be able to change it."""
+    """Judge who may change a plugin: it runs as root, so only root may."""
     try:
         found = os.stat(real)
     except OSError:
@@ -96,7 +96,7 @@ def _trust(path: str, real: str, findings: list[Finding]) -> None:
 
 
 def _interpreter(root: str, path: str, real: str, findings: list[Finding]) -> None:
-    """A launched plugin has no PATH: its interpreter must be named in full, and be there."""
+    """Judge a plugin's interpreter: it must be named in full, for a launched plugin has no PATH, and be there."""
     try:
         with open(real, "rb") as file:
             first = file.readline(256).decode("utf-8", errors="replace").strip()
@@ -132,7 +132,7 @@ def _required(nri: RuntimeNri, plugins: set[str], findings: list[Finding]) -> No
 
 
 def _drop_ins(root: str, nri: RuntimeNri, plugins: set[str], findings: list[Finding]) -> None:
-    """Drop-in files that no plugin reads. For 10-foo the runtime takes 10-foo.conf, else foo.conf."""
+    """Find drop-in files that no plugin reads. For 10-foo the runtime takes 10-foo.conf, else foo.conf."""
     try:
         files = sorted(os.listdir(inside(root, nri.plugin_config_path)))
     except OSError:

@@ -33,7 +33,7 @@ _CONFIG = {
 
 
 def check(found: Sequence[RuntimeNri], findings: list[Finding], *, socket_given: bool = False) -> None:
-    """All that can be said from configuration alone. With a socket named, a runtime that we do not know is fine."""
+    """Judge the runtimes by their configuration alone. With a socket named, a runtime that we do not know is fine."""
     if not found and socket_given:
         what = "no configuration of containerd, CRI-O or iSulad was found: only the socket is looked at"
         findings.append(Finding("note", what, "/etc"))
@@ -50,7 +50,7 @@ def check(found: Sequence[RuntimeNri], findings: list[Finding], *, socket_given:
 
 
 def _where(nri: RuntimeNri, key: str) -> str:
-    """Where a key was set, or the file where it could be."""
+    """Return the place where a key was set, or the file where it could be."""
     return nri.origin.get(key, f"{_CONFIG[nri.name]}: {key}")
 
 
@@ -84,7 +84,7 @@ def _socket_path(nri: RuntimeNri, findings: list[Finding]) -> None:
 
 
 def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
-    """Timeouts that make plugins fail on a busy node, or hold up pods for long."""
+    """Find timeouts that make plugins fail on a busy node, or hold up pods for long."""
     prefix = {"containerd": "plugin_{}_timeout", "cri-o": "nri_plugin_{}_timeout", "isulad": "plugin-{}-timeout"}[
         nri.name
     ]
@@ -113,7 +113,7 @@ def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
 
 
 def _shared_socket(found: Sequence[RuntimeNri], findings: list[Finding]) -> None:
-    """Each runtime removes what lies at the path and listens there: the first one goes deaf in silence."""
+    """Find runtimes with one socket path: each takes the path over, and the first one goes deaf in silence."""
     active = [nri for nri in found if nri.enabled is not False and nri.connections]
     for number, nri in enumerate(active):
         for other in active[:number]:

@@ -1,7 +1,7 @@
-"""The socket itself: is it there, may we, does somebody listen.
+"""The socket itself: whether it is there, who may connect, whether a runtime listens.
 
-Nothing is connected to where it can be told otherwise, because every connection that does not register leaves a warning
-in the runtime's log.
+A socket is connected to only where that cannot be told otherwise, because every connection that does not register
+leaves a warning in the runtime's log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nri.config.root import inside
 
 
 def check(root: str, path: str, findings: list[Finding]) -> None:
-    """Look at the socket at `path`."""
+    """Judge the socket at `path`, as seen inside the root."""
     real = inside(root, path)
     try:
         found = os.stat(real)
@@ -34,7 +34,7 @@ def check(root: str, path: str, findings: list[Finding]) -> None:
 
 
 def _permissions(real: str, path: str, found: os.stat_result, findings: list[Finding]) -> None:
-    """Whoever may write to the socket may change every container of the node, so only its owner should."""
+    """Judge who may connect: that is to change every container of the node, so only its owner should."""
     if found.st_mode & stat.S_IWOTH:
         step = "restart the runtime with a sane umask; until then: chmod 0700"
         findings.append(

@@ -24,7 +24,7 @@ MOST_FILES = 500
 
 
 def files_of(target: str) -> list[Path]:
-    """The Python files beside the plugin, itself first: what it may import from its own folder."""
+    """List the plugin's own file and the Python files beside it, which it may import."""
     place = target.partition(":")[0]
     if not os.path.isfile(place):
         spec = importlib.util.find_spec(place)
@@ -35,12 +35,12 @@ def files_of(target: str) -> list[Path]:
 
 
 def child_command() -> list[str]:
-    """This very command line, without --reload."""
+    """Return this very command line, without --reload."""
     return [sys.executable, "-m", "nri.cli.main", *(word for word in sys.argv[1:] if word != "--reload")]
 
 
 class _Stop(Exception):
-    """A signal asked us to end. Not an error: how it leaves the loop."""
+    """The end that a signal asked for. Not an error: the way out of the loop."""
 
 
 def _stop(number: int, _: object) -> None:
@@ -65,7 +65,7 @@ def supervise(target: str) -> int:
 
 
 def _wait_for_change(child: subprocess.Popen[bytes], watch: Watch) -> bool:
-    """Until a file changes, whether or not the child still runs. Always true: only a signal ends it otherwise."""
+    """Wait until a file changes, whether or not the child still runs. True: only a signal ends the wait otherwise."""
     told = False
     while not watch.changed():
         time.sleep(GLANCE_S)

@@ -49,7 +49,7 @@ class Contestant:
 
 @dataclass(slots=True)
 class Result:
-    """What became of one container. `failed` says why it would not be created; "" if it would."""
+    """The outcome for one container. `failed` says why it would not be created; "" if it would."""
 
     id: str
     name: str
@@ -60,7 +60,7 @@ class Result:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the pod. `failed` says why it would not run at all."""
+    """The outcome for the pod. `failed` says why it would not run at all."""
 
     pod: str
     plugins: list[str]
@@ -97,7 +97,7 @@ def _is_reject(error: BaseException | None) -> bool:
 
 
 def contestants(targets: Sequence[str], configs: Sequence[str]) -> list[Contestant]:
-    """The plugins of a command line with their indices and configurations."""
+    """Read the plugins of a command line, with their indices and configurations."""
     from nri.config import read_file
 
     texts = {}
@@ -151,7 +151,7 @@ def run(
 
 
 def _explain(runtime: FakeRuntime, outcome: Outcome) -> None:
-    """The changes of each container, the updates that came later included."""
+    """Fill in the changes of each container, the updates that came later included."""
     provenance = runtime.adaptation.provenance
     for result in outcome.results:
         explanation = provenance.explain(result.id, runtime.adaptation.rules) if provenance is not None else None

@@ -86,7 +86,7 @@ class VerbGroup(_Helpful, click.Group):
         return super().parse_args(ctx, args)
 
     def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
-        """Names and one-line summaries of the verbs."""
+        """Return names and one-line summaries of the verbs."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         return [(name, command.get_short_help_str(80)) for name, command in found if command]
 
@@ -96,7 +96,7 @@ class VerbGroup(_Helpful, click.Group):
         super().format_options(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Verbs from their table, without importing them; click's own way would import all."""
+        """Complete verbs from their table, without importing them; click's own way would import all."""
         from click.shell_completion import CompletionItem
 
         if incomplete.startswith("-"):

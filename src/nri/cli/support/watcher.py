@@ -35,7 +35,7 @@ _STATES = ("unknown", "created", "paused", "running", "stopped")
 
 
 class Snapshot(Plugin):
-    """Takes what is there, and is done."""
+    """A plugin that takes the pods and containers that are there, and is done."""
 
     name = "nri-events"
 
@@ -48,7 +48,7 @@ class Snapshot(Plugin):
 
 
 class Follower(Snapshot):
-    """Passes every event on. One method per event is made below: they only differ by their names."""
+    """A plugin that passes every event on. One method per event is made below: they only differ by their names."""
 
     name = "nri-events"
 
@@ -77,12 +77,16 @@ for _spec in EVENTS:
 
 
 def name_of_us() -> str:
-    """A name of its own for each process: two people may watch one node."""
+    """Return a name of its own for each process: two people may watch one node."""
     return f"nri-events-{os.getpid()}"
 
 
 def snapshot(socket: str, timeout_s: float) -> tuple[list[Any], list[Any]]:
-    """The runtime's pods and containers. RuntimeUnavailable, DeadlineExceeded, ConnectionClosed, RegistrationError."""
+    """Return the runtime's pods and containers.
+
+    Raises:
+        RuntimeUnavailable, DeadlineExceeded, ConnectionClosed, RegistrationError.
+    """
     try:
         sock = connect_unix(socket)
     except OSError as error:
@@ -136,7 +140,7 @@ def follow(socket: str, mask: EventMask, out: Output, timeout_s: float) -> int:
 
 
 def _print_all(waiting: queue.Queue[dict[str, Any] | None], lost: list[int], out: Output) -> None:
-    """The printer's loop. When the reader of our output is gone, the whole process ends, as `| head` expects."""
+    """Print until there is no more. When the reader of our output is gone, the process ends, as `| head` expects."""
     try:
         while (entry := waiting.get()) is not None:
             _print(entry, out)
@@ -170,21 +174,21 @@ def _print(entry: dict[str, Any], out: Output) -> None:
 
 
 def line_of(time: str, event: str, ident: str, pod: str, name: str) -> str:
-    """A line of the running table. Widths are fixed, since nobody knows what comes."""
+    """Write a line of the running table. Widths are fixed, since the rows to come are not known."""
     return f"{time:12}  {event:20}  {safe(ident) or '-':13}  {safe(pod):40}  {safe(name) or '-'}".rstrip()
 
 
 def now() -> str:
-    """The time as RFC 3339 in UTC, with milliseconds."""
+    """Return the time as RFC 3339 in UTC, with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def as_dict(message: Any) -> dict[str, Any]:
-    """A message under its protobuf JSON names."""
+    """Return a message under its protobuf JSON names."""
     found: dict[str, Any] = MessageToDict(message)
     return found
 
 
 def state_name(container: Any) -> str:
-    """A container's state in one word."""
+    """Return a container's state in one word."""
     return _STATES[container.state] if 0 <= container.state < len(_STATES) else str(container.state)

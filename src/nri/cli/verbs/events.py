@@ -1,8 +1,8 @@
 """`nri events`: what is on this node, and with -f what happens to it, seen through a plugin that changes nothing.
 
 Rules: the plugin answers at once. It only puts events into a bounded queue, and another thread prints them: a terminal
-that is held, or a pipe that nobody reads, must never hold up a container. Next: the plugin
-itself is in `nri.cli.support.watcher`.
+that is held, or a pipe that no program reads, must never hold up a container. Next: the plugin itself is in
+`nri.cli.support.watcher`.
 """
 
 from __future__ import annotations

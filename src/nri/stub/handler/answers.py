@@ -94,7 +94,7 @@ _EXPECTED = {
 
 
 def _would_cancel(update: m.ContainerUpdate, call: Call) -> bool:
-    """Whether this update has to be left out, which is then said.
+    """Whether this update has to be left out; says so in the log.
 
     An update of the container that is being updated, without resources, makes runtimes apply all zeros instead of what
     the kubelet asked for.

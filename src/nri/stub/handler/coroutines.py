@@ -86,7 +86,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
                     try:
                         loop.run_forever()
                     except (SystemExit, KeyboardInterrupt):
-                        continue  # raised by a task: whoever waits for it gets it, and the other tasks go on
+                        continue  # raised by a task: the thread that waits for it gets it, and the other tasks go on
                     loop.close()
                     return
 

@@ -27,7 +27,7 @@ def notify(state: str) -> None:
         try:
             sock.sendto(state.encode(), address)
         except OSError:
-            return  # nobody listens; a plugin does not fail because of that
+            return  # systemd does not listen; a plugin does not fail because of that
 
 
 class HealthServer:

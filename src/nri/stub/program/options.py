@@ -1,4 +1,4 @@
-"""What a plugin's program is told: flags, environment, file name. Parsed by hand: argparse costs 8 ms of a start.
+"""Options of a plugin's program: flags, environment, file name. Parsed by hand: argparse costs 8 ms of a start.
 
 Both `--idx 10` and `-idx 10` work, and both with `=`: manifests of Go plugins use one dash. Flag beats environment
 beats file name beats class.
@@ -39,7 +39,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 
 class Options:
-    """How to run a plugin. `index` is "" until `identify` has found it."""
+    """The options of one run. `index` is "" until `identify` has found it."""
 
     __slots__ = (
         "config", "events", "health_addr", "help", "index", "log_file", "log_format", "log_level", "name",

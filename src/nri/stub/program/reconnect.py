@@ -2,7 +2,7 @@
 
 | what happens | what follows |
 |---|---|
-| no socket, or nobody listens | wait for it, with a line on stderr after 1 s; `--no-reconnect`: exit 3 |
+| no socket, or no listener | wait for it, with a line on stderr after 1 s; `--no-reconnect`: exit 3 |
 | not allowed to connect | exit 3 |
 | the path is too long for a socket | exit 2 |
 | the connection ends | wait: 1 s doubling to 30 s, full jitter, from 1 s again after a good connection |
@@ -52,13 +52,14 @@ class Reconnect:
         path: the runtime's socket.
         stop: ends every wait.
         once: try once, and give up if the runtime is not there.
+        backoff: how long the pauses are.
     """
 
-    def __init__(self, path: str, stop: Stop, *, once: bool) -> None:
+    def __init__(self, path: str, stop: Stop, *, once: bool, backoff: Backoff | None = None) -> None:
         self._path = path
         self._stop = stop
         self._once = once
-        self._backoff: Backoff | None = None
+        self._backoff = backoff
 
     def connect(self) -> _socket.socket | None:
         """Wait for the runtime and connect; None when stopped.
@@ -93,9 +94,9 @@ class Reconnect:
         if self._backoff is None:
             from nri.backoff import Backoff  # now, because it loads what a start does not need
 
-            self._backoff = Backoff(least_s=SHORTEST_PAUSE_S)
+            self._backoff = Backoff()
         before = _identity(self._path)
-        until = monotonic() + self._backoff.ended()
+        until = monotonic() + max(SHORTEST_PAUSE_S, self._backoff.ended())
         while not self._stop and (left_s := until - monotonic()) > 0:
             self._stop.wait(min(left_s, GLANCE_S))
             if _identity(self._path) not in (before, None):
@@ -108,7 +109,7 @@ class Reconnect:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """What tells one socket at the path from the next; None if there is none."""
+    """Read what tells one socket at the path from the next; None if there is none."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,6 +1,6 @@
 """The signals that stop a program, and a wait that they cut short.
 
-One job: remember the first of SIGTERM and SIGINT, tell whoever must end something, and wake the wait. Next:
+One job: remember the first of SIGTERM and SIGINT, have the present session end, and wake the wait. Next:
 `nri.stub.program.process` decides what a stop means, `nri.stub.program.reconnect` waits.
 """
 

@@ -1,4 +1,4 @@
-"""Which events a plugin asks for: what it handles, what it and the command line chose, and what the runtime knows.
+"""Choose the events that a plugin asks for: those that it handles, that were chosen, and that the runtime knows.
 
 Next: `nri.stub.session.session`, which answers Configure with it.
 """
@@ -55,7 +55,7 @@ def choose(plugin: PluginBase, served: Iterable[str], only: EventMask | None) ->
 
 
 def _known(plugin: PluginBase, wanted: EventMask) -> EventMask:
-    """What the runtime knows of it; the rest is left out with a warning. RegistrationError if nothing remains."""
+    """Cut the events to those that the runtime knows, with a warning. RegistrationError if none remains."""
     runtime = plugin.runtime
     known = ALL if naming.version_at_least(runtime.nri_version, MORE_EVENTS_SINCE) else OLD
     mask = wanted & known

@@ -1,4 +1,4 @@
-"""What the present handler is at work on: event, pod, container, deadline. `self.log`, `self.deadline` read it.
+"""The request that the present handler works on: event, pod, container, deadline. `self.log` and the like read it.
 
 A context variable, so that it is right in every thread and follows a coroutine into the loop's thread.
 """

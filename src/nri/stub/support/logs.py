@@ -1,4 +1,4 @@
-"""Where a plugin's log goes, and the adapter that puts pod and container on every line. Loaded with the first line.
+"""Send a plugin's log where it belongs, with pod and container on every line. Loaded with the first line.
 
 A program logs to stderr; a pre-installed plugin has neither terminal nor stderr, so it logs to syslog; `log_file` comes
 before both. A plugin inside another program (a test, a server) sets up nothing: that program's logging counts.
@@ -81,7 +81,7 @@ def _syslog() -> logging.Handler:
     from logging.handlers import SysLogHandler
 
     class Syslog(SysLogHandler):
-        """What syslog does not take, because there is none, goes to stderr: some runtimes keep the last words."""
+        """Syslog, and stderr where there is none: some runtimes keep the last words of a plugin."""
 
         ident = "nri-plugin: "
 

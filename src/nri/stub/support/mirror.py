@@ -26,7 +26,7 @@ _NOT_YET = frozenset(("CreateContainer", "ValidateContainerAdjustment"))
 
 
 class Mirror:
-    """What runs on the node.
+    """All pods and containers of the node.
 
     Attributes:
         pods: pod sandbox id -> message.

@@ -37,6 +37,15 @@ def update(container: str, ignore: bool = False, **limits: Any) -> Json:
     return {"container_id": container, "ignore_failure": ignore, "linux": {"resources": limits}}
 
 
+class Containers(set[str]):
+    """The containers that a runtime has; those in `creating` are only about to be there."""
+
+    creating: tuple[str, ...] = ()
+
+    def is_creating(self, container_id: str) -> bool:
+        return container_id in self.creating
+
+
 def create_state(container: Json | None = None, rules: Rules = Rules.DEFAULT, known: Any = None) -> CreateMerge:
     request = parse({"pod": {"id": "pod"}, "container": {"id": "ctr", **(container or {})}}, m.CreateContainerRequest())
     return CreateMerge(request, rules, known)

@@ -9,6 +9,7 @@ import pytest
 
 from nri.rules import Rules
 from tests.unit.adaptation.merge.build import (
+    Containers,
     adjusts,
     as_json,
     create_state,
@@ -107,12 +108,15 @@ def ignored_update_rolls_back(rules: Rules) -> Any:
     return fold(state, {"update": [first]}, {"update": [ignored]}, {"update": [update("o", **LIMIT)]})
 
 
-def update_target_checked(rules: Rules) -> Any:
-    return (
-        fold(stop_state(rules), {"update": [update("", **SHARES)]}),
-        fold(stop_state(rules, {"known"}), {"update": [update("gone", **SHARES)]}),
-        fold(stop_state(rules, {"known"}), {"update": [update("known", **SHARES)]}),
-    )
+def absent_containers_left_out(rules: Rules) -> Any:
+    containers = Containers({"known"})
+    containers.creating = ("coming",)
+    state = stop_state(rules, containers)
+    asked = [update(target, **SHARES) for target in ("", "gone", "known", "coming")]
+    error = fold(state, {"update": asked})
+    reported = [(each.container_id, each.reason) for each in state.ignored]
+    kept = [each.container_id for _, each in state.book.kept]
+    return error, [each.container_id for each in state.reply().update], reported, kept
 
 
 def ignore_failure_covers_self_update(rules: Rules) -> Any:
@@ -152,12 +156,13 @@ SCENARIOS: dict[Callable[[Rules], Any], tuple[Any, Any]] = {
     later_plugins_see_all: (("", []), ("gold", ["v/c=1"])),
     pids_in_updates: (('plugins "20-b" and "10-a" both tried to set PidsLimit ', {}), ("", {"limit": "7"})),
     ignored_update_rolls_back: ('plugins "30-c" and "20-b" both tried to set MemLimit ', ""),
-    update_target_checked: (
-        ("", "", ""),
+    absent_containers_left_out: (
+        ("", ["", "gone", "known", "coming"], [], []),
         (
-            'plugin "10-a": update of container "": it names no container',
-            'plugin "10-a": update of container "gone": the runtime knows no such container',
             "",
+            ["known"],
+            [("", "it names no container"), ("gone", "the runtime knows no such container")],
+            ["coming"],
         ),
     ),
     ignore_failure_covers_self_update: ('plugin "10-a" asked update of "ctr" during creation', ""),

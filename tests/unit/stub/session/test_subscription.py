@@ -90,3 +90,10 @@ def test_a_plugin_without_any_handler_is_refused() -> None:
     with plugin_thread(Nothing()) as running:
         running.runtime.register()
         assert "handles no event" in running.runtime.configure().message
+
+
+def test_events_chosen_on_the_command_line_that_the_plugin_does_not_handle_are_refused() -> None:
+    with plugin_thread(Names(), events=nri.EventMask.parse("StopContainer")) as running:
+        running.runtime.register()
+        assert "Names handles none of the chosen events: StopContainer" in running.runtime.configure().message
+        assert isinstance(running.ended(), nri.RegistrationError)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 import nri
 from nri.api import messages as m
+from nri.stub.session import synchronize
+from nri.stub.session.synchronize import MORE_REPLY, Parts
+from nri.ttrpc import Code
 from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import CONTAINER, POD
 
@@ -21,3 +26,46 @@ def test_synchronize_gets_everything_and_returns_updates() -> None:
         response = running.runtime.call("Synchronize", m.SynchronizeRequest(pods=[POD], containers=[CONTAINER]))
         reply = m.SynchronizeResponse.FromString(response.payload)
         assert [(u.container_id, u.linux.resources.cpu.shares.value) for u in reply.update] == [("c0", 7)]
+
+
+def part(pods: int = 0, containers: int = 0, *, more: bool) -> bytes:
+    return m.SynchronizeRequest(pods=[POD] * pods, containers=[CONTAINER] * containers, more=more).SerializeToString()
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_part_says_whether_more_follow(keep: bool) -> None:
+    parts = Parts()
+    assert parts.add(part(more=True), keep=keep)
+    assert not parts.add(part(more=False), keep=keep)
+
+
+def test_the_parts_are_one_state_and_are_taken_once() -> None:
+    parts = Parts()
+    parts.add(part(containers=2, more=True), keep=True)
+    parts.add(part(pods=1, containers=1, more=False), keep=True)
+    pods, containers = parts.take()
+    assert (len(pods), len(containers)) == (1, 3)
+    assert parts.take() == ([], [])
+
+
+def test_a_state_without_end_is_refused_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synchronize, "MAX_STATE_BYTES", 100)
+    parts = Parts()
+    for _ in range(100 // len(part(containers=1, more=True))):
+        assert parts.add(part(containers=1, more=True), keep=True)
+    with pytest.raises(nri.RpcError, match="the state to synchronize is over 100 bytes") as refused:
+        parts.add(part(containers=1, more=True), keep=True)
+    assert refused.value.code == Code.RESOURCE_EXHAUSTED
+    assert parts.take() == ([], [])
+    assert not parts.add(part(containers=1, more=False), keep=True), "the refused parts still count"
+
+
+def test_the_bound_is_for_one_synchronization_and_not_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synchronize, "MAX_STATE_BYTES", 100)
+    parts = Parts()
+    for _ in range(20):
+        parts.add(part(containers=1, more=False), keep=False)
+
+
+def test_the_reply_that_asks_for_more_is_the_protocols() -> None:
+    assert m.SynchronizeResponse(more=True).SerializeToString() == MORE_REPLY

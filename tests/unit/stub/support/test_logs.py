@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -64,3 +67,61 @@ def test_log_lines_carry_pod_and_container(caplog: pytest.LogCaptureFixture) -> 
     record = caplog.records[0]
     assert record.getMessage() == "100% sure [pod default/web, container app]"
     assert (record.pod, record.container, record.name) == ("default/web", "app", "nri.plugin.logs")
+
+
+@contextmanager
+def new_root() -> Iterator[logging.Logger]:
+    """The root logger as a new process has it: in the test itself, because pytest adds its own for each phase."""
+    logger = logging.getLogger()
+    before, level = logger.handlers, logger.level
+    logger.handlers = []
+    try:
+        yield logger
+        for handler in logger.handlers:
+            handler.close()
+    finally:
+        logger.handlers = before
+        logger.setLevel(level)
+
+
+def test_a_log_file_gets_lines_with_time_level_and_logger(tmp_path: Path) -> None:
+    with new_root():
+        logs.set_up("INFO", file=str(tmp_path / "log"))
+        logs.adapter("pin").info("hello")
+        logs.adapter("pin").debug("not this")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d .* INFO nri\.plugin\.pin: hello\n", (tmp_path / "log").read_text())
+
+
+def test_a_program_that_has_a_log_already_keeps_it(tmp_path: Path) -> None:
+    mine = logging.NullHandler()
+    with new_root() as root:
+        root.addHandler(mine)
+        logs.set_up("WARNING", file=str(tmp_path / "log"))
+        assert root.handlers == [mine] and root.level == logging.WARNING
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize(("use_syslog", "kind"), [(False, "StreamHandler"), (True, "Syslog")])
+def test_without_a_file_the_log_goes_to_stderr_or_syslog(use_syslog: bool, kind: str) -> None:
+    with new_root() as root:
+        logs.set_up(use_syslog=use_syslog)
+        assert [type(handler).__name__ for handler in root.handlers] == [kind]
+
+
+def test_json_has_one_object_for_each_line(tmp_path: Path) -> None:
+    class Logs(nri.Plugin):
+        def create_container(self, pod, container):
+            self.log.info("grüße")
+            raise KeyError("zone")
+
+    with new_root():
+        logs.set_up("INFO", "json", str(tmp_path / "log"))
+        with plugin_thread(Logs()) as running:
+            running.runtime.begin()
+            running.runtime.call("CreateContainer", CREATE)
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [line["level"] for line in lines] == ["info", "error"]
+    first, second = lines
+    assert (first["pod"], first["container"], first["logger"]) == ("default/web", "app", "nri.plugin.logs")
+    assert "grüße" in first["message"] and first["time"].endswith("+00:00")
+    assert "KeyError: 'zone'" in second["exception"]

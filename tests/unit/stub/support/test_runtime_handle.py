@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 import nri
+from nri import mux
 from nri.api import messages as m
+from nri.api.naming import RUNTIME_SERVICE_CONN
+from nri.stub.support.runtime_handle import MAX_PENDING, RuntimeHandle
+from nri.ttrpc import frames
+from nri.ttrpc.envelope import encode_response
 from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import START, Names, wait_for
 
@@ -77,3 +82,38 @@ def test_an_eviction_reaches_the_runtime() -> None:
         plugin.runtime.evict("c1", "too greedy")
         sent = m.UpdateContainersRequest.FromString(running.runtime.request().payload)
         assert (sent.evict[0].container_id, sent.evict[0].reason) == ("c1", "too greedy")
+
+
+def test_a_runtime_that_tells_no_timeouts_has_the_defaults() -> None:
+    handle = RuntimeHandle()
+    handle.introduce(m.ConfigureRequest(runtime_name="containerd", runtime_version="v2.2.0"))
+    assert (handle.name, handle.version, handle.nri_version) == ("containerd", "v2.2.0", "v0.10.0")
+    assert (handle.registration_timeout_s, handle.request_timeout_s) == (5.0, 2.0)
+    handle.introduce(m.ConfigureRequest(registration_timeout=1500, request_timeout=250, NRI_version="v0.12.5"))
+    assert (handle.registration_timeout_s, handle.request_timeout_s) == (1.5, 0.25)
+    assert handle.nri_version == "v0.12.5"
+
+
+def test_too_many_updates_that_nobody_answers_are_refused() -> None:
+    plugin = Names()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        for _ in range(MAX_PENDING):
+            plugin.runtime.update(nri.Update("c1"))
+        with pytest.raises(nri.NriError, match=f"{MAX_PENDING} updates wait"):
+            plugin.runtime.update(nri.Update("c1"))
+        running.runtime.answer(running.runtime.request(), m.UpdateContainersResponse())
+        wait_for(lambda: len(plugin.runtime._outstanding) < MAX_PENDING, "the answer")
+        plugin.runtime.update(nri.Update("c1"))
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_of_the_update() -> None:
+    plugin = Names()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        pending = plugin.runtime.update(nri.Update("c1"))
+        request = running.runtime.request()
+        data = encode_response(b"\xff\xff", 0, "")
+        running.runtime.raw(mux.cut(RUNTIME_SERVICE_CONN, frames.pack(request.stream_id, frames.RESPONSE, data)))
+        with pytest.raises(nri.NriError, match="the runtime's answer cannot be read"):
+            pending.result(10)

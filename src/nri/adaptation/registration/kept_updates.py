@@ -1,0 +1,113 @@
+"""Hand over the updates that waited until their container was created.
+
+Events overlap: while container A is being created, a plugin that makes room for container B may shrink A's share, too.
+A is not there to be updated, and must not be missed either. So its update is kept (`nri.adaptation.audit.inventory`),
+and given to the runtime's update callback as soon as A is there:
+
+- when the runtime calls `commit()` of A's reply: in that call;
+- else with the next event of A (PostCreateContainer in most runtimes), in a thread of its own, because the caller of an
+  event may hold locks that the callback wants;
+- else after `SETTLE_S`, likewise.
+
+What is asked for A until then waits as well, so updates never overtake each other. If A's creation is refused or
+aborted, they are dropped. Next: `nri.adaptation.registration.plugin_updates`, which applies updates.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nri.adaptation.audit.inventory import Inventory
+    from nri.adaptation.registration.plugin_updates import PluginUpdates
+
+__all__ = ["KeptUpdates"]
+
+log = logging.getLogger("nri.adaptation")
+
+#: How long a created container may go without `commit()` and without an event, in seconds.
+SETTLE_S = 0.25
+#: How long the thread waits for more to do before it ends, in seconds.
+IDLE_S = 5.0
+
+
+class KeptUpdates:
+    """The containers whose kept updates are to be handed over, and the thread that does it. Thread-safe.
+
+    Attributes:
+        waiting: ids of these containers, with the time at which it is done anyway, in monotonic seconds. Empty nearly
+            always, so that an event may look.
+    """
+
+    def __init__(self, inventory: Inventory, updates: PluginUpdates) -> None:
+        self._inventory = inventory
+        self._updates = updates
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self.waiting: dict[str, float] = {}
+
+    def add(self, container_id: str) -> None:
+        """A container is created for which updates wait: hand them over soon."""
+        self._schedule(container_id, monotonic() + SETTLE_S)
+
+    def hasten(self, container_id: str) -> None:
+        """The runtime goes on with a container, so it is there: hand over what waits for it now, in the thread."""
+        if container_id in self.waiting:
+            self._schedule(container_id, monotonic())
+
+    def hand_over(self, container_id: str) -> None:
+        """Hand over what waits for a container, in this thread; another one may be at it already."""
+        with self._lock:
+            if self.waiting.pop(container_id, None) is None:
+                return
+        while (creation := self._inventory.take_kept(container_id)) is not None:
+            try:
+                self._updates.hand_over(container_id, creation)
+            except Exception:
+                log.exception("the runtime failed to apply the updates that waited for container %s", container_id)
+
+    def stop(self) -> None:
+        """End the thread; what waits is dropped."""
+        with self._lock:
+            self._stopped = True
+            self.waiting.clear()
+            self._work.notify_all()
+
+    def _schedule(self, container_id: str, when: float) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            self.waiting[container_id] = when
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="nri-kept-updates", daemon=True)
+                self._thread.start()
+            self._work.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                due = self._next()
+                if due is None:
+                    self._thread = None
+                    return
+            self.hand_over(due)
+
+    def _next(self) -> str | None:
+        """The next container whose time has come; None: there was nothing to do for a while. Holds the lock."""
+        while not self._stopped:
+            now = monotonic()
+            if not self.waiting:
+                if not self._work.wait(IDLE_S) and not self.waiting:
+                    return None
+                continue
+            container_id = min(self.waiting, key=self.waiting.__getitem__)
+            left_s = self.waiting[container_id] - now
+            if left_s <= 0:
+                return container_id
+            self._work.wait(left_s)
+        return None

@@ -1,0 +1,88 @@
+"""One plugin in a thread of this process, connected to a runtime's adaptation over a socket pair or a link.
+
+One job: start a session, wait until both sides say that the plugin takes part, and end the connection. What kept a
+plugin from taking part is raised where the test waits for it. Next: `nri.testing.runtime` holds these.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from nri.errors import LocalProtocolError
+from nri.stub.session.session import Session
+
+if TYPE_CHECKING:
+    from nri.adaptation import Adaptation
+    from nri.stub.plugin import Plugin
+    from nri.testing.wire import Link
+
+__all__ = ["PATIENCE_S", "Attached"]
+
+#: How long the runtime waits for a plugin to take part, in seconds. Machines that build are slow.
+PATIENCE_S = 20.0
+
+
+class Attached:
+    """One plugin and its present session.
+
+    Args:
+        plugin: an instance.
+        index: two digits.
+        name: the name to register under.
+        config: the runtime's configuration text for it.
+
+    Attributes:
+        label: ``NN-name``.
+    """
+
+    def __init__(self, plugin: Plugin, index: str, name: str, config: str) -> None:
+        self.label = f"{index}-{name}"
+        self._plugin, self._index, self._name, self._config = plugin, index, name, config
+        self._session: Session | None = None
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def connect(self, adaptation: Adaptation, link: Link | None = None) -> None:
+        """Start a new session, over this link if given."""
+        ours, theirs = (link.runtime, link.plugin) if link is not None else socket.socketpair()
+        self._error = None
+        session = self._session = Session(self._plugin, theirs, index=self._index, name=self._name)
+        self._thread = threading.Thread(target=self._run, args=(session,), name=f"plugin-{self.label}", daemon=True)
+        self._thread.start()
+        adaptation.connect(ours, self._config)
+
+    def _run(self, session: Session) -> None:
+        try:
+            session.run()
+        except Exception as error:  # noqa: BLE001 - raised by `wait`, in the test's thread
+            self._error = error
+
+    @property
+    def ready(self) -> bool:
+        """Whether the plugin's side says that it takes part."""
+        return self._session is not None and self._session.stage == "ready"
+
+    def wait(self, adaptation: Adaptation) -> None:
+        """Wait until the plugin takes part; raises what kept it from that."""
+        deadline = monotonic() + PATIENCE_S
+        while not (adaptation.ready([self.label], 0.02) and self.ready):
+            ended = self._thread is None or not self._thread.is_alive()
+            if self._error is not None:  # looked at after the thread: its last act is to set this
+                raise self._error
+            if ended or monotonic() > deadline:
+                state = next((row for row in adaptation.plugins if row.plugin == self.label), None)
+                raise LocalProtocolError(f"plugin {self.label} does not take part: {state or 'it never registered'}")
+
+    def stop(self) -> None:
+        """End the connection from the plugin's side."""
+        if self._session is not None:
+            self._session.stop()
+        self.join()
+
+    def join(self) -> None:
+        """Wait for the end of the session's thread."""
+        if self._thread is not None:
+            self._thread.join(PATIENCE_S)

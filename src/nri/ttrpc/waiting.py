@@ -1,0 +1,180 @@
+"""The rare ways of a call: another thread reads, something else comes before the response, or the write has failed.
+
+All of it is waiting for what others do. Which way a call takes is decided in `nri.ttrpc.endpoint`.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError
+from nri.signals import heed
+from nri.stream import SentInPart
+from nri.ttrpc.waiters import Callback, Reading, Waiter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nri.ttrpc.answering import Answerer
+    from nri.ttrpc.envelope import Response
+    from nri.ttrpc.link import Link
+    from nri.ttrpc.waiters import Sent
+
+__all__ = ["abandon", "await_response", "begun_late", "start"]
+
+
+def await_response(
+    link: Link, answerer: Answerer, sent: Sent, deadline: float | None, chunks: list[tuple[int, bytes]]
+) -> Response:
+    """Wait for the response of a call that `Endpoint.collect` did not find at once.
+
+    `chunks` are what it has read instead. A call without a waiter has the role of the reader.
+    """
+    stream_id, _, _, waiter, failure = sent
+    if waiter is None:
+        reading = link.waiters[stream_id] = Reading()
+        if failure is not None:
+            _after_failed_write(link, answerer, failure, deadline, reading=True)
+        return _read_on(link, answerer, reading, deadline, chunks)
+    if failure is not None:
+        _after_failed_write(link, answerer, failure, deadline, reading=False)
+    while True:
+        response = waiter.response
+        if response is not None:
+            return response
+        if link.closed is not None:
+            raise ConnectionClosed(link.closed)
+        if not link.reader.acquire(False):
+            _wait_for_turn(waiter, deadline)
+            continue
+        watch = link.watch
+        try:
+            if watch is not None:
+                watch.busy()
+            _read_on(link, answerer, waiter, deadline, chunks)
+        finally:
+            link.stop_reading(watch)
+
+
+def _read_on(
+    link: Link,
+    answerer: Answerer,
+    waiter: Waiter | Reading,
+    deadline: float | None,
+    chunks: list[tuple[int, bytes]],
+) -> Response:
+    """Hand out what was read, as the reader, and read on until the response of this call is among it."""
+    while True:
+        try:
+            answerer.dispatch(chunks, deadline)
+        except ProtocolError as error:
+            link.fail(error.reason)
+        response = waiter.response
+        if response is not None:
+            return response
+        if link.closed is not None:
+            raise ConnectionClosed(link.closed)
+        chunks = link.transport.receive(deadline)
+
+
+def _wait_for_turn(waiter: Waiter, deadline: float | None) -> None:
+    """Wait while another thread reads, until it has our response or lets us read."""
+    heed()
+    if deadline is None:
+        waiter.lock.acquire()
+        return
+    left_s = deadline - monotonic()
+    if (left_s <= 0 or not waiter.lock.acquire(timeout=left_s)) and waiter.response is None:
+        raise DeadlineExceeded("a response")
+
+
+def abandon(link: Link, sent: Sent) -> None:
+    """Give up on a call that has been sent: nobody waits for its answer."""
+    stream_id, _, _, waiter, _ = sent
+    if waiter is None:
+        link.stop_reading(link.watch)
+    link.forget(stream_id)
+
+
+def start(
+    link: Link,
+    service: str,
+    method: str,
+    payload: bytes,
+    timeout_ns: int,
+    deadline: float,
+    done: Callable[[Response | None], None],
+) -> None:
+    """Send a request whose response goes to a function."""
+    if not link.wait_to_send(deadline):
+        raise DeadlineExceeded(method)
+    try:
+        if link.closed is not None:
+            raise ConnectionClosed(link.closed)
+        stream_id, frame, _ = link.client.request(service, method, payload, timeout_ns)
+        link.waiters[stream_id] = Callback(done)
+        try:
+            link.transport.send(link.client_id, frame, deadline)
+        except (DeadlineExceeded, ConnectionClosed):
+            link.waiters.pop(stream_id, None)
+            link.client.forget(stream_id)
+            raise
+    finally:
+        link.sender.release()
+
+
+def begun_late(link: Link, sent: Sent) -> Sent | None:
+    """See to a request that `begin` could not write at once: the peer reads too little.
+
+    Writing it to its end is not for the thread that only begins; `collect` does it. None if nothing was written.
+    """
+    stream_id, method, deadline, waiter, failure = sent
+    if isinstance(failure, ConnectionClosed):
+        return sent
+    if not isinstance(failure, SentInPart):
+        abandon(link, sent)
+        return None
+    if waiter is None:  # while `collect` writes the rest, somebody must go on reading
+        waiter = link.waiters[stream_id] = Waiter()
+        link.stop_reading(None)
+        link.have_watched()
+    return stream_id, method, deadline, waiter, failure
+
+
+def _after_failed_write(
+    link: Link,
+    answerer: Answerer,
+    failure: DeadlineExceeded | ConnectionClosed,
+    deadline: float | None,
+    *,
+    reading: bool,
+) -> None:
+    """See what can be done for a request that was not written, or in part: write the rest, or raise why not."""
+    if isinstance(failure, SentInPart) and link.wait_to_send(deadline):
+        try:
+            link.transport.flush(deadline)
+        except ConnectionClosed as error:
+            failure = error
+        else:
+            return
+        finally:
+            link.sender.release()
+    if isinstance(failure, DeadlineExceeded):
+        raise failure
+    # What the peer wrote before it went may hold the answer, or the reason.
+    _drain_before_close(link, answerer, failure.reason, reading)
+
+
+def _drain_before_close(link: Link, answerer: Answerer, reason: str, reading: bool) -> None:
+    """The write failed: take in what had already arrived, then close."""
+    if reading or link.reader.acquire(False):
+        try:
+            while link.closed is None:
+                answerer.dispatch(link.transport.receive_now())
+        except (DeadlineExceeded, ConnectionClosed, ProtocolError):
+            pass
+        finally:
+            if not reading:
+                link.reader.release()
+    link.fail(reason)

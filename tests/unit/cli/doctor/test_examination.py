@@ -1,0 +1,71 @@
+"""All checks together, in their order."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from nri.cli.doctor import examination
+from nri.cli.doctor.examination import examine
+from nri.cli.settings import Settings
+from tests.unit.cli.conftest import lines
+
+CONFIG = "/etc/containerd/config.toml"
+
+
+def test_configuration_comes_before_sockets_plugins_and_python(put) -> None:
+    root = put({CONFIG: "version = 3\n", "/opt/nri/plugins/10-a": ""})
+    found = lines(examine(Settings(), root))
+    places = [line.split(": ")[1] for line in found]
+    assert places == [
+        CONFIG, "/var/run/nri/nri.sock", "/opt/nri/plugins/10-a", "/opt/nri/plugins", "python", "protobuf",
+    ]  # fmt: skip
+
+
+def test_remarks_on_the_files_come_first(put) -> None:
+    root = put({CONFIG: "version = 3\nimports = 1\n", "/etc/crio/crio.conf": "[crio]\n"})
+    found = lines(examine(Settings(), root))
+    assert found[:2] == [
+        f"problem: {CONFIG}:2: imports: must be a list, not 1",
+        "note: /etc/crio/crio.conf: enable_nri is not set: on by default today, off in old releases",
+    ]
+
+
+def test_a_folder_that_two_runtimes_share_is_looked_at_once(put) -> None:
+    root = put({CONFIG: "version = 3\n", "/etc/crio/crio.conf": "[crio.nri]\nenable_nri = true\n"})
+    found = lines(examine(Settings(), root))
+    assert [line for line in found if "launches" in line] == ["ok: /opt/nri/plugins: containerd launches no plugins"]
+
+
+def test_a_runtime_whose_nri_is_off_has_no_socket_and_no_plugins_to_look_at(put) -> None:
+    found = lines(examine(Settings(), put({"/etc/isulad/daemon.json": "{}"})))
+    assert not any("nri.sock" in line or "launches" in line for line in found)
+
+
+def test_a_socket_that_was_given_is_the_one_that_is_looked_at(put) -> None:
+    settings = Settings()
+    settings.socket_path, settings.socket_from = "/my.sock", "NRI_SOCKET"
+    found = lines(examine(settings, put({CONFIG: "version = 3\n"})))
+    assert "note: NRI_SOCKET: plugins and nri use /my.sock" in found
+    assert "problem: /my.sock: there is no socket" in found
+    assert not any("/var/run/nri/nri.sock: there is no socket" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("containerd github.com/containerd/containerd 1.6.20~ds1", "problem: {}: containerd 1.6.20 has no NRI"),
+        ("containerd github.com/containerd/containerd/v2 v2.1.9 x", "ok: {}: containerd 2.1.9"),
+    ],
+)
+def test_the_containerd_of_this_machine_is_asked_for_its_version(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, output: str, line: str
+) -> None:
+    program = tmp_path / "containerd"
+    program.write_text(f"#!/bin/sh\necho '{output}'\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(examination.containerd, "PATH", str(tmp_path / "none"))
+    assert line.format(program) in lines(examine(Settings(), "/"))

@@ -1,0 +1,98 @@
+"""The plugin folder and the drop-ins, judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.cli.doctor import plugins
+from nri.cli.doctor.findings import Finding
+from nri.config.runtimes.reading import RuntimeNri
+from tests.unit.cli.conftest import lines
+
+
+def plugin(root: Path, name: str, text: str = "#!/bin/sh\n", mode: int = 0o755) -> Path:
+    path = root / "opt/nri/plugins" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    (root / "bin").mkdir(exist_ok=True)
+    (root / "bin/sh").touch()
+    return path
+
+
+def look(root: Path, **settings: object) -> list[str]:
+    findings: list[Finding] = []
+    plugins.check(str(root), RuntimeNri("containerd", enabled=True, **settings), findings)  # type: ignore[arg-type]
+    return lines(findings)
+
+
+def test_good_plugins_are_listed(tmp_path: Path) -> None:
+    plugin(tmp_path, "20-b")
+    plugin(tmp_path, "10-a")
+    assert look(tmp_path) == ["ok: /opt/nri/plugins: containerd launches 2 plugins: 10-a, 20-b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "text", "problem"),
+    [
+        (
+            "bad",
+            0o755,
+            "#!/bin/sh\n",
+            'problem: /opt/nri/plugins/bad: invalid plugin name "bad", idx-pluginname expected',
+        ),
+        ("1-a", 0o755, "#!/bin/sh\n", 'invalid plugin index "1", must be 2 digits'),
+        ("10-a", 0o777, "#!/bin/sh\n", "others may write to it (mode 0777)"),
+        ("10-a", 0o775, "#!/bin/sh\n", "others may write to it (mode 0775)"),
+        ("10-a", 0o644, "#!/bin/sh\n", "note: /opt/nri/plugins/10-a: not executable, so the runtime ignores it"),
+        ("10-a", 0o755, "#!/usr/bin/env python3\n", "looks for its interpreter on PATH"),
+        ("10-a", 0o755, "#!/gone/python\n", 'its interpreter "/gone/python" does not exist'),
+    ],
+)
+def test_plugins_that_would_fail_or_are_unsafe_are_found(
+    tmp_path: Path, name: str, mode: int, text: str, problem: str
+) -> None:
+    plugin(tmp_path, name, text, mode)
+    assert any(problem in line for line in look(tmp_path)), look(tmp_path)
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    plugin(tmp_path, "10-a").with_name("20-b").symlink_to("/gone")
+    assert "problem: /opt/nri/plugins/20-b: the link leads nowhere" in look(tmp_path)
+
+
+def test_a_folder_that_others_may_write_to_is_found(tmp_path: Path) -> None:
+    plugin(tmp_path, "10-a").parent.chmod(0o777)
+    assert "problem: /opt/nri/plugins: others than its owner may put programs here that run as root" in look(tmp_path)
+
+
+def test_equal_indices_are_worth_a_note(tmp_path: Path) -> None:
+    plugin(tmp_path, "10-a")
+    plugin(tmp_path, "10-b")
+    assert "note: /opt/nri/plugins: a, b share index 10: their order is not defined" in look(tmp_path)
+
+
+def test_drop_ins_that_nobody_reads_are_found(tmp_path: Path, put) -> None:
+    plugin(tmp_path, "10-a")
+    put(
+        {
+            "/etc/nri/conf.d/10-a.conf": "",
+            "/etc/nri/conf.d/a.conf": "",
+            "/etc/nri/conf.d/b.conf": "",
+            "/etc/nri/conf.d/c.yaml": "",
+        }
+    )
+    found = look(tmp_path)
+    assert "warning: /etc/nri/conf.d/a.conf: the file with the index, NN-a.conf, is taken instead of this one" in found
+    assert "note: /etc/nri/conf.d/b.conf: no plugin named b in /opt/nri/plugins reads it" in found
+    assert "note: /etc/nri/conf.d/c.yaml: not named .conf, so nobody reads it" in found
+
+
+def test_a_required_plugin_that_is_not_installed_is_worth_a_warning(tmp_path: Path) -> None:
+    plugin(tmp_path, "10-a")
+    found = look(tmp_path, required=("a", "10-a", "b"))
+    assert [line for line in found if "required" in line] == [
+        'warning: containerd: plugin "b" is required: no container can be created while it is not connected'
+    ]

@@ -1,0 +1,67 @@
+"""The socket itself, judged."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from nri.cli.doctor import sockets
+from nri.cli.doctor.findings import Finding
+from tests.support.needs import need_root
+from tests.unit.cli.conftest import lines
+
+
+def probe(root: Path | str, path: str = "/nri.sock") -> list[str]:
+    findings: list[Finding] = []
+    sockets.check(str(root), path, findings)
+    return lines(findings)
+
+
+def test_a_socket_on_which_a_runtime_listens_is_fine_and_not_connected_to(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "nri.sock"))
+        listener.listen()
+        listener.settimeout(0.2)
+        (folder / "nri.sock").chmod(0o600)
+        assert probe(folder) == ["ok: /nri.sock: a runtime listens"]
+        with pytest.raises(TimeoutError):
+            listener.accept()
+
+
+def test_a_socket_that_everybody_may_open_is_a_problem(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "nri.sock"))
+        listener.listen()
+        (folder / "nri.sock").chmod(0o666)
+        assert any("everybody may connect (mode 0666)" in line for line in probe(folder))
+
+
+def test_a_socket_that_was_left_behind_is_found(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "nri.sock"))
+    (folder / "nri.sock").chmod(0o600)
+    assert probe(folder) == ["problem: /nri.sock: nobody listens: connection refused"]
+
+
+def test_a_missing_socket_and_a_file_in_its_place_are_found(folder: Path) -> None:
+    assert probe(folder) == ["problem: /nri.sock: there is no socket"]
+    (folder / "nri.sock").touch()
+    assert probe(folder) == ["problem: /nri.sock: it is not a socket"]
+
+
+def test_a_socket_that_we_may_not_open_is_found(folder: Path) -> None:
+    """As somebody else than root: in a child process, since only a process can change its user."""
+    need_root()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "nri.sock"))
+        listener.listen()
+        (folder / "nri.sock").chmod(0o600)
+        folder.chmod(0o755)
+        child = os.fork()
+        if not child:
+            os.setuid(65534)
+            os._exit(0 if "problem: /nri.sock: we may not connect" in probe(folder) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,0 +1,82 @@
+"""The folder from which runtimes launch plugins."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nri.cli.errors import FAILED, USAGE, Failure
+from nri.cli.support import plugin_folder
+
+
+def test_a_launcher_names_what_it_starts_and_how_to_remove_it() -> None:
+    text = plugin_folder.launcher(["/usr/bin/python3", "/opt/my plugin.py"], "10-a")
+    assert text.splitlines() == [
+        "#!/bin/sh",
+        "# Written by `nri enable`. Remove it with: nri disable 10-a",
+        "exec /usr/bin/python3 '/opt/my plugin.py' \"$@\"",
+    ]
+
+
+@pytest.mark.parametrize(("index", "name"), [("1", "a"), ("ab", "a"), ("10", "a/b"), ("10", "")])
+def test_a_name_that_runtimes_refuse_is_wrong_usage(index: str, name: str) -> None:
+    assert plugin_folder.file_name_of("10", "a") == "10-a"
+    with pytest.raises(Failure) as caught:
+        plugin_folder.file_name_of(index, name)
+    assert caught.value.code == USAGE
+
+
+def test_a_file_is_put_whole_with_its_mode_and_nothing_beside_it(tmp_path: Path) -> None:
+    folder = tmp_path / "plugins"
+    for content in (b"old", b"new"):
+        plugin_folder.put(folder, "10-a", content, 0o755)
+    assert os.listdir(folder) == ["10-a"]
+    assert ((folder / "10-a").read_bytes(), (folder / "10-a").stat().st_mode & 0o777) == (b"new", 0o755)
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        plugin_folder.put(tmp_path, "10-a", b"x", 0o755)
+    assert os.listdir(tmp_path) == []
+
+
+def test_only_a_launcher_with_our_mark_is_ours(tmp_path: Path) -> None:
+    (tmp_path / "10-a").write_text(plugin_folder.launcher(["/bin/true"], "10-a"))
+    (tmp_path / "20-b").write_text("#!/bin/sh\n")
+    assert plugin_folder.is_ours(tmp_path / "10-a")
+    assert not plugin_folder.is_ours(tmp_path / "20-b")
+    assert not plugin_folder.is_ours(tmp_path / "gone")
+
+
+def test_a_launcher_is_found_by_its_name_with_or_without_index(tmp_path: Path) -> None:
+    (tmp_path / "10-a").write_text(plugin_folder.launcher(["/bin/true"], "10-a"))
+    assert plugin_folder.find(tmp_path, "a") == plugin_folder.find(tmp_path, "10-a") == tmp_path / "10-a"
+    with pytest.raises(Failure, match="no plugin 20-a there") as caught:
+        plugin_folder.find(tmp_path, "20-a")
+    assert caught.value.code == FAILED
+
+
+def test_what_starts_a_plugin_depends_on_what_it_is(tmp_path: Path) -> None:
+    script, program = tmp_path / "a.py", tmp_path / "b"
+    script.write_text("MyPlugin.main()\n")
+    program.write_bytes(b"\x7fELF")
+    assert plugin_folder.command_of(script)[1:] == [str(script)]
+    with pytest.raises(Failure, match="neither a Python file nor executable"):
+        plugin_folder.command_of(program)
+    program.chmod(0o755)
+    assert plugin_folder.command_of(program) == [str(program)]
+
+
+def test_a_second_index_and_a_foreign_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "10-a").write_text("#!/bin/sh\n")
+    with pytest.raises(Failure, match="a is enabled with another index already"):
+        plugin_folder.refuse_clash(tmp_path, "20-a")
+    with pytest.raises(Failure, match="did not write"):
+        plugin_folder.refuse_clash(tmp_path, "10-a")
+    plugin_folder.refuse_clash(tmp_path, "10-b")

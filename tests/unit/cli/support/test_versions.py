@@ -1,0 +1,20 @@
+"""The versions that a report needs."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import google.protobuf
+
+from nri.cli.support.versions import versions
+
+
+def test_every_version_is_a_text_that_says_something() -> None:
+    assert all(isinstance(value, str) and value for value in versions().values())
+
+
+def test_versions_are_those_of_what_runs() -> None:
+    found = versions()
+    assert found["protobuf"] == google.protobuf.__version__
+    assert found["nri"] == metadata.version("nri")
+    assert found["compiled"] in ("yes", "no")

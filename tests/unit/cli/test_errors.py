@@ -1,0 +1,80 @@
+"""From an error to one line and one exit code."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from nri import errors
+from nri.cli.errors import (
+    DIFFERS,
+    FAILED,
+    INTERRUPTED,
+    REJECTED,
+    UNREACHABLE,
+    USAGE,
+    Failure,
+    describe,
+    exit_code,
+    report,
+)  # fmt: skip
+from nri.cli.settings import Settings
+
+CODES = [
+    (Failure("x"), FAILED),
+    (Failure("x", DIFFERS), DIFFERS),
+    (click.UsageError("x"), USAGE),
+    (errors.ConfigError("f", "k", "r"), USAGE),
+    (errors.RuntimeUnavailable("/s", "r"), UNREACHABLE),
+    (errors.ConnectionClosed(), UNREACHABLE),
+    (errors.DeadlineExceeded(), UNREACHABLE),
+    (errors.Reject("no"), REJECTED),
+    (errors.ValidationRejected("10-a", "no"), REJECTED),
+    (errors.RpcError(2, "boom"), FAILED),
+    (errors.RegistrationError("no"), FAILED),
+    (OSError(2, "No such file or directory", "/f"), FAILED),
+    (KeyboardInterrupt(), INTERRUPTED),
+    (ZeroDivisionError("x"), FAILED),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), CODES, ids=[type(error).__name__ for error, _ in CODES])
+def test_every_kind_of_error_has_its_documented_code_and_a_line(error: BaseException, code: int) -> None:
+    assert exit_code(error) == code
+    assert len(describe(error).splitlines()) == 1
+
+
+def test_codes_are_never_reused() -> None:
+    assert sorted({FAILED, USAGE, UNREACHABLE, REJECTED, DIFFERS, INTERRUPTED}) == [1, 2, 3, 4, 5, 130]
+
+
+def test_all_problems_of_a_configuration_are_shown_each_on_its_line() -> None:
+    second = errors.ConfigError("f:2", "b", "bad")
+    assert len(describe(errors.ConfigError("f:1", "a", "bad", others=[second])).splitlines()) == 2
+
+
+def test_usage_names_the_verb_that_was_used_wrongly() -> None:
+    context = click.Context(
+        click.Command("call"), info_name="call", parent=click.Context(click.Group(), info_name="nri")
+    )
+    line = describe(click.UsageError("No such option: --x.", context))
+    assert line == "no such option: --x. try: nri call --help"
+
+
+def test_an_error_that_is_not_ours_is_said_to_be_a_defect() -> None:
+    assert describe(ZeroDivisionError("x")).startswith("ZeroDivisionError: x. This is a defect of nri")
+
+
+@pytest.mark.parametrize(("verbose", "told"), [(0, False), (1, False), (2, True)])
+def test_the_traceback_comes_with_verbose_twice_only(
+    capsys: pytest.CaptureFixture[str], verbose: int, told: bool
+) -> None:
+    settings = Settings()
+    settings.verbose, settings.color = verbose, "never"
+    try:
+        raise Failure("no luck")
+    except Failure as error:
+        assert report(error, settings) == FAILED
+    captured = capsys.readouterr()
+    assert captured.err.endswith("error: no luck\n")
+    assert ("Traceback" in captured.err) is told

@@ -1,0 +1,62 @@
+"""The global options: where they may stand, which comes first, and what is kept of them."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+
+from nri.cli.settings import DURATION, Settings, global_options
+
+
+@pytest.mark.parametrize("arguments", [("-o", "json", "version"), ("version", "-o", "json")])
+def test_global_options_may_stand_before_or_after_the_verb(nri, arguments: tuple[str, ...]) -> None:
+    assert "nri_api" in json.loads(nri(*arguments).stdout)
+
+
+def test_a_flag_beats_the_environment(nri) -> None:
+    from_environment = nri("events", env={"NRI_SOCKET": "/a/env.sock"})
+    assert "/a/env.sock" in from_environment.stderr
+    for arguments in (("--socket-path", "/a/flag.sock", "events"), ("events", "--socket-path", "/a/flag.sock")):
+        assert "/a/flag.sock" in nri(*arguments, env={"NRI_SOCKET": "/a/env.sock"}).stderr
+
+
+def given(*arguments: str, settings: Settings | None = None, environment: bool = False) -> Settings:
+    found = settings or Settings()
+    command = click.Command("x", params=list(global_options(environment=environment)), callback=lambda: None)
+    command.main(list(arguments), obj=found, standalone_mode=False)
+    return found
+
+
+def test_without_options_the_defaults_hold() -> None:
+    found = given()
+    assert (found.socket_path, found.socket_from, found.output, found.quiet) == (None, "", "table", False)
+    assert (found.verbose, found.log_format, found.color, found.timeout_s) == (0, "text", "auto", None)
+
+
+def test_an_option_before_the_verb_holds_after_it_unless_given_again() -> None:
+    settings = given("-o", "json", "-v", "--timeout", "5s")
+    assert given("-v", settings=settings).output == "json"
+    assert (settings.verbose, settings.timeout_s) == (2, 5.0)
+    assert given("-o", "yaml", settings=settings).output == "yaml"
+
+
+def test_the_source_of_the_socket_path_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NRI_SOCKET", "/env.sock")
+    found = given(environment=True)
+    assert (found.socket_path, found.socket_from) == ("/env.sock", "NRI_SOCKET")
+    assert given(environment=False).socket_path is None
+    found = given("--socket-path", "/flag.sock", environment=True)
+    assert (found.socket_path, found.socket_from) == ("/flag.sock", "--socket-path")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("5s", 5.0), ("1m30s", 90.0), ("2", 2.0), ("0.5", 0.5), (3.0, 3.0)])
+def test_a_duration_is_go_s_or_a_number_of_seconds(text: str | float, seconds: float) -> None:
+    assert DURATION.convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "0s", "-1s", "5 s"])
+def test_what_is_no_positive_duration_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        DURATION.convert(text, None, None)

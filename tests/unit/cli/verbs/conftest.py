@@ -1,0 +1,32 @@
+"""A plugin to install, and folders to install it into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+PLUGIN = """\
+import os, sys
+class Example:
+    @classmethod
+    def main(cls):
+        with open(os.environ["OUT"], "w") as out:
+            out.write(" ".join([sys.executable, *sys.argv[1:]]))
+Example.main()
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    folder = tmp_path / "with blank's"
+    folder.mkdir()
+    path = folder / "pod_name.py"
+    path.write_text(PLUGIN)
+    path.chmod(0o644)
+    return path
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> list[str]:
+    return ["--plugin-dir", str(tmp_path / "plugins"), "--config-dir", str(tmp_path / "conf.d")]

@@ -1,0 +1,89 @@
+"""`nri decode`: captures explained, from wherever they come."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nri import mux
+from nri.api import messages as m
+from nri.ttrpc import frames
+from nri.ttrpc.envelope import encode_response
+from tests.support.captured import CONFIGURE, CONFIGURED, GOLDEN, REGISTER, REGISTERED, request
+
+
+def test_frames_of_the_reference_are_explained_with_offsets(nri) -> None:
+    done = nri("decode", f"{REGISTER} {REGISTERED} {CONFIGURE} {CONFIGURED}")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout == (
+        "       0  mux frame, connection 2 (the plugin calls the runtime), 82 bytes\n"
+        "       8    ttRPC request, stream 1, 72 bytes\n"
+        "              nri.pkg.api.v1alpha1.Runtime/RegisterPlugin, timeout 5 s\n"
+        '              RegisterPluginRequest {"pluginName": "foo", "pluginIdx": "00", "NRIVersion": "v0.12.2"}\n'
+        "      90  mux frame, connection 2 (the plugin calls the runtime), 10 bytes\n"
+        "      98    ttRPC response, stream 1, 0 bytes\n"
+        "              nri.pkg.api.v1alpha1.Runtime/RegisterPlugin\n"
+        "              Empty {}\n"
+        "     108  mux frame, connection 1 (the runtime calls the plugin), 81 bytes\n"
+        "     116    ttRPC request, stream 1, 71 bytes\n"
+        "              nri.pkg.api.v1alpha1.Plugin/Configure, timeout 2 s\n"
+        '              ConfigureRequest {"runtimeName": "rt", "runtimeVersion": "v1", "registrationTimeout": "5000", '
+        '"requestTimeout": "2000", "NRIVersion": "v0.12.2"}\n'
+        "     197  mux frame, connection 1 (the runtime calls the plugin), 15 bytes\n"
+        "     205    ttRPC response, stream 1, 5 bytes\n"
+        "              nri.pkg.api.v1alpha1.Plugin/Configure\n"
+        '              ConfigureResponse {"events": 137}\n'
+    )
+
+
+@pytest.mark.parametrize("form", ["binary", "hex", "stdin"])
+def test_a_capture_may_be_a_file_of_bytes_or_hex_or_standard_input(nri, tmp_path: Path, form: str) -> None:
+    path = tmp_path / "capture"
+    path.write_bytes(GOLDEN if form == "binary" else REGISTER.encode())
+    done = nri("decode", "-", stdin=REGISTER) if form == "stdin" else nri("decode", str(path))
+    assert done.returncode == 0, done.stderr
+    assert '"pluginName": "foo"' in done.stdout
+
+
+def test_json_is_one_document_of_frames(nri) -> None:
+    found = json.loads(nri("decode", REGISTER, "-o", "json").stdout)
+    assert [frame["kind"] for frame in found] == ["mux", "request"]
+    assert found[1]["message"]["pluginIdx"] == "00"
+
+
+def test_a_reply_alone_shows_its_fields_unless_its_method_is_given(nri) -> None:
+    assert 'fields by number {"2": 137}' in nri("decode", CONFIGURED).stdout
+    assert 'ConfigureResponse {"events": 137}' in nri("decode", CONFIGURED, "--method", "Plugin/Configure").stdout
+
+
+def test_a_status_is_shown_with_its_name(nri) -> None:
+    data = mux.cut(1, frames.pack(1, frames.RESPONSE, encode_response(b"", 12, "method Foo")))
+    assert "status 12 Unimplemented: method Foo" in nri("decode", data.hex()).stdout
+
+
+def test_plain_ttrpc_is_recognized(nri) -> None:
+    data = request("StopContainer", m.StopContainerRequest(container=m.Container(id="c")))
+    done = nri("decode", data.hex())
+    assert done.stdout.startswith("       0    ttRPC request, stream 1")
+    assert '{"container": {"id": "c"}}' in done.stdout
+
+
+def test_garbage_between_frames_is_named_with_its_offset_and_passed_over(nri) -> None:
+    done = nri("decode", REGISTER + "deadbeef00" + CONFIGURE)
+    assert done.returncode == 1
+    assert "      90    broken: not a mux frame (connection 3735928559, 0 bytes); 5 bytes left out\n" in done.stdout
+    assert "ConfigureRequest" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("capture", "reason"),
+    [
+        ("xyz", 'xyz: no such file, and not hex: "x" is no hex digit'),
+        ("abc", "abc: no such file, and not hex: an odd number of digits"),
+    ],
+)
+def test_what_is_neither_file_nor_hex_is_wrong_usage(nri, capture: str, reason: str) -> None:
+    done = nri("decode", capture)
+    assert (done.returncode, done.stderr) == (2, f"error: {reason}\n")

@@ -1,0 +1,41 @@
+"""`nri disable`: launchers removed without touching anything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def test_it_removes_the_launcher_and_keeps_the_configuration_unless_purged(
+    nri, plugin: Path, places, tmp_path: Path
+) -> None:
+    config = tmp_path / "c"
+    config.write_text("")
+    drop_in = tmp_path / "conf.d/10-pod-name.conf"
+    nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
+    done = nri("disable", "pod-name", *places)
+    assert (done.returncode, done.stdout) == (0, f"removed {tmp_path}/plugins/10-pod-name\n")
+    assert f"its configuration stays: {drop_in}" in done.stderr
+    assert drop_in.exists()
+    nri("enable", str(plugin), "--idx", "10", *places)
+    assert nri("disable", "10-pod-name", "--purge", "--dry-run", *places).stdout.count("would remove") == 2
+    assert nri("disable", "10-pod-name", "--purge", *places).returncode == 0
+    assert not drop_in.exists()
+
+
+def test_it_never_removes_what_it_did_not_write(nri, places, tmp_path: Path) -> None:
+    foreign = tmp_path / "plugins/10-a"
+    foreign.parent.mkdir()
+    foreign.write_text("#!/bin/sh\n")
+    done = nri("disable", "a", *places)
+    assert done.returncode == 1
+    assert "not written by `nri enable`, so it is not removed" in done.stderr
+    assert foreign.exists()
+
+
+def test_it_names_what_there_is_when_the_name_is_wrong_or_not_enough(nri, places, tmp_path: Path) -> None:
+    assert "The folder is empty" in nri("disable", "a", *places).stderr
+    (tmp_path / "plugins").mkdir()
+    for name in ("10-a", "20-a", "30-b"):
+        (tmp_path / "plugins" / name).touch()
+    assert "no plugin c there. There are: 10-a, 20-a, 30-b" in nri("disable", "c", *places).stderr
+    assert "several plugins are called a: 10-a, 20-a. Say which" in nri("disable", "a", *places).stderr

@@ -1,0 +1,67 @@
+"""`nri doctor` as a whole, on copies of /etc and on sockets of the tests' own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+NRI_TABLE = '[plugins."io.containerd.nri.v1.nri"]\n'
+CONFIG = "/etc/containerd/config.toml"
+
+
+def test_a_healthy_node_ends_with_0(nri, folder: Path, put) -> None:
+    (folder / "etc/containerd").mkdir(parents=True)
+    (folder / "etc/containerd/config.toml").write_text("version = 3\n")
+    (folder / "var/run/nri").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "var/run/nri/nri.sock"))
+        listener.listen()
+        os.chmod(folder / "var/run/nri/nri.sock", 0o600)
+        done = nri("doctor", "--root", str(folder))
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith("no problems\n")
+
+
+def test_another_runtime_is_judged_by_its_socket_alone(nri, folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "my.sock"))
+        listener.listen()
+        os.chmod(folder / "my.sock", 0o600)
+        (folder / "root").mkdir()
+        done = nri("doctor", "--root", str(folder), "--socket-path", "/my.sock")
+    assert done.returncode == 0, done.stdout
+    assert "/my.sock: a runtime listens" in done.stdout
+
+
+def test_a_sick_node_ends_with_1_and_says_what_to_do(nri, put) -> None:
+    root = put({CONFIG: f"version = 2\n{NRI_TABLE}disable = true\n"})
+    done = nri("doctor", "--root", root)
+    assert done.returncode == 1
+    where = f'{CONFIG}:3: plugins."io.containerd.nri.v1.nri".disable'
+    assert f"problem  {where}: NRI is off in containerd\n" in done.stdout
+    assert '-> set disable = false in [plugins."io.containerd.nri.v1.nri"] and restart containerd' in done.stdout
+    found = json.loads(nri("doctor", "--root", root, "-o", "json").stdout)
+    assert {"level", "what", "where", "next"} == set(found[0])
+    assert nri("doctor", "--root", root, "-q").stdout.count("\n") == 2, "quiet shows problems only"
+
+
+def test_the_doctor_says_which_source_of_the_socket_path_won(nri, put) -> None:
+    root = put({CONFIG: "version = 3\n"})
+    done = nri("doctor", "--root", root, env={"NRI_SOCKET": "/env.sock"})
+    assert (
+        "NRI_SOCKET: no runtime is configured to listen on /env.sock; configured: /var/run/nri/nri.sock" in done.stdout
+    )
+    assert "NRI_SOCKET: plugins and nri use /env.sock" in done.stdout
+    assert (
+        "--socket-path: plugins and nri use /flag.sock"
+        in nri("doctor", "--root", root, "--socket-path", "/flag.sock").stdout
+    )
+
+
+def test_the_pure_python_back_end_is_a_problem(nri, put) -> None:
+    done = nri(
+        "doctor", "--root", put({CONFIG: "version = 3\n"}), env={"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+    )
+    assert "problem  protobuf: protobuf runs on its pure-Python back end" in done.stdout

@@ -1,0 +1,126 @@
+"""`nri enable`: launchers written whole, and checked before."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.needs import need_root
+
+
+def test_the_launcher_starts_the_plugin_with_this_python_and_no_path(nri, plugin: Path, places, tmp_path: Path) -> None:
+    done = nri("enable", str(plugin), "--idx", "10", *places)
+    assert done.returncode == 0, done.stderr
+    launcher = tmp_path / "plugins/10-pod-name"
+    assert done.stdout == f"wrote {launcher}\n"
+    assert "restart" in done.stderr
+    assert oct(launcher.stat().st_mode & 0o777) == "0o755"
+    out = tmp_path / "out"
+    subprocess.run([str(launcher), "an argument"], env={"OUT": str(out)}, check=True)
+    assert out.read_text() == f"{sys.executable} an argument"
+    assert os.listdir(tmp_path / "plugins") == ["10-pod-name"], "nothing may be left beside it: runtimes trip over it"
+
+
+def test_the_configuration_becomes_the_drop_in_word_for_word(nri, plugin: Path, places, tmp_path: Path) -> None:
+    config = tmp_path / "my.yaml"
+    config.write_text("cpus: 0-3  # all\n")
+    assert nri("enable", str(plugin), "-idx", "20", "--name", "pin", "--config", str(config), *places).returncode == 0
+    assert (tmp_path / "conf.d/20-pin.conf").read_text() == "cpus: 0-3  # all\n"
+    assert (tmp_path / "plugins/20-pin").exists()
+
+
+def test_a_dry_run_shows_everything_and_writes_nothing(nri, plugin: Path, places, tmp_path: Path) -> None:
+    done = nri("enable", str(plugin), "--idx", "10", "--dry-run", *places)
+    assert done.returncode == 0
+    assert f"would write {tmp_path}/plugins/10-pod-name\n    #!/bin/sh\n" in done.stdout
+    assert not (tmp_path / "plugins").exists()
+    found = json.loads(nri("enable", str(plugin), "--idx", "10", "--dry-run", "-o", "json", *places).stdout)
+    assert found["dry_run"] is True
+    assert found["files"][0]["mode"] == "0755"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--idx", "1"], 'invalid plugin index "1", must be 2 digits'),
+        (["--idx", "ab"], 'invalid plugin index "ab" (not [0-9][0-9])'),
+        (["--idx", "10", "--name", "a/b"], "contains invalid character '/'"),
+        ([], "missing option '--idx'"),
+    ],
+)
+def test_bad_names_are_refused_before_anything_is_written(
+    nri, plugin: Path, places, tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    done = nri("enable", str(plugin), *arguments, *places)
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert not (tmp_path / "plugins").exists()
+
+
+def test_a_file_that_others_may_write_to_is_refused(nri, plugin: Path, places, tmp_path: Path) -> None:
+    plugin.chmod(0o666)
+    done = nri("enable", str(plugin), "--idx", "10", *places)
+    assert done.returncode == 1
+    assert (
+        f"others may write to this file (mode 0666), and a plugin runs as root. First: chmod go-w {plugin}"
+        in done.stderr
+    )
+    assert not (tmp_path / "plugins").exists()
+
+
+def test_a_file_in_a_folder_that_others_may_write_to_is_refused(nri, plugin: Path, places) -> None:
+    plugin.parent.chmod(0o777)
+    done = nri("enable", str(plugin), "--idx", "10", *places)
+    assert done.returncode == 1
+    assert "others may write to this folder" in done.stderr
+
+
+def test_a_file_of_somebody_else_or_below_somebody_elses_folder_is_refused(nri, plugin: Path, places) -> None:
+    need_root()
+    os.chown(plugin, 1000, 1000)
+    assert (
+        "this file belongs to user 1000, and a plugin runs as root"
+        in nri("enable", str(plugin), "--idx", "10", *places).stderr
+    )
+    os.chown(plugin, 0, 0)
+    os.chown(plugin.parent, 1000, 1000)
+    assert "this folder belongs to user 1000" in nri("enable", str(plugin), "--idx", "10", *places).stderr
+
+
+def test_a_plugin_folder_that_others_may_write_to_is_refused(nri, plugin: Path, places, tmp_path: Path) -> None:
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins").chmod(0o777)
+    assert "what is in it runs as root" in nri("enable", str(plugin), "--idx", "10", *places).stderr
+
+
+def test_a_python_file_that_never_starts_its_plugin_is_refused(nri, plugin: Path, places) -> None:
+    plugin.write_text("x = 1\n")
+    done = nri("enable", str(plugin), "--idx", "10", *places)
+    assert done.returncode == 2
+    assert "it never calls main(), so that it would end at once. Add at its end: MyPlugin.main()" in done.stderr
+
+
+def test_any_other_program_is_launched_as_it_is(nri, places, tmp_path: Path) -> None:
+    program = tmp_path / "tool"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert nri("enable", str(program), "--idx", "10", *places).returncode == 0
+    assert f'\nexec {program} "$@"\n' in (tmp_path / "plugins/10-tool").read_text()
+    program.chmod(0o644)
+    assert "neither a Python file nor executable" in nri("enable", str(program), "--idx", "11", *places).stderr
+
+
+def test_enabling_again_replaces_our_own_launcher_only(nri, plugin: Path, places, tmp_path: Path) -> None:
+    assert nri("enable", str(plugin), "--idx", "10", *places).returncode == 0
+    assert nri("enable", str(plugin), "--idx", "10", *places).returncode == 0
+    second = nri("enable", str(plugin), "--idx", "20", *places)
+    assert "pod-name is enabled with another index already. First: nri disable 10-pod-name" in second.stderr
+    (tmp_path / "plugins/10-pod-name").write_text("#!/bin/sh\nsomebody else's\n")
+    assert (
+        "there is a plugin that `nri enable` did not write" in nri("enable", str(plugin), "--idx", "10", *places).stderr
+    )

@@ -1,0 +1,94 @@
+"""`nri new`: what the scaffold holds. That it works, builds and deploys is tried in tests/deploy."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+
+@pytest.fixture
+def project(nri, tmp_path: Path) -> Path:
+    done = nri("new", "pod-name", "--idx", "30", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "pod-name"
+
+
+def test_all_files_are_made_and_no_marker_is_left(project: Path) -> None:
+    made = {str(path.relative_to(project)) for path in project.rglob("*") if path.is_file()}
+    assert made == {
+        ".containerignore", ".gitignore", "Containerfile", "README.md", "deploy/daemonset.yaml",
+        "deploy/pod-name.service", "pod_name.py", "pyproject.toml", "tests/test_pod_name.py",
+    }  # fmt: skip
+    for path in made:
+        text = (project / path).read_text()
+        for marker in ("@name@", "@module@", "@class@", "@idx@", "@Name@", "@nri_version@"):
+            assert marker not in text, f"{path} still holds {marker}"
+
+
+def test_the_plugin_is_valid_python_with_its_own_names(project: Path) -> None:
+    text = (project / "pod_name.py").read_text()
+    compile(text, "pod_name.py", "exec")
+    assert "class PodName(nri.Plugin):" in text
+    assert 'idx="30"' in (project / "tests/test_pod_name.py").read_text()
+
+
+def test_the_project_installs_a_command_that_runs_the_plugin(project: Path) -> None:
+    found = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    assert found["scripts"] == {"pod-name": "pod_name:PodName.main"}
+    assert found["name"] == "pod-name"
+
+
+def test_the_daemon_set_asks_for_no_more_than_the_socket(project: Path) -> None:
+    pod = yaml.safe_load((project / "deploy/daemonset.yaml").read_text())["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert container["securityContext"] == {
+        "runAsUser": 0,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC", "serviceAccountName"} & set(pod)
+    assert pod["automountServiceAccountToken"] is False
+    assert container["args"] == ["-idx", "30"]
+    assert [volume["hostPath"]["path"] for volume in pod["volumes"]] == ["/var/run/nri"]
+    assert container["volumeMounts"][0]["readOnly"] is True
+
+
+def test_a_folder_with_something_in_it_is_left_alone(nri, tmp_path: Path) -> None:
+    (tmp_path / "pod-name").mkdir()
+    (tmp_path / "pod-name/precious").write_text("x")
+    done = nri("new", "pod-name", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "pod-name: there is something already" in done.stderr
+    assert [path.name for path in (tmp_path / "pod-name").iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("name", ["Pod", "pod_name", "-a", "a-", "a--b", "1a", "a b", "../x", "nri", ""])
+def test_names_that_would_not_work_are_refused(nri, tmp_path: Path, name: str) -> None:
+    done = nri("new", "--", name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["json", "resource", "google", "pytest", "class", "none"])
+def test_names_that_hide_modules_or_mean_something_to_python_are_refused(nri, tmp_path: Path, name: str) -> None:
+    done = nri("new", name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "choose another one" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_index_is_refused(nri, tmp_path: Path) -> None:
+    assert "--idx: invalid plugin index" in nri("new", "a", "--idx", "5", cwd=tmp_path).stderr
+
+
+def test_json_names_the_files(nri, tmp_path: Path) -> None:
+    found = json.loads(nri("new", "a", "-o", "json", cwd=tmp_path).stdout)
+    assert found["folder"] == "a"
+    assert "a/a.py" in found["files"]

@@ -1,0 +1,64 @@
+"""iSulad's configuration, also where iSulad itself would stumble."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.config.runtimes import isulad
+from nri.config.runtimes.reading import Kind, Remark, RuntimeNri
+
+DAEMON = "/etc/isulad/daemon.json"
+
+
+def read(root: str) -> tuple[RuntimeNri, list[Remark]]:
+    reading = isulad.read(root)
+    assert reading.runtime == "isulad"
+    assert reading.nri is not None
+    return reading.nri, reading.remarks
+
+
+def test_isulad_settings_are_read(put) -> None:
+    text = '{"nri-support": true, "plugin-path": "/p", "plugin-request-timeout": 3, "disable-connections": false}'
+    nri, found = read(put({DAEMON: text}))
+    assert (nri.enabled, nri.connections, nri.plugin_path, nri.request_timeout_s) == (True, True, "/p", 3)
+    assert found == []
+
+
+def test_isulad_is_off_unless_told_otherwise_and_zero_timeouts_are_defaults(put) -> None:
+    nri, found = read(put({DAEMON: '{"plugin-request-timeout": 0}'}))
+    assert (nri.enabled, nri.request_timeout_s, found) == (False, 2.0, [])
+
+
+def test_an_isulad_file_with_comments_is_still_understood(put) -> None:
+    nri, found = read(put({DAEMON: '{\n# on\n"nri-support": true}'}))
+    assert (nri.enabled, found) == (True, [(Kind.COMMENT, f"{DAEMON}:2", {})])
+
+
+def test_without_a_file_there_is_no_isulad(put) -> None:
+    assert isulad.read(put()) == ("isulad", None, [])
+
+
+def test_a_file_with_a_missing_comma_is_told_from_other_mistakes(put) -> None:
+    for text, kind in (('{"a": 1\n"b": 2}', Kind.MISSING_COMMA), ('{"a": }', Kind.INVALID)):
+        reading = isulad.read(put({DAEMON: text}))
+        assert (reading.nri, [remark.kind for remark in reading.remarks]) == (None, [kind])
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "enabled", "timeout_s"),
+    [
+        ('{"nri_support": true}', Kind.OLD_SPELLING, True, 2.0),
+        ('{"plugin-request-timeout": "5s"}', Kind.NO_SECONDS, False, 5.0),
+        ('{"plugin-request-timeout": "soon"}', Kind.WRONG_TYPE, False, 2.0),
+        ('{"socket_path": "/s"}', Kind.FIXED_SOCKET, False, 2.0),
+        ('{"nri": {"plugin-request-timeout": 5}}', Kind.MISPLACED, False, 2.0),
+        ('{"plugin-request-timout": 5}', Kind.UNKNOWN_KEY, False, 2.0),
+        ('{"nri-support": "true"}', Kind.WRONG_TYPE, False, 2.0),
+    ],
+)
+def test_mistakes_are_remarked_on_and_understood_where_they_can_be(
+    put, text: str, kind: Kind, enabled: bool, timeout_s: float
+) -> None:
+    nri, found = read(put({DAEMON: text}))
+    assert kind in [remark.kind for remark in found]
+    assert (nri.enabled, nri.request_timeout_s, nri.socket_path) == (enabled, timeout_s, "/var/run/nri/nri.sock")

@@ -1,0 +1,34 @@
+"""Places in configuration, as errors show them."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.config import Source
+from nri.config.place import at, first_line, show, uncapital
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ((), ""),
+        (("cpus",), "cpus"),
+        (("pools", 2, "cpus"), "pools[2].cpus"),
+        (("plugins", "io.containerd.nri.v1.nri", "disable"), 'plugins."io.containerd.nri.v1.nri".disable'),
+        ((0, "a-b"), "[0].a-b"),
+    ],
+)
+def test_a_path_is_written_as_people_write_it(path: tuple[str | int, ...], text: str) -> None:
+    assert show(path) == text
+
+
+def test_a_line_stands_behind_the_name_if_it_is_known() -> None:
+    source = Source("10-pin.conf", "")
+    assert (at(source, 3), at(source, None)) == ("10-pin.conf:3", "10-pin.conf")
+
+
+def test_a_parsers_words_become_the_middle_of_a_sentence() -> None:
+    assert uncapital("Expecting value") == "expecting value"
+    assert first_line(ValueError("Too many digits; use more\nand a second line")) == "too many digits"
+    assert first_line(ValueError()) == "valueError"
+    assert first_line(RecursionError("maximum depth")) == "nested too deeply"

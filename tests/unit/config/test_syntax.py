@@ -1,0 +1,66 @@
+"""Text to a tree in three formats, and back from a key to its line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nri.config import Source, parse_text
+from nri.config.place import Path
+from nri.config.syntax import format_of, line_of, toml_key
+from nri.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "kind"),
+    [("{}", "auto", "json"), (" {}", "auto", "json"), ("a: 1", "auto", "yaml"), ("{}", "yaml", "yaml")],
+)
+def test_the_format_is_told_by_the_first_sign_unless_given(text: str, given: Any, kind: str) -> None:
+    assert format_of(Source("s", text, given)) == kind
+
+
+@pytest.mark.parametrize(("text", "kind"), [('{"a": [1]}', "json"), ("a: [1]", "yaml"), ("a = [1]", "toml")])
+def test_all_formats_give_plain_values(text: str, kind: Any) -> None:
+    assert parse_text(Source("s", text, kind)) == {"a": [1]}
+    assert parse_text(Source("s", " \n", kind)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "reason"),
+    [
+        ('{"a": 1, "a": 2}', "json", "s: a: the key is given twice (keep one of them)"),
+        ('{\n"a" 1}', "json", "s:2: not valid JSON: expecting ':' delimiter in column 5"),
+        ("{", "auto", "text that starts with { is read as JSON"),
+        ("a = 1\na = 2", "toml", "s:2: not valid TOML: cannot overwrite a value"),
+        ("a = ", "toml", "s:1: not valid TOML: invalid value"),
+        ("[" * 100_000, "json", "s: not valid JSON: nested too deeply"),
+        ("a: \ud800", "yaml", "s: holds bytes that are not text"),
+    ],
+)
+def test_what_cannot_be_parsed_is_a_config_error_with_its_line(text: str, kind: Any, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_text(Source("s", text, kind))
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "path", "line"),
+    [
+        ("[a]\n\nb = 1", "toml", ("a", "b"), 3),
+        ("a.b = 1", "toml", ("a", "b"), 1),
+        ("\n[a.'x.y']\n", "toml", ("a", "x.y"), 2),
+        ("# [a]\na = { b = 1 }", "toml", ("a", "b"), 2),
+        ("a = 1", "toml", ("b",), None),
+        ("a:\n- b: 1\n- b: 2", "yaml", ("a", 1, "b"), 3),
+        ('{\n"a": {\n\t"b": 1}}', "json", ("a", "b"), 3),
+        ("a: 1", "yaml", ("b",), None),
+        ("a: [", "yaml", ("a",), None),
+    ],
+)
+def test_the_line_of_a_key_is_found_or_none(text: str, kind: Any, path: Path, line: int | None) -> None:
+    assert line_of(Source("s", text, kind), path) == line
+
+
+def test_a_dotted_key_of_toml_is_taken_apart() -> None:
+    assert toml_key("plugins.\"io.containerd.nri.v1.nri\".'a b'") == ["plugins", "io.containerd.nri.v1.nri", "a b"]

@@ -1,0 +1,63 @@
+"""YAML as its core schema has it, and bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nri.config import Source
+from nri.config.yaml_text import DEEPEST, parse_yaml, yaml_line
+from nri.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("no", "no"),
+        ("on", "on"),
+        ("1:30", "1:30"),
+        ("0o17", 15),
+        ("0644", "0644"),
+        ("1_000", "1_000"),
+        ("2026-01-01", "2026-01-01"),
+        ("true", True),
+        ("null", None),
+        ("~", None),
+        ("-3", -3),
+        ("1.5e3", 1500.0),
+        ("0x1f", 31),
+    ],
+)
+def test_a_scalar_is_what_the_core_schema_says(text: str, value: Any) -> None:
+    found = parse_yaml(Source("s", f"a: {text}"))["a"]
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: 1\nb: 2\na: 3", "s:3: a: the key is given twice"),
+        ("x:\n  a: 1\n  a: 2", "s:3: x.a: the key is given twice"),
+        ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), f"nested deeper than {DEEPEST} levels"),
+        ("a: &a [*a]", "the value holds itself"),
+        ("a: b: c", "s:1: not valid YAML: mapping values are not allowed"),
+        ("a: !!python/object:os.system x", "could not determine a constructor"),
+    ],
+)
+def test_what_is_wrong_or_harmful_is_refused_with_its_line(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_yaml(Source("s", text))
+    assert reason in str(caught.value)
+
+
+def test_aliases_and_merge_keys_are_followed_once() -> None:
+    assert parse_yaml(Source("s", "a: &a {x: 1}\nb: {<<: *a, y: 2}")) == {"a": {"x": 1}, "b": {"x": 1, "y": 2}}
+
+
+def test_a_comment_alone_is_nothing() -> None:
+    assert parse_yaml(Source("s", "# nothing")) is None
+
+
+def test_a_line_is_found_in_json_too() -> None:
+    assert yaml_line('{\n\t"a": [\n1,\n2]}', ("a", 1)) == 4

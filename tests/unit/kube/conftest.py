@@ -1,0 +1,25 @@
+"""Manifests of one pod, written and read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nri.kube.image_config import ImageConfig
+from nri.kube.manifest import Workload, read_manifest
+
+
+def pod(spec: str = "{containers: [{name: app}]}", metadata: str = "{name: web}") -> str:
+    return f"kind: Pod\nmetadata: {metadata}\nspec: {spec}\n"
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., Workload]:
+    def from_text(text: str, image: ImageConfig | None = None) -> Workload:
+        path = tmp_path / "pod.yaml"
+        path.write_text(text)
+        return read_manifest(str(path), image)
+
+    return from_text

@@ -1,0 +1,80 @@
+"""A configuration file that changes while the plugin runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.stub.program import config_watch
+from nri.stub.program.config_watch import ConfigWatch
+from nri.stub.program.stop import Stop
+from tests.support.plugin_thread import plugin_thread
+from tests.unit.stub.plugins import Names, wait_for
+
+
+class Zone(Names):
+    class Config:
+        zone: str = "a"
+
+    zones: list[str] = []  # noqa: RUF012 - of each test anew, below
+
+    def configure(self):
+        self.zones.append(self.config.zone)
+        if self.config.zone == "forbidden":
+            raise ValueError("not this one")
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Zone, Path]]:
+    """A configured plugin, and the file that is watched for it."""
+    monkeypatch.setattr(config_watch, "WATCH_S", 0.01)
+    monkeypatch.setattr(Zone, "zones", [])
+    file, plugin, stop = tmp_path / "zone.yaml", Zone(), Stop(lambda: None)
+    file.write_text("zone: b\n")
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        options: dict[str, Any] = {"runtime_text": lambda: "zone: runtime", "session": lambda: running.session}
+        ConfigWatch(plugin, str(file), stop=stop, **options)
+        yield plugin, file
+        stop.signal = 1
+
+
+def change(file: Path, text: str) -> None:
+    """Change a file in one step, as editors do: half of it is never there."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
+
+
+def test_a_change_is_read_over_the_runtimes_text_and_told_to_configure(watched: tuple[Zone, Path]) -> None:
+    plugin, file = watched
+    change(file, "zone: changed\n")
+    wait_for(lambda: plugin.zones == ["a", "changed"], "the new configuration")
+
+
+def test_an_empty_file_leaves_the_runtimes_text(watched: tuple[Zone, Path]) -> None:
+    plugin, file = watched
+    change(file, "{}\n")
+    wait_for(lambda: plugin.zones == ["a", "runtime"], "the runtime's configuration")
+
+
+def test_a_file_that_cannot_be_used_changes_nothing_and_says_why(
+    watched: tuple[Zone, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin, file = watched
+    change(file, "zone: [broken\n")
+    wait_for(lambda: "configuration not changed" in caplog.text, "the line in the log")
+    assert plugin.zones == ["a"]
+
+
+def test_a_configure_that_raises_is_logged_and_the_watch_goes_on(
+    watched: tuple[Zone, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin, file = watched
+    change(file, "zone: forbidden\n")
+    wait_for(lambda: "configure failed" in caplog.text, "the line in the log")
+    change(file, "zone: changed again\n")
+    wait_for(lambda: plugin.zones[-1] == "changed again", "the next change")

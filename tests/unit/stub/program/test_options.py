@@ -1,0 +1,88 @@
+"""Flags, environment and file name: what each says, and which comes first."""
+
+from __future__ import annotations
+
+import pytest
+
+import nri
+from nri.api import naming
+from nri.stub.program.options import FLAGS, Options, help_text, parse
+
+
+def parsed(*arguments: str, environment: dict[str, str] | None = None, program: str = "10-pin.py") -> Options:
+    return parse(list(arguments), environment or {}, program, "class-name")
+
+
+@pytest.mark.parametrize("arguments", [["--idx", "33"], ["-idx", "33"], ["--idx=33"], ["-idx=33"], ["-i", "33"]])
+def test_one_dash_or_two_and_an_equals_sign_or_a_blank(arguments: list[str]) -> None:
+    assert parsed(*arguments).index == "33"
+
+
+def test_a_flag_beats_the_environment_and_that_the_file_name_and_that_the_class() -> None:
+    environment = {naming.ENV_IDX: "22", naming.ENV_NAME: "env"}
+    by_flag = parsed("--idx", "33", "--name", "flag", environment=environment)
+    by_environment = parsed(environment=environment)
+    by_file, by_class = parsed(), parsed("--idx", "44", program="pin.py")
+    found = [(each.index, each.name) for each in (by_flag, by_environment, by_file, by_class)]
+    assert found == [("33", "flag"), ("22", "env"), ("10", "pin"), ("44", "class-name")]
+
+
+def test_the_socket_is_the_flags_or_the_environments_or_the_default() -> None:
+    environment = {"NRI_SOCKET": "/env.sock"}
+    sockets = [
+        parsed("--socket-path", "/flag.sock", environment=environment).socket,
+        parsed("--socket", "/alias.sock").socket,
+        parsed(environment=environment).socket,
+        parsed().socket,
+    ]
+    assert sockets == ["/flag.sock", "/alias.sock", "/env.sock", naming.DEFAULT_SOCKET]
+
+
+def test_the_descriptor_of_a_launched_plugin_comes_from_the_environment() -> None:
+    assert parsed().socket_fd is None
+    assert parsed(environment={naming.ENV_SOCKET: "3"}).socket_fd == 3
+    with pytest.raises(nri.ConfigError, match="set by the runtime"):
+        parsed(environment={naming.ENV_SOCKET: "three"})
+
+
+def test_switches_are_on_when_given_and_may_be_written_out() -> None:
+    assert parsed("--no-reconnect").no_reconnect and parsed("--no-reconnect=true").no_reconnect
+    assert not parsed("--no-reconnect=false").no_reconnect
+    assert parsed("-v").log_level == "debug"
+    with pytest.raises(nri.ConfigError, match="takes no value"):
+        parsed("--no-reconnect=maybe")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--log-format", "xml"], "'xml' is not a format"),
+        (["--log-level", "loud"], "'loud' is not a level"),
+        (["--health-addr", "localhost"], "'localhost' is not HOST:PORT"),
+        (["--events", "pods"], 'unknown event "pods"'),
+        (["stray"], "stray: unknown argument"),
+        (["--name"], "write --name NAME"),
+        (["--idx", "1"], "must be 2 digits"),
+    ],
+)
+def test_a_wrong_value_names_its_flag_and_what_is_expected(arguments: list[str], text: str) -> None:
+    with pytest.raises(nri.ConfigError, match=text):
+        parsed(*arguments)
+
+
+def test_values_are_read_as_what_they_mean() -> None:
+    options = parsed("--events", "StartContainer", "--log-level", "WARNING", "--health-addr", ":8080")
+    assert options.events == nri.EventMask.of("StartContainer")
+    assert (options.log_level, options.health_addr) == ("warning", ":8080")
+
+
+def test_help_and_version_ask_for_no_index() -> None:
+    assert parsed("--help", program="pin.py").help
+    assert parsed("--version", program="pin.py").version
+
+
+def test_the_help_names_every_flag_and_starts_with_the_summary() -> None:
+    text = help_text("/opt/pin.py", "Pins containers.\n")
+    assert text.startswith("Pins containers.\n")
+    assert "python pin.py --idx 10" in text
+    assert not [flag for flag in FLAGS if f"--{flag}" not in text]

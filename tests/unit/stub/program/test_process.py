@@ -1,0 +1,253 @@
+"""The life of a plugin's process, in this one: its exit codes, and what a session is given."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nri
+from nri.api import messages as m
+from nri.api import naming
+from nri.stub.program.options import Options
+from nri.stub.program.process import Program
+from tests.support.plugin_program import Listener
+from tests.support.scripted_runtime import ScriptedRuntime
+from tests.unit.stub.plugins import CREATE, Names, wait_for
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    made = Options()
+    made.index, made.name, made.socket, made.no_reconnect = "10", "names", str(tmp_path / "nri.sock"), True
+    return made
+
+
+def run(program: Program, *scripts: Callable[[ScriptedRuntime], None]) -> int:
+    """Run a program against a runtime that does as each script says, one connection after the other."""
+    failures: list[BaseException] = []
+
+    def serve() -> None:
+        try:
+            for script in scripts:
+                script(listener.accept())
+        except BaseException as error:
+            failures.append(error)
+
+    with Listener(Path(program.options.socket)) as listener:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        code = program.run()
+        thread.join(10)
+    assert not failures, repr(failures[0])
+    return code
+
+
+def begin_and_close(runtime: ScriptedRuntime) -> None:
+    runtime.begin()
+    runtime.close()
+
+
+def refuse(runtime: ScriptedRuntime) -> None:
+    runtime.answer(runtime.request(), code=2, text="no such plugin wanted")
+
+
+def test_a_lost_runtime_is_exit_3_where_nobody_reconnects(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(Program(Names(), options), begin_and_close) == 3
+    assert f"error: lost the runtime at {options.socket}" in capsys.readouterr().err
+
+
+def test_a_refusal_before_the_first_configuration_is_exit_1(
+    options: Options, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(Program(Names(), options), refuse) == 1
+    assert "error: the runtime refused plugin 10-names: no such plugin wanted" in capsys.readouterr().err
+
+
+def test_a_refusal_after_a_good_connection_is_only_a_lost_connection(options: Options) -> None:
+    options.no_reconnect = False
+
+    def begin_and_stop(runtime: ScriptedRuntime) -> None:
+        runtime.begin()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert run(Program(Names(), options), begin_and_close, refuse, begin_and_stop) == 0
+
+
+def test_a_configuration_that_cannot_be_used_is_exit_2(options: Options) -> None:
+    class Pin(Names):
+        class Config:
+            cpus: int = 1
+
+    def configure(runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        assert runtime.configure("cpus: many").code == 2
+
+    assert run(Program(Pin(), options), configure) == 2
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_program_with_its_code(options: Options, number: int, code: int) -> None:
+    def begin_and_signal(runtime: ScriptedRuntime) -> None:
+        runtime.begin()
+        os.kill(os.getpid(), number)
+        assert runtime.closed_by_plugin()
+
+    assert run(Program(Names(), options), begin_and_signal) == code
+
+
+def test_a_program_without_a_runtime_is_exit_3(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
+    assert Program(Names(), options).run() == 3
+    assert "Is NRI enabled? try: nri doctor" in capsys.readouterr().err
+
+
+def test_background_work_runs_and_ends_with_the_program(options: Options) -> None:
+    ran = threading.Event()
+
+    class Works(Names):
+        @nri.every(0.01)
+        def work(self) -> None:
+            ran.set()
+
+    def wait(runtime: ScriptedRuntime) -> None:
+        runtime.begin()
+        assert ran.wait(10)
+        runtime.close()
+
+    assert run(Program(Works(), options), wait) == 3
+    assert not [thread for thread in threading.enumerate() if thread.name == "nri-every-work"]
+
+
+def test_the_options_reach_the_session(options: Options) -> None:
+    options.events = nri.EventMask.of("StartContainer")
+    seen: list[Any] = []
+
+    class Two(Names):
+        def start_container(self, pod, container): ...
+
+    def look(runtime: ScriptedRuntime) -> None:
+        request = runtime.register()
+        reply = m.ConfigureResponse.FromString(runtime.configure().payload)
+        seen.append((request.plugin_idx, request.plugin_name, nri.EventMask(reply.events)))
+
+    run(Program(Two(), options), lambda runtime: (look(runtime), runtime.close())[1])
+    assert seen == [("10", "names", options.events)]
+
+
+def test_a_reporter_is_told_by_every_session(options: Options) -> None:
+    begun: list[str] = []
+
+    class Reporter:
+        def event_begins(self, event: str, serial: int, request: bytes) -> None:
+            begun.append(event)
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: None
+
+    def create(runtime: ScriptedRuntime) -> None:
+        runtime.begin()
+        assert not runtime.call("CreateContainer", CREATE).code
+        runtime.close()
+
+    run(Program(Names(), options, reporter=Reporter()), create)
+    assert begun == ["Configure", "Synchronize", "CreateContainer"]
+
+
+def test_a_connection_that_the_runtime_has_made_is_served_once(
+    options: Options, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = socket.socketpair()
+    runtime = ScriptedRuntime(ours)
+    monkeypatch.setenv(naming.ENV_SOCKET, "3")
+    options.socket_fd = theirs.detach()
+    thread = threading.Thread(target=begin_and_close, args=(runtime,), daemon=True)
+    thread.start()
+    with caplog.at_level("INFO"):
+        assert Program(Names(), options).run() == 0
+    thread.join(10)
+    assert naming.ENV_SOCKET not in os.environ, "a child process would take the descriptor for its own"
+    assert "connection closed by the runtime" in caplog.text
+
+
+def test_a_descriptor_that_is_no_connection_is_exit_2_and_is_logged_too(
+    options: Options, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    options.socket_fd = 999
+    assert Program(Names(), options).run() == 2
+    assert 'invalid socket in environment (NRI_PLUGIN_SOCKET="999")' in capsys.readouterr().err
+    assert 'invalid socket in environment (NRI_PLUGIN_SOCKET="999")' in caplog.text
+
+
+def test_readiness_is_told_while_it_takes_part_and_systemd_of_both_ends(
+    options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        options.health_addr = f"127.0.0.1:{free.getsockname()[1]}"
+    answers: list[int] = []
+
+    def readiness() -> int:
+        try:
+            with urllib.request.urlopen(f"http://{options.health_addr}/readyz", timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    def look(runtime: ScriptedRuntime) -> None:
+        answers.append(readiness())
+        runtime.begin()
+        assert notify.recv(100) == b"READY=1"
+        answers.append(readiness())
+        runtime.close()
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.bind(str(tmp_path / "notify"))
+        notify.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        run(Program(Names(), options), look)
+        assert notify.recv(100) == b"STOPPING=1"
+    assert answers == [503, 200]
+
+
+def test_a_configuration_file_is_read_over_the_runtimes_text_and_watched(
+    options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.stub.program.config_watch.WATCH_S", 0.01)
+    file = tmp_path / "pin.yaml"
+    file.write_text("cpus: 2\n")
+    options.config = str(file)
+
+    class Pin(Names):
+        class Config:
+            cpus: int = 1
+            mems: int = 1
+
+    plugin = Pin()
+
+    def change(runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        assert not runtime.configure("cpus: 3\nmems: 4\n").code
+        assert (plugin.config.cpus, plugin.config.mems) == (2, 4)
+        (tmp_path / "new").write_text("cpus: 5\n")
+        (tmp_path / "new").replace(file)
+        wait_for(lambda: (plugin.config.cpus, plugin.config.mems) == (5, 4), "the new configuration")
+        runtime.close()
+
+    assert run(Program(plugin, options), change) == 3

@@ -1,0 +1,109 @@
+"""The way to the runtime's socket: how often it is tried, what is said, and when it is given up."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from nri.backoff import Backoff
+from nri.stub.program import reconnect
+from nri.stub.program.reconnect import GiveUp, Reconnect
+
+
+class Waits:
+    """A stop that never comes; its waits take no time, and are kept."""
+
+    def __init__(self, stops_after: int = 10**9) -> None:
+        self.waited_s: list[float] = []
+        self.stops_after = stops_after
+        self.now = 0.0
+
+    def __bool__(self) -> bool:
+        return len(self.waited_s) >= self.stops_after
+
+    def wait(self, seconds: float) -> None:
+        self.waited_s.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def stop(monkeypatch: pytest.MonkeyPatch) -> Waits:
+    """Waits, and a clock that they move."""
+    waits = Waits()
+    monkeypatch.setattr(reconnect, "monotonic", lambda: waits.now)
+    return waits
+
+
+def test_a_socket_that_is_there_is_connected_to_at_once(tmp_path: Path, stop: Waits) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        sock = Reconnect(str(tmp_path / "s"), stop, once=False).connect()
+        assert sock is not None and stop.waited_s == []
+        sock.close()
+
+
+def test_a_missing_runtime_is_waited_for_with_one_line_after_a_second(
+    tmp_path: Path, stop: Waits, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop.stops_after = 20
+    path = str(tmp_path / "s")
+    assert Reconnect(path, stop, once=False).connect() is None
+    assert set(stop.waited_s) == {reconnect.GLANCE_S}
+    assert (
+        capsys.readouterr().err == f"waiting for {path}: No such file or directory. Is NRI enabled? try: nri doctor\n"
+    )
+
+
+def test_a_missing_runtime_is_given_up_where_nobody_wants_to_wait(tmp_path: Path, stop: Waits) -> None:
+    with pytest.raises(GiveUp, match=r"No such file or directory\. Is NRI enabled") as given_up:
+        Reconnect(str(tmp_path / "s"), stop, once=True).connect()
+    assert given_up.value.code == 3
+
+
+def test_a_path_that_no_socket_can_have_is_wrong_usage(stop: Waits) -> None:
+    with pytest.raises(GiveUp, match="--socket-path /x") as given_up:
+        Reconnect("/" + "x" * 200, stop, once=False).connect()
+    assert given_up.value.code == 2
+
+
+def test_pauses_grow_to_half_a_minute_and_start_again_after_a_good_connection(tmp_path: Path, stop: Waits) -> None:
+    path = Reconnect(str(tmp_path / "s"), stop, once=False, backoff=Backoff(uniform=lambda: 1.0))
+
+    def pause_s() -> float:
+        began = stop.now
+        path.pause()
+        return stop.now - began
+
+    assert [round(pause_s(), 3) for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    path.succeeded()
+    assert round(pause_s(), 3) == 1
+
+
+def test_without_a_backoff_of_its_own_the_first_pause_is_at_most_a_second(tmp_path: Path, stop: Waits) -> None:
+    Reconnect(str(tmp_path / "s"), stop, once=False).pause()
+    assert 0 < sum(stop.waited_s) <= 1
+
+
+def test_a_pause_is_never_nothing_at_all(tmp_path: Path, stop: Waits) -> None:
+    Reconnect(str(tmp_path / "s"), stop, once=False, backoff=Backoff(uniform=lambda: 0.0)).pause()
+    assert sum(stop.waited_s) == pytest.approx(reconnect.SHORTEST_PAUSE_S)
+
+
+def test_a_new_socket_ends_the_pause(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    path.touch()
+
+    class Restarts(Waits):
+        def wait(self, seconds: float) -> None:
+            super().wait(seconds)
+            if len(self.waited_s) == 2:
+                path.unlink()
+            elif len(self.waited_s) == 4:
+                path.touch()
+
+    stop = Restarts()
+    Reconnect(str(path), stop, once=False, backoff=Backoff(first_s=30.0, uniform=lambda: 1.0)).pause()
+    assert len(stop.waited_s) == 4, "neither a socket that is gone nor one that stays is a new one"

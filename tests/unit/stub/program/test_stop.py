@@ -1,0 +1,57 @@
+"""The signals that stop a program."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from nri.stub.program.stop import Stop
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_stops_and_says_the_exit_code(number: int, code: int) -> None:
+    told: list[str] = []
+    stop = Stop(lambda: told.append("stop"))
+    stop.listen()
+    assert not stop and told == []
+    os.kill(os.getpid(), number)
+    assert stop and stop.signal == number and told == ["stop"]
+    assert stop.exit_code == code
+
+
+def test_the_first_signal_decides() -> None:
+    stop = Stop(lambda: None)
+    stop.listen()
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGINT)
+    assert (stop.signal, stop.exit_code) == (signal.SIGTERM, 0)
+
+
+def test_a_signal_cuts_a_wait_short() -> None:
+    stop = Stop(lambda: None)
+    stop.listen()
+    killer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM))
+    killer.start()
+    began = time.monotonic()
+    stop.wait(60)
+    killer.join()
+    assert stop and time.monotonic() - began < 50, "the wait went on"
+
+
+def test_a_wait_ends_by_itself() -> None:
+    stop = Stop(lambda: None)
+    stop.wait(0.01)
+    assert not stop

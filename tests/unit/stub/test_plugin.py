@@ -1,0 +1,39 @@
+"""`nri.Plugin` is the base with a start: nothing of a plugin is lost between the two."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import nri
+from nri.stub.base import PluginBase
+
+
+class Small(nri.Plugin):
+    """Does little."""
+
+    def run_pod_sandbox(self, pod): ...
+
+
+def test_a_plugin_is_the_base_and_its_start_and_nothing_else() -> None:
+    own = {name for name in vars(nri.Plugin) if not name.startswith("__")}
+    assert own - {"name"} == {"main"}
+    assert issubclass(nri.Plugin, PluginBase)
+
+
+def test_main_takes_its_arguments_and_ends_with_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        Small.main(["--help"])
+    assert exited.value.code == 0
+    assert capsys.readouterr().out.startswith("Does little.")
+
+
+def test_main_reads_the_command_line_unless_told_otherwise(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["small.py", "--frobnicate"])
+    with pytest.raises(SystemExit) as exited:
+        Small.main()
+    assert exited.value.code == 2
+    assert "--frobnicate: unknown argument" in capsys.readouterr().err

@@ -1,0 +1,24 @@
+"""Pods and containers for tests."""
+
+from __future__ import annotations
+
+import nri
+from nri.testing import make_container, make_pod
+
+
+def test_builders_put_resources_where_they_belong() -> None:
+    pod = make_pod(name="web", labels={"a": "b"})
+    container = make_container(pod=pod, env={"A": "1"}, cpu_shares=5, cpus="0-1", memory_limit=7, args=["sh"])
+    assert container.pod_sandbox_id == pod.id
+    assert nri.env_of(container) == {"A": "1"}
+    resources = container.linux.resources
+    assert (resources.cpu.shares.value, resources.cpu.cpus, resources.memory.limit.value) == (5, "0-1", 7)
+    assert list(container.args) == ["sh"]
+    assert make_pod().id != make_pod().id
+
+
+def test_ids_and_uids_count_up_and_may_be_given() -> None:
+    first, second = make_pod(), make_pod(id="mine")
+    assert second.id == "mine" and first.uid != second.uid
+    assert make_container().id != make_container().id
+    assert make_container(id="mine", pod_sandbox_id="p").pod_sandbox_id == "p"

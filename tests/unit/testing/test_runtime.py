@@ -1,0 +1,132 @@
+"""The runtime for tests of plugins, used as its users do."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import nri
+import nri.testing
+from nri.api import messages as m
+from nri.errors import LocalProtocolError, RegistrationError
+from nri.testing import FakeRuntime, make_container, make_pod
+
+
+class PodName(nri.Plugin):
+    """The plugin of the documentation."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        return nri.Adjustment().add_env("POD_NAME", pod.name)
+
+    def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+        self.seen = [container.name for container in containers]
+
+
+def test_the_example_of_the_documentation(nri_runtime: FakeRuntime) -> None:
+    reply = nri_runtime.add(PodName(), idx="10").create_container(make_pod(name="web"), make_container())
+    assert reply.env == {"POD_NAME": "web"}
+
+
+def test_pod_and_container_may_be_left_out(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(PodName())
+    assert nri_runtime.create_container().env == {"POD_NAME": "pod"}
+    nri_runtime.create_container(make_pod(name="second"))
+    assert nri_runtime.create_container().env == {"POD_NAME": "second"}, "the last pod is the one that is meant"
+
+
+def test_a_reply_reads_like_an_adjustment_and_shows_itself(nri_runtime: FakeRuntime) -> None:
+    reply = nri_runtime.add(PodName()).create_container()
+    assert reply.adjust == nri.Adjustment.of(reply.reply.adjust)
+    assert "POD_NAME" in repr(reply)
+    assert nri.env_of(reply.container) == {"POD_NAME": "pod"}
+    with pytest.raises(AttributeError):
+        reply.nothing  # noqa: B018
+
+
+def test_a_restart_synchronizes_plugins_anew(nri_runtime: FakeRuntime) -> None:
+    plugin = PodName()
+    nri_runtime.add(plugin)
+    nri_runtime.create_container(None, make_container(name="app"))
+    nri_runtime.restart()
+    assert plugin.seen == ["app"]
+    assert nri_runtime.create_container().env == {"POD_NAME": "pod"}
+
+
+def test_disconnect_is_seen_by_both_sides(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(PodName()).disconnect()
+    assert nri_runtime.health("10-pod-name").state == "gone"
+    assert nri_runtime.create_container().env == {}
+
+
+def test_timeout_makes_slow_plugins_late(nri_runtime: FakeRuntime) -> None:
+    class Slow(nri.Plugin):
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            time.sleep(0.2)
+
+    nri_runtime.add(Slow()).timeout(0.02).start_container()
+    assert nri_runtime.health("10-slow").state == "late"
+
+
+def test_a_plugin_that_is_refused_raises_here(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(PodName())
+    with pytest.raises(RegistrationError, match="connected already"):
+        nri_runtime.add(PodName())
+    with pytest.raises(RegistrationError, match="invalid plugin index"):
+        nri_runtime.add(PodName(), idx="1")
+
+
+def test_a_class_instead_of_an_instance_is_told(nri_runtime: FakeRuntime) -> None:
+    with pytest.raises(LocalProtocolError, match="takes an instance"):
+        nri_runtime.add(PodName)  # type: ignore[arg-type]
+
+
+def test_configuration_reaches_the_plugin(nri_runtime: FakeRuntime) -> None:
+    class Pin(PodName):
+        class Config:
+            cpus: str = "0-3"
+
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+            return nri.Adjustment().set_cpuset_cpus(self.config.cpus)
+
+    nri_runtime.add(Pin(), config="cpus: 4-7\n")
+    assert nri_runtime.create_container().cpuset_cpus == "4-7"
+
+
+def test_updates_change_the_containers_that_the_runtime_keeps(nri_runtime: FakeRuntime) -> None:
+    plugin = PodName()
+    nri_runtime.add(plugin).create_container(None, make_container(id="c"))
+    plugin.runtime.update(nri.Update("c").set_cpu_shares(5)).result(timeout=10)
+    assert nri_runtime.containers["c"].linux.resources.cpu.shares.value == 5
+    assert [update.container_id for update in nri_runtime.updates] == ["c"]
+
+
+def test_removed_containers_and_pods_are_forgotten(nri_runtime: FakeRuntime) -> None:
+    pod, container = make_pod(), make_container()
+    nri_runtime.run_pod_sandbox(pod)
+    nri_runtime.create_container(pod, container)
+    nri_runtime.remove_container(pod, container)
+    nri_runtime.remove_pod_sandbox(pod)
+    assert (nri_runtime.pods, nri_runtime.containers) == ({}, {})
+
+
+def test_an_event_that_does_not_exist_is_an_attribute_error(nri_runtime: FakeRuntime) -> None:
+    with pytest.raises(AttributeError, match="start_contaner"):
+        nri_runtime.start_contaner  # noqa: B018
+
+
+def test_every_event_passes(nri_runtime: FakeRuntime) -> None:
+    from nri.api.events import EVENTS
+
+    for spec in EVENTS[:-1]:
+        getattr(nri_runtime, spec.method)()
+    nri_runtime.update_pod_sandbox(resources=m.LinuxResources())
+
+
+def test_the_face_of_the_package_has_what_it_names_and_nothing_else() -> None:
+    assert [name for name in nri.testing.__all__ if not hasattr(nri.testing, name)] == []
+    with pytest.raises(AttributeError, match="no attribute 'FakeRuntme'"):
+        nri.testing.FakeRuntme  # noqa: B018
