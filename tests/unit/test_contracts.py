@@ -27,17 +27,9 @@ FORBIDDEN = {
         "stub/support/context.py",
         "nri.stub.base",
     ),
-    "Inside adaptation each room stands on those below: an event's way, a plugin's way in, one plugin, policy, merge": (
-        "adaptation/peers/peer.py",
-        "nri.adaptation.dispatch.invoker",
-    ),
     "Builders of answers stand on the rest of the vocabulary, and nothing of it on them": (
         "api/removal.py",
         "nri.api.builders.checks",
-    ),
-    "Inside adaptation imports go from the wiring down to the merge: dispatch and launch stand on registration, that on peers, these on policy and audit": (  # noqa: E501
-        "adaptation/audit/trail.py",
-        "nri.adaptation.peers.state",
     ),
     "Inside ttrpc imports go from the socket programs down to the pure connection, without a circle": (
         "ttrpc/link.py",

@@ -176,7 +176,7 @@ class AnsweredEvent(Event):
         if not self._context.rules.absent_containers_left_out:
             return list(asked)
         known = self._context.trail.inventory.known
-        return [each for each in asked if each.container_id in known or known.is_creating(each.container_id)]
+        return [each for each in asked if known.is_creating(each.container_id) or each.container_id in known]
 
     def _describe(self, peer: Peer, reply: bytes) -> None:
         """Report what a shadow plugin's answer would have done, which is all that it does."""

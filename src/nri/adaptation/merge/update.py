@@ -160,7 +160,8 @@ class UpdateBook:
         if not target:
             return NO_CONTAINER
         known = self._known
-        if known is None or target in (self._created, self._requested) or target in known or known.is_creating(target):
+        # In this order: a container that has just been created is known before it is no longer being created.
+        if known is None or target in (self._created, self._requested) or known.is_creating(target) or target in known:
             return ""
         return UNKNOWN_CONTAINER
 
