@@ -42,7 +42,7 @@ class Parts(NamedTuple):
     linux_resources: Any = None
 
 
-class EventContext(NamedTuple):
+class EventContext:
     """What an event with an answer needs beside its request; the same for all events of a runtime.
 
     Attributes:
@@ -52,10 +52,10 @@ class EventContext(NamedTuple):
         kept: hands over updates that wait until a container is created.
     """
 
-    rules: Rules
-    trail: AuditTrail
-    reporting: Reporting
-    kept: KeptUpdates
+    __slots__ = ("kept", "reporting", "rules", "trail")  # compiled, a NamedTuple needs its types at run time
+
+    def __init__(self, rules: Rules, trail: AuditTrail, reporting: Reporting, kept: KeptUpdates) -> None:
+        self.rules, self.trail, self.reporting, self.kept = rules, trail, reporting, kept
 
 
 class Event:
