@@ -17,7 +17,7 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 #: For each contract: a module, and what it must not import.
 FORBIDDEN = {
     "Imports go down the list of layers, never up and never sideways": ("api/naming.py", "nri.config.duration"),
-    "The plugin's side never imports the runtime's side": ("stub/__init__.py", "nri.adaptation.events"),
+    "The plugin's side and the policies never import the runtime's side": ("stub/__init__.py", "nri.adaptation.events"),
     "Pure modules do no I/O: they take bytes or messages, and return bytes or messages": ("wire.py", "socket"),
     "Inside the command imports go from verbs down to settings: a verb prints, the doctor judges, support does the rest": (  # noqa: E501
         "cli/doctor/__init__.py",

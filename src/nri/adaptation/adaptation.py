@@ -313,6 +313,7 @@ class Adaptation:
             self.stop()
             raise
         self._housekeeping.start()
+        self._dispatcher.open()
 
     def connect(self, sock: socket.socket, config: str = "") -> None:
         """Take over a connected stream socket as an external plugin's, as if it had come through the listening one.
@@ -335,6 +336,7 @@ class Adaptation:
         if self._stopping.is_set():
             return
         self._stopping.set()
+        self._dispatcher.close("the adaptation is stopped")
         self._housekeeping.stop()
         self._kept.stop()
         self._handshake.stop()

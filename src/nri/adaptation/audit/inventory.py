@@ -245,7 +245,11 @@ class Inventory:
 
 
 class Known:
-    """The containers that there are, for `in`, those being created, and their namespaces."""
+    """The containers that there are, for `in`, those being created, and their namespaces.
+
+    Read without a lock: ask `is_creating` before `in`. A container that has just been created is known before it is no
+    longer being created, so the other way round it would be missed.
+    """
 
     __slots__ = ("_inventory",)
 

@@ -19,11 +19,11 @@ from nri.adaptation.plugin_policy import allow
 from nri.errors import NriError, PluginError, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.audit.update_result import UpdateResult
+    from nri.adaptation.audit.update_result import Restoration, UpdateResult
     from nri.adaptation.merge.update import UpdateBook
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
@@ -176,7 +176,7 @@ class AnsweredEvent(Event):
         if not self._context.rules.absent_containers_left_out:
             return list(asked)
         known = self._context.trail.inventory.known
-        return [each for each in asked if each.container_id in known or known.is_creating(each.container_id)]
+        return [each for each in asked if known.is_creating(each.container_id) or each.container_id in known]
 
     def _describe(self, peer: Peer, reply: bytes) -> None:
         """Report what a shadow plugin's answer would have done, which is all that it does."""
@@ -289,10 +289,15 @@ class EventReply:
         if results:
             self._trail.outcomes(self._event, results)
 
-    def abort(self) -> list[m.ContainerUpdate]:
+    def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
         """The runtime's request failed: have the side updates undone.
 
-        The update callback gets what the containers had before; what it could not apply is returned.
+        The update callback gets what the containers had before, with values for "not set" where kernels have one (no
+        limit, 1024 shares). What it could not apply is returned.
+
+        Args:
+            restore: called instead of the update callback: it gets the same as `Restoration`, which also names the
+                fields that were not set before.
         """
         side, self._side = self._side, []
-        return self._trail.undo(side) if side else []
+        return self._trail.undo(side, restore) if side else []

@@ -92,7 +92,7 @@ class PluginUpdates:
         known = self._trail.inventory.known
         for each in asked:
             target = each.container_id
-            if not self._rules.absent_containers_left_out or target in known or known.is_creating(target):
+            if not self._rules.absent_containers_left_out or known.is_creating(target) or target in known:
                 yield each
 
     def _present(

@@ -24,7 +24,7 @@ from nri.stub.handler.answers import encode_answer
 from nri.stub.handler.coroutines import resolve
 from nri.stub.session import subscription
 from nri.stub.session.state_change import unwrap
-from nri.stub.session.synchronize import Parts
+from nri.stub.session.synchronize import MORE_REPLY, Parts
 from nri.stub.support import context
 from nri.ttrpc.codes import Code
 from nri.ttrpc.endpoint import LATER, Endpoint
@@ -184,7 +184,7 @@ class PluginService:
     def _serve_synchronize(self, payload: bytes, call: context.Call) -> bytes:
         wanted = self._mirror is not None or handlers.overridden(self._plugin, PluginBase, "synchronize")
         if self._parts.add(payload, keep=wanted):
-            return b"\x10\x01"  # more = true: give me the rest
+            return MORE_REPLY
         reply = b""
         if wanted:
             pods, containers = self._parts.take()

@@ -25,7 +25,7 @@ from nri.ttrpc.endpoint import Endpoint
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
+    from typing import Any, Final
 
     from nri.api.events import EventMask
     from nri.errors import NriError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 #: How long the end of a connection waits for the thread that still reads it, in seconds.
-_RELEASE_S = 1.0
+_RELEASE_S: Final = 1.0
 
 
 class Session:

@@ -12,12 +12,16 @@ from nri.wire import bytes_field, iter_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from nri.api.events import EventSpec
 
 __all__ = ["unwrap"]
 
 #: Fields of `StateChangeEvent`.
-_EVENT, _POD, _CONTAINER = 1, 2, 3
+_EVENT: Final = 1
+_POD: Final = 2
+_CONTAINER: Final = 3
 
 
 def unwrap(payload: bytes) -> tuple[EventSpec, bytes] | None:

@@ -7,7 +7,11 @@ from nri.errors import RpcError
 from nri.ttrpc.codes import Code
 from nri.wire import iter_fields
 
-__all__ = ["MAX_STATE_BYTES", "Parts"]
+__all__ = ["MAX_STATE_BYTES", "MORE_REPLY", "Parts"]
+
+#: Field of `SynchronizeRequest` that says whether more parts follow, and the reply that asks for them (`more = true`).
+_MORE = 3
+MORE_REPLY = b"\x10\x01"
 
 #: The most that all parts of one synchronization may add up to: thousands of pods, and no memory for an endless one.
 MAX_STATE_BYTES = 512 << 20
@@ -33,7 +37,7 @@ class Parts:
             self._requests.append(request)
             more = request.more
         else:
-            more = any(number == 3 and value for number, _, value in iter_fields(payload))
+            more = any(number == _MORE and value for number, _, value in iter_fields(payload))
         if not more:
             self._size = 0
         return more

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import nri.config
 from nri.stub.program import config_watch
 from nri.stub.program.config_watch import ConfigWatch
 from nri.stub.program.stop import Stop
@@ -31,7 +30,6 @@ class Zone(Names):
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Zone, Path]]:
     """A configured plugin, and the file that is watched for it."""
-    assert nri.config.read  # loaded here: pytest compiles what it meets first, and not from two threads at once
     monkeypatch.setattr(config_watch, "WATCH_S", 0.01)
     monkeypatch.setattr(Zone, "zones", [])
     file, plugin, stop = tmp_path / "zone.yaml", Zone(), Stop(lambda: None)

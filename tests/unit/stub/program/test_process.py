@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 import nri
-import nri.config
 from nri.api import messages as m
 from nri.api import naming
 from nri.stub.program.options import Options
@@ -230,7 +229,6 @@ def test_readiness_is_told_while_it_takes_part_and_systemd_of_both_ends(
 def test_a_configuration_file_is_read_over_the_runtimes_text_and_watched(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert nri.config.read  # loaded here: pytest compiles what it meets first, and not from two threads at once
     monkeypatch.setattr("nri.stub.program.config_watch.WATCH_S", 0.01)
     file = tmp_path / "pin.yaml"
     file.write_text("cpus: 2\n")

@@ -7,7 +7,7 @@ import pytest
 import nri
 from nri.api import messages as m
 from nri.stub.session import synchronize
-from nri.stub.session.synchronize import Parts
+from nri.stub.session.synchronize import MORE_REPLY, Parts
 from nri.ttrpc import Code
 from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import CONTAINER, POD
@@ -65,3 +65,7 @@ def test_the_bound_is_for_one_synchronization_and_not_for_all(monkeypatch: pytes
     parts = Parts()
     for _ in range(20):
         parts.add(part(containers=1, more=False), keep=False)
+
+
+def test_the_reply_that_asks_for_more_is_the_protocols() -> None:
+    assert m.SynchronizeResponse(more=True).SerializeToString() == MORE_REPLY
