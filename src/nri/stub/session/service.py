@@ -192,7 +192,7 @@ class PluginService:
                 self._mirror.replace(pods, containers)
             result = resolve(self._plugin.synchronize(pods, containers))
             if result is not None:
-                reply = encode_answer("Synchronize", result, call)
+                reply = encode_answer("Synchronize", result, call, self._plugin.runtime)
         self._become_ready()
         return reply
 
