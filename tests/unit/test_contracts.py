@@ -35,6 +35,10 @@ FORBIDDEN = {
         "adaptation/audit/trail.py",
         "nri.adaptation.peers.state",
     ),
+    "Clients and servers of ttRPC stand on services, these on streams, and nothing of it on clients and servers": (
+        "ttrpc/services/streams.py",
+        "nri.ttrpc.services.client",
+    ),
     "Inside ttrpc imports go from the socket programs down to the pure connection, without a circle": (
         "ttrpc/link.py",
         "nri.ttrpc.monitor",

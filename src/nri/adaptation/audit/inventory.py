@@ -161,11 +161,16 @@ class Inventory:
                 del self._creations[container_id]
             return waits
 
-    def presence(self, container_id: str) -> Presence:
-        """Where a container stands."""
-        if container_id in self._creations:
-            return Presence.CREATING
-        return Presence.KNOWN if container_id in self._records else Presence.GONE
+    def committed(self, container_id: str) -> bool:
+        """Note that the runtime has created a container. False: something waits for it, to be handed over first."""
+        with self._lock:
+            creation = self._creations.get(container_id)
+            if creation is None:
+                return True
+            if creation.updates or creation.evictions or creation.busy:
+                return False
+            del self._creations[container_id]
+            return True
 
     def keep_update(self, plugin: str, update: m.ContainerUpdate, event: str) -> Presence:
         """Keep an update if its container is being created, over an earlier one of the plugin. Returns where it stands.

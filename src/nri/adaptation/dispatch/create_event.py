@@ -65,7 +65,9 @@ class CreateReply(EventReply):
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
         """
         super().commit(results)
-        self._kept.commit(self._container_id)
+        self._kept.runtime_commits = True
+        if not self._trail.inventory.committed(self._container_id):
+            self._kept.hand_over(self._container_id)
 
     def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
         """The container could not be created: forget it, and have the side updates undone, as `EventReply.abort`."""

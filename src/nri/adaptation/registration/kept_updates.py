@@ -55,11 +55,6 @@ class KeptUpdates:
         self.runtime_commits = False
         inventory.on_kept = self.add
 
-    def commit(self, container_id: str) -> None:
-        """The runtime has created a container: hand over what waits for it, in this thread."""
-        self.runtime_commits = True
-        self.hand_over(container_id)
-
     def add(self, container_id: str) -> None:
         """Updates wait for a container whose creation has succeeded: hand them over soon."""
         if container_id not in self.waiting:
