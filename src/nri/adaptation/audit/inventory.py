@@ -57,7 +57,8 @@ class Creation:
 
     Attributes:
         namespace: of its pod.
-        updates: per plugin (``NN-name``) the update that it asks for, and the event in which it did.
+        updates: per plugin (``NN-name``) the update that it asks for, the event in which it did, and the number of
+            that answer.
         evictions: (plugin, reason) of those who want it gone.
         succeeded: the creation has succeeded, and the runtime has not yet said that the container is there.
         busy: what waited is being handed over.
@@ -67,7 +68,7 @@ class Creation:
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
-        self.updates: dict[str, tuple[m.ContainerUpdate, str]] = {}
+        self.updates: dict[str, tuple[m.ContainerUpdate, str, int]] = {}
         self.evictions: list[tuple[str, str]] = []
         self.succeeded = self.busy = False
 
@@ -172,25 +173,29 @@ class Inventory:
             del self._creations[container_id]
             return True
 
-    def keep_update(self, plugin: str, update: m.ContainerUpdate, event: str) -> Presence:
-        """Keep an update if its container is being created, over an earlier one of the plugin. Returns where it stands.
+    def keep_update(self, plugin: str, update: m.ContainerUpdate, event: str, number: int) -> Presence:
+        """Keep an update if its container is being created, later ones over earlier ones. Returns where it stands.
 
         A container that is not CREATING by now takes no update here: the caller has to give it to the runtime.
+
+        Args:
+            number: counts the answers of plugins: events end in another order than they were answered in.
         """
         with self._lock:
             creation = self._creations.get(update.container_id)
             if creation is None:
                 return Presence.KNOWN if update.container_id in self._records else Presence.GONE
-            earlier = creation.updates.get(plugin)
-            if earlier is None:
-                kept = m.ContainerUpdate()
-                kept.CopyFrom(update)
-            else:
-                kept = earlier[0]
-                kept.ignore_failure = kept.ignore_failure and update.ignore_failure
-                for entry in read(update.linux.resources, RESOURCES_TREE):
+            kept = m.ContainerUpdate()
+            kept.CopyFrom(update)
+            held = creation.updates.get(plugin)
+            if held is not None:
+                later, event, number = held if held[2] > number else (update, event, number)
+                if later is update:
+                    kept = held[0]
+                kept.ignore_failure = held[0].ignore_failure and update.ignore_failure
+                for entry in read(later.linux.resources, RESOURCES_TREE):
                     put_resource(kept, entry)
-            creation.updates[plugin] = (kept, event)
+            creation.updates[plugin] = (kept, event, number)
             succeeded = creation.succeeded
         if succeeded:
             self.on_kept(update.container_id)
