@@ -174,6 +174,8 @@ class PluginService:
         request = m.ConfigureRequest.FromString(payload)
         plugin = self._plugin
         plugin.runtime.introduce(request)
+        link = self.endpoint.link
+        link.reply_timeout_s = max(link.reply_timeout_s, request.request_timeout / 1000)
         try:
             if self._configure is not None:
                 self._configure(request.config)
