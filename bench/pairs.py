@@ -1,7 +1,8 @@
 """Pairings of runtimes and plugins as processes: ours and the Go reference's, one protocol of commands for both.
 
 A `Pairing` is one runtime with its plugins, started once and then asked for rounds, so that a driver can interleave
-rounds of all pairings: on a shared machine only ratios from the same moments mean something.
+rounds of all pairings: on a shared machine only ratios from the same moments mean something. A side of a pairing is
+named ("go", "nri", "pure"), or a `Build` of any revision.
 """
 
 from __future__ import annotations
@@ -11,25 +12,27 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.builds import ROOT, Build
 from bench.payload import write
 from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
-from tools.compiled import folder
 
-HERE = Path(__file__).parent
+#: One side of a pairing: "go", or ours by name or as a build.
+Side = str | Build
+_OURS = {"nri": Build(ROOT, compiled=True), "pure": Build(ROOT, compiled=False)}
 
 
-def _argv(kind: str, role: str) -> list[str | Path]:
+def _argv(side: Side, role: str) -> list[str | Path]:
     """The command of a runtime or plugin: Go's, or ours from the compiled wheel or from the source tree."""
-    if kind == "go":
+    if side == "go":
         return [peer("benchrt" if role == "runtime" else "benchpl")]
-    path = os.pathsep.join((str(folder() if kind == "nri" else HERE.parent / "src"), str(HERE.parent)))
-    return ["/usr/bin/env", f"PYTHONPATH={path}", sys.executable, HERE / f"{role}.py"]
+    build = side if isinstance(side, Build) else _OURS[side]
+    return build.argv(role)
 
 
 #: name -> (runtime, plugin); the first is what the others are compared with.
@@ -42,6 +45,17 @@ PAIRINGS = {
 }
 #: The same two of ours without anything compiled.
 PURE = "nri - nri, pure Python"
+#: The cases of recorders: what the pairing is called, its side, and who records.
+RECORDED: dict[str, tuple[str, tuple[str, ...]]] = {
+    f"{build}, {what}": (side, who)
+    for side, build in (("nri", "nri - nri"), ("pure", PURE))
+    for what, who in (
+        ("nothing recorded", ()),
+        ("runtime records", ("runtime",)),
+        ("plugin records", ("plugin",)),
+        ("both record", ("runtime", "plugin")),
+    )
+}
 #: What the sides are called.
 NAMES = {"go": "Go", "nri": "nri", "pure": "pure nri"}
 
@@ -76,7 +90,8 @@ class Pairing:
         """One command of the runtime."""
         line = self.runtime.ask({"cmd": cmd, **arguments}, timeout_s=timeout_s)
         if not line["ok"]:
-            raise RuntimeError(f"{cmd}: {line['error']}\n{self.runtime.tail()}")
+            said = "\n".join(filter(None, (process.tail() for process in (self.runtime, *self.plugins))))
+            raise RuntimeError(f"{cmd}: {line['error']}\n{said}")
         return line["reply"]
 
     def round(self, kind: str, events: int, callers: int = 1, idle_us: int = 0) -> Round:
@@ -110,25 +125,40 @@ def rss_kb(pid: int) -> int:
 
 @contextlib.contextmanager
 def pairing(
-    runtime: str, plugin: str, plugins: int = 1, *, containers: int = 0, delay_ms: int = 0, fan_out: bool = False
+    runtime: Side,
+    plugin: Side,
+    plugins: int = 1,
+    *,
+    containers: int = 0,
+    delay_ms: int = 0,
+    fan_out: bool = False,
+    recorder: Collection[str] = (),
 ) -> Iterator[Pairing]:
-    """Start a runtime and its plugins and wait until all are synchronized."""
+    """Start a runtime and its plugins and wait until all are synchronized.
+
+    Args:
+        recorder: "runtime", "plugin" or both: who keeps every step of every event.
+    """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-b-")))
         pod, container = write(folder)
         running = Pairing(stack.enter_context(LineProcess(_argv(runtime, "runtime"))))
-        running.ask("start", socket=str(folder / "s"), pod=str(pod), container=str(container), fan_out=fan_out)
+        running.ask(
+            "start", socket=str(folder / "s"), pod=str(pod), container=str(container), fan_out=fan_out,
+            recorder="runtime" in recorder,
+        )  # fmt: skip
         if containers:
             running.ask("state", containers=containers)
-        env = {**os.environ, "BENCH_DELAY_MS": str(delay_ms)}
+        env = {**os.environ, "BENCH_DELAY_MS": str(delay_ms), "BENCH_RECORDER": str(int("plugin" in recorder))}
         for n in range(plugins):
             argv = [*_argv(plugin, "plugin"), "-socket", folder / "s", "-name", f"bench{n}", "-idx", f"{n:02d}"]
             running.plugins.append(stack.enter_context(LineProcess(argv, env=env)))
-        running.ask("wait", count=plugins, timeout_ms=120_000)
+            # One after the other: with many at once on a busy machine, some run out of their time to register.
+            running.ask("wait", count=n + 1, timeout_ms=120_000)
         yield running
 
 
-def spawn_ms(plugin: str) -> tuple[float, float]:
+def spawn_ms(plugin: Side) -> tuple[float, float]:
     """Milliseconds from starting a plugin's process to configured and to synchronized, under the Go runtime."""
     with tempfile.TemporaryDirectory(prefix="nri-b-") as name:
         folder = Path(name)

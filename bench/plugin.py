@@ -88,4 +88,9 @@ if __name__ == "__main__":
         from _thread import start_new_thread
 
         start_new_thread(answer_usage, (Bench,))
-    sys.exit(run(Bench, OPTIONS))
+    reporter = None
+    if os.environ.get("BENCH_RECORDER") == "1":
+        from bench.recorder import Recorder
+
+        reporter = Recorder()
+    sys.exit(run(Bench, OPTIONS, reporter=reporter))

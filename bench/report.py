@@ -13,7 +13,8 @@ from xml.sax.saxutils import escape
 from bench.pairs import PURE
 
 if TYPE_CHECKING:
-    from bench.run import Case, Measured
+    from bench.cases import Case
+    from bench.run import Measured
 
 HERE = Path(__file__).parent
 BASE = "Go - Go"
@@ -68,6 +69,11 @@ GOALS = [
         for pairing in ("Go - nri", "nri - Go")
     ],
     Goal("spawn to configured", "nri plugin", "interpreter with protobuf", 1.5, 1.25),
+    *[
+        Goal(f"{event}, 1 plugin, every step recorded", f"nri - nri, {who}", "p50 without", 1.05, 1.02)
+        for event in ("state change", "CreateContainer")
+        for who in ("runtime records", "plugin records")
+    ],
     Goal("memory, plugin, idle", "nri plugin", "MiB", 2.0, 1.75),
     Goal("memory, plugin, loaded", "nri plugin", "MiB", 1.6, 1.4),
     Goal("memory, runtime, loaded", "nri runtime", "MiB", 1.5, 1.3),
@@ -137,6 +143,20 @@ class Document:
         self.parts.append(text)
         return text
 
+    def recorder(self, case: Case, measured: Measured) -> str:
+        """The price of a recorder: each build with one beside the same without."""
+        rows = []
+        for name, p50 in measured.p50.items():
+            base = name.rpartition(", ")[0] + ", nothing recorded"
+            self._keep(case.title, name, "p50 without", p50, measured.p50[base])
+            tables = (measured.p50, measured.p99, measured.rate, measured.cpu)
+            against = [ratios(one[name], one[base]) for one in tables]
+            rows.append([name, f"{statistics.median(p50):.0f}", *against])
+        head = ["runtime - plugin", "p50 us", "p50 to none", "p99 to none", "events/s to none", "CPU to none"]
+        text = f"### {case.title}\n\n" + table(head, rows) + "\n"
+        self.parts.append(text)
+        return text
+
     def sync(self, measured: dict[int, dict[str, list[float]]]) -> str:
         """Synchronize by number of containers."""
         rows = []
@@ -195,7 +215,7 @@ class Document:
 
     def _pure(self, goal: Goal) -> str:
         """The same figure without anything compiled."""
-        name = PURE if goal.pairing == "nri - nri" else f"pure {goal.pairing}"
+        name = goal.pairing.replace("nri - nri", PURE) if "nri - nri" in goal.pairing else f"pure {goal.pairing}"
         values = self.reached.get((goal.title, name, goal.metric))
         return f"{spread(values)[0]:.2f}" if values else ""
 

@@ -2,6 +2,7 @@
 
 Writes bench/RESULTS.md with tables and bench/results.svg, unless cases are named: then it only prints. Ratios are
 medians over the rounds of the ratio to Go with Go in the same round; the spread beside them is the middle half.
+With `--against REV` another revision of this project takes Go's place, see `bench.against`; that only prints.
 """
 
 from __future__ import annotations
@@ -11,49 +12,17 @@ import contextlib
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench import report
-from bench.pairs import BARE, NAMES, PAIRINGS, Pairing, Round, bare_ms, pairing, rss_kb, spawn_ms
+from bench import against, report
+from bench.against import BUILDS, SITTING
+from bench.builds import RevisionError
+from bench.cases import CASES, EVERYTHING, SYNC, Case
+from bench.pairs import BARE, NAMES, PAIRINGS, RECORDED, Pairing, Round, bare_ms, pairing, rss_kb, spawn_ms
 from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
-
-
-@dataclass(frozen=True)
-class Case:
-    """One table: events of one kind under one load."""
-
-    title: str
-    kind: str
-    plugins: int = 1
-    callers: int = 1
-    idle_us: int = 0
-    events: int = 600
-    delay_ms: int = 0
-    fan_out: bool = False
-
-
-SC, CC = "state change", "CreateContainer"
-CASES = {
-    "state": Case(f"{SC}, 1 plugin, back to back", "psc"),
-    "create": Case(f"{CC}, 1 plugin, back to back", "cc"),
-    "state-sparse": Case(f"{SC}, 1 plugin, 5 ms idle before each event", "psc", idle_us=5000, events=80),
-    "create-sparse": Case(f"{CC}, 1 plugin, 5 ms idle before each event", "cc", idle_us=5000, events=80),
-    "state-4": Case(f"{SC}, 4 plugins", "psc", plugins=4, events=200),
-    "create-4": Case(f"{CC}, 4 plugins", "cc", plugins=4, events=200),
-    "state-10": Case(f"{SC}, 10 plugins", "psc", plugins=10, events=100),
-    "state-10-fan": Case(f"{SC}, 10 plugins, to all at once", "psc", plugins=10, events=100, fan_out=True),
-    "create-10": Case(f"{CC}, 10 plugins", "cc", plugins=10, events=100),
-    "state-8c": Case(f"{SC}, 1 plugin, 8 callers", "psc", callers=8, events=2400),
-    "create-8c": Case(f"{CC}, 1 plugin, 8 callers", "cc", callers=8, events=1600),
-    "slow": Case(
-        f"{SC}, 4 plugins that take 5 ms each, 8 callers", "psc", plugins=4, callers=8, events=160, delay_ms=5
-    ),
-}
-#: Numbers of containers, and how often they are measured for each round of the other cases: a short time varies more.
-SYNC = {100: 3.0, 1000: 0.5, 10_000: 0.25}
 
 
 @dataclass
@@ -85,7 +54,7 @@ def say(text: str) -> None:
 def run_case(case: Case, rounds: int, scale: float) -> Measured:
     """All pairings of a case, interleaved."""
     measured = Measured()
-    events = max(case.callers * 4, int(case.events * scale))
+    events = case.scaled(scale)
     names = tuple(PAIRINGS)
     with contextlib.ExitStack() as stack:
         running: dict[str, Pairing] = {
@@ -144,24 +113,57 @@ def run_memory(rounds: int) -> dict[str, list[float]]:
     return sizes
 
 
-def main() -> int:
-    """Run what is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", help=f"of: {', '.join([*CASES, 'sync', 'start', 'memory'])}")
-    parser.add_argument("--rounds", type=int, default=11)
+def run_recorder(case: Case, rounds: int, scale: float) -> Measured:
+    """The same events with nothing recorded, with everything recorded by the runtime, and by the plugin."""
+    measured = Measured()
+    events = case.scaled(scale)
+    for first in range(0, rounds, SITTING):
+        with contextlib.ExitStack() as stack:
+            running: dict[str, Pairing] = {}
+            for name, (side, recorder) in RECORDED.items():
+                running[name] = stack.enter_context(pairing(side, side, case.plugins, recorder=recorder))
+                running[name].round(case.kind, events // 2)
+            names = tuple(running)
+            for n in range(first, min(first + SITTING, rounds)):
+                for name in names if n % 2 == 0 else reversed(names):
+                    measured.add(name, running[name].round(case.kind, events))
+    return measured
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of: {', '.join(EVERYTHING)}; default: all")
+    parser.add_argument(
+        "--against",
+        metavar="REV",
+        help="measure this revision of the project instead of Go beside the present one, compiled and pure, each with"
+        " its own processes; prints present/REV for every figure, and in the last line what is worse beyond its spread"
+        " (then the exit code is 1). A worktree of REV and its compiled package stay in build/bench",
+    )
+    parser.add_argument(
+        "--build", choices=[*BUILDS, "both"], default="both", help="with --against: measure this build only"
+    )
+    parser.add_argument("--rounds", type=int, help="of each case (default 11; with --against 24)")
     parser.add_argument(
         "--quick", action="store_true", help="3 rounds of a third of the events: only to see that it works"
     )
     options = parser.parse_args()
-    rounds, scale = (3, 0.34) if options.quick else (options.rounds, 1.0)
-    everything = [*CASES, "sync", "start", "memory"]
-    unknown = set(options.cases) - set(everything)
+    unknown = set(options.cases) - set(EVERYTHING)
     if unknown:
         parser.error(f"unknown case {', '.join(sorted(unknown))}")
-    chosen = options.cases or everything
+    if options.build != "both" and not options.against:
+        parser.error("--build is for --against")
+    return options
+
+
+def _beside_go(chosen: Sequence[str], rounds: int, scale: float, *, write: bool) -> int:
+    """Every pairing with Go; `write` makes the page of it."""
     document = report.Document(rounds)
     steps: dict[str, Callable[[], Any]] = {
-        name: lambda case=case: document.case(case, run_case(case, rounds, scale)) for name, case in CASES.items()
+        name: (lambda case=case: document.recorder(case, run_recorder(case, rounds, scale)))
+        if case.recorder
+        else (lambda case=case: document.case(case, run_case(case, rounds, scale)))
+        for name, case in CASES.items()
     }
     steps["sync"] = lambda: document.sync({n: run_sync(n, max(3, int(rounds * often))) for n, often in SYNC.items()})
     steps["start"] = lambda: document.start(run_start(rounds * 2))
@@ -170,10 +172,25 @@ def main() -> int:
     for n, name in enumerate(chosen, 1):
         say(f"[{n}/{len(chosen)}] {name} ({time.monotonic() - began:.0f} s)")
         print(steps[name](), flush=True)
-    if not options.cases and not options.quick:
+    if write:
         document.write()
         say("wrote bench/RESULTS.md and bench/results.svg")
     return 0
+
+
+def main() -> int:
+    """Run what is asked for."""
+    options = _options()
+    rounds, scale = (3, 0.34) if options.quick else (options.rounds or (24 if options.against else 11), 1.0)
+    chosen = options.cases or EVERYTHING
+    if options.against:
+        builds = tuple(BUILDS) if options.build == "both" else (options.build,)
+        try:
+            return against.run(options.against, chosen, rounds, scale, builds)
+        except RevisionError as error:
+            say(f"bench: error: {error}")
+            return 2
+    return _beside_go(chosen, rounds, scale, write=not options.cases and not options.quick)
 
 
 if __name__ == "__main__":

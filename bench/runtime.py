@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.recorder import Recorder
 from nri.adaptation import Adaptation
 from nri.api import messages as m
 from nri.api.events import EventMask
@@ -39,7 +40,9 @@ class Runtime:
         self.containers: list[m.Container] = []
         self.adaptation: Adaptation | None = None
 
-    def start(self, socket: str, pod: str, container: str, fan_out: bool = False, **_: object) -> None:
+    def start(
+        self, socket: str, pod: str, container: str, fan_out: bool = False, recorder: bool = False, **_: object
+    ) -> None:
         self.pod = m.PodSandbox.FromString(Path(pod).read_bytes())
         self.container = m.Container.FromString(Path(container).read_bytes())
         policy = Path(socket).with_name("policy.toml")
@@ -55,6 +58,7 @@ class Runtime:
             request_timeout_s=60.0,
             registration_timeout_s=60.0,
             observer=PrometheusObserver(),
+            reporters=[Recorder()] if recorder else [],
             fan_out=EventMask.of("PostStartContainer") if fan_out else EventMask(0),
         )
         self.adaptation.start()

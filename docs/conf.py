@@ -9,6 +9,8 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from docutils import nodes
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -82,6 +84,20 @@ def mark_examples(_app: Sphinx, _what: str, _name: str, _object: object, _option
     lines[:] = before[1:]
 
 
+def skip_tuple_fields(_app: Sphinx, _what: str, _name: str, member: object, skip: bool, _options: object) -> bool:
+    """Leave out the fields of a NamedTuple: its docstring says what each one is."""
+    return skip or type(member).__name__ == "_tuplegetter"
+
+
+def inline_pictures(app: Sphinx, tree: nodes.document, _page: str) -> None:
+    """Put the drawings into the page itself, where they follow the theme that the reader has chosen."""
+    for image in list(tree.findall(nodes.image)):
+        path = Path(app.srcdir, image["uri"])
+        if path.parent.name == "pictures":
+            drawing = f'<span class="picture">{path.read_text(encoding="utf-8")}</span>'
+            image.replace_self(nodes.raw("", drawing, format="html"))
+
+
 def load_lazy_names(_app: Sphinx) -> None:
     """Load what the public packages import on first use: autodoc sees only what is there already."""
     for name in PUBLIC:
@@ -95,6 +111,8 @@ def load_lazy_names(_app: Sphinx) -> None:
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("builder-inited", load_lazy_names)
+    app.connect("autodoc-skip-member", skip_tuple_fields)
     app.connect("autodoc-process-docstring", mark_examples, priority=400)  # napoleon comes later
+    app.connect("doctree-resolved", inline_pictures)
     app.connect("source-read", fill_changelog)
     app.connect("source-read", fill_command_line)

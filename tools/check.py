@@ -1,12 +1,13 @@
 """Run the stages of `make test`, cheapest first, and print one table of what passed, what failed and what it took.
 
-    python tools/check.py            everything
-    python tools/check.py lint quick only these groups (their names are in `stages`)
+    python tools/check.py            everything but what is only run on demand
+    python tools/check.py lint quick only these groups (their names are in `stages`), with all that they have
 
 Rules: a failed stage does not stop the later ones, so that one run shows everything; a stage that finds no test
 has failed; every skip is listed again at the end with its reason; what a stage puts into the temporary folder goes with
 it. Exit code 0 only if all stages passed.
-With CI=true or NRI_NO_SKIP=1 a missing tool fails its tests instead of skipping them (tests/support/needs.py).
+With CI=true or NRI_NO_SKIP=1 a missing tool fails its tests instead of skipping them (tests/support/needs.py). The
+other Pythons are no such tools: one that is not there is named in the table, and that is all.
 """
 
 import os
@@ -21,6 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools import compiled, pythons  # noqa: E402
+
 BIN = Path(sys.executable).parent
 # Folders of tests by stage. What is not named here is quick: a new folder is never left out by mistake.
 LATER = {
@@ -31,8 +36,9 @@ LATER = {
     "deploy": ("deploy",),
     "real": ("real",),
 }
-# Where tools/compiled.py puts the compiled package, and how it says that it cannot.
-COMPILED = ROOT / "build" / "compiled"
+# Where system tools may be that are not on PATH.
+SBIN = ("/usr/sbin", "/sbin")
+# How tools/compiled.py says that it cannot.
 CANNOT = 77
 # Typed like the package, though not part of it.
 TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
@@ -40,13 +46,24 @@ TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One command. `tests` is true for pytest, whose report is read for the table. `environment` is added to ours."""
+    """One command.
+
+    Attributes:
+        tests: it is pytest, whose report is read for the table.
+        environment: added to ours.
+        needs: what an earlier stage has to make; without it this one is left out.
+        missing: why it cannot be run on this machine, which is no failure.
+        on_demand: run only if its group is asked for by name.
+    """
 
     group: str
     name: str
     argv: tuple[str, ...]
     tests: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    needs: Path | None = None
+    missing: str = ""
+    on_demand: bool = False
 
 
 @dataclass(slots=True)
@@ -72,6 +89,11 @@ def pytest_stage(group: str, *arguments: str) -> Stage:
     return Stage(group, group, (sys.executable, "-m", "pytest", "-q", *arguments), tests=True)
 
 
+def quick() -> tuple[str, ...]:
+    """The quick suite as pytest's arguments."""
+    return ("tests", *(f"--ignore=tests/{name}" for row in LATER.values() for name in row))
+
+
 def stages() -> list[Stage]:
     """All stages, in order."""
     generators = sorted((ROOT / "tools").glob("generate_*.py"))
@@ -82,27 +104,51 @@ def stages() -> list[Stage]:
         Stage("lint", "mypy tools", tool("mypy", "--no-error-summary", "--explicit-package-bases", *TYPED)),
         *(Stage("lint", path.stem, (sys.executable, str(path), "--check")) for path in generators),
         Stage("lint", "lock file", ("tools/lock.sh", "--check")),
-        pytest_stage("quick", "tests", *(f"--ignore=tests/{name}" for row in LATER.values() for name in row)),
+        pytest_stage("quick", *quick()),
     ]
     sphinx = (sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
     rows.append(Stage("docs", "sphinx", sphinx))
     rows += [pytest_stage(group, *(f"tests/{name}" for name in row)) for group, row in LATER.items()]
-    return [*rows, *compiled_stages()]
+    return [*rows, *compiled_stages(), *python_stages()]
 
 
 def compiled_stages() -> list[Stage]:
     """The same tests against the compiled wheel, but for those of packages and other people's programs."""
     left_out = (f"--ignore=tests/{name}" for name in ("packaging", "deploy", "peers"))
     tests = (sys.executable, "-m", "pytest", "-q", "-m", "not pure", "tests", *left_out)
-    environment = {"PYTHONPATH": str(COMPILED)}
+    folder = compiled.FOLDER
     return [
         Stage("compiled", "compile", (sys.executable, "tools/compiled.py")),
-        Stage("compiled", "compiled", tests, tests=True, environment=environment),
+        Stage("compiled", "compiled", tests, tests=True, environment={"PYTHONPATH": str(folder)}, needs=folder),
     ]
+
+
+def python_stages() -> list[Stage]:
+    """The suites that show whether another Python does; but for the quick one, only if the group is asked for."""
+    suites = {"quick": quick(), "faults": ("tests/faults",), "packaging": ("tests/packaging",)}
+    rows = []
+    for version in pythons.others():
+        if pythons.find(version) is None:
+            rows.append(Stage("pythons", version, (), missing=f"no Python {version} on this machine"))
+            continue
+        python = pythons.place(version)
+        rows.append(Stage("pythons", f"{version} made", (sys.executable, "tools/pythons.py", version)))
+        for name, arguments in suites.items():
+            argv = (str(python), "-m", "pytest", "-q", *arguments)
+            path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath), *SBIN])
+            rows.append(
+                Stage(
+                    "pythons", f"{version} {name}", argv,
+                    tests=True, environment={"PATH": path}, needs=python, on_demand=name != "quick",
+                )
+            )  # fmt: skip
+    return rows
 
 
 def run(stage: Stage) -> Outcome:
     """Run one stage with its output on ours."""
+    if stage.missing:
+        return Outcome(stage, skips=Counter([stage.missing]))
     print(f"\n=== {stage.name}: {' '.join(stage.argv).replace(str(BIN), '.venv/bin')}", flush=True)
     outcome = Outcome(stage)
     start = time.monotonic()
@@ -140,7 +186,7 @@ def print_table(outcomes: list[Outcome]) -> None:
     print(f"\n{'stage':<16}{'result':<8}{'seconds':>8}{'passed':>8}{'failed':>8}{'skipped':>8}")
     for row in outcomes:
         counts = (row.passed, row.failed, row.skips.total()) if row.stage.tests or row.skips else ("", "", "")
-        result = "FAILED" if row.code else "ok"
+        result = "FAILED" if row.code else "skipped" if row.stage.missing else "ok"
         line = f"{row.stage.name:<16}{result:<8}{row.seconds:>8.1f}{counts[0]:>8}{counts[1]:>8}{counts[2]:>8}"
         print(f"{line}  {row.note}".rstrip())
     for row in outcomes:
@@ -161,14 +207,14 @@ def main(arguments: list[str]) -> int:
         groups = ", ".join(dict.fromkeys(row.group for row in rows))
         print(f"check: error: no stage {', '.join(sorted(unknown))}; there are {groups}", file=sys.stderr)
         return 2
-    os.environ["PATH"] = os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+    os.environ["PATH"] = os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath), *SBIN])
     outcomes: list[Outcome] = []
     interrupted = False
     try:
-        for row in (row for row in rows if not arguments or row.group in arguments):
-            if row.environment and not COMPILED.exists():
-                continue  # the stage before has said why
-            outcomes.append(run(row))
+        for row in rows:
+            wanted = row.group in arguments if arguments else not row.on_demand
+            if wanted and (row.needs is None or row.needs.exists()):  # else the stage that makes it has said why
+                outcomes.append(run(row))
     except KeyboardInterrupt:
         interrupted = True
     print_table(outcomes)

@@ -1,9 +1,9 @@
-"""The compiled wheel, unpacked into build/compiled for tests and benchmarks; made anew when a source file has changed.
+"""The compiled wheel, unpacked below build/compiled for tests and benchmarks; made anew when a source file has changed.
 
-    python tools/compiled.py                              builds it, prints the folder; exits with 77 if it cannot
-    PYTHONPATH=build/compiled python -m nri.cli.main ...  runs it instead of src/nri
+    python tools/compiled.py                                   builds it, prints the folder; exits with 77 if it cannot
+    PYTHONPATH=build/compiled/3.11 python -m nri.cli.main ...  runs it instead of src/nri
 
-Next: `tools/check.py` and `bench/pairs.py`, which use it.
+Each Python has its own, beside the others. Next: `tools/check.py` and `bench/pairs.py`, which use it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "build" / "compiled"
-WHEEL = ROOT / "build" / "compiled-wheel"
+VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
+FOLDER = ROOT / "build" / "compiled" / VERSION
+WHEEL = ROOT / "build" / "compiled-wheel" / VERSION
 _MARK = "nri-built-from"
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from nri.api.annotations import effective
     from nri.api.builders.adjustment import Adjustment
+    from nri.api.builders.answers import CreateAnswer, Updates
     from nri.api.builders.eviction import Eviction
     from nri.api.builders.failure import FailurePolicy
     from nri.api.builders.update import Update
@@ -50,6 +51,7 @@ _HOME = {
     "ConflictError": "nri.errors",
     "ConnectionClosed": "nri.errors",
     "Container": "nri.api.messages",
+    "CreateAnswer": "nri.api.builders.answers",
     "DeadlineExceeded": "nri.errors",
     "Event": "nri.api.messages",
     "EventMask": "nri.api.events",
@@ -67,6 +69,7 @@ _HOME = {
     "RpcError": "nri.errors",
     "RuntimeUnavailable": "nri.errors",
     "Update": "nri.api.builders.update",
+    "Updates": "nri.api.builders.answers",
     "ValidationRejected": "nri.errors",
     "effective": "nri.api.annotations",
     "env_of": "nri.api.readers",
@@ -79,6 +82,7 @@ __all__ = [
     "ConflictError",
     "ConnectionClosed",
     "Container",
+    "CreateAnswer",
     "DeadlineExceeded",
     "Event",
     "EventMask",
@@ -96,6 +100,7 @@ __all__ = [
     "RpcError",
     "RuntimeUnavailable",
     "Update",
+    "Updates",
     "ValidationRejected",
     "effective",
     "env_of",
@@ -103,14 +108,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for one that exists
 
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+    def __getattr__(name: str) -> Any:
+        home = _HOME.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value = globals()[name] = getattr(import_module(home), name)
+        return value
 
 
 def __dir__() -> list[str]:

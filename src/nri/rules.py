@@ -38,6 +38,8 @@ class Rules:
     """Arguments that are only the override mark give the container its own arguments back and claim nothing."""
     rdt_removal_kept: bool = True
     """Removing RDT settings stays in force when some of them are set afterwards."""
+    hooks_only_when_set: bool = True
+    """The request to validators has hooks in its adjustment only if a plugin set some."""
     rdt_only_when_asked: bool = True
     """The reply has an RDT object only if a plugin gave one."""
     later_plugins_see_all: bool = True
@@ -60,6 +62,10 @@ class Rules:
     # --- failure policy
     late_answer_costs_event: bool = True
     """A plugin that answers late stays connected, unless the operator wants otherwise; it loses that event only."""
+
+    # --- life
+    events_need_start: bool = True
+    """An event before `start` or after `stop` is an error, and not an event without plugins."""
 
     # --- plugins
     live_socket_kept: bool = True

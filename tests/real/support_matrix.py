@@ -58,6 +58,11 @@ FACTS = {
         "Synchronize of more than 4 MiB comes in parts", (NO, YES, YES), "1.7: the plugin gets no events"
     ),
     "preinstalled-sync": Row("a pre-installed plugin gets Synchronize", (NO, YES, YES)),
+    "preinstalled-broken": Row(
+        "starts beside a pre-installed plugin that cannot start",
+        (NO, YES, YES),
+        '1.7: containerd itself ends with "fatal"',
+    ),
     "failure-policy": Row("heeds a plugin's failure policy", (NO, NO, YES)),
 }
 

@@ -17,7 +17,7 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 #: For each contract: a module, and what it must not import.
 FORBIDDEN = {
     "Imports go down the list of layers, never up and never sideways": ("api/naming.py", "nri.config.duration"),
-    "The plugin's side never imports the runtime's side": ("stub/__init__.py", "nri.adaptation.events"),
+    "The plugin's side and the policies never import the runtime's side": ("stub/__init__.py", "nri.adaptation.events"),
     "Pure modules do no I/O: they take bytes or messages, and return bytes or messages": ("wire.py", "socket"),
     "Inside the command imports go from verbs down to settings: a verb prints, the doctor judges, support does the rest": (  # noqa: E501
         "cli/doctor/__init__.py",
@@ -30,6 +30,14 @@ FORBIDDEN = {
     "Builders of answers stand on the rest of the vocabulary, and nothing of it on them": (
         "api/removal.py",
         "nri.api.builders.checks",
+    ),
+    "Inside adaptation imports go from the wiring down to the merge: dispatch and launch stand on registration, that on peers, these on policy and audit": (  # noqa: E501
+        "adaptation/audit/trail.py",
+        "nri.adaptation.peers.state",
+    ),
+    "Clients and servers of ttRPC stand on services, these on streams, and nothing of it on clients and servers": (
+        "ttrpc/services/streams.py",
+        "nri.ttrpc.services.client",
     ),
     "Inside ttrpc imports go from the socket programs down to the pure connection, without a circle": (
         "ttrpc/link.py",

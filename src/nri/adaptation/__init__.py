@@ -1,13 +1,15 @@
 """The runtime side of NRI: put it into a container engine with three calls and a table of events.
 
-`Adaptation` is the way in. Reading order inside: `rules` (where we differ from the reference), `merge` (who may set
-what), `state` (the life of a plugin), `pipeline` (the way of an event), `adaptation` (the wiring).
+`Adaptation` is the way in, and `adaptation` the wiring. Seven rooms, each of which stands on those after it: `dispatch`
+(the way of an event through all plugins) and `launch` (installed plugins kept running), `registration` (a plugin's way
+in), `peers` (one plugin), `plugin_policy` (what operators allow) and `audit` (who changed what), `merge` (who may set
+what). `docs/architecture.md` has a paragraph on each, and the way of one event step by step.
 """
 
 from __future__ import annotations
 
 from nri.adaptation.adaptation import Adaptation
-from nri.adaptation.audit.update_result import FieldOutcome, UpdateResult
+from nri.adaptation.audit.update_result import FieldOutcome, Restoration, UpdateResult
 from nri.adaptation.dispatch.create_event import CreateReply
 from nri.adaptation.dispatch.stop_event import StopReply
 from nri.adaptation.dispatch.update_event import UpdateReply
@@ -24,6 +26,7 @@ __all__ = [
     "CreateReply",
     "FieldOutcome",
     "PluginHealth",
+    "Restoration",
     "Rules",
     "StopReply",
     "UpdateReply",

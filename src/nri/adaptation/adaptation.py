@@ -201,11 +201,12 @@ class Adaptation:
     def _relay_pod(
         self, spec: EventSpec, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None
     ) -> None:
-        self._dispatcher.relay(
-            EventRequest(spec, pod), deadline if timeout_s is None else _earlier(timeout_s, deadline)
-        )
-        if spec is _REMOVE_POD:
-            self._trail.pod_removed(pod)
+        limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        try:
+            self._dispatcher.relay(EventRequest(spec, pod), limit)
+        finally:
+            if spec is _REMOVE_POD:  # a plugin that refuses it keeps nothing here: there is no such pod any more
+                self._trail.pod_removed(pod)
 
     def _relay_container(
         self,
@@ -216,11 +217,12 @@ class Adaptation:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> None:
-        self._dispatcher.relay(
-            EventRequest(spec, pod, container), deadline if timeout_s is None else _earlier(timeout_s, deadline)
-        )
-        if spec is _REMOVE_CONTAINER:
-            self._trail.container_removed(container)
+        limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        try:
+            self._dispatcher.relay(EventRequest(spec, pod, container), limit)
+        finally:
+            if spec is _REMOVE_CONTAINER:
+                self._trail.container_removed(container)
 
     def update_pod_sandbox(
         self,
@@ -313,6 +315,7 @@ class Adaptation:
             self.stop()
             raise
         self._housekeeping.start()
+        self._dispatcher.open()
 
     def connect(self, sock: socket.socket, config: str = "") -> None:
         """Take over a connected stream socket as an external plugin's, as if it had come through the listening one.
@@ -335,6 +338,7 @@ class Adaptation:
         if self._stopping.is_set():
             return
         self._stopping.set()
+        self._dispatcher.close("the adaptation is stopped")
         self._housekeeping.stop()
         self._kept.stop()
         self._handshake.stop()

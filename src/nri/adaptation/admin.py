@@ -6,7 +6,7 @@ replies are JSON: they are for people and scripts, and free to grow. Nothing her
 
 | method | request | reply |
 |---|---|---|
-| Why | `{"container": "its id, or the beginning"}` | the container's changes (`history.Explanation.to_json`) |
+| Why | `{"container": "its id, or the beginning"}` | the container's changes (`Explanation.to_json`) |
 | Plugins | `{}` | `plugins`: health and policy of each; `provenance`: how much is remembered |
 | Policies | `{}` | where policies come from, what they say, what is wrong with the file |
 """

@@ -66,7 +66,7 @@ class _Series:
 class PrometheusObserver(Observer):
     """Counts, and gives the counts to a registry's scrapes.
 
-    A plugin is asked one thing at a time (the pipeline's locks see to that), so what it was asked needs no lock of its
+    A plugin is asked one thing at a time (its lock sees to that), so what it was asked needs no lock of its
     own. Its replies are merged after that, those of several events side by side.
 
     Args:

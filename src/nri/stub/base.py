@@ -17,18 +17,14 @@ from nri.stub.support.runtime_handle import RuntimeHandle
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Sequence
-    from typing import Any, ClassVar, Literal, TypeAlias
+    from collections.abc import Awaitable
+    from typing import Any, ClassVar, Literal
 
     from nri.api import messages as m
-    from nri.api.builders.adjustment import Adjustment
+    from nri.api.builders.answers import CreateAnswer, Updates
     from nri.api.builders.failure import FailurePolicy
-    from nri.api.builders.update import Update
     from nri.api.events import EventMask
     from nri.stub.support.mirror import Mirror
-
-    Updates: TypeAlias = Update | Sequence[Update] | None
-    Created: TypeAlias = Adjustment | Update | Sequence[Update] | tuple[Adjustment | None, Sequence[Update]] | None
 
 __all__ = ["PluginBase"]
 
@@ -79,68 +75,72 @@ class PluginBase:
 
     # -- the life of the plugin ---------------------------------------------------------------------------------------
 
-    def configure(self) -> EventMask | None:
+    def configure(self) -> EventMask | Awaitable[EventMask | None] | None:
         """Connected: `self.config` and `self.runtime` are set. Return a mask to take fewer events than the methods say.
 
         Called again when the file of `--config` changes; the mask then has no effect any more.
         """
         return None
 
-    def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> Updates:
+    def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container], /) -> Updates | Awaitable[Updates]:
         """Take in everything that runs already: the full truth, on each connection anew. Returns updates to make."""
         return None
 
-    def shutdown(self) -> None:
+    def shutdown(self) -> Awaitable[None] | None:
         """The runtime is going away. Runtimes on the Go reference never say so."""
 
-    def closed(self) -> None:
+    def closed(self) -> Awaitable[None] | None:
         """The connection is gone; unless this is the end, another one follows."""
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def run_pod_sandbox(self, pod: m.PodSandbox) -> None:
+    def run_pod_sandbox(self, pod: m.PodSandbox, /) -> Awaitable[None] | None:
         """A pod starts; its network is there, its containers are not."""
 
-    def update_pod_sandbox(self, pod: m.PodSandbox, overhead: m.LinuxResources, resources: m.LinuxResources) -> None:
+    def update_pod_sandbox(
+        self, pod: m.PodSandbox, overhead: m.LinuxResources, resources: m.LinuxResources, /
+    ) -> Awaitable[None] | None:
         """A pod's resources are about to change."""
 
-    def post_update_pod_sandbox(self, pod: m.PodSandbox) -> None:
+    def post_update_pod_sandbox(self, pod: m.PodSandbox, /) -> Awaitable[None] | None:
         """A pod's resources have changed."""
 
-    def stop_pod_sandbox(self, pod: m.PodSandbox) -> None:
+    def stop_pod_sandbox(self, pod: m.PodSandbox, /) -> Awaitable[None] | None:
         """A pod has stopped; its network is still there."""
 
-    def remove_pod_sandbox(self, pod: m.PodSandbox) -> None:
+    def remove_pod_sandbox(self, pod: m.PodSandbox, /) -> Awaitable[None] | None:
         """A pod is removed."""
 
     # -- containers ---------------------------------------------------------------------------------------------------
 
-    def create_container(self, pod: m.PodSandbox, container: m.Container) -> Created:
+    def create_container(self, pod: m.PodSandbox, container: m.Container, /) -> CreateAnswer | Awaitable[CreateAnswer]:
         """A container is about to be created: the one place for an Adjustment; updates of other containers too."""
         return None
 
-    def post_create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+    def post_create_container(self, pod: m.PodSandbox, container: m.Container, /) -> Awaitable[None] | None:
         """A container has been created."""
 
-    def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+    def start_container(self, pod: m.PodSandbox, container: m.Container, /) -> Awaitable[None] | None:
         """A container is about to start."""
 
-    def post_start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+    def post_start_container(self, pod: m.PodSandbox, container: m.Container, /) -> Awaitable[None] | None:
         """A container has started."""
 
-    def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Updates:
+    def update_container(
+        self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, /
+    ) -> Updates | Awaitable[Updates]:
         """A container's resources are about to change to `resources`. Returns updates, of this or other containers."""
         return None
 
-    def post_update_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+    def post_update_container(self, pod: m.PodSandbox, container: m.Container, /) -> Awaitable[None] | None:
         """A container's resources have changed."""
 
-    def stop_container(self, pod: m.PodSandbox, container: m.Container) -> Updates:
+    def stop_container(self, pod: m.PodSandbox, container: m.Container, /) -> Updates | Awaitable[Updates]:
         """A container has stopped. Returns updates of other containers."""
         return None
 
-    def remove_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+    def remove_container(self, pod: m.PodSandbox, container: m.Container, /) -> Awaitable[None] | None:
         """A container is removed."""
 
-    def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
+    def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest, /) -> Awaitable[None] | None:
         """All plugins have spoken: raise `nri.Reject` to refuse what they made of the container."""

@@ -16,28 +16,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nri.testing.builders import make_container, make_pod
-    from nri.testing.created import Created
+    from nri.testing.replies import Created, Stopped, Updated
     from nri.testing.runtime import FakeRuntime
     from nri.testing.wire import Direction, Link
 
-__all__ = ["Created", "Direction", "FakeRuntime", "Link", "make_container", "make_pod"]
+__all__ = ["Created", "Direction", "FakeRuntime", "Link", "Stopped", "Updated", "make_container", "make_pod"]
 
 # Loaded when first used: every run of pytest on a machine that has this package loads the fixtures, and with them this.
 _HOME = {
-    "Created": "created",
+    "Created": "replies",
     "Direction": "wire",
     "FakeRuntime": "runtime",
     "Link": "wire",
+    "Stopped": "replies",
+    "Updated": "replies",
     "make_container": "builders",
     "make_pod": "builders",
 }
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - see above
+if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for one that exists
 
-    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    return value
+    def __getattr__(name: str) -> Any:
+        home = _HOME.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415 - see above
+
+        value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+        return value

@@ -1,9 +1,9 @@
 """`FakeRuntime`: a runtime for tests. The adaptation and the plugins' connections are real, the containers are not.
 
-It keeps pods and containers as a runtime does (`nri.testing.contents`), so a plugin that is added later is given them.
-Plugins run in threads of this process, each on its own socket pair (`nri.testing.attached`); everything between is
-bytes. No root, no files, no container engine. Next: `nri.testing.builders` for pods and containers, `nri.testing.wire`
-for connections that fail.
+It keeps pods and containers as a runtime does (`nri.testing.contents`), so a plugin that is added later is given them;
+its events are `nri.testing.events`. Plugins run in threads of this process, each on its own socket pair
+(`nri.testing.attached`); everything between is bytes. No root, no files, no container engine. Next:
+`nri.testing.builders` for pods and containers, `nri.testing.wire` for connections that fail.
 """
 
 from __future__ import annotations
@@ -11,29 +11,25 @@ from __future__ import annotations
 import os
 import tempfile
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from nri.adaptation import Adaptation, BuiltinPlugin, PluginHealth
-from nri.api import messages as m
-from nri.api.builders.update import Update
-from nri.api.events import BY_METHOD
+from nri.adaptation import Adaptation, PluginHealth
 from nri.errors import LocalProtocolError
 from nri.stub.plugin import Plugin
 from nri.testing.attached import PATIENCE_S, Attached
-from nri.testing.builders import make_container
-from nri.testing.contents import Contents
-from nri.testing.created import Created
+from nri.testing.events import Events
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable
 
+    from nri.api import messages as m
     from nri.testing.wire import Link
 
 __all__ = ["FakeRuntime"]
 
 
-class FakeRuntime(Contents):
+class FakeRuntime(Events):
     """A runtime for tests.
 
     Events are methods, as on `nri.adaptation.Adaptation`; pod and container may be left out.
@@ -44,7 +40,7 @@ class FakeRuntime(Contents):
         pods, containers: what there is at the start.
         name, version: what plugins are told.
         options: more of what `Adaptation` takes (`builtin`, `observer`, `default_validator`, `request_timeout_s`; with
-            `socket_path` it listens, with `plugin_path` it launches).
+            `socket_path` it listens, with `plugin_path` it launches; `policy_path` is a file instead of `policy`).
 
     Attributes:
         pods, containers: what there is now, by id.
@@ -57,7 +53,7 @@ class FakeRuntime(Contents):
     def __init__(
         self,
         *,
-        compat: Any = "default",
+        compat: Literal["default", "reference"] = "default",
         policy: str | None = None,
         pods: Iterable[m.PodSandbox] = (),
         containers: Iterable[m.Container] = (),
@@ -72,15 +68,19 @@ class FakeRuntime(Contents):
         options.setdefault("plugin_path", "/nonexistent")
         #: Where plugins can connect; "" if nowhere.
         self.socket_path: str = options.get("socket_path", "")
+        options.setdefault("policy_path", self._policy_path)
         self._options = {"name": name, "version": version, "compat": compat, **options}
-        self.adaptation = self._start()
+        try:
+            self.adaptation = self._start()
+        except BaseException:
+            self._forget_policy()
+            raise
 
     def _start(self) -> Adaptation:
         adaptation = Adaptation(
             synchronize=self._snapshot,
             update=self._update,
             evict=self._evict,
-            policy_path=self._policy_path,
             **self._options,
         )
         adaptation.start()
@@ -90,7 +90,7 @@ class FakeRuntime(Contents):
 
     def add(
         self,
-        plugin: Plugin | BuiltinPlugin,
+        plugin: Plugin,
         idx: str = "10",
         name: str | None = None,
         *,
@@ -161,75 +161,6 @@ class FakeRuntime(Contents):
             attached.wait(self.adaptation)
         return self
 
-    # -- events -------------------------------------------------------------------------------------------------------
-
-    def __getattr__(self, name: str) -> Any:
-        """The events without an answer: `runtime.start_container(pod, container)`."""
-        spec = BY_METHOD.get(name)
-        if spec is None or not spec.relayed:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-        def event(pod: m.PodSandbox | None = None, container: m.Container | None = None, **when: Any) -> None:
-            pod = self._pod(pod)
-            arguments: list[Any] = [pod] if spec.kind == "pod" else [pod, self._container(pod, container)]
-            with self.adaptation.block_sync(urgent=name.startswith(("stop", "remove"))):
-                getattr(self.adaptation, name)(*arguments, **when)
-                if name == "remove_pod_sandbox":
-                    self.pods.pop(pod.id, None)
-                elif name == "remove_container":
-                    self.containers.pop(arguments[1].id, None)
-
-        return event
-
-    def create_container(
-        self, pod: m.PodSandbox | None = None, container: m.Container | None = None, **when: Any
-    ) -> Created:
-        """Create a container; raises what the creation fails with."""
-        pod = self._pod(pod)
-        if container is None:
-            container = make_container(pod=pod)
-        elif not container.pod_sandbox_id:
-            container.pod_sandbox_id = pod.id
-        with self.adaptation.block_sync():
-            reply = self.adaptation.create_container(pod, container, **when)
-            outcome = m.Container()
-            outcome.CopyFrom(reply.container)
-            self.containers[container.id] = outcome
-        return Created(reply, outcome)
-
-    def update_container(
-        self,
-        pod: m.PodSandbox | None = None,
-        container: m.Container | None = None,
-        resources: m.LinuxResources | Update | None = None,
-        **when: Any,
-    ) -> Any:
-        """Update a container's resources; returns the adaptation's `UpdateReply`."""
-        pod = self._pod(pod)
-        container = self._container(pod, container)
-        wanted = resources.message.linux.resources if isinstance(resources, Update) else resources
-        with self.adaptation.block_sync():
-            reply = self.adaptation.update_container(pod, container, wanted or m.LinuxResources(), **when)
-            container.linux.resources.MergeFrom(reply.resources)
-        return reply
-
-    def stop_container(self, pod: m.PodSandbox | None = None, container: m.Container | None = None, **when: Any) -> Any:
-        """Stop a container; returns the adaptation's `StopReply`."""
-        pod = self._pod(pod)
-        with self.adaptation.block_sync(urgent=True):
-            return self.adaptation.stop_container(pod, self._container(pod, container), **when)
-
-    def update_pod_sandbox(
-        self,
-        pod: m.PodSandbox | None = None,
-        overhead: m.LinuxResources | None = None,
-        resources: m.LinuxResources | None = None,
-        **when: Any,
-    ) -> None:
-        """Update a pod's resources."""
-        with self.adaptation.block_sync():
-            self.adaptation.update_pod_sandbox(self._pod(pod), overhead, resources, **when)
-
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
@@ -239,9 +170,16 @@ class FakeRuntime(Contents):
 
     def close(self) -> None:
         """End everything."""
-        self._end()
-        if self._policy_path is not None:
-            os.unlink(self._policy_path)
+        try:
+            self._end()
+        finally:
+            self._forget_policy()
+
+    def _forget_policy(self) -> None:
+        """Remove the file that was written for `policy`."""
+        path, self._policy_path = self._policy_path, None
+        if path is not None:
+            os.unlink(path)
 
     def __enter__(self) -> Self:
         return self

@@ -11,11 +11,11 @@ from typing import Any, Literal
 import pytest
 
 import nri
-from nri.adaptation import BuiltinPlugin
+from nri.adaptation import Adaptation, BuiltinPlugin
 from nri.adaptation.launch.discovery import discover
 from nri.adaptation.peers.synchronize import hand_over
 from nri.api import messages as m
-from nri.errors import ConfigError, NriError, PluginError, RegistrationError, RpcError
+from nri.errors import ConfigError, LocalProtocolError, NriError, PluginError, RegistrationError, RpcError
 from nri.rules import Rules
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import RawPlugin, eventually, register, request
@@ -249,3 +249,53 @@ def test_late_answer_costs_event(mode: Mode) -> None:
         runtime.add(Late()).timeout(0.02)
         runtime.start_container()
         assert runtime.health("10-late").state == ("late" if mode == "default" else "gone")
+
+
+@both
+def test_hooks_only_when_set(mode: Mode) -> None:
+    seen: list[bool] = []
+
+    class Validator:
+        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
+            seen.append(request.adjust.HasField("hooks"))
+
+    hooks = {"plain": nri.Adjustment().add_env("A", "1"), "hooked": nri.Adjustment().add_hooks(_hooks())}
+
+    class Adjusts(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+            return hooks[container.name]
+
+    with FakeRuntime(compat=mode, builtin=[BuiltinPlugin("99", "validator", Validator())]) as runtime:
+        runtime.add(Adjusts())
+        for name in hooks:
+            runtime.create_container(None, make_container(name=name))
+    assert seen == ([False, True] if mode == "default" else [True, True])
+
+
+def _hooks() -> m.Hooks:
+    return m.Hooks(prestart=[m.Hook(path="/bin/true")])
+
+
+@both
+def test_events_need_start(mode: Mode) -> None:
+    adaptation = Adaptation(
+        "r", "1", synchronize=lambda: ([], []), update=lambda updates: None, plugin_path="/nonexistent",
+        disable_connections=True, policy_path=None, compat=mode,
+    )  # fmt: skip
+
+    def told() -> str:
+        try:
+            adaptation.run_pod_sandbox(make_pod())
+        except LocalProtocolError as error:
+            return str(error)
+        return ""
+
+    before = told()
+    adaptation.start()
+    between = told()
+    adaptation.stop()
+    if mode == "reference":
+        assert [before, between, told()] == ["", "", ""]
+    else:
+        assert before == "RunPodSandbox: the adaptation has not been started: call start() first"
+        assert (between, told()) == ("", "RunPodSandbox: the adaptation is stopped")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.adaptation import Restoration
 from nri.api import messages as m
 from nri.errors import ConflictError, UpdateError
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -110,7 +111,7 @@ def test_applying_a_plugins_update_does_not_call_that_plugin_again(nri_runtime: 
     nri_runtime.add(plugin("a", stop_container=stop, update_container=lambda *_: calls.append("update")))
     nri_runtime.create_container(make_pod(), make_container(id="other"))
     reply = nri_runtime.stop_container(make_pod(), make_container(id="c"))
-    assert [update.container_id for update in reply.updates] == ["other"]
+    assert list(reply.updates) == ["other"]
     assert calls == ["stop"]
 
 
@@ -150,6 +151,22 @@ def test_side_updates_are_taken_back_when_the_creation_fails_later(nri_runtime: 
     assert (undo.container_id, undo.cpu_shares, undo.memory_limit) == ("other", 100, 1000)
     created.abort()
     assert len(nri_runtime.updates) == 1, "a second abort does nothing"
+
+
+def test_what_was_not_set_before_is_not_set_again_when_side_updates_are_taken_back(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.create_container(make_pod(), make_container(id="other", cpu_shares=100))
+    update = nri.Update("other").set_cpu_shares(5).set_memory_limit(1000).set_pids_limit(9).set_cpuset_cpus("0")
+    nri_runtime.add(plugin("a", create_container=lambda *_: update))
+    restored: list[Restoration] = []
+    created = nri_runtime.adaptation.create_container(make_pod(), make_container())
+    created.abort(restored.extend)
+    assert nri_runtime.updates == []
+    (back,) = restored
+    assert (back.container_id, back.resources.cpu.shares.value) == ("other", 100)
+    assert back.unset == ("memory.limit", "cpu.cpus", "pids")
+    nri_runtime.adaptation.create_container(make_pod(), make_container()).abort()
+    (undo,) = nri_runtime.updates
+    assert (undo.cpu_shares, undo.memory_limit, undo.pids_limit) == (100, -1, -1)
 
 
 def test_a_creation_that_is_committed_cannot_be_taken_back(nri_runtime: FakeRuntime) -> None:

@@ -85,6 +85,42 @@ def test_a_failed_linter_counts_in_the_last_line(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.endswith("0 passed, 1 failed, 0 skipped\n")
 
 
+def test_a_python_that_is_not_there_is_named_and_is_no_failure_not_even_in_ci(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setattr(check.pythons, "others", lambda: ["3.19"])
+
+    assert check.main(["pythons"]) == 0
+    *_, table, reason, last = capsys.readouterr().out.splitlines()
+    assert table.split()[:2] == ["3.19", "skipped"]
+    assert (reason, last) == (
+        "skipped in 3.19: 1 x no Python 3.19 on this machine", "0 passed, 0 failed, 1 skipped",
+    )  # fmt: skip
+
+
+def test_other_pythons_run_the_quick_suite_and_all_of_them_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(check.pythons, "others", lambda: ["3.19"])
+    monkeypatch.setattr(check.pythons, "find", Path)
+    monkeypatch.setattr(check.pythons, "place", lambda version: tmp_path / "python")
+    monkeypatch.setattr(check, "run", lambda stage: ran.append(stage.name) or check.Outcome(stage))
+
+    assert check.main(["pythons"]) == 0
+    assert ran == ["3.19 made"]  # and nothing made it
+
+    tmp_path.joinpath("python").touch()
+    ran.clear()
+    assert check.main(["pythons"]) == 0
+    assert ran == ["3.19 made", "3.19 quick", "3.19 faults", "3.19 packaging"]
+
+    ran.clear()
+    assert check.main([]) == 0
+    assert [name for name in ran if name.startswith("3.19")] == ["3.19 made", "3.19 quick"]
+
+
 def test_an_unknown_stage_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert check.main(["qick"]) == 2
     assert "qick" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nri.adaptation.audit.inventory import Inventory
-from nri.adaptation.audit.update_result import APPLIED, UpdateResult, results_of
+from nri.adaptation.audit.update_result import APPLIED, Restoration, UpdateResult, results_of
 from nri.api import messages as m
 
 if TYPE_CHECKING:
@@ -88,25 +88,26 @@ class AuditTrail:
         if self.provenance is not None:
             self.provenance.forget(container_id)
 
-    def updated(self, updates: Sequence[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-        """Containers are being updated; returns the updates that would take that back, where it is known how."""
-        undo = [back for update in updates if (back := self._before(update)) is not None]
+    def updated(self, updates: Sequence[m.ContainerUpdate]) -> list[Restoration]:
+        """Note that containers are being updated; returns what would take that back, where it is known."""
+        back = []
         for update in updates:
+            earlier = self.inventory.resources_of(update.container_id)
+            if earlier is not None:
+                back.append(Restoration.of(update, earlier))
             self.inventory.updated(update.container_id, update.linux.resources)
-        return undo
+        return back
 
-    def _before(self, update: m.ContainerUpdate) -> m.ContainerUpdate | None:
-        earlier = self.inventory.resources_of(update.container_id)
-        if earlier is None:
-            return None
-        undo = m.ContainerUpdate(container_id=update.container_id, ignore_failure=True)
-        undo.linux.resources.CopyFrom(earlier)
-        return undo
-
-    def undo(self, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-        """Have containers given back what they had; returns what could not be applied."""
-        for update in updates:
-            self.inventory.restored(update.container_id, update.linux.resources)
+    def undo(
+        self, back: list[Restoration], restore: Callable[[list[Restoration]], object] | None = None
+    ) -> list[m.ContainerUpdate]:
+        """Have containers given back what they had, by `restore` or the update callback; returns what failed there."""
+        for each in back:
+            self.inventory.restored(each.container_id, each.resources)
+        if restore is not None:
+            restore(back)
+            return []
+        updates = [each.as_update() for each in back]
         return results_of(updates, self._update(updates))[0]
 
 

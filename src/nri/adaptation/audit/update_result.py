@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
-__all__ = ["APPLIED", "CLAMPED", "STALE", "UNSUPPORTED", "FieldOutcome", "UpdateResult", "results_of"]
+__all__ = ["APPLIED", "CLAMPED", "STALE", "UNSUPPORTED", "FieldOutcome", "Restoration", "UpdateResult", "results_of"]
 
 #: The field has the value that was asked for.
 APPLIED = "applied"
@@ -138,6 +138,57 @@ def _fields(update: m.ContainerUpdate) -> list[str]:
 
 def _keys(entry: Entry) -> Sequence[str]:
     return getattr(entry, "keys", ())
+
+
+#: The values that a kernel takes for "not set", by field; other fields have none.
+NOT_SET: dict[str, int] = {
+    "memory.limit": -1,
+    "memory.reservation": -1,
+    "memory.swap": -1,
+    "memory.kernel": -1,
+    "memory.kernel_tcp": -1,
+    "cpu.shares": 1024,
+    "cpu.quota": -1,
+    "cpu.period": 100_000,
+    "pids": -1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """The resources that a container had before an update that is taken back.
+
+    Attributes:
+        container_id: its id.
+        resources: all that it had; it is not to be changed.
+        unset: names of the fields that the update set and that were not set before, such as `cpu.shares` or
+            `unified[memory.high]`: they are to be not set again.
+    """
+
+    container_id: str
+    resources: m.LinuxResources
+    unset: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, update: m.ContainerUpdate, earlier: m.LinuxResources) -> Self:
+        """The restoration that takes an update back."""
+        before = m.ContainerUpdate(container_id=update.container_id)
+        before.linux.resources.CopyFrom(earlier)
+        had = set(_fields(before))
+        return cls(update.container_id, earlier, tuple(name for name in _fields(update) if name not in had))
+
+    def as_update(self) -> m.ContainerUpdate:
+        """The same as an update; what is to be not set has the value that a kernel takes for that, if there is one."""
+        update = m.ContainerUpdate(container_id=self.container_id, ignore_failure=True)
+        resources = update.linux.resources
+        resources.CopyFrom(self.resources)
+        for name in self.unset:
+            if name == "pids":
+                resources.pids.limit = NOT_SET[name]
+            elif name in NOT_SET:
+                group, _, field = name.partition(".")
+                getattr(getattr(resources, group), field).value = NOT_SET[name]
+        return update
 
 
 def results_of(

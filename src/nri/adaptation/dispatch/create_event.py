@@ -15,10 +15,10 @@ from nri.api import messages as m
 from nri.api.events import BY_METHOD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Final
 
-    from nri.adaptation.audit.update_result import UpdateResult
+    from nri.adaptation.audit.update_result import Restoration, UpdateResult
     from nri.adaptation.dispatch.event import EventContext
     from nri.adaptation.peers.peer import Peer
 
@@ -65,16 +65,14 @@ class CreateReply(EventReply):
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
         """
         super().commit(results)
-        if self._container_id in self._kept.waiting:
+        self._kept.runtime_commits = True
+        if not self._trail.inventory.committed(self._container_id):
             self._kept.hand_over(self._container_id)
 
-    def abort(self) -> list[m.ContainerUpdate]:
-        """The container could not be created: forget it, and have the side updates undone.
-
-        The update callback gets what the other containers had before; what it could not apply is returned.
-        """
+    def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
+        """The container could not be created: forget it, and have the side updates undone, as `EventReply.abort`."""
         self._trail.not_created(self._container_id)
-        return super().abort()
+        return super().abort(restore)
 
     @property
     def evictions(self) -> list[m.ContainerEviction]:
@@ -119,6 +117,8 @@ class CreateEvent(AnsweredEvent):
     def validation_request(self, present: Iterable[Peer]) -> bytes:
         """The request that all validators get: the container as it was, the merged result, and who set what."""
         reply = self.merge.reply()
+        if self._context.rules.hooks_only_when_set and not reply.adjust.hooks.ListFields():
+            reply.adjust.ClearField("hooks")
         message = m.ValidateContainerAdjustmentRequest(
             pod=self._pod,
             container=self._container,
@@ -143,6 +143,7 @@ class CreateEvent(AnsweredEvent):
         book = self.merge.book
         if book is not None:
             reply.updates += self.side_updates(book)
-        if context.trail.inventory.created(container_id, self._pod, resources):
-            context.kept.add(container_id)
+        kept = context.kept
+        if context.trail.inventory.created(container_id, self._pod, resources, uncommitted=kept.runtime_commits):
+            kept.add(container_id)
         return reply

@@ -17,6 +17,7 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from nri.adaptation.audit.reporting import ANSWERS
 from nri.adaptation.dispatch.create_event import CreateEvent, CreateReply
 from nri.adaptation.dispatch.event import Event, EventContext
 from nri.adaptation.dispatch.order import Place
@@ -24,7 +25,7 @@ from nri.adaptation.dispatch.stop_event import StopEvent, StopReply
 from nri.adaptation.dispatch.update_event import UpdateEvent, UpdateReply
 from nri.adaptation.dispatch.validation import validate
 from nri.api.events import EventMask
-from nri.errors import NriError, PluginUnavailable
+from nri.errors import LocalProtocolError, NriError, PluginUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,8 +67,19 @@ class Dispatcher:
         self._rules = context.rules
         self._reporting = context.reporting
         self._kept = context.kept
+        self._closed = ""
+        self.close("the adaptation has not been started: call start() first")
         self._patience_s = patience_s
         self._fan_out = fan_out
+
+    def open(self) -> None:
+        """Let events in from now on."""
+        self._closed = ""
+
+    def close(self, why: str) -> None:
+        """Refuse every further event with LocalProtocolError, if the rules want that; `why` is its text."""
+        if self._rules.events_need_start:
+            self._closed = why
 
     # -- one method per kind of event ---------------------------------------------------------------------------------
 
@@ -103,6 +115,8 @@ class Dispatcher:
 
     def _run(self, event: Event, deadline: float | None) -> None:
         """Take an event past the gate and through the plugins, and have it recorded, whether it went well or not."""
+        if self._closed:
+            raise LocalProtocolError(f"{event.rpc}: {self._closed}")
         if self._kept.waiting and event.request.container is not None:
             self._kept.hasten(event.request.container.id)
         reporting = self._reporting
@@ -152,6 +166,7 @@ class Dispatcher:
                 reply = None
                 if policy is not None:
                     reply = self._invoker.invoke(peer, policy, event, deadline, sent=sent)
+                    event.answer = next(ANSWERS)
                 # The plugin is left before its answer is merged: merging is not its time.
                 place.advance()
                 if reply is not None and policy is not None:

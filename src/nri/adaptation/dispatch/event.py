@@ -13,24 +13,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
 from nri.adaptation.audit.inventory import Presence
-from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
+from nri.adaptation.audit.reporting import SERIALS, Reporting, adjustment_of, evictions_of
+from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.merge.update import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.adaptation.plugin_policy import allow
+from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.errors import NriError, PluginError, quote
+from nri.rules import Rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.audit.update_result import UpdateResult
+    from nri.adaptation.audit.update_result import Restoration, UpdateResult
     from nri.adaptation.merge.update import UpdateBook
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
-    from nri.adaptation.registration.kept_updates import KeptUpdates
     from nri.api import messages as m
-    from nri.rules import Rules
 
 __all__ = ["AnsweredEvent", "Event", "EventContext", "EventReply", "Parts"]
 
@@ -43,7 +42,7 @@ class Parts(NamedTuple):
     linux_resources: Any = None
 
 
-class EventContext(NamedTuple):
+class EventContext:
     """What an event with an answer needs beside its request; the same for all events of a runtime.
 
     Attributes:
@@ -53,10 +52,10 @@ class EventContext(NamedTuple):
         kept: hands over updates that wait until a container is created.
     """
 
-    rules: Rules
-    trail: AuditTrail
-    reporting: Reporting
-    kept: KeptUpdates
+    __slots__ = ("kept", "reporting", "rules", "trail")  # compiled, a NamedTuple needs its types at run time
+
+    def __init__(self, rules: Rules, trail: AuditTrail, reporting: Reporting, kept: KeptUpdates) -> None:
+        self.rules, self.trail, self.reporting, self.kept = rules, trail, reporting, kept
 
 
 class Event:
@@ -67,15 +66,17 @@ class Event:
         rpc: the event's name, `StartContainer`.
         number: the event's number.
         serial: counts the events of this process, for reports.
+        answer: number of the last answer, counted while its plugin was held: answers are added later than they come.
     """
 
-    __slots__ = ("number", "request", "rpc", "serial")
+    __slots__ = ("answer", "number", "request", "rpc", "serial")
 
     def __init__(self, request: EventRequest) -> None:
         self.request = request
         self.rpc = request.spec.rpc
         self.number = request.spec.number
         self.serial = next(SERIALS)
+        self.answer = 0
 
     def request_bytes(self) -> bytes:
         """The request as the next plugin gets it, encoded."""
@@ -104,9 +105,10 @@ class AnsweredEvent(Event):
         asked: the request's bytes as the runtime made it; None as long as no plugin has answered.
         replies: name and bytes of every answer that says something.
         touched: ids of the containers that the answers update.
+        numbers: of the answers with updates, by the plugin's label: the order in which all events' answers came.
     """
 
-    __slots__ = ("_context", "answered", "asked", "merge", "replies", "touched")
+    __slots__ = ("_context", "answered", "asked", "merge", "numbers", "replies", "touched")
 
     #: The reply message of the event.
     reply_type: ClassVar[Any] = None
@@ -119,6 +121,7 @@ class AnsweredEvent(Event):
         self.asked: bytes | None = None
         self.replies: list[tuple[str, bytes]] = []
         self.touched: set[str] = set()
+        self.numbers: dict[str, int] = {}
 
     def add(self, peer: Peer, policy: EventPolicy, reply: bytes) -> None:
         """Take one plugin's answer: read it, hold it to the operator's policy, merge it, show it to the next plugin.
@@ -136,6 +139,7 @@ class AnsweredEvent(Event):
         message = self._read(peer, reply)
         self.replies.append((peer.label, reply))
         if message.update:
+            self.numbers[peer.label] = self.answer
             self.touched.update([update.container_id for update in self._there(message.update)])
         try:
             if policy.policy.allow is not None:
@@ -176,7 +180,7 @@ class AnsweredEvent(Event):
         if not self._context.rules.absent_containers_left_out:
             return list(asked)
         known = self._context.trail.inventory.known
-        return [each for each in asked if each.container_id in known or known.is_creating(each.container_id)]
+        return [each for each in asked if known.is_creating(each.container_id) or each.container_id in known]
 
     def _describe(self, peer: Peer, reply: bytes) -> None:
         """Report what a shadow plugin's answer would have done, which is all that it does."""
@@ -229,7 +233,7 @@ class AnsweredEvent(Event):
         context = self._context
         inventory = context.trail.inventory
         for plugin, update in book.kept:
-            presence = inventory.keep_update(plugin, update, self.rpc)
+            presence = inventory.keep_update(plugin, update, self.rpc, self.numbers.get(plugin, 0))
             if presence is Presence.KNOWN:
                 created.append(update)
             elif presence is Presence.GONE:
@@ -289,10 +293,15 @@ class EventReply:
         if results:
             self._trail.outcomes(self._event, results)
 
-    def abort(self) -> list[m.ContainerUpdate]:
+    def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
         """The runtime's request failed: have the side updates undone.
 
-        The update callback gets what the containers had before; what it could not apply is returned.
+        The update callback gets what the containers had before, with values for "not set" where kernels have one (no
+        limit, 1024 shares). What it could not apply is returned.
+
+        Args:
+            restore: called instead of the update callback: it gets the same as `Restoration`, which also names the
+                fields that were not set before.
         """
         side, self._side = self._side, []
-        return self._trail.undo(side) if side else []
+        return self._trail.undo(side, restore) if side else []

@@ -111,7 +111,8 @@ def _verdict(
         reply = invoker.invoke(peer, policy, event, deadline, insist=not policy.policy.shadow)
         verdict = m.ValidateContainerAdjustmentResponse.FromString(reply or b"")
     except NriError as error:
-        wrapped = PluginError(peer.label, str(error))
+        kind = type(error) if isinstance(error, PluginError) else PluginError  # a late one raises PluginTimeout
+        wrapped = kind(peer.label, str(error))
         wrapped.args = (failure(peer.label, error.__cause__ or error),)
         wrapped.__cause__ = error
         return wrapped

@@ -40,7 +40,7 @@ _EMPTY: Final = _empty_adjustment()
 
 
 class CreateMerge:
-    """The fold of one CreateContainer event. Its parts are made when a reply needs them.
+    """The merge of one CreateContainer event. Its parts are made when a reply needs them.
 
     Attributes:
         ledger: who owns what; its `claims` are the material for provenance.

@@ -1,4 +1,4 @@
-"""Merging updates: `UpdateBook` for those in any reply, and the folds of UpdateContainer and StopContainer.
+"""Merging updates: `UpdateBook` for those in any reply, and the merges of UpdateContainer and StopContainer.
 
 Each reply is taken in two halves: `plan` claims everything and may fail, `commit` changes the merged updates and
 cannot. The container that an UpdateContainer request is about is kept aside: its update comes last, holds the full
@@ -160,7 +160,8 @@ class UpdateBook:
         if not target:
             return NO_CONTAINER
         known = self._known
-        if known is None or target in (self._created, self._requested) or target in known or known.is_creating(target):
+        # In this order: a container that has just been created is known before it is no longer being created.
+        if known is None or target in (self._created, self._requested) or known.is_creating(target) or target in known:
             return ""
         return UNKNOWN_CONTAINER
 
@@ -238,7 +239,7 @@ class UpdateBook:
 
 
 class UpdateMerge:
-    """The fold of one UpdateContainer event. `known`: the runtime's containers, None for not checked."""
+    """The merge of one UpdateContainer event. `known`: the runtime's containers, None for not checked."""
 
     __slots__ = ("_request", "book", "ledger")
 
@@ -290,7 +291,7 @@ class UpdateMerge:
 
 
 class StopMerge:
-    """The fold of one StopContainer event. `known`: the runtime's containers, None for not checked."""
+    """The merge of one StopContainer event. `known`: the runtime's containers, None for not checked."""
 
     __slots__ = ("book", "ledger", "request")
 

@@ -4,7 +4,7 @@ Whoever waits may leave word what is to be begun as soon as its turn comes: the 
 wakes it then. So what the lock guards is at work again while threads still change places.
 
 A bare `threading.Lock` starves callers: the thread that has just let go takes it again before the others wake. Taking a
-place (`place`) and waiting for it (`wait`) are apart, because the pipeline takes its place at the next plugin before it
+place (`place`) and waiting for it (`wait`) are apart, because an event takes its place at the next plugin before it
 leaves the one at hand: that keeps all events in one order at every plugin. Knows nothing of plugins. Next:
 `nri.adaptation.dispatch.order`.
 """

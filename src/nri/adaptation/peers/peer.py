@@ -125,12 +125,12 @@ class Peer(ABC):
                 self.last_error = why
             if actions and signal is Signal.FATAL:
                 self.cut_off = True
+        if actions and self.state in _THROUGH:
+            self.handshake_over.set()  # before anything is told of it: those who hear of it look here
         for action in actions:
             if action is Action.CLOSE:
                 self.close(why or signal.value)
             self._owner.act(self, action)
-        if actions and self.state in _THROUGH:
-            self.handshake_over.set()
         return actions
 
     @abstractmethod
@@ -156,7 +156,7 @@ class Peer(ABC):
     def synchronize(
         self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container], timeout_s: float, *, each: bool
     ) -> list[m.ContainerUpdate]:
-        """Hand over the runtime's state; returns the updates that the plugin asks for. See `synchronize.exchange`."""
+        """Hand over the runtime's state, as `nri.adaptation.peers.synchronize` does; returns the updates asked for."""
 
     def close(self, reason: str) -> None:  # noqa: B027 - not all have one
         """End the connection, if there is one."""

@@ -5,8 +5,8 @@ when it subscribed, else the default. `PluginPolicy` is a frozen value made for 
 nothing is parsed or looked up by name when a request is on its way. `Policies` keeps the file: `refresh` costs a
 comparison, and one `stat` a second; whoever holds a policy asks for it again when `generation` has moved.
 
-Next: `nri.adaptation.plugin_policy.file` for the syntax, `breaker`, `allow`, `filters` and `shadow` for the rules
-themselves.
+Next: `nri.adaptation.plugin_policy.file` for the syntax, `allow` and `selectors` for two of the rules; the breaker is
+`nri.adaptation.peers.breaker`, shadows are `nri.adaptation.audit.shadow`.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ slow to synchronize delays only what needs it. Next: `nri.adaptation.registratio
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -84,6 +85,8 @@ class Handshake:
         self._apply = apply
         self._reporting = reporting
         self._stopping = False
+        # Where all parts of a state share one timeout, plugins that join together must not share it, too.
+        self._one_at_a_time = threading.Lock()
 
     def set_request_timeout(self, seconds: float) -> None:
         """Give plugins so many seconds for a request, from the next `apply_policy` on."""
@@ -226,7 +229,11 @@ class Handshake:
             reporting.event_begins(_SYNCHRONIZE, serial, request)
             reporting.plugin_asked(peer.label, _SYNCHRONIZE, serial, request)
         try:
-            updates = peer.synchronize(*state, timeout_s, each=self._settings.rules.synchronize_timeout_per_message)
+            if self._settings.rules.synchronize_timeout_per_message:
+                updates = peer.synchronize(*state, timeout_s, each=True)
+            else:
+                with self._one_at_a_time:
+                    updates = peer.synchronize(*state, timeout_s, each=False)
         except NriError as error:
             duration_s = monotonic() - began
             reporting.plugin_failed(peer.label, _SYNCHRONIZE, serial, error, duration_s)

@@ -4,8 +4,7 @@ While a plugin joins, no event may be under way: then a container is either in t
 an event that it gets, never in neither. Three parties, three rules:
 
 - A **block** (`Adaptation.block_sync`) is held by the runtime for a whole request. It queues behind a waiting joiner,
-so
-  that joiners are not starved; an urgent one (Stop, Remove) does not.
+  so that joiners are not starved; an urgent one (Stop, Remove) does not.
 - An **event** passes a waiting joiner if it is urgent or if any block is held (perhaps by its own request: waiting
   would be a deadlock). It waits for a joiner that is inside, for a bounded time: a runtime whose `synchronize` needs
   a lock that the event's caller holds would hang otherwise.

@@ -1,7 +1,8 @@
 """`Adjustment`: a plugin's changes of a container that is being created.
 
 One job: build a `ContainerAdjustment`. Setters are those of the Go API without "Linux" (`nri.api.go_names` has the
-table); resources come from `nri.api.builders.resources`, the rest of the Linux part from `nri.api.builders.linux`.
+table); resources come from `nri.api.builders.resources`, the rest of the Linux part from `nri.api.builders.linux`, the
+readers from `nri.api.builders.view`.
 
 Rules: a plugin that sets what another one has set is a conflict and fails the creation; where the protocol allows to
 take over, remove the key and set it again in the same adjustment. Whether a change takes effect is up to the runtime.
@@ -17,7 +18,8 @@ from nri.api import optional
 from nri.api.builders.checks import I64, U64, integer, mapping_text, new_key, one_of, text, texts
 from nri.api.builders.linux import LinuxAdjustment
 from nri.api.builders.resources import Resources
-from nri.api.removal import mark, split
+from nri.api.builders.view import AdjustmentView
+from nri.api.removal import mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ __all__ = ["Adjustment"]
 HOOK_STAGES = ("prestart", "create_runtime", "create_container", "start_container", "poststart", "poststop")
 
 
-class Adjustment(LinuxAdjustment, Resources):
+class Adjustment(LinuxAdjustment, Resources, AdjustmentView):
     """Changes of a container that is being created.
 
     `nri.Adjustment().add_env("POD_NAME", pod.name).set_memory_limit(64 << 20)`. Readers such as `.env` show what was
@@ -144,75 +146,3 @@ class Adjustment(LinuxAdjustment, Resources):
         name = device.name if isinstance(device, m.CDIDevice) else device
         self.message.CDI_devices.add(name=text("device", name, empty=False))
         return self
-
-    @property
-    def annotations(self) -> dict[str, str]:
-        """Annotations that are set."""
-        return {name: value for name, value in self.message.annotations.items() if not split(name)[1]}
-
-    @property
-    def env(self) -> dict[str, str]:
-        """Environment variables that are set."""
-        return {entry.key: entry.value for entry in self.message.env if not split(entry.key)[1]}
-
-    @property
-    def mounts(self) -> dict[str, m.Mount]:
-        """Mounts that are added, by path in the container."""
-        return {mount.destination: mount for mount in self.message.mounts if not split(mount.destination)[1]}
-
-    @property
-    def devices(self) -> dict[str, m.LinuxDevice]:
-        """Devices that are added, by path in the container."""
-        return {device.path: device for device in self.message.linux.devices if not split(device.path)[1]}
-
-    @property
-    def namespaces(self) -> dict[str, str]:
-        """Paths of the namespaces that are set, by type."""
-        return {entry.type: entry.path for entry in self.message.linux.namespaces if not split(entry.type)[1]}
-
-    @property
-    def net_devices(self) -> dict[str, str]:
-        """Names in the container of the network devices that are added, by name on the host."""
-        return {host: device.name for host, device in self.message.linux.net_devices.items() if not split(host)[1]}
-
-    @property
-    def sysctl(self) -> dict[str, str]:
-        """Kernel parameters that are set."""
-        return {name: value for name, value in self.message.linux.sysctl.items() if not split(name)[1]}
-
-    @property
-    def args(self) -> list[str]:
-        """The new command line, without the mark of `update_args`."""
-        args = list(self.message.args)
-        return args[1:] if args[:1] == [""] else args
-
-    @property
-    def rlimits(self) -> dict[str, tuple[int, int]]:
-        """Process resource limits by type, as (hard, soft)."""
-        return {limit.type: (limit.hard, limit.soft) for limit in self.message.rlimits}
-
-    @property
-    def cdi_devices(self) -> list[str]:
-        """Names of the Container Device Interface devices."""
-        return [device.name for device in self.message.CDI_devices]
-
-    @property
-    def oom_score_adj(self) -> int | None:
-        """Adjustment of the out-of-memory score, None when not set."""
-        score: int | None = optional.get(self.message.linux, "oom_score_adj")
-        return score
-
-    def removed(self) -> dict[str, list[str]]:
-        """Keys that are to be removed, by the readers' names, for those that have any."""
-        linux = self.message.linux
-        marked = {
-            "annotations": list(self.message.annotations),
-            "env": [entry.key for entry in self.message.env],
-            "mounts": [mount.destination for mount in self.message.mounts],
-            "devices": [device.path for device in linux.devices],
-            "namespaces": [namespace.type for namespace in linux.namespaces],
-            "net_devices": list(linux.net_devices),
-            "sysctl": list(linux.sysctl),
-        }
-        keys = {reader: [name for name, removed in map(split, names) if removed] for reader, names in marked.items()}
-        return {reader: names for reader, names in keys.items() if names}

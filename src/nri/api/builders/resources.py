@@ -1,8 +1,8 @@
-"""The resource setters and readers that adjustments and updates share.
+"""The resource setters that adjustments and updates share.
 
 One job: `Resources`, a mixin over the `linux.resources` of a message. Rules: a setter checks before it writes
 (`nri.api.builders.checks`), makes the messages on its way (presence means "set", even to zero) and returns the builder;
-a reader gives None for what is not set. Units are the kernel's: bytes and microseconds.
+the readers are those of `nri.api.builders.view`. Units are the kernel's: bytes and microseconds.
 Next: `nri.api.builders.adjustment` for new containers, `nri.api.builders.update` for existing ones.
 """
 
@@ -11,58 +11,17 @@ from __future__ import annotations
 from nri.api import optional
 from nri.api.builders.builder import Builder
 from nri.api.builders.checks import I64, U64, flag, integer, mapping_text, one_of, text
+from nri.api.builders.view import ResourceView
 from nri.api.messages import HugepageLimit, LinuxDeviceCgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self
 
-    from nri.api.messages import LinuxResources
-
 __all__ = ["Resources"]
 
 
-class _Reader:
-    """Attribute that reads one value of the resources, None when it is not set."""
-
-    __slots__ = ("field", "group")
-
-    def __init__(self, group: str, field: str) -> None:
-        self.group = group
-        self.field = field
-
-    def read(self, builder: Resources | None) -> Any:
-        if builder is None:  # asked of the class, by help() and the like
-            return self
-        resources = builder.resources
-        return optional.get(getattr(resources, self.group) if self.group else resources, self.field)
-
-
-class _Int(_Reader):
-    __slots__ = ()
-
-    def __get__(self, builder: Resources | None, owner: type) -> int | None:
-        value: int | None = self.read(builder)
-        return value
-
-
-class _Bool(_Reader):
-    __slots__ = ()
-
-    def __get__(self, builder: Resources | None, owner: type) -> bool | None:
-        value: bool | None = self.read(builder)
-        return value
-
-
-class _Text(_Reader):
-    __slots__ = ()
-
-    def __get__(self, builder: Resources | None, owner: type) -> str | None:
-        value: str | None = self.read(builder)
-        return value
-
-
-class Resources(Builder):
+class Resources(Builder, ResourceView):
     """Setters and readers of resources. Every setter returns the builder, so that calls chain.
 
     Raises, all setters:
@@ -71,6 +30,8 @@ class Resources(Builder):
     """
 
     __slots__ = ()
+
+    message: Any
 
     def set_memory_limit(self, limit_bytes: int) -> Self:
         """Most memory in bytes; -1 is unlimited."""
@@ -204,52 +165,3 @@ class Resources(Builder):
             optional.put(rule, field, number if number is None else integer(field, number, I64))
         self.message.linux.resources.devices.append(rule)
         return self
-
-    @property
-    def resources(self) -> LinuxResources:
-        """The message itself. Reading it sets nothing."""
-        resources: LinuxResources = self.message.linux.resources
-        return resources
-
-    @property
-    def has_resources(self) -> bool:
-        """Whether any resource is set."""
-        return bool(self.message.linux.resources.ByteSize())
-
-    # What is set, None when not; each by the name and in the unit of its setter.
-    memory_limit = _Int("memory", "limit")
-    memory_reservation = _Int("memory", "reservation")
-    memory_swap = _Int("memory", "swap")
-    memory_kernel = _Int("memory", "kernel")
-    memory_kernel_tcp = _Int("memory", "kernel_tcp")
-    memory_swappiness = _Int("memory", "swappiness")
-    memory_disable_oom_killer = _Bool("memory", "disable_oom_killer")
-    memory_use_hierarchy = _Bool("memory", "use_hierarchy")
-    cpu_shares = _Int("cpu", "shares")
-    cpu_quota = _Int("cpu", "quota")
-    cpu_period = _Int("cpu", "period")
-    cpu_realtime_runtime = _Int("cpu", "realtime_runtime")
-    cpu_realtime_period = _Int("cpu", "realtime_period")
-    pids_limit = _Int("", "pids")
-    blockio_class = _Text("", "blockio_class")
-    rdt_class = _Text("", "rdt_class")
-
-    @property
-    def cpuset_cpus(self) -> str | None:
-        """Allowed CPUs, None when not set."""
-        return self.resources.cpu.cpus or None
-
-    @property
-    def cpuset_mems(self) -> str | None:
-        """Allowed memory nodes, None when not set."""
-        return self.resources.cpu.mems or None
-
-    @property
-    def hugepage_limits(self) -> dict[str, int]:
-        """Limits in bytes by page size."""
-        return {limit.page_size: limit.limit for limit in self.resources.hugepage_limits}
-
-    @property
-    def unified(self) -> dict[str, str]:
-        """Values of cgroup v2 files."""
-        return dict(self.resources.unified)

@@ -1,16 +1,17 @@
 """From what a handler returns to the bytes of the reply.
 
 One job: check that the event can be answered with it, and put the reply together from encoded fields (`nri.wire`): a
-builder's message is encoded once and never copied. Errors name the method and what was returned.
+builder's message is encoded once and never copied. Errors name the method, what was returned, and what to do.
 
 | what a handler returns | where |
 |---|---|
 | None | everywhere: nothing to say |
 | Adjustment | create_container |
-| Update, or a list of updates (evictions may be among them) | create_, update_, stop_container, synchronize |
+| Update or Eviction, or a list of them | create_, update_, stop_container, synchronize |
 | (Adjustment or None, updates) | create_container |
 
-Next: `nri.stub.handler.call`, which calls the handler.
+Evictions that the reply has no field for are asked for right after it. Next: `nri.stub.handler.call`, which calls the
+handler.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.update import Update
+from nri.errors import NriError
 from nri.wire import bytes_field
 
 TYPE_CHECKING = False
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from nri.stub.support.context import Call
+    from nri.stub.support.pending import Pending
+    from nri.stub.support.runtime_handle import RuntimeHandle
 
-__all__ = ["REPLY_FIELDS", "encode_answer", "method_name"]
+__all__ = ["REPLY_FIELDS", "encode_answer", "method_name", "wrong_answer"]
 
 #: Field numbers of (adjust, update, evict) in the replies that have any; 0 where there is none.
 REPLY_FIELDS = {
@@ -43,9 +47,16 @@ def method_name(event: str) -> str:
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in event).lstrip("_")
 
 
-def encode_answer(event: str, result: Any, call: Call) -> bytes:
-    """The reply's bytes. TypeError for what this event cannot answer, naming the method and the type."""
-    adjust_number, update_number, evict_number = REPLY_FIELDS[event]
+def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -> bytes:
+    """The reply's bytes. TypeError for what this event cannot answer, naming the method and the type.
+
+    Args:
+        event: name of the RPC, one of `REPLY_FIELDS`.
+        result: what the handler returned, not None.
+        call: the request at hand.
+        runtime: is asked for the evictions that the reply cannot hold.
+    """
+    adjust_number = REPLY_FIELDS[event][0]
     out = b""
     if adjust_number:
         adjustment = None
@@ -62,35 +73,71 @@ def encode_answer(event: str, result: Any, call: Call) -> bytes:
             out = bytes_field(adjust_number, message.SerializeToString())
         if result is None:
             return out
-    if isinstance(result, (Update, m.ContainerUpdate)):
+    if isinstance(getattr(result, "message", result), (m.ContainerUpdate, m.ContainerEviction)):
         result = (result,)
-    return out + b"".join(_changes(event, result, call, update_number, evict_number))
+    return out + b"".join(_changes(event, result, call, runtime))
 
 
-def _changes(event: str, result: Any, call: Call, update_number: int, evict_number: int) -> Iterable[bytes]:
+def _changes(event: str, result: Any, call: Call, runtime: RuntimeHandle) -> Iterable[bytes]:
     if not isinstance(result, (list, tuple)):
-        raise TypeError(f"{method_name(event)} returned {type(result).__name__}: {_EXPECTED[event]} is expected")
+        raise wrong_answer(event, result)
+    _, update_number, evict_number = REPLY_FIELDS[event]
     for item in result:
         message = getattr(item, "message", item)
         if isinstance(message, m.ContainerUpdate):
             if event == "UpdateContainer" and _would_cancel(message, call):
                 continue
             yield bytes_field(update_number, message.SerializeToString())
-        elif isinstance(message, m.ContainerEviction) and evict_number:
+        elif not isinstance(message, m.ContainerEviction):
+            raise wrong_answer(event, item, "a list with {} in it")
+        elif evict_number:
             yield bytes_field(evict_number, message.SerializeToString())
         else:
-            raise TypeError(
-                f"{method_name(event)} returned a list with {type(item).__name__} in it: {_EXPECTED[event]} is expected"
-            )
+            runtime.evict(message.container_id, message.reason).add_done_callback(_tell_failure)
 
 
-_UPDATES = "None, an Update, or a list of updates"
+def _tell_failure(pending: Pending) -> None:
+    """Log that an eviction could not be asked for: nobody else waits for its outcome."""
+    try:
+        pending.result(0)
+    except NriError as error:
+        from nri.stub.support import logs
+
+        logs.adapter("stub").warning("an eviction that a handler returned could not be asked for: %s", error)
+
+
+_UPDATES = "None, an Update or Eviction, or a list of them"
 _EXPECTED = {
-    "CreateContainer": "None, an Adjustment, an Update, a list of updates, or (Adjustment, updates)",
+    "CreateContainer": "None, an Adjustment, an Update or Eviction, a list of these two, or (Adjustment, updates)",
     "UpdateContainer": _UPDATES,
     "StopContainer": _UPDATES,
     "Synchronize": _UPDATES,
+    "Configure": 'None or an nri.EventMask, such as nri.EventMask.of("CreateContainer")',
 }
+
+
+def wrong_answer(event: str, value: Any, what: str = "{}") -> TypeError:
+    """The error for something that the handler of this event cannot return.
+
+    Args:
+        event: name of the RPC.
+        value: what is wrong.
+        what: how it was returned, `{}` stands for its type.
+    """
+    name = method_name(event)
+    kind = value.__name__ if isinstance(value, type) else type(value).__name__
+    text = f"{name} returned {what.format(kind)}: "
+    if isinstance(value, BaseException) or (isinstance(value, type) and issubclass(value, BaseException)):
+        return TypeError(f"{text}raise it, do not return it")
+    if event in _EXPECTED:
+        return TypeError(f"{text}{_EXPECTED[event]} is expected")
+    if event == "ValidateContainerAdjustment":
+        return TypeError(f"{text}return nothing to accept, raise nri.Reject to refuse")
+    if isinstance(value, Adjustment):
+        return TypeError(f"{text}there is nothing to return from it; a container is adjusted in create_container")
+    if isinstance(value, Update):
+        return TypeError(f"{text}there is nothing to return from it; ask for updates with self.runtime.update()")
+    return TypeError(f"{text}there is nothing to return from it")
 
 
 def _would_cancel(update: m.ContainerUpdate, call: Call) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.errors import Reject
-from nri.stub.handler.answers import REPLY_FIELDS, encode_answer, method_name
+from nri.stub.handler.answers import REPLY_FIELDS, encode_answer, wrong_answer
 from nri.stub.handler.coroutines import CoroutineType, resolve, run_to_end
 
 TYPE_CHECKING = False
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from nri.api.events import EventSpec
     from nri.stub.support.context import Call
     from nri.stub.support.mirror import Mirror
 
@@ -54,12 +55,13 @@ def build(plugin: Any, base: type, mirror: Mirror | None) -> dict[str, Serve]:
             if handler is not None:
                 table[spec.rpc] = _validator(handler)
         else:
-            table[spec.rpc] = _server(spec.rpc, getattr(m, spec.request), spec.kind, handler, mirror)
+            table[spec.rpc] = _server(plugin, spec, handler, mirror)
     return table
 
 
-def _server(event: str, message: Any, kind: str, handler: Callable[..., Any] | None, mirror: Mirror | None) -> Serve:
-    parse = message.FromString
+def _server(plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mirror: Mirror | None) -> Serve:
+    event, kind = spec.rpc, spec.kind
+    parse = getattr(m, spec.request).FromString
     further = _FIELDS.get(event, ())[1 if kind == "pod" else 2 :]
     replies = event in REPLY_FIELDS
 
@@ -84,10 +86,8 @@ def _server(event: str, message: Any, kind: str, handler: Callable[..., Any] | N
             if result is None:
                 return b""
         if not replies:
-            raise TypeError(
-                f"{method_name(event)} returned {type(result).__name__}: there is nothing to return from it"
-            )
-        return encode_answer(event, result, call)
+            raise wrong_answer(event, result)
+        return encode_answer(event, result, call, plugin.runtime)
 
     return serve
 
@@ -104,9 +104,7 @@ def _validator(handler: Callable[..., Any]) -> Serve:
             reason = str(refusal) or type(refusal).__name__
             return m.ValidateContainerAdjustmentResponse(reject=True, reason=reason).SerializeToString()
         if result is not None:
-            raise TypeError(
-                f"validate_container_adjustment returned {type(result).__name__}: raise nri.Reject to refuse"
-            )
+            raise wrong_answer("ValidateContainerAdjustment", result)
         return b""
 
     return serve

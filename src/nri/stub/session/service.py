@@ -205,7 +205,7 @@ class PluginService:
                 self._mirror.replace(pods, containers)
             result = resolve(self._plugin.synchronize(pods, containers))
             if result is not None:
-                reply = encode_answer("Synchronize", result, call)
+                reply = encode_answer("Synchronize", result, call, self._plugin.runtime)
                 self.updates = len(result) if isinstance(result, (list, tuple)) else 1
         self._become_ready()
         return reply

@@ -9,7 +9,7 @@ import pytest
 import nri
 from nri.adaptation import BuiltinPlugin
 from nri.api import messages as m
-from nri.errors import PluginError, ValidationRejected
+from nri.errors import PluginError, PluginTimeout, ValidationRejected
 from nri.testing import FakeRuntime, make_container, make_pod
 
 
@@ -112,3 +112,14 @@ def test_the_first_refusal_counts_when_several_refuse() -> None:
     builtin = [BuiltinPlugin("10", "slow", Slow()), BuiltinPlugin("20", "quick", Quick())]
     with FakeRuntime(builtin=builtin) as runtime, pytest.raises(ValidationRejected, match="reason: quick"):
         runtime.create_container()
+
+
+def test_a_validator_that_is_late_raises_the_error_for_late_plugins(nri_runtime: FakeRuntime) -> None:
+    class Slow(nri.Plugin):
+        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
+            time.sleep(0.3)
+
+    nri_runtime.add(Slow()).timeout(0.05)
+    with pytest.raises(PluginTimeout) as caught:
+        nri_runtime.create_container()
+    assert caught.value.plugin == "10-slow"

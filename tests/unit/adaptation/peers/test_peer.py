@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation.peers.peer import EXTERNAL, Peer
+from nri.adaptation.peers.state import Action, Signal, State
 
 
 @pytest.mark.pure
@@ -34,3 +35,26 @@ def test_a_kind_that_begins_nothing_is_asked_when_the_answer_is_wanted() -> None
     peer.abandon(sent)
     peer.close("done")
     peer.release(5)
+
+
+def test_whoever_is_told_of_a_plugin_that_takes_part_finds_its_handshake_over() -> None:
+    """A supervisor that looked a moment too early waited another second."""
+    found: list[bool] = []
+
+    class Owner:
+        def act(self, peer: Peer, action: Action) -> None:
+            found.append(peer.handshake_over.is_set())
+
+    class Kind(Peer):
+        def invoke(self, *_: Any) -> bytes:
+            return b""
+
+        def command(self, *_: Any) -> bytes:
+            return b""
+
+        def synchronize(self, *_: Any, **__: Any) -> list[Any]:
+            return []
+
+    peer = Kind(Owner(), EXTERNAL, "10", "p", state=State.SYNCHRONIZING)
+    peer.signal(Signal.SYNCHRONIZED)
+    assert found == [True]

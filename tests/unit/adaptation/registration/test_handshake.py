@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,27 @@ def test_a_plugin_that_dies_on_its_way_in_does_not_go_on_waiting(nri_runtime: Fa
         eventually(lambda: gate._waiting, "the plugin waits to join")
         raw.close()
         eventually(lambda: not gate._waiting, "nobody waits for a plugin that is gone")
+
+
+@pytest.mark.parametrize("compat", ["default", "reference"])
+def test_where_a_state_has_one_timeout_plugins_that_join_together_do_not_share_it(compat: Any) -> None:
+    """Four that join at once, each for long: side by side they would all be late, one after the other none is."""
+    inside: list[int] = []
+    most: list[int] = []
+    lock = threading.Lock()
+
+    class Thorough(nri.Plugin):
+        def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+            with lock:
+                inside.append(1)
+                most.append(len(inside))
+            time.sleep(0.05)
+            with lock:
+                inside.pop()
+
+    with FakeRuntime(compat=compat) as runtime:
+        for number in range(4):
+            runtime.add(Thorough(), idx=f"{number:02}", wait=False)
+        labels = [f"{number:02}-thorough" for number in range(4)]
+        assert runtime.adaptation.ready(labels, 20), "all four take part"
+    assert (max(most) == 1) is (compat == "reference"), f"so many were synchronized side by side: {most}"

@@ -60,3 +60,71 @@ def test_an_update_of_the_updated_container_without_resources_is_left_out(caplog
         reply = m.UpdateContainerResponse.FromString(response.payload)
         assert [u.container_id for u in reply.update] == ["other"]
     assert "without resources" in caplog.text
+
+
+@pytest.mark.parametrize("answer", [nri.Eviction("bad", "too greedy"), [UPDATE, nri.Eviction("bad", "too greedy")]])
+@pytest.mark.parametrize("event", ["StopContainer", "Synchronize"])
+def test_an_eviction_that_the_reply_has_no_field_for_is_asked_for_after_it(event: str, answer) -> None:
+    class Evicts(nri.Plugin):
+        def stop_container(self, pod, container):
+            return answer
+
+        def synchronize(self, pods, containers):
+            return answer if event == "Synchronize" else None
+
+    with plugin_thread(Evicts()) as running:
+        running.runtime.register()
+        running.runtime.configure()
+        request = m.SynchronizeRequest() if event == "Synchronize" else m.StopContainerRequest(pod=POD)
+        reply = getattr(m, f"{event}Response").FromString(running.runtime.call(event, request).payload)
+        assert [u.container_id for u in reply.update] == (["other"] if isinstance(answer, list) else [])
+        asked = m.UpdateContainersRequest.FromString(running.runtime.request().payload)
+        assert [(e.container_id, e.reason) for e in asked.evict] == [("bad", "too greedy")]
+
+
+def test_an_eviction_that_could_not_be_asked_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    class Evicts(nri.Plugin):
+        def stop_container(self, pod, container):
+            return nri.Eviction("bad")
+
+    with plugin_thread(Evicts()) as running:
+        running.runtime.begin()
+        assert not running.runtime.call("StopContainer", m.StopContainerRequest(pod=POD)).code
+        running.runtime.request()
+    assert "an eviction that a handler returned could not be asked for: ttrpc: closed" in caplog.text
+
+
+@pytest.mark.parametrize("refusal", [nri.Reject("no"), nri.Reject, ValueError("no")])
+@pytest.mark.parametrize("event", ["CreateContainer", "StartContainer", "ValidateContainerAdjustment"])
+def test_an_exception_that_is_returned_is_to_be_raised(event: str, refusal) -> None:
+    class Refuses(nri.Plugin):
+        def create_container(self, pod, container):
+            return refusal
+
+        def start_container(self, pod, container):
+            return refusal
+
+        def validate_container_adjustment(self, request):
+            return refusal
+
+    with plugin_thread(Refuses()) as running:
+        running.runtime.begin()
+        request = getattr(m, f"{event}Request")(pod=POD, container=CONTAINER)
+        response = running.runtime.call(event, request)
+        kind = refusal.__name__ if isinstance(refusal, type) else type(refusal).__name__
+        assert f"returned {kind}: raise it, do not return it" in response.message
+
+
+@pytest.mark.parametrize(
+    ("answer", "next_step"),
+    [(ADJUSTMENT, "a container is adjusted in create_container"), (UPDATE, "self.runtime.update()"), (5, "nothing")],
+)
+def test_an_answer_to_an_event_that_has_none_says_where_it_belongs(answer, next_step: str) -> None:
+    class Answers(nri.Plugin):
+        def start_container(self, pod, container):
+            return answer
+
+    with plugin_thread(Answers()) as running:
+        running.runtime.begin()
+        message = running.runtime.call("StartContainer", m.StartContainerRequest(pod=POD)).message
+        assert f"start_container returned {type(answer).__name__}" in message and next_step in message

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -16,11 +15,12 @@ import (
 )
 
 // What the allocator writes beside each set of CPUs, so that a runtime can tell
-// which of two that it was told of at once is the later one, and whose the CPUs
-// are: "exclusive" or "shared".
+// which of two that it was told of at once is the later one, whose the CPUs are
+// ("exclusive" or "shared"), and what it asks for in a request of its own.
 const (
 	decisionKey = "test.decision"
 	ownerKey    = "test.owner"
+	unaskedKey  = "test.unasked"
 )
 
 // allocator hands out CPUs as the field's resource policies do: the pod's
@@ -34,7 +34,8 @@ type allocator struct {
 	containers map[string]*grant
 	cpus       int
 	decisions  int
-	freed      chan []*api.ContainerUpdate
+	stub       stub.Stub // to ask for updates with; nil: it never does
+	out        *lines.Writer
 }
 
 // grant is what one container has; no CPUs of its own: the shared ones.
@@ -46,11 +47,8 @@ type grant struct {
 // minShared is how many CPUs are never given away.
 const minShared = 2
 
-func newAllocator(cpus int) *allocator {
-	return &allocator{
-		cpus: cpus, containers: map[string]*grant{},
-		freed: make(chan []*api.ContainerUpdate, 1<<16), // handlers never wait for a runtime
-	}
+func newAllocator(cpus int, out *lines.Writer) *allocator {
+	return &allocator{cpus: cpus, containers: map[string]*grant{}, out: out}
 }
 
 // Configure subscribes to what the field's policies do.
@@ -91,7 +89,7 @@ func (a *allocator) StopContainer(_ context.Context, _ *api.PodSandbox, containe
 func (a *allocator) RemoveContainer(_ context.Context, _ *api.PodSandbox, container *api.Container) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.later(a.release(container.GetId()))
+	a.giveBack(a.release(container.GetId()))
 	return nil
 }
 
@@ -108,7 +106,7 @@ func (a *allocator) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) err
 			changed = a.release(id) || changed
 		}
 	}
-	a.later(changed)
+	a.giveBack(changed)
 	return nil
 }
 
@@ -203,21 +201,20 @@ func (a *allocator) others(but string, changed bool) []*api.ContainerUpdate {
 	return updates
 }
 
-func (a *allocator) later(changed bool) {
-	if updates := a.others("", changed); len(updates) > 0 {
-		a.freed <- updates
+// giveBack tells everybody what an event without an answer has freed, before the
+// event ends and the next decision is made: so what is told is told in order.
+func (a *allocator) giveBack(changed bool) {
+	updates := a.others("", changed)
+	if a.stub == nil || len(updates) == 0 {
+		return
 	}
-}
-
-// giveBack tells the runtime, one request at a time, what events without an
-// answer have freed.
-func (a *allocator) giveBack(s stub.Stub, out *lines.Writer) {
-	for updates := range a.freed {
-		failed, err := s.UpdateContainers(updates)
-		line := lines.Object{"event": "gave_back", "updates": len(updates), "failed": len(failed)}
-		if err != nil {
-			line["error"] = fmt.Sprint(err)
-		}
-		out.Write(line)
+	for _, update := range updates {
+		update.AddLinuxUnified(unaskedKey, "yes")
 	}
+	failed, err := a.stub.UpdateContainers(updates)
+	line := lines.Object{"event": "gave_back", "updates": len(updates), "failed": len(failed)}
+	if err != nil {
+		line["error"] = err.Error()
+	}
+	a.out.Write(line)
 }

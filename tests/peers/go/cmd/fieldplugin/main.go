@@ -54,7 +54,7 @@ func main() {
 	byRequest := &byRequest{name: *name, seen: seen, events: allEvents}
 	switch *kind {
 	case "allocator":
-		allocator = newAllocator(*cpus)
+		allocator = newAllocator(*cpus, out)
 		p = allocator
 	case "agent":
 		byRequest.unnamed = true
@@ -78,14 +78,14 @@ func main() {
 		opts = append(opts, stub.WithFailurePolicy(&api.FailurePolicy{KeepConnected: true}))
 	}
 	s, err := stub.New(p, opts...)
+	if allocator != nil && *unsolicited {
+		allocator.stub = s
+	}
 	if err == nil {
 		err = s.Start(context.Background())
 	}
 	if err != nil {
 		lines.Fatal("fieldplugin: %v", err)
-	}
-	if allocator != nil && *unsolicited {
-		go allocator.giveBack(s, out)
 	}
 	out.Write(lines.Object{"event": "started"})
 	go func() {

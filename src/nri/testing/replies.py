@@ -1,0 +1,108 @@
+"""The answers of `nri.testing.FakeRuntime` to the events that have one, in the words of plugin authors.
+
+One job: the adaptation's reply with a typed reader for each thing that a plugin can set, so that a type checker finds
+a misspelt one. In all of them updates are `nri.Update`, by the id of the container. Next: `nri.testing.events` makes
+these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nri.api.builders.adjustment import Adjustment
+from nri.api.builders.eviction import Eviction
+from nri.api.builders.update import Update
+from nri.api.builders.view import AdjustmentView, ResourceView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nri.adaptation import CreateReply, StopReply, UpdateReply
+    from nri.api import messages as m
+
+__all__ = ["Created", "Stopped", "Updated"]
+
+
+def _by_id(updates: Iterable[m.ContainerUpdate]) -> dict[str, Update]:
+    return {update.container_id: Update.of(update) for update in updates}
+
+
+def _evictions(evictions: Iterable[m.ContainerEviction]) -> list[Eviction]:
+    return [Eviction.of(eviction) for eviction in evictions]
+
+
+class Stopped:
+    """The outcome of a container's stop.
+
+    Attributes:
+        updates: updates of other containers, by id.
+        owners: which plugin set which field.
+        reply: the adaptation's own reply, with `ignored`.
+    """
+
+    reply: CreateReply | UpdateReply | StopReply
+
+    def __init__(self, reply: CreateReply | UpdateReply | StopReply) -> None:
+        self.reply = reply
+        self.updates = _by_id(reply.updates)
+        self.owners: m.OwningPlugins = reply.owners
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(updates={list(self.updates.values())!r})"
+
+    def commit(self) -> None:
+        """The runtime's request went well."""
+        self.reply.commit()
+
+    def abort(self) -> dict[str, Update]:
+        """The runtime's request failed after all: undo the updates; returns those that could not be, by id."""
+        return _by_id(self.reply.abort())
+
+
+class Updated(Stopped, ResourceView):
+    """The outcome of an update of a container. The readers of `Update` show what the container is to have.
+
+    Attributes:
+        changed: whether a plugin changed what was asked for.
+        updates: updates of other containers, by id.
+        evictions: evictions that plugins asked for.
+        owners: which plugin set which field.
+        reply: the adaptation's own reply, with `ignored` and `message`.
+    """
+
+    reply: UpdateReply
+
+    def __init__(self, reply: UpdateReply) -> None:
+        super().__init__(reply)
+        self.changed = reply.changed
+        self.evictions = _evictions(reply.evictions)
+
+    @property
+    def resources(self) -> m.LinuxResources:
+        """What the container is to have, as a message."""
+        return self.reply.resources
+
+
+class Created(Stopped, AdjustmentView):
+    """The outcome of a container's creation. The readers of `Adjustment` work on it directly: `reply.env`.
+
+    Attributes:
+        adjust: the merged adjustment.
+        updates: updates of other containers, by id.
+        evictions: evictions that plugins asked for.
+        container: the container as it came out.
+        owners: which plugin set which field.
+        reply: the adaptation's own reply, with `ignored`.
+    """
+
+    reply: CreateReply
+
+    def __init__(self, reply: CreateReply, container: m.Container) -> None:
+        super().__init__(reply)
+        self.container = container
+        self.message = reply.adjust
+        self.adjust = Adjustment.of(reply.adjust)
+        self.evictions = _evictions(reply.evictions)
+
+    def __repr__(self) -> str:
+        return f"Created({self.adjust!r}, updates={list(self.updates.values())!r})"

@@ -1,0 +1,113 @@
+"""The layers of the package, from the contract in pyproject.toml; what is only planned is dashed.
+
+One job: the list of layers as a picture, so that it cannot say anything else than import-linter does. Beside it the
+insides of the three large rooms, from their contracts. Next: `tools.pictures.handshake`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from tools.pictures.svg import Picture
+
+ROOT = Path(__file__).resolve().parents[2]
+#: A few words about each layer, or room inside one. A name without words is an error: a new room is to be explained.
+WORDS = {
+    "cli": "the command nri",
+    "inspector": "a web page",
+    "testing": "a runtime for tests",
+    "agent": "policies on a node",
+    "engine": "a CRI engine",
+    "proxy": "NRI in front of others",
+    "plugins": "bundled plugins",
+    "trace": "frames taken apart",
+    "adaptation": "the runtime's side",
+    "stub": "the plugin's side",
+    "policies": "decisions for a node, pure",
+    "metrics": "numbers out",
+    "oci": "config.json",
+    "host": "/sys, cgroups",
+    "cri": "CRI messages",
+    "kube": "Kubernetes",
+    "config": "configuration in",
+    "mux": "one socket for many",
+    "ttrpc": "calls over bytes",
+    "api": "messages, no socket",
+    "stream": "socket, deadlines",
+    "wire": "protobuf's bytes",
+    "unix": "listening",
+    "backoff": "when to retry",
+    "errors": "every exception",
+    "rules": "where we differ",
+    "interfaces": "others' shapes",
+    "signals": "let signals in",
+}
+#: The rooms that are shown from inside, and the colour that they share with their box.
+INSIDE = {"cli": "purple", "adaptation": "blue", "stub": "green"}
+ALT = (
+    "The layers of the package, from the command at the top to the exceptions at the bottom, and the rooms inside cli, "
+    "adaptation and stub. Imports go down only. The sections below have all of them in words, in this order."
+)
+LEFT, RIGHT, ROW, GAP = 28, 556, 42, 8
+
+
+def contracts() -> list[dict[str, object]]:
+    """The contracts about imports."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    found: list[dict[str, object]] = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
+    return found
+
+
+def layers_of(container: str) -> list[list[str]]:
+    """The rows of names in the `layers` contract of a package, highest first. LookupError if it has none."""
+    for contract in contracts():
+        if contract["type"] == "layers" and contract["containers"] == [container]:
+            rows = contract["layers"]
+            assert isinstance(rows, list)
+            return [re.findall(r"\w+", row) for row in rows]
+    raise LookupError(f"{container} has no contract of layers")
+
+
+def is_there(name: str) -> bool:
+    """Whether a layer is more than a place in the list."""
+    folder = ROOT / "src/nri"
+    return (folder / name / "__init__.py").exists() or (folder / f"{name}.py").exists()
+
+
+def draw() -> Picture:
+    """The picture."""
+    rows = layers_of("nri")
+    height = 74 + len(rows) * (ROW + GAP) + 26
+    picture = Picture(860, height, ALT)
+    picture.words(LEFT, 30, "Imports go down only", bold=True, size=15)
+    picture.words(LEFT, 50, "and never sideways: rooms on one line do not know each other", "soft", size=12)
+    y = 74
+    for row in rows:
+        width = (RIGHT - LEFT - GAP * (len(row) - 1)) / len(row)
+        for number, name in enumerate(row):
+            x = LEFT + number * (width + GAP)
+            colour = INSIDE.get(name, "plain")
+            lines = [name, WORDS[name]]
+            picture.box((x, y, width, ROW), lines, colour, bold=True, dashed=not is_there(name), size=13.5)
+        y += ROW + GAP
+    picture.words(LEFT, y + 6, "dashed: a place that is kept, nothing is there yet", "soft", size=12)
+    picture.arrow((13, 74), (13, y - GAP))
+    draw_insides(picture)
+    return picture
+
+
+def draw_insides(picture: Picture) -> None:
+    """The three large rooms from inside, at the right."""
+    x, width, y = RIGHT + 28, 248, 30
+    for name, colour in INSIDE.items():
+        rows = layers_of(f"nri.{name}")
+        picture.words(x, y, f"inside {name}", colour, bold=True, size=14)
+        y += 14
+        for row in rows:
+            part = (width - 5 * (len(row) - 1)) / len(row)
+            for number, each in enumerate(row):
+                picture.box((x + number * (part + 5), y, part, 22), each, colour, size=12.5)
+            y += 26
+        y += 20

@@ -1,0 +1,135 @@
+"""The Pythons that this project supports: where this machine has them, and an environment for tests with each.
+
+    python tools/pythons.py           lists them
+    python tools/pythons.py 3.12      makes build/pythons/3.12 from requirements/dev.txt, if need be; prints its python
+
+Supported is what the classifiers in pyproject.toml name. An interpreter counts if it runs and can make environments; a
+shim of pyenv that runs nothing, because no version is selected, stands for the versions that pyenv has installed. The
+Python that this runs with needs no other environment. Next: `tools/check.py` tests with each, and
+`tools/release_check.py` builds for each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "build" / "pythons"
+REQUIREMENTS = ROOT / "requirements" / "dev.txt"
+#: The Python that this runs with, as `3.11`.
+OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
+_MARK = ".nri-made-from"
+_PROBE = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
+
+
+def supported() -> list[str]:
+    """The versions in the classifiers, oldest first: `3.11`, `3.12`, ..."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = (re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", row) for row in project["classifiers"])
+    return [match[1] for match in found if match is not None]
+
+
+def others() -> list[str]:
+    """The supported versions that this does not run with."""
+    return [version for version in supported() if version != OWN]
+
+
+def find(version: str) -> Path | None:
+    """An interpreter of this version that runs; None if there is none."""
+    return next((path for path in _candidates(version) if _runs(path, version)), None)
+
+
+def _candidates(version: str) -> Iterator[Path]:
+    name = f"python{version}"
+    for folder in filter(None, os.environ.get("PATH", os.defpath).split(os.pathsep)):
+        path = Path(folder, name)
+        if not path.is_file():
+            continue
+        yield path
+        if path.parent.name == "shims":  # of pyenv
+            yield from sorted(path.parent.parent.glob(f"versions/{version}.*/bin/{name}"), reverse=True)
+
+
+def _runs(path: Path, version: str) -> bool:
+    try:
+        done = subprocess.run([path, "-I", "-c", _PROBE], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.stdout.strip() == version
+
+
+def place(version: str) -> Path:
+    """Where the environment's interpreter is, or will be."""
+    return Path(sys.executable) if version == OWN else FOLDER / version / "bin" / "python"
+
+
+def environment(version: str) -> Path:
+    """The interpreter of an environment with the locked requirements and this project, editable; made if need be.
+
+    Raises:
+        LookupError: this machine has no such Python.
+        CalledProcessError: the environment could not be made; the reason is on stderr.
+    """
+    python = place(version)
+    if version == OWN:
+        return python
+    base = find(version)
+    if base is None:
+        raise LookupError(f"no Python {version} on this machine")
+    made = hashlib.sha256(str(base).encode())
+    for path in (REQUIREMENTS, ROOT / "pyproject.toml"):
+        made.update(path.read_bytes())
+    mark = FOLDER / version / _MARK
+    if not mark.exists() or mark.read_text() != made.hexdigest():
+        shutil.rmtree(FOLDER / version, ignore_errors=True)  # an old one is not to be taken for the present one
+        try:
+            _make(base, FOLDER / version)
+        except BaseException:
+            shutil.rmtree(FOLDER / version, ignore_errors=True)
+            raise
+        mark.write_text(made.hexdigest())
+    return python
+
+
+def _make(base: Path, folder: Path) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    pip = (uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python")
+    _run(uv, "venv", "--quiet", "--python", base, folder)
+    _run(*pip, "--require-hashes", "--requirement", REQUIREMENTS)
+    _run(*pip, "--no-deps", "--no-build-isolation", "--editable", ROOT)
+
+
+def _run(*argv: str | Path) -> None:
+    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+
+
+def main(arguments: list[str]) -> int:
+    """List the Pythons, or make the environment of one."""
+    if not arguments:
+        for version in supported():
+            print(f"{version}  {sys.executable if version == OWN else find(version) or 'not on this machine'}")
+        return 0
+    if len(arguments) > 1 or arguments[0] not in supported():
+        print(f"usage: tools/pythons.py [{'|'.join(supported())}]", file=sys.stderr)
+        return 2
+    try:
+        print(environment(arguments[0]))
+    except LookupError as error:
+        print(f"pythons: error: {error}", file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError as error:
+        print(f"pythons: error: {' '.join(map(str, error.cmd))} ended with {error.returncode}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
