@@ -2,7 +2,7 @@
 
 | what happens | what follows |
 |---|---|
-| refused before it was ever configured | exit 1 |
+| refused before it was ever configured, or nothing to subscribe to | exit 1 |
 | the configuration cannot be used | exit 2 |
 | the connection ends | connect again, see `nri.stub.program.reconnect`; `--no-reconnect`: exit 3 |
 | pre-installed, and the connection ends | exit 0: there is nothing to connect to |
@@ -52,7 +52,7 @@ class Program:
         self._reporter = reporter
         self._session: Session | None = None
         self._stop = Stop(self._stop_session)
-        self._reconnect = Reconnect(options.socket, self._stop, once=options.no_reconnect)
+        self._reconnect = Reconnect(options.socket, self._stop, once=options.no_reconnect, no_wait=options.no_wait)
         self._background = Background(plugin)
         self._was_configured = False
         self._runtime_text = ""
@@ -133,8 +133,8 @@ class Program:
         try:
             return session.run()
         except RegistrationError as error:
-            if not self._was_configured:
-                raise
+            if not self._was_configured or session.fatal is not None:
+                raise  # refused at the first time, or by our own rules: neither gets better by trying again
             return str(error)
         except (ConnectionClosed, DeadlineExceeded) as error:
             return str(error)
