@@ -53,7 +53,7 @@ class Follower(Snapshot):
     name = "nri-events"
 
     def __init__(self, show: Callable[[str, Any, Any], None], named: EventMask | None = None) -> None:
-        """`named` are the events that were asked for by name: a warning tells which of them the runtime does not know."""
+        """`named` are the events that were asked for by name: a warning tells which the runtime does not know."""
         super().__init__()
         self.show = show
         self._named = EventMask(0) if named is None else named
