@@ -18,6 +18,8 @@ import pytest
 from tests.support.commands import run
 from tests.support.needs import need_module, need_tool
 
+pytestmark = pytest.mark.timeout(400)  # environments are made, and packages downloaded
+
 
 def test_the_projects_own_tests_pass(project: Path) -> None:
     output = run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=project)
