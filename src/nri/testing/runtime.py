@@ -48,6 +48,7 @@ class FakeRuntime(Events):
         evictions: likewise.
         refuse_updates: ids of containers whose updates fail.
         adaptation: the real thing.
+        closed: whether the runtime has been closed; nothing can be asked of it then.
     """
 
     def __init__(
@@ -108,16 +109,17 @@ class FakeRuntime(Events):
         """
         if not isinstance(plugin, Plugin):
             raise LocalProtocolError(f"add() takes an instance of nri.Plugin, not {plugin!r}")
+        adaptation = self._live()
         attached = Attached(plugin, idx, name or plugin.name, config)
-        attached.connect(self.adaptation, link)
+        attached.connect(adaptation, link)
         if wait:
-            attached.wait(self.adaptation)
+            attached.wait(adaptation)
         self._attached[attached.label] = attached
         return self
 
     def connect(self, sock: socket.socket) -> None:
         """Take over a socket with something else at its other end."""
-        self.adaptation.connect(sock)
+        self._live().connect(sock)
 
     @property
     def plugins(self) -> list[PluginHealth]:
@@ -135,7 +137,7 @@ class FakeRuntime(Events):
 
     def timeout(self, seconds: float) -> FakeRuntime:
         """From now on a plugin has so many seconds to answer a request."""
-        self.adaptation.set_request_timeout(seconds)
+        self._live().set_request_timeout(seconds)
         return self
 
     def disconnect(self, label: str = "") -> FakeRuntime:
@@ -150,6 +152,7 @@ class FakeRuntime(Events):
 
     def restart(self) -> FakeRuntime:
         """End the runtime and start it anew, with the same pods and containers; all plugins connect again."""
+        self._live()
         self._end()
         self.adaptation = self._start()
         for attached in self._attached.values():
@@ -165,7 +168,10 @@ class FakeRuntime(Events):
             attached.join()
 
     def close(self) -> None:
-        """End everything."""
+        """End everything, once and for all. A second time does nothing."""
+        if self.closed:
+            return
+        self.closed = True
         self._end()
         if self._policy_path is not None:
             os.unlink(self._policy_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -130,3 +131,48 @@ def test_the_face_of_the_package_has_what_it_names_and_nothing_else() -> None:
     assert [name for name in nri.testing.__all__ if not hasattr(nri.testing, name)] == []
     with pytest.raises(AttributeError, match="no attribute 'FakeRuntme'"):
         nri.testing.FakeRuntme  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda runtime: runtime.create_container(),
+        lambda runtime: runtime.update_container(),
+        lambda runtime: runtime.stop_container(),
+        lambda runtime: runtime.start_container(),
+        lambda runtime: runtime.run_pod_sandbox(),
+        lambda runtime: runtime.update_pod_sandbox(),
+        lambda runtime: runtime.add(PodName()),
+        lambda runtime: runtime.timeout(1),
+        lambda runtime: runtime.restart(),
+    ],
+)
+def test_a_closed_runtime_is_closed(use: Callable[[FakeRuntime], object]) -> None:
+    runtime = FakeRuntime(policy="")
+    runtime.close()
+    assert runtime.closed
+    with pytest.raises(LocalProtocolError, match=r"closed.*make a new FakeRuntime"):
+        use(runtime)
+    runtime.close()
+
+
+def test_a_refusal_carries_plugin_code_and_message(nri_runtime: FakeRuntime) -> None:
+    class Refuses(nri.Plugin):
+        name = "p"
+
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            raise nri.Reject("no")
+
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            raise nri.RpcError(5, "no such zone")
+
+    nri_runtime.add(Refuses())
+    with pytest.raises(nri.PluginRejected) as refused:
+        nri_runtime.create_container()
+    error = refused.value
+    assert (str(error), error.plugin, error.reason) == ("plugin 10-p refused: no", "10-p", "no")
+    assert (error.code, error.message) == (7, "no")
+    with pytest.raises(nri.PluginError) as failed:
+        nri_runtime.start_container()
+    assert (failed.value.code, failed.value.message) == (5, "no such zone")
+    assert str(failed.value) == "plugin 10-p: rpc error: code = NotFound desc = no such zone"
