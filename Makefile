@@ -2,8 +2,8 @@
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-interop test-faults test-compiled test-real test-packaging test-deploy lint format docs bench generate lock \
-        fresh wheel venv clean
+.PHONY: help demo test test-quick test-interop test-faults test-compiled test-pythons test-real test-packaging test-deploy lint format docs \
+        bench generate lock fresh wheel release-check venv clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 18
@@ -13,7 +13,7 @@ demo:            ## change a real container with a ten-line plugin (root; Debian
 	@tools/setup.sh venv demo
 	@$(PY) tools/demo/demo.py $(ARGS)
 
-test: setup      ## everything: lint, types, quick tests, packaging, docs, other languages' peers, faults, real runtimes
+test: setup      ## what CI runs: lint, types, all tests, docs; the quick ones on other Pythons, too
 	@$(PY) tools/check.py
 
 test-quick: setup   ## lint, types and the tests that need nothing but Python
@@ -33,6 +33,9 @@ test-faults: setup  ## the other side misbehaves
 
 test-compiled: setup ## compile the hot path, and run the tests against it
 	@$(PY) tools/check.py compiled
+
+test-pythons: setup ## the quick, fault and packaging suites on every other supported Python of this machine
+	@$(PY) tools/check.py pythons
 
 test-real: setup    ## real containerd, runc (root)
 	@$(PY) tools/check.py real
@@ -64,6 +67,9 @@ fresh:           ## run both commands of the README in a new Debian chroot (root
 wheel: venv      ## build the source archive and both wheels, the pure and the compiled one, into dist/
 	@$(PY) -m build --no-isolation
 	@NRI_COMPILE=1 $(PY) -m build --no-isolation --wheel
+
+release-check: setup ## build what a release has (also compiled wheels, for each Python) into dist/, install each and use it
+	@$(PY) tools/release_check.py
 
 venv:            ## only make .venv
 	@tools/setup.sh venv dev

@@ -90,7 +90,8 @@ class Pairing:
         """One command of the runtime."""
         line = self.runtime.ask({"cmd": cmd, **arguments}, timeout_s=timeout_s)
         if not line["ok"]:
-            raise RuntimeError(f"{cmd}: {line['error']}\n{self.runtime.tail()}")
+            said = "\n".join(filter(None, (process.tail() for process in (self.runtime, *self.plugins))))
+            raise RuntimeError(f"{cmd}: {line['error']}\n{said}")
         return line["reply"]
 
     def round(self, kind: str, events: int, callers: int = 1, idle_us: int = 0) -> Round:
@@ -152,7 +153,8 @@ def pairing(
         for n in range(plugins):
             argv = [*_argv(plugin, "plugin"), "-socket", folder / "s", "-name", f"bench{n}", "-idx", f"{n:02d}"]
             running.plugins.append(stack.enter_context(LineProcess(argv, env=env)))
-        running.ask("wait", count=plugins, timeout_ms=120_000)
+            # One after the other: with many at once on a busy machine, some run out of their time to register.
+            running.ask("wait", count=n + 1, timeout_ms=120_000)
         yield running
 
 

@@ -8,9 +8,20 @@ use it can be compiled (`docs/howto/fast.md`), and mypyc compiles no class insid
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Literal, Protocol, Self
 
-__all__ = ["Reporter", "Socket", "Transport", "Watcher"]
+__all__ = ["Message", "Receiving", "Reporter", "Socket", "Streaming", "Transport", "Waiting", "Watcher"]
+
+#: Who sends many messages in one call.
+Streaming = Literal["client", "server", "both"]
+
+
+class Message(Protocol):
+    """A protobuf message, of any package."""
+
+    def SerializeToString(self) -> bytes: ...  # noqa: N802 - protobuf's name
+    @classmethod
+    def FromString(cls, s: bytes, /) -> Self: ...  # noqa: N802 - protobuf's name
 
 
 class Socket(Protocol):
@@ -74,6 +85,25 @@ class Reporter(Protocol):
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
         """The event is over: `reply` is the merged result, or what the plugin's side sent; empty with an `error`."""
+
+
+class Waiting(Protocol):
+    """Who waits for a response: a call of `nri.ttrpc.waiters`, or a stream."""
+
+    response: Any
+
+    def wake(self) -> None:
+        """The response is there, or the connection has ended."""
+
+    def nudge(self) -> bool:
+        """Look again: perhaps nobody is reading now. False if there is no thread to wake."""
+
+
+class Receiving(Waiting, Protocol):
+    """Who gets the data of a stream: `nri.ttrpc.services.inbox.Inbox`."""
+
+    def arrived(self, data: Any) -> None:
+        """Take in a message, or the end of the peer's half: a `nri.ttrpc.halves.Data`."""
 
 
 class Watcher(Protocol):

@@ -5,7 +5,8 @@ Rules of this file:
 - a socket never has a wider mode than it was asked for, not for a moment;
 - what is removed in the end is the socket that was made here, and not another one that has taken its place.
 
-How connections are accepted is up to the two that listen: `nri.ttrpc.server`, `nri.adaptation.registration.listener`.
+How connections are accepted is up to the two that listen: `nri.ttrpc.services.server` and
+`nri.adaptation.registration.listener`.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ PATH = re.compile(r"(?:src|tests|tools|docs|examples|bench|proto|changelog\.d|re
 #: What begins like a name of ours: packages and services of the wire, loggers, files.
 OTHERS = ("nri.pkg.", "nri.admin.v", "nri.plugin.<", "nri.sock")
 #: Classes that people who use this package write.
-THEIRS = {"Config", "HTTPInjector", "PodName"}
+THEIRS = {"Config", "GetID", "HTTPInjector", "PodName", "SayHello"}
 KEYWORDS = {*keyword.kwlist, "self"}
 
 

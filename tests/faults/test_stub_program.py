@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -86,7 +87,7 @@ def test_a_registration_that_is_refused_the_first_time_is_exit_1(tmp_path, sock)
         assert "the runtime refused plugin 10-pod-name: no such plugin wanted" in program.text()
 
 
-def test_a_configuration_that_cannot_be_used_is_exit_2(tmp_path, sock) -> None:
+def test_a_configuration_that_cannot_be_used_is_exit_1(tmp_path, sock) -> None:
     file = plugin_file(tmp_path, "class Config:\n    cpus: int = 1")
     config = tmp_path / "pin.yaml"
     config.write_text("cpus: many\n")
@@ -97,8 +98,126 @@ def test_a_configuration_that_cannot_be_used_is_exit_2(tmp_path, sock) -> None:
         runtime = listener.accept()
         runtime.register()
         assert runtime.configure().code == 2
-        assert program.exit_code() == 2, program.text()
+        assert program.exit_code() == 1, program.text()
         assert "pin.yaml" in program.text() and "cpus" in program.text() and "Traceback" not in program.text()
+
+
+@pytest.mark.parametrize(
+    ("more", "arguments", "says"),
+    [
+        ("", ["--events", "StopContainer"], "PodName handles none of the chosen events: StopContainer"),
+        ("def configure(self):\n    return nri.EventMask(0)", [], "PodName.configure returned an empty mask"),
+        ("def configure(self):\n    return 'all'", [], "PodName.configure returned str"),
+    ],
+)
+def test_a_plugin_that_can_never_work_ends_with_exit_1_and_does_not_come_back(
+    tmp_path, sock, more, arguments, says
+) -> None:
+    file = plugin_file(tmp_path, more or "pass")
+    with (
+        Listener(sock) as listener,
+        plugin_program(tmp_path, file, "--idx", "10", "--socket-path", sock, *arguments) as program,
+    ):
+        runtime = listener.accept()
+        runtime.register()
+        assert runtime.configure().code
+        assert program.exit_code() == 1, program.text()
+        assert program.text().count("error: ") == 1 and says in program.text(), program.text()
+
+
+LOUD = """
+    log_file = None
+
+    def configure(self):
+        import logging
+        self.log.info("configured")
+        self.log.warning("careful")
+        logging.getLogger("library").warning("not by way of the plugin's log")
+
+    def synchronize(self, pods, containers):
+        self.log.info("synchronized")
+"""
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_configure_and_synchronize_log_on_the_first_connection_goes_where_the_log_goes(
+    tmp_path, sock, form
+) -> None:
+    log = tmp_path / "plugin.log"
+    arguments = ["--idx", "10", "--socket-path", sock, "--log-file", log, "--log-format", form]
+    with (
+        Listener(sock) as listener,
+        plugin_program(tmp_path, plugin_file(tmp_path, LOUD), *arguments) as program,
+    ):
+        listener.accept().begin()
+        assert program.stop() == 0
+    assert program.text() == "", "nothing passes the file"
+    lines = log.read_text().splitlines()
+    told = [json.loads(line)["message"] if form == "json" else line.partition(": ")[2] for line in lines]
+    assert told[:4] == ["configured", "careful", "not by way of the plugin's log", "synchronized"]
+
+
+@pytest.mark.parametrize("method", ["configure", "synchronize"])
+def test_an_exception_of_configure_or_synchronize_is_logged_as_what_it_is_and_tried_again(
+    tmp_path, sock, method
+) -> None:
+    arguments = "self" if method == "configure" else "self, pods, containers"
+    more = f"""
+        tries = 0
+
+        def {method}({arguments}):
+            self.tries += 1
+            if self.tries == 1:
+                raise ConnectionRefusedError("no API server yet")
+    """
+    with (
+        Listener(sock) as listener,
+        plugin_program(tmp_path, plugin_file(tmp_path, more), "--idx", "10", "--socket-path", sock) as program,
+    ):
+        runtime = listener.accept()
+        runtime.register()
+        response = runtime.configure()
+        if method == "synchronize":
+            response = runtime.call("Synchronize", m.SynchronizeRequest())
+        assert response.message == "plugin 10-pod-name: ConnectionRefusedError: no API server yet"
+        note = tmp_path / "failed-plugins" / "10-pod-name"
+        runtime.close()
+        again = listener.accept()
+        assert "no API server yet" in json.loads(note.read_text())["error"]
+        again.begin()
+        program.wait_text("registered")
+        assert env_of(again) == {"POD_NAME": "web"}
+        assert not note.exists(), "it takes part again"
+    assert f"connection lost: {method} failed: ConnectionRefusedError: no API server yet" in program.text()
+    assert "Traceback" in program.text()
+
+
+def test_without_reconnect_a_configure_that_raises_is_exit_1(tmp_path, sock) -> None:
+    more = "def configure(self):\n    raise LookupError('no such zone')"
+    arguments = ["--idx", "10", "--socket-path", sock, "--no-reconnect"]
+    with Listener(sock) as listener, plugin_program(tmp_path, plugin_file(tmp_path, more), *arguments) as program:
+        runtime = listener.accept()
+        runtime.register()
+        runtime.configure()
+        runtime.close()
+        assert program.exit_code() == 1
+        assert "error: configure failed: LookupError: no such zone" in program.text()
+
+
+def test_a_runtime_that_hangs_up_after_what_synchronize_asked_for_is_met_ever_more_rarely(tmp_path, sock) -> None:
+    more = "def synchronize(self, pods, containers):\n    return [nri.Update('gone').set_cpu_shares(512)]"
+    with (
+        Listener(sock) as listener,
+        plugin_program(tmp_path, plugin_file(tmp_path, more), "--idx", "10", "--socket-path", sock) as program,
+    ):
+        for _ in range(4):
+            runtime = listener.accept()
+            runtime.begin()
+            runtime.close()
+        program.wait_text("connection lost")
+        lines = [line for line in program.text().splitlines() if "connection lost" in line]
+    reason = "right after Synchronize: it probably could not apply the 1 update that synchronize returned"
+    assert all(reason in line for line in lines), lines
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])

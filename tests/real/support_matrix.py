@@ -58,6 +58,11 @@ FACTS = {
         "Synchronize of more than 4 MiB comes in parts", (NO, YES, YES), "1.7: the plugin gets no events"
     ),
     "preinstalled-sync": Row("a pre-installed plugin gets Synchronize", (NO, YES, YES)),
+    "preinstalled-broken": Row(
+        "starts beside a pre-installed plugin that cannot start",
+        (NO, YES, YES),
+        '1.7: containerd itself ends with "fatal"',
+    ),
     "failure-policy": Row("heeds a plugin's failure policy", (NO, NO, YES)),
 }
 
@@ -83,9 +88,13 @@ _EXCEPTIONS: dict[str, tuple[tuple[str, str, str], str]] = {
     "device-rule": (_OLD, ""),
     "cdi": (_SINCE_2, ""),
     "memory-reservation": (_NEVER, "the limit is the only memory setting that the reference applies at creation"),
-    "hugepages": (_NEVER, "needs disable_hugetlb_controller = false in containerd's configuration"),
+    "hugepages": (
+        _NEVER,
+        "needs disable_hugetlb_controller = false in containerd's configuration; on cgroup v1 runc refuses it",
+    ),
     "pids": (_SINCE_2, ""),
-    "blockio": ((_NO_CLASSES,) * 3, "the creation fails until classes are configured"),
+    "blockio": ((_NO_CLASSES,) * 3, "containerd: the creation fails until classes are configured"),
+    "unified": ((APPLIED,) * 3, "on cgroup v1 runc refuses to start such a container"),
     "rdt": (_OLD, ""),
     "oom-score": (_SINCE_2, ""),
     "namespace-add": (_OLD, ""),

@@ -1,8 +1,8 @@
-"""The documentation's page on runtimes, written from the table of the tests.
+"""The documentation's page on runtimes, written from the table of the tests, with CRI-O's column beside it.
 
     python -m tests.real.support_page [--write]
 
-Rules: pure text from `support_matrix`; a test holds the page to it.
+Rules: pure text from `support_matrix` and `crio_matrix`; a test holds the page to it.
 """
 
 from __future__ import annotations
@@ -10,22 +10,25 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from tests.real import crio_matrix
 from tests.real.adjustments import CASES
-from tests.real.support_matrix import ADJUSTMENTS, EVENTS, FACTS, RUNTIMES, UPDATES, Row
+from tests.real.support_matrix import ADJUSTMENTS, APPLIED, EVENTS, FACTS, RUNTIMES, UPDATES, YES, Row
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/runtimes.md"
 
 TEMPLATE = """\
-# What each containerd supports
+# What each runtime supports
 
-Measured on the real runtimes by the tests in `tests/real`, which hold every cell of these tables, the ones that say
-*ignored* and *no* included. `python -m tests.real.support_page --write` writes this page; do not edit it.
+Measured on the real runtimes. The tests in `tests/real` hold every cell of containerd's columns, the ones that say
+*ignored* and *no* included; CRI-O's were measured once, by hand. `python -m tests.real.support_page --write` writes
+this page; do not edit it.
 
-| | containerd | from | NRI library |
+| | runtime | from | NRI library |
 |---|---|---|---|
-| **1.7** | 1.7.24 | Debian 13 (trixie) | 0.6.1 |
-| **2.1** | 2.1.9 | Debian unstable | 0.8.0 |
-| **2.4** | 2.4.2 | built from its Go module | 0.12.5 |
+| **1.7** | containerd 1.7.24 | Debian 13 (trixie) | 0.6.1 |
+| **2.1** | containerd 2.1.9 | Debian unstable | 0.8.0 |
+| **2.4** | containerd 2.4.2 | built from its Go module | 0.12.5 |
+| **CRI-O** | CRI-O 1.37.0 | built from its source, with runc 1.1.5 on cgroup v1 | 0.12.0 |
 
 *ignored* means that the runtime takes the field and does nothing, without an error: neither the plugin nor the
 container's owner is told. A protobuf field that a runtime does not know is lost in the same way.
@@ -51,28 +54,32 @@ spec.
 {updates}
 Containerd keeps memory limit, CPU shares, quota, period and cpuset, huge pages and unified values of an update; the
 rest is dropped.
-"""
+
+{differences}"""
 
 
 def page() -> str:
     """The text of docs/reference/runtimes.md."""
     return TEMPLATE.format(
-        events=_table("event", [(row.name, row) for row in EVENTS]),
-        facts=_table("", [(row.name, row) for row in FACTS.values()]),
+        events=_table("event", [(row, crio_matrix.EVENTS.get(row.name, YES)) for row in EVENTS]),
+        facts=_table("", [(row, crio_matrix.FACTS[key]) for key, row in FACTS.items()]),
         adjustments=_table(
-            "adjustment", [(row.name, row) for row in ADJUSTMENTS.values()], [case.where for case in CASES.values()]
+            "adjustment",
+            [(row, crio_matrix.ADJUSTMENTS.get(key, APPLIED)) for key, row in ADJUSTMENTS.items()],
+            [case.where for case in CASES.values()],
         ),
-        updates=_table("update", [(row.name, row) for row in UPDATES.values()]),
+        updates=_table("update", [(row, crio_matrix.UPDATES[key]) for key, row in UPDATES.items()]),
+        differences=crio_matrix.DIFFERENCES,
     )
 
 
-def _table(first: str, rows: list[tuple[str, Row]], where: list[str] | None = None) -> str:
-    """Rows as Markdown, with a column for where it is read back if that is given."""
-    head = [first, *RUNTIMES, *(["read back from"] if where else []), "note"]
+def _table(first: str, rows: list[tuple[Row, str]], where: list[str] | None = None) -> str:
+    """Rows and CRI-O's cells as Markdown, with a column for where it is read back if that is given."""
+    head = [first, *RUNTIMES, "CRI-O", *(["read back from"] if where else []), "note"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    for number, (name, row) in enumerate(rows):
-        cells = [cell.partition(":")[0] for cell in row.cells]
-        lines.append(f"| {' | '.join([name, *cells, *([where[number]] if where else []), row.note])} |")
+    for number, (row, crio) in enumerate(rows):
+        cells = [cell.partition(":")[0] for cell in (*row.cells, crio)]
+        lines.append(f"| {' | '.join([row.name, *cells, *([where[number]] if where else []), row.note])} |")
     return "\n".join(lines) + "\n"
 
 

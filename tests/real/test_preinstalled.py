@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from tests.real.conftest import Start
 from tests.real.plugin_process import RECORDER
 from tests.real.support_matrix import FACTS, YES
-from tools.runtimes import Containerd
+from tools.runtimes import Containerd, MissingError
 
 
 def read_lines(log: Path) -> list[dict[str, object]]:
@@ -85,3 +86,43 @@ def test_it_is_started_again_with_its_runtime(daemon: Containerd, tmp_path: Path
     assert len(pids) == 2, "each containerd starts a process of its own"
     pod = daemon.cri.run_pod("again", annotations={"test/adjust": "env"})
     assert "ADDED=yes" in daemon.cri.exec(daemon.cri.run(pod, "main"), "/bin/env")
+
+
+BROKEN = {
+    "ends at once": "#!/bin/sh\nexit 0\n",
+    "no interpreter": "#!/nowhere/interpreter\n",
+    "never registers": "#!/bin/sh\nexec /bin/sleep 60\n",
+    "bad configuration": f'#!/bin/sh\nexec {sys.executable} {RECORDER} "$@"\n',
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_one_that_cannot_start_keeps_the_runtime_from_starting_where_the_table_says_so(
+    key: str, start: Start, kind: str
+) -> None:
+    def prepare(new: Containerd) -> None:
+        program = new.plugin_dir / "05-pre"
+        program.write_text(BROKEN[kind])
+        program.chmod(0o755)
+        (new.plugin_config_dir / "05-pre.conf").write_text('{"no such key": 1}')
+
+    if FACTS["preinstalled-broken"][key] == YES:
+        assert start(prepare=prepare).cri.version()
+        return
+    with pytest.raises(MissingError, match=r"level=fatal .*failed to set up NRI for CRI service"):
+        start(prepare=prepare)
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_one_that_cannot_start_is_refused_by_the_command_that_would_install_it(tmp_path: Path, kind: str) -> None:
+    program, config = tmp_path / "pre", tmp_path / "pre.conf"
+    program.write_text(BROKEN[kind])
+    program.chmod(0o755)
+    config.write_text('{"no such key": 1}')
+    words = ["enable", program, "--idx", "05", "--config", config, "--timeout", "3s"]
+    places = ["--plugin-dir", tmp_path / "plugins", "--config-dir", tmp_path / "conf.d"]
+    command = [sys.executable, "-m", "nri.cli.main", *words, *places]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout
+    assert "does not start as the runtime would start it" in done.stderr
+    assert not (tmp_path / "plugins").exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from nri.api.naming import PLUGIN_SERVICE
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_request, request_prefix
@@ -20,7 +22,7 @@ CONFIGURED = "00000001 0000000f | 00000005 00000001 02 00 | 1203 108901"
 GOLDEN = bytes.fromhex("".join(REGISTER + REGISTERED + CONFIGURE + CONFIGURED).replace("|", ""))
 
 
-def request(method: str, message: object, stream: int = 1) -> bytes:
+def request(method: str, message: Any, stream: int = 1) -> bytes:
     """A request to the plugin service as plain ttRPC."""
     return frames.pack(
         stream, frames.REQUEST, encode_request(request_prefix(PLUGIN_SERVICE, method), message.SerializeToString())

@@ -21,6 +21,7 @@ from nri.errors import NriError
 from tests.peers.drivers import FieldPlugin, GoRuntime, PeerError
 
 Mode = Literal["default", "reference"]
+MODES: tuple[Mode, ...] = ("reference", "default")
 
 PATIENCE_S = 20.0
 #: The replies that say something.

@@ -6,8 +6,10 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable
+from dataclasses import is_dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -127,6 +129,18 @@ def test_a_module_on_the_way_that_is_neither_is_named() -> None:
     for calls, module in zip(profiled("StartContainer"), ("adaptation/adaptation.py", "stub/base.py"), strict=True):
         fewer = {path: reason for path, reason in CONFIG["exceptions"].items() if path != f"nri/{module}"}
         assert neither(calls, fewer) == [f"nri/{module}"]
+
+
+@pytest.mark.parametrize("path", chosen(SOURCE, CONFIG["modules"], CONFIG["exceptions"]))
+def test_the_types_of_fields_are_there_when_it_is_compiled_and_imported(path: str) -> None:
+    module = import_module(path.removesuffix(".py").replace("/", "."))
+    for value in vars(module).values():
+        if (
+            isinstance(value, type)
+            and value.__module__ == module.__name__
+            and (hasattr(value, "_fields") or is_dataclass(value))
+        ):
+            get_type_hints(value)  # NameError: a type that is imported for type checkers only
 
 
 def test_a_pattern_means_files_without_init_and_exceptions() -> None:

@@ -31,6 +31,14 @@ FORBIDDEN = {
         "api/removal.py",
         "nri.api.builders.checks",
     ),
+    "Inside adaptation imports go from the wiring down to the merge: dispatch and launch stand on registration, that on peers, these on policy and audit": (  # noqa: E501
+        "adaptation/audit/trail.py",
+        "nri.adaptation.peers.state",
+    ),
+    "Clients and servers of ttRPC stand on services, these on streams, and nothing of it on clients and servers": (
+        "ttrpc/services/streams.py",
+        "nri.ttrpc.services.client",
+    ),
     "Inside ttrpc imports go from the socket programs down to the pure connection, without a circle": (
         "ttrpc/link.py",
         "nri.ttrpc.monitor",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.peers.build import BuildError, off_the_clock
+from tests.support.needs import need_tool
 
 MODULE = "github.com/containerd/nri"
 PACKAGE = f"{MODULE}/pkg/adaptation"
@@ -49,7 +50,8 @@ def _go(*arguments: str) -> str:
 
 
 def released_tests() -> dict[str, str]:
-    """The test files of the reference's package by name, as the released module has them."""
+    """The test files of the reference's package by name, as the released module has them; needs Go."""
+    need_tool("go")
     with off_the_clock():
         module = json.loads(_go("go", "mod", "download", "-json", MODULE))
     folder = Path(module["Dir"], PACKAGE.removeprefix(MODULE + "/"))

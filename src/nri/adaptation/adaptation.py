@@ -201,11 +201,12 @@ class Adaptation:
     def _relay_pod(
         self, spec: EventSpec, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None
     ) -> None:
-        self._dispatcher.relay(
-            EventRequest(spec, pod), deadline if timeout_s is None else _earlier(timeout_s, deadline)
-        )
-        if spec is _REMOVE_POD:
-            self._trail.pod_removed(pod)
+        limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        try:
+            self._dispatcher.relay(EventRequest(spec, pod), limit)
+        finally:
+            if spec is _REMOVE_POD:  # a plugin that refuses it keeps nothing here: there is no such pod any more
+                self._trail.pod_removed(pod)
 
     def _relay_container(
         self,
@@ -216,11 +217,12 @@ class Adaptation:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> None:
-        self._dispatcher.relay(
-            EventRequest(spec, pod, container), deadline if timeout_s is None else _earlier(timeout_s, deadline)
-        )
-        if spec is _REMOVE_CONTAINER:
-            self._trail.container_removed(container)
+        limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        try:
+            self._dispatcher.relay(EventRequest(spec, pod, container), limit)
+        finally:
+            if spec is _REMOVE_CONTAINER:
+                self._trail.container_removed(container)
 
     def update_pod_sandbox(
         self,

@@ -19,6 +19,7 @@ __all__ = [
     "ENV_IDX",
     "ENV_NAME",
     "ENV_SOCKET",
+    "FAILED_DIR",
     "NRI_VERSION",
     "PLUGIN_DIR",
     "PLUGIN_SERVICE",
@@ -45,6 +46,8 @@ DEFAULT_SOCKET: Final = "/var/run/nri/nri.sock"
 #: Where a runtime looks for plugins to launch, and for their configuration.
 PLUGIN_DIR: Final = "/opt/nri/plugins"
 CONFIG_DIR: Final = "/etc/nri/conf.d"
+#: Beside the socket: notes on plugins that failed, for `nri doctor`.
+FAILED_DIR: Final = "failed-plugins"
 
 #: What a launched plugin finds in its environment, and nothing else: its name, index, and the number of its descriptor.
 ENV_NAME: Final = "NRI_PLUGIN_NAME"

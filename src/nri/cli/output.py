@@ -70,6 +70,10 @@ class Output:
         """Print a line of results for people."""
         sys.stdout.write(f"{line}\n")
 
+    def names(self, names: Iterable[str]) -> None:
+        """Print names or ids alone, one a line, for programs that read lines: the form of -q."""
+        sys.stdout.writelines(f"{safe(name)}\n" for name in names)
+
     def note(self, line: str) -> None:
         """Print a line about the course of events to standard error; not in quiet mode."""
         if not self.quiet:
@@ -94,7 +98,7 @@ class Output:
         """Print rows as a table with a heading, as a list in JSON or YAML, or with -q the first column alone, uncut."""
         found = list(rows)
         if self.quiet and self.human:
-            sys.stdout.writelines(f"{safe(str(row.get(columns[0].key, '')))}\n" for row in found)
+            self.names(str(row.get(columns[0].key, "")) for row in found)
         elif not self.human:
             self.document(found)
         else:

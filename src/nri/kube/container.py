@@ -57,7 +57,7 @@ class ContainerReader:
         if not name:
             raise ConfigError(self._document.path, "spec.containers", "a container without a name")
         made = m.Container(
-            id=kubelet.make_id(pod.namespace, pod.name, name),
+            id=kubelet.make_id(pod.id, name),
             pod_sandbox_id=pod.id,
             name=name,
             state=m.ContainerState.CONTAINER_CREATED,

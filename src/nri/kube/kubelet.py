@@ -26,9 +26,9 @@ def make_id(*names: str) -> str:
     return hashlib.sha256("/".join(names).encode()).hexdigest()
 
 
-def make_uid(namespace: str, name: str) -> str:
+def make_uid(*names: str) -> str:
     """Make a pod's uid from its names, in the form that the apiserver gives to one."""
-    digest = make_id(namespace, name)
+    digest = make_id(*names)
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 

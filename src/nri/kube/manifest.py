@@ -8,19 +8,21 @@ without a node; values that come from the cluster are left empty and noted. Next
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from nri.api import messages as m
-from nri.config import Source, parse_text, read_file
+from nri.config import Source, parse_text
 from nri.errors import ConfigError
 from nri.kube import kubelet, quantity
 from nri.kube.container import ContainerReader
 from nri.kube.document import Document, text
 from nri.kube.image_config import ImageConfig
 
-__all__ = ["Workload", "read_manifest"]
+__all__ = ["Workload", "read_manifests"]
 
 
 @dataclass(slots=True)
@@ -38,26 +40,42 @@ class Workload:
     notes: list[str] = field(default_factory=list)
 
 
-def read_manifest(path: str, image: ImageConfig | None = None) -> Workload:
-    """Read a Pod, or the pod template of a Deployment, DaemonSet, StatefulSet, Job or CronJob.
+def read_manifests(source: Source, image: ImageConfig | None = None) -> list[Workload]:
+    """Read every Pod, and the pod template of every Deployment, DaemonSet, StatefulSet, Job or CronJob, in their order.
 
-    Of several documents in the file the first with a pod counts. ConfigError says what is wrong, and where.
+    Documents without a pod are passed over. ConfigError says what is wrong, and where; no pod at all is wrong, too.
     """
-    source = read_file(path)
-    for part in re.split(r"(?m)^---.*$", source.text):
-        tree = parse_text(Source(path, part, source.format))
-        pod = _find_pod(tree)
-        if pod is not None:
-            return _workload(Document(path), pod, image or ImageConfig())
-    raise ConfigError(path, "", "holds no Pod, nor anything with a pod template", "kind: Pod")
+    document, found = Document(source.name), list[Workload]()
+    twins: Counter[tuple[str, str]] = Counter()
+    for part in _parts(source):
+        for tree in _pods_in(parse_text(part)):
+            found.append(_workload(document, tree, image or ImageConfig(), twins))
+    if not found:
+        raise ConfigError(source.name, "", "holds no Pod, nor anything with a pod template", "kind: Pod")
+    return found
+
+
+def _parts(source: Source) -> Iterator[Source]:
+    """Yield the documents of a file, each behind as many empty lines as stand before it, for errors to name lines."""
+    start = 0
+    for mark in re.finditer(r"(?m)^---.*$|\Z", source.text):
+        above = source.text.count("\n", 0, start)
+        yield Source(source.name, "\n" * above + source.text[start : mark.start()], source.format)
+        start = mark.end()
+
+
+def _pods_in(tree: Any) -> list[dict[str, Any]]:
+    """List the pods that a document holds: one, or those of a List."""
+    if isinstance(tree, dict) and tree.get("kind") == "List":
+        return [pod for item in tree.get("items") or [] for pod in _pods_in(item)]
+    pod = _find_pod(tree)
+    return [] if pod is None else [pod]
 
 
 def _find_pod(tree: Any) -> dict[str, Any] | None:
     """Find the pod, or the pod template with the name and namespace of its owner, that a document holds."""
     if not isinstance(tree, dict):
         return None
-    if tree.get("kind") == "List":
-        return next((pod for item in tree.get("items") or [] if (pod := _find_pod(item))), None)
     if tree.get("kind") == "Pod":
         return tree
     owner, holder = tree.get("metadata") or {}, tree.get("spec")
@@ -70,8 +88,10 @@ def _find_pod(tree: Any) -> dict[str, Any] | None:
     return {**template, "metadata": {**named, **(template.get("metadata") or {})}}
 
 
-def _workload(document: Document, tree: dict[str, Any], image: ImageConfig) -> Workload:
-    """Make the messages of a pod and of its containers."""
+def _workload(
+    document: Document, tree: dict[str, Any], image: ImageConfig, twins: Counter[tuple[str, str]]
+) -> Workload:
+    """Make the messages of a pod and of its containers; `twins` counts the pods of each namespace and name so far."""
     spec, metadata = document.table(tree, "spec"), document.table(tree, "metadata")
     containers = [
         *document.tables(spec, "initContainers", "spec."),
@@ -81,19 +101,23 @@ def _workload(document: Document, tree: dict[str, Any], image: ImageConfig) -> W
         raise ConfigError(document.path, "spec.containers", "a pod needs at least one container")
     wanted = [_quantities(document, one, place) for place, one in enumerate(containers)]
     qos = kubelet.qos_class(wanted)
-    pod = _pod(document, spec, metadata, qos)
+    pod = _pod(document, spec, metadata, qos, twins)
     reader = ContainerReader(document, spec, pod, image, qos)
     made = [reader.read(one, quantities) for one, quantities in zip(containers, wanted, strict=True)]
     return Workload(pod, made, reader.notes)
 
 
-def _pod(document: Document, spec: dict[str, Any], metadata: dict[str, Any], qos: str) -> m.PodSandbox:
+def _pod(
+    document: Document, spec: dict[str, Any], metadata: dict[str, Any], qos: str, twins: Counter[tuple[str, str]]
+) -> m.PodSandbox:
     """Make the message of the pod."""
     name, namespace = text(metadata.get("name")) or "pod", text(metadata.get("namespace")) or "default"
-    uid = text(metadata.get("uid")) or kubelet.make_uid(namespace, name)
+    twins[namespace, name] += 1
+    names = [namespace, name, *map(str, range(2, twins[namespace, name] + 1))]
+    uid = text(metadata.get("uid")) or kubelet.make_uid(*names)
     labels, annotations = (document.table(metadata, key, "metadata.") for key in ("labels", "annotations"))
     pod = m.PodSandbox(
-        id=kubelet.make_id("sandbox", namespace, name),
+        id=kubelet.make_id("sandbox", *names),
         name=name,
         uid=uid,
         namespace=namespace,

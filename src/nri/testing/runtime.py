@@ -40,7 +40,7 @@ class FakeRuntime(Events):
         pods, containers: what there is at the start.
         name, version: what plugins are told.
         options: more of what `Adaptation` takes (`builtin`, `observer`, `default_validator`, `request_timeout_s`; with
-            `socket_path` it listens, with `plugin_path` it launches).
+            `socket_path` it listens, with `plugin_path` it launches; `policy_path` is a file instead of `policy`).
 
     Attributes:
         pods, containers: what there is now, by id.
@@ -69,15 +69,19 @@ class FakeRuntime(Events):
         options.setdefault("plugin_path", "/nonexistent")
         #: Where plugins can connect; "" if nowhere.
         self.socket_path: str = options.get("socket_path", "")
+        options.setdefault("policy_path", self._policy_path)
         self._options = {"name": name, "version": version, "compat": compat, **options}
-        self.adaptation = self._start()
+        try:
+            self.adaptation = self._start()
+        except BaseException:
+            self._forget_policy()
+            raise
 
     def _start(self) -> Adaptation:
         adaptation = Adaptation(
             synchronize=self._snapshot,
             update=self._update,
             evict=self._evict,
-            policy_path=self._policy_path,
             **self._options,
         )
         adaptation.start()
@@ -172,9 +176,16 @@ class FakeRuntime(Events):
         if self.closed:
             return
         self.closed = True
-        self._end()
-        if self._policy_path is not None:
-            os.unlink(self._policy_path)
+        try:
+            self._end()
+        finally:
+            self._forget_policy()
+
+    def _forget_policy(self) -> None:
+        """Remove the file that was written for `policy`."""
+        path, self._policy_path = self._policy_path, None
+        if path is not None:
+            os.unlink(path)
 
     def __enter__(self) -> Self:
         return self

@@ -1,8 +1,8 @@
 """ttRPC for Python: the remote procedure calls of containerd, without HTTP/2. Knows nothing of NRI.
 
-`Client` and `Server` are for programs that talk to unix sockets; `Endpoint` is the front beneath them, over any
-transport; `frames`, `envelope` and `connection` are pure and can be put under any other kind of I/O. Unary calls only:
-a request that wants to stream is answered Unimplemented.
+`Client`, `AsyncClient` and `Server` are for programs that talk to unix sockets; a call has one request and one reply,
+or is a stream of messages from the client, from the server, or both ways. `Endpoint` is the front beneath them, over
+any transport; `frames`, `envelope` and `connection` are pure and can be put under any other kind of I/O.
 
 Names load when they are first used, so that a plugin's start does not pay for the server.
 """
@@ -13,19 +13,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from nri.ttrpc.client import Client
     from nri.ttrpc.codes import Code
     from nri.ttrpc.endpoint import LATER, Endpoint
     from nri.ttrpc.envelope import Request, Response
     from nri.ttrpc.interceptors import Interceptor
     from nri.ttrpc.monitor import Monitor
-    from nri.ttrpc.server import Server
-    from nri.ttrpc.service import Method, Service
+    from nri.ttrpc.services.aio import AsyncClient
+    from nri.ttrpc.services.aio_streams import AsyncClientStream
+    from nri.ttrpc.services.client import Client
+    from nri.ttrpc.services.server import Server
+    from nri.ttrpc.services.service import Method, Service
+    from nri.ttrpc.services.streams import ClientStream, ServerStream
     from nri.ttrpc.transport import SocketTransport
 
 __all__ = [
     "LATER",
+    "AsyncClient",
+    "AsyncClientStream",
     "Client",
+    "ClientStream",
     "Code",
     "Endpoint",
     "Interceptor",
@@ -34,22 +40,27 @@ __all__ = [
     "Request",
     "Response",
     "Server",
+    "ServerStream",
     "Service",
     "SocketTransport",
 ]
 
 _HOME = {
-    "Client": "client",
+    "AsyncClient": "services.aio",
+    "AsyncClientStream": "services.aio_streams",
+    "Client": "services.client",
+    "ClientStream": "services.streams",
     "Code": "codes",
     "Endpoint": "endpoint",
     "Interceptor": "interceptors",
     "LATER": "endpoint",
-    "Method": "service",
+    "Method": "services.service",
     "Monitor": "monitor",
     "Request": "envelope",
     "Response": "envelope",
-    "Server": "server",
-    "Service": "service",
+    "Server": "services.server",
+    "ServerStream": "services.streams",
+    "Service": "services.service",
     "SocketTransport": "transport",
 }
 

@@ -2,7 +2,7 @@
 
 Runs in whichever thread has the role of the reader: a caller that waits for its response, `serve`, or a monitor's
 `poll`. So a reply waits for a peer that does not read only as long as that thread has time. What answers requests is
-`nri.ttrpc.service`; calls are `nri.ttrpc.endpoint`.
+`nri.ttrpc.services.service`; calls are `nri.ttrpc.endpoint`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from time import monotonic
 from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError
 from nri.ttrpc.codes import Code, code_of
 from nri.ttrpc.envelope import Request, Response
+from nri.ttrpc.frames import REMOTE_CLOSED, REMOTE_OPEN
+from nri.ttrpc.halves import Data
 from nri.ttrpc.interceptors import around_serving
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from nri.interfaces import Receiving
     from nri.ttrpc.interceptors import Interceptor
     from nri.ttrpc.link import Link
 
@@ -51,10 +54,13 @@ def _status(error: Exception) -> tuple[int, str]:
 class Answerer:
     """Hands out what comes over a link: responses to those who wait for them, requests to the handler."""
 
-    __slots__ = ("_handler", "_link")
+    __slots__ = ("_handler", "_link", "_streams")
 
-    def __init__(self, link: Link, on_request: Handler | None, interceptors: Sequence[Interceptor]) -> None:
+    def __init__(
+        self, link: Link, on_request: Handler | None, interceptors: Sequence[Interceptor], *, streams: bool
+    ) -> None:
         self._link = link
+        self._streams = streams
         self._handler = None if on_request is None else around_serving(interceptors, on_request)
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -68,7 +74,12 @@ class Answerer:
         for conn_id, chunk in chunks:
             if conn_id == link.client_id and (conn_id != link.server_id or self._handler is None):
                 for response in link.client.receive(chunk):
+                    if isinstance(response, Data):
+                        self._stream(link.client_streams, response)
+                        continue
                     waiter = link.waiters.pop(response.stream_id, None)
+                    if link.client_streams:
+                        link.client_streams.pop(response.stream_id, None)
                     if waiter is not None:
                         waiter.response = response
                         waiter.wake()
@@ -76,8 +87,19 @@ class Answerer:
                 for request in link.server.receive(chunk):
                     if isinstance(request, Request):
                         self._answer(request, until)
+                    elif isinstance(request, Data):
+                        self._stream(link.server_streams, request)
                     else:
-                        self._refuse(request, request.code, request.message, until)
+                        self._refuse_frame(request, until)
+
+    def _stream(self, streams: dict[int, Receiving], data: Data) -> None:
+        """Hand a message of a stream to who receives it."""
+        stream = streams.get(data.stream_id)
+        if stream is not None:
+            stream.arrived(data)
+            if data.last and streams is self._link.client_streams:  # the whole stream is over
+                streams.pop(data.stream_id, None)
+                self._link.waiters.pop(data.stream_id, None)
 
     def serve(self, until: Callable[[], object] | None, deadline: float | None) -> str | None:
         """Read and answer until the connection ends, and return why; or until `until()` holds, and return None."""
@@ -87,6 +109,8 @@ class Answerer:
                 if until is not None and until():
                     return None
                 try:
+                    if link.full:
+                        link.await_room(deadline)
                     self.dispatch(link.transport.receive(deadline))
                 except (ConnectionClosed, ProtocolError) as error:
                     link.fail(error.reason)
@@ -99,7 +123,7 @@ class Answerer:
             return
         try:
             for _ in range(POLL_READS):
-                if link.closed is not None:
+                if link.closed is not None or link.full:
                     break
                 self.dispatch(link.transport.receive_now(), NOW)
         except DeadlineExceeded:
@@ -108,13 +132,18 @@ class Answerer:
             link.fail(error.reason)
         finally:
             link.stop_reading(None)
-            link.have_watched()
+            if not link.full:
+                link.have_watched()
 
     # -- answering ----------------------------------------------------------------------------------------------------
 
     def _answer(self, request: Request, until: float | None) -> None:
         if self._handler is None:
             self._refuse(request, Code.UNIMPLEMENTED, f"service {request.service}", until)
+            return
+        if request.flags and not self._streams and request.flags & (REMOTE_OPEN | REMOTE_CLOSED):
+            text = f"streaming is not supported: {request.service}/{request.method}"
+            self._refuse(request, Code.UNIMPLEMENTED, text, until)
             return
         try:
             reply = self._handler(request)
@@ -130,6 +159,14 @@ class Answerer:
         else:
             wrong = f"{request.method}: the handler returned {type(reply).__name__} instead of bytes"
             self._refuse(request, Code.INTERNAL, wrong, until)
+
+    def _refuse_frame(self, refusal: Response, until: float | None) -> None:
+        """Answer a frame that broke a rule; its stream, if it has one, is over."""
+        stream = self._link.server_streams.pop(refusal.stream_id, None)
+        if stream is not None:
+            stream.response = refusal
+            stream.wake()
+        self._refuse(refusal, refusal.code, refusal.message, until)
 
     def _refuse(self, request: Request | Response, code: int, message: str, until: float | None) -> None:
         self._send(self._link.server.respond(request.stream_id, b"", code, message), until)

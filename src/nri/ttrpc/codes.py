@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nri.errors import CODE_NAMES
+from nri.errors import CODE_NAMES, DeadlineExceeded
 
 __all__ = ["Code", "code_of", "name_of"]
 
@@ -32,6 +32,7 @@ class Code:
 # What the reference makes of well-known errors of a handler; every other one is UNKNOWN. First match wins.
 _OF_EXCEPTION: tuple[tuple[type[BaseException], int], ...] = (
     (TimeoutError, Code.DEADLINE_EXCEEDED),
+    (DeadlineExceeded, Code.DEADLINE_EXCEEDED),
     (FileExistsError, Code.ALREADY_EXISTS),
     (FileNotFoundError, Code.NOT_FOUND),
     (PermissionError, Code.PERMISSION_DENIED),

@@ -3,6 +3,9 @@
 `ClientSide` numbers streams and matches responses; `ServerSide` checks the order of stream ids and prepares the answer
 to what breaks the rules. A connection goes on after a broken stream, as the reference's does; only bytes that are not
 frames at all end it. Threads, sockets and deadlines are in `nri.ttrpc.endpoint`.
+
+Every call is a stream with a number of its own. Most are one request and one response; those that go on are kept in
+`nri.ttrpc.halves`.
 """
 
 from __future__ import annotations
@@ -14,12 +17,12 @@ from nri.ttrpc.envelope import (
     Request,
     Response,
     decode_request,
-    decode_response,
     encode_response,
     request_parts,
     request_prefix,
     response_payload,
 )
+from nri.ttrpc.halves import ClientStreams, Data, ServerStreams, refusal, response_of, too_long
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["ClientSide", "ServerSide"]
 
 _LAST_STREAM_ID: Final = (1 << 32) - 1
-
 
 # Encoded names of services and methods, those called lately.
 _prefixes: dict[tuple[str, str], bytes] = {}
@@ -46,15 +48,23 @@ def _prefix(service: str, method: str) -> bytes:
 class ClientSide:
     """The calling end: requests out, responses in."""
 
-    __slots__ = ("_next_id", "_pending", "_reader")
+    __slots__ = ("_next_id", "_pending", "_reader", "streams")
 
     def __init__(self) -> None:
         self._reader = frames.FrameReader()
         self._next_id = 1
         self._pending: set[int] = set()
+        #: The streams that go on after their request.
+        self.streams = ClientStreams()
 
     def request(
-        self, service: str, method: str, payload: bytes, timeout_ns: int = 0, metadata: Iterable[tuple[str, str]] = ()
+        self,
+        service: str,
+        method: str,
+        payload: bytes,
+        timeout_ns: int = 0,
+        metadata: Iterable[tuple[str, str]] = (),
+        flags: int = 0,
     ) -> tuple[int, list[bytes], int]:
         """Start a stream; returns (stream id, frame in pieces, its length). Frames go out in the order of these calls.
 
@@ -70,22 +80,56 @@ class ClientSide:
             length += len(piece)
         if length > frames.MAX_DATA:
             raise OversizedMessage(length, frames.MAX_DATA)
-        frame.insert(0, frames.pack_header(length, stream_id, frames.REQUEST, 0))
+        frame.insert(0, frames.pack_header(length, stream_id, frames.REQUEST, flags))
         self._next_id = stream_id + 2
         self._pending.add(stream_id)
         return stream_id, frame, frames.HEADER_LENGTH + length
 
-    def forget(self, stream_id: int) -> None:
-        """Give up on a stream: its late response will be dropped."""
-        self._pending.discard(stream_id)
+    def open(self, call: Request, *, sends: bool, receives: bool) -> tuple[int, list[bytes]]:
+        """Start a stream that goes on; returns (stream id, frame in pieces).
 
-    def receive(self, chunk: bytes) -> list[Response]:
-        """Responses to pending streams, in the order in which they came; all others are dropped."""
-        return [
-            _response(stream_id, kind, data, length)
-            for stream_id, kind, _, data, length in self._reader.receive(chunk)
-            if self._expects(stream_id)
-        ]
+        `sends`: we send messages, with `streams.data`, until `streams.close`; the call's payload, if
+        any, is the first.
+        `receives`: the server sends messages; else its only one comes as a response.
+        """
+        flags = frames.REMOTE_CLOSED
+        if sends:
+            # Without NO_DATA, a server in Rust takes even an empty request for the first message.
+            flags = frames.REMOTE_OPEN if call.payload else frames.REMOTE_OPEN | frames.NO_DATA
+        stream_id, frame, _ = self.request(
+            call.service, call.method, call.payload, call.timeout_ns, call.metadata, flags
+        )
+        self._pending.discard(stream_id)
+        self.streams.add(stream_id, sends=sends, receives=receives)
+        return stream_id, frame
+
+    def forget(self, stream_id: int) -> None:
+        """Give up on a stream: what comes late for it will be dropped."""
+        self._pending.discard(stream_id)
+        self.streams.forget(stream_id)
+
+    def receive(self, chunk: bytes) -> list[Response | Data]:
+        """Responses to pending streams and their data, in the order in which they came; all others are dropped.
+
+        A response, and data that is the last, ends its stream.
+        """
+        out: list[Response | Data] = []
+        for stream_id, kind, flags, data, length in self._reader.receive(chunk):
+            if self._expects(stream_id):
+                out.append(response_of(stream_id, kind, data, length))
+            elif stream_id in self.streams:
+                item = self.streams.receive(stream_id, kind, flags, data, length)
+                if item is not None:
+                    out.append(item)
+        return out
+
+    def _expects(self, stream_id: int) -> bool:
+        """Whether a response to this stream is waited for; only the first one is."""
+        try:
+            self._pending.remove(stream_id)
+        except KeyError:
+            return False
+        return True
 
     def receive_sole(self, stream_id: int, chunk: bytes) -> bytes | None:
         """The reply's bytes, if the chunk is one whole successful response to this stream, as it nearly always is.
@@ -106,54 +150,34 @@ class ClientSide:
             self._pending.discard(stream_id)
         return payload
 
-    def _expects(self, stream_id: int) -> bool:
-        """Whether a response to this stream is waited for; only the first one is."""
-        try:
-            self._pending.remove(stream_id)
-        except KeyError:
-            return False
-        return True
-
-
-def _response(stream_id: int, kind: int, data: bytes | None, length: int) -> Response:
-    """What a frame means to the call that waits for it; a broken one fails that call and nothing else."""
-    if data is None:
-        text = f"message length {length} exceed maximum message size of {frames.MAX_DATA}"
-        response = Response(code=Code.RESOURCE_EXHAUSTED, message=text)
-    elif kind != frames.RESPONSE:
-        response = Response(code=Code.INTERNAL, message=f"protocol error: message type {kind} on a unary stream")
-    else:
-        try:
-            response = decode_response(data)
-        except RemoteProtocolError as error:
-            response = Response(code=Code.INTERNAL, message=f"unmarshal response error: {error.reason}")
-    response.stream_id = stream_id
-    return response
-
 
 class ServerSide:
     """The answering end: requests in, responses out."""
 
-    __slots__ = ("_last_id", "_reader")
+    __slots__ = ("_last_id", "_reader", "streams")
 
     def __init__(self) -> None:
         self._reader = frames.FrameReader()
         self._last_id = 0
+        #: The streams that go on after their request.
+        self.streams = ServerStreams()
 
-    def receive(self, chunk: bytes) -> list[Request | Response]:
-        """Requests to serve, and Responses that are to be sent as they are because the peer broke a rule."""
+    def receive(self, chunk: bytes) -> list[Request | Response | Data]:
+        """Requests to serve, data of their streams, and Responses to send because the peer broke a rule."""
         end = len(chunk)
         if end >= frames.HEADER_LENGTH and self._reader.between:
             length, stream_id, kind, flags = frames.unpack_header(chunk)
             whole = length == end - frames.HEADER_LENGTH
             if whole and kind == frames.REQUEST and length <= frames.MAX_DATA:  # as nearly always
                 return [self._request(stream_id, flags, chunk, length, frames.HEADER_LENGTH)]
-        out: list[Request | Response] = []
+        out: list[Request | Response | Data] = []
         for stream_id, kind, flags, data, length in self._reader.receive(chunk):
             if kind == frames.REQUEST:
                 out.append(self._request(stream_id, flags, data, length))
             elif kind == frames.DATA:
-                out.append(_refusal(stream_id, Code.INVALID_ARGUMENT, "StreamID is no longer active"))
+                item = self.streams.receive(stream_id, flags, data, length)
+                if item is not None:
+                    out.append(item)
             # Any other type is ignored, as the reference does.
         return out
 
@@ -161,26 +185,26 @@ class ServerSide:
         self, stream_id: int, flags: int, data: bytes | None, length: int, start: int = 0
     ) -> Request | Response:
         if stream_id % 2 == 0:
-            return _refusal(stream_id, Code.INVALID_ARGUMENT, "StreamID must be odd for client initiated streams")
+            return refusal(stream_id, "StreamID must be odd for client initiated streams")
         if stream_id <= self._last_id:
-            return _refusal(stream_id, Code.INVALID_ARGUMENT, "StreamID cannot be re-used and must increment")
+            return refusal(stream_id, "StreamID cannot be re-used and must increment")
         self._last_id = stream_id
         if data is None:
-            text = f"message length {length} exceed maximum message size of {frames.MAX_DATA}"
-            return _refusal(stream_id, Code.RESOURCE_EXHAUSTED, text)
+            return too_long(stream_id, length)
         try:
             request = decode_request(data, start)
         except RemoteProtocolError as error:
-            return _refusal(stream_id, Code.INVALID_ARGUMENT, f"unmarshal request error: {error.reason}")
-        if flags & (frames.REMOTE_OPEN | frames.REMOTE_CLOSED):
-            return _refusal(
-                stream_id, Code.UNIMPLEMENTED, f"streaming is not supported: {request.service}/{request.method}"
-            )
+            return refusal(stream_id, f"unmarshal request error: {error.reason}")
         request.stream_id = stream_id
+        if flags:
+            request.flags = flags
+            self.streams.add(stream_id, flags)
         return request
 
     def respond(self, stream_id: int, payload: bytes = b"", code: int = 0, message: str = "") -> bytes:
-        """The frame of an answer. One that is over 4 MiB becomes ResourceExhausted: the caller learns why."""
+        """The frame of an answer, which ends its stream. One over 4 MiB becomes ResourceExhausted, for the caller."""
+        if self.streams.open:
+            self.streams.end(stream_id)
         if not payload and not code:
             return frames.pack(stream_id, frames.RESPONSE, b"")
         data = encode_response(payload, code, message)
@@ -188,7 +212,3 @@ class ServerSide:
             text = f"message length {len(data)} exceed maximum message size of {frames.MAX_DATA}"
             data = encode_response(code=Code.RESOURCE_EXHAUSTED, message=text)
         return frames.pack(stream_id, frames.RESPONSE, data)
-
-
-def _refusal(stream_id: int, code: int, message: str) -> Response:
-    return Response(code=code, message=message, stream_id=stream_id)

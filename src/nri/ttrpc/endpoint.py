@@ -60,6 +60,7 @@ class Endpoint:
         on_request: answers a request; None answers everything Unimplemented.
         interceptors: see `nri.ttrpc.interceptors`; the first is outermost.
         on_close: called once, with the reason, when the connection has ended.
+        streams: `on_request` takes requests of streams too; else they are answered Unimplemented.
     """
 
     __slots__ = ("_answerer", "_interceptors", "link")
@@ -73,10 +74,11 @@ class Endpoint:
         on_request: Handler | None = None,
         interceptors: Sequence[Interceptor] = (),
         on_close: Callable[[str], None] | None = None,
+        streams: bool = False,
     ) -> None:
         #: Its state, for monitors and others who know what they do.
         self.link = Link(transport, client_id, server_id, on_close)
-        self._answerer = Answerer(self.link, on_request, interceptors)
+        self._answerer = Answerer(self.link, on_request, interceptors, streams=streams)
         self._interceptors = tuple(interceptors)
 
     @property

@@ -46,9 +46,10 @@ class Request:
         payload: the request message's bytes.
         timeout_ns: the caller's remaining time in nanoseconds; 0 means none.
         metadata: (key, value) pairs in order; keys as received.
+        flags: of its frame: REMOTE_OPEN or REMOTE_CLOSED where the caller wants a stream that goes on.
     """
 
-    __slots__ = ("metadata", "method", "payload", "service", "stream_id", "timeout_ns")
+    __slots__ = ("flags", "metadata", "method", "payload", "service", "stream_id", "timeout_ns")
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class Request:
         timeout_ns: int = 0,
         metadata: Metadata = (),
         stream_id: int = 0,
+        flags: int = 0,
     ) -> None:
         self.service = service
         self.method = method
@@ -65,10 +67,12 @@ class Request:
         self.timeout_ns = timeout_ns
         self.metadata = metadata
         self.stream_id = stream_id
+        self.flags = flags
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For copies, also of the compiled class."""
-        return Request, (self.service, self.method, self.payload, self.timeout_ns, self.metadata, self.stream_id)
+        fields = (self.service, self.method, self.payload, self.timeout_ns, self.metadata, self.stream_id, self.flags)
+        return Request, fields
 
     def __repr__(self) -> str:
         return f"Request({self.service}/{self.method}, stream {self.stream_id}, {len(self.payload)} bytes)"

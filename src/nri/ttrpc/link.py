@@ -10,6 +10,7 @@ from __future__ import annotations
 from _thread import allocate_lock
 from time import monotonic
 
+from nri.errors import DeadlineExceeded
 from nri.signals import heed
 from nri.ttrpc.connection import ClientSide, ServerSide
 
@@ -17,8 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nri.interfaces import Transport, Watcher
-    from nri.ttrpc.waiters import Callback, Reading, Waiter
+    from nri.interfaces import Receiving, Transport, Waiting, Watcher
 
 __all__ = ["Link"]
 
@@ -32,6 +32,8 @@ class Link:
         client_id, server_id: connection numbers of the calls that we make, and of the requests that we answer.
         client, server: what is known of the streams of either.
         waiters: who waits for the response of which stream.
+        client_streams, server_streams: who gets the data of which stream, of our calls and of the peer's.
+        full: streams that hold so much that nothing is read, until they are received from.
         sender: held while stream ids are given out and frames written, so that ids increase on the wire.
         reader: held by the thread that reads.
         behind: the peer has not answered everything, so it may not have read everything.
@@ -40,8 +42,8 @@ class Link:
     """
 
     __slots__ = (
-        "_close_lock", "_on_close", "behind", "client", "client_id", "closed", "fileno", "reader", "sender", "server",
-        "server_id", "transport", "waiters", "watch",
+        "_close_lock", "_on_close", "_room", "behind", "client", "client_id", "client_streams", "closed", "fileno",
+        "full", "reader", "sender", "server", "server_id", "server_streams", "transport", "waiters", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -51,7 +53,12 @@ class Link:
         self.fileno: Callable[[], int] = transport.fileno
         self.client_id, self.server_id = client_id, server_id
         self.client, self.server = ClientSide(), ServerSide()
-        self.waiters: dict[int, Waiter | Reading | Callback] = {}
+        self.waiters: dict[int, Waiting] = {}
+        self.client_streams: dict[int, Receiving] = {}
+        self.server_streams: dict[int, Receiving] = {}
+        self.full: set[object] = set()
+        self._room = allocate_lock()
+        self._room.acquire()
         self.sender = allocate_lock()
         self.reader = allocate_lock()
         self.behind = False
@@ -96,6 +103,29 @@ class Link:
         self.behind = True
         self.hand_over()  # a wake-up meant for the caller that now leaves must not be lost
 
+    # -- streams that hold too much ------------------------------------------------------------------------------------
+
+    def await_room(self, deadline: float | None) -> None:
+        """Wait, as the reader, while a stream holds so much that nothing must be read. Raises DeadlineExceeded."""
+        while self.full and self.closed is None:
+            heed()
+            left_s = -1.0 if deadline is None else max(0.0, deadline - monotonic())
+            if not self._room.acquire(timeout=left_s) and self.full:
+                raise DeadlineExceeded("a stream to be received from")
+
+    def make_room(self, stream: object) -> None:
+        """Let the reading go on, as far as this stream is concerned."""
+        if stream in self.full:
+            self.full.discard(stream)
+            self._reading_goes_on()
+            self.have_watched()
+
+    def _reading_goes_on(self) -> None:
+        try:
+            self._room.release()
+        except RuntimeError:
+            pass  # woken already
+
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def fail(self, reason: str) -> str:
@@ -105,9 +135,10 @@ class Link:
                 return self.closed
             self.closed = reason
         self.transport.shut()
-        for waiter in list(self.waiters.values()):
+        for waiter in [*self.waiters.values(), *self.server_streams.values()]:
             waiter.wake()
         self.waiters.clear()
+        self._reading_goes_on()
         if self._on_close is not None:
             self._on_close(reason)
         return reason

@@ -75,6 +75,7 @@ def _read_on(
             return response
         if link.closed is not None:
             raise ConnectionClosed(link.closed)
+        link.await_room(deadline)
         chunks = link.transport.receive(deadline)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from nri.adaptation import Adaptation, BuiltinPlugin, CreateReply
 from nri.adaptation.audit import reporting
+from nri.adaptation.audit.inventory import Presence
 from nri.api import messages as m
 from nri.errors import PluginError
 from nri.metrics import Observer
@@ -332,3 +333,34 @@ def test_in_reference_mode_updates_pass_as_they_are() -> None:
         assert node.told == [("gone", 5)]
     finally:
         node.adaptation.stop()
+
+
+@pytest.mark.parametrize("event", ["remove_container", "remove_pod_sandbox"])
+def test_a_removal_that_a_plugin_refuses_is_a_removal_all_the_same(node: Node, event: str) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("not now")
+
+    setattr(node.handlers, event, refuse)
+    node.adaptation.stop()
+    node.adaptation = Adaptation(
+        "node", "1", synchronize=lambda: ([], []), update=node.apply,
+        builtin=[BuiltinPlugin("10", "p", node.handlers)],
+        plugin_path="/nonexistent", disable_connections=True, policy_path=None,
+    )  # fmt: skip
+    node.adaptation.start()
+    container = make_container(id="a", pod=POD)
+    node.adaptation.create_container(POD, container)
+    with pytest.raises(PluginError, match="not now"):
+        getattr(node.adaptation, event)(*([POD, container] if event == "remove_container" else [POD]))
+    node.handlers.create["b"] = lambda: shares("a")
+    assert [each.container_id for each in node.create("b").ignored] == ["a"]
+
+
+def test_later_over_earlier_goes_by_the_order_of_answers_and_not_of_the_ends_of_events(node: Node) -> None:
+    inventory = node.adaptation._trail.inventory
+    inventory.creating("a", "web")
+    assert inventory.keep_update("10-p", shares("a", 8), "CreateContainer", 2) is Presence.CREATING
+    assert inventory.keep_update("10-p", shares("a", 7), "CreateContainer", 1) is Presence.CREATING
+    inventory.created("a", POD, b"")
+    node.adaptation._kept.hand_over("a")
+    assert node.told == [("a", 8)]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nri.config import read_file
 from nri.kube.image_config import ImageConfig
-from nri.kube.manifest import Workload, read_manifest
+from nri.kube.manifest import Workload, read_manifests
 
 
 def pod(spec: str = "{containers: [{name: app}]}", metadata: str = "{name: web}") -> str:
@@ -20,6 +21,7 @@ def read(tmp_path: Path) -> Callable[..., Workload]:
     def from_text(text: str, image: ImageConfig | None = None) -> Workload:
         path = tmp_path / "pod.yaml"
         path.write_text(text)
-        return read_manifest(str(path), image)
+        (made,) = read_manifests(read_file(path), image)
+        return made
 
     return from_text

@@ -2,7 +2,9 @@
 
 import pytest
 
+from nri.config import Source
 from nri.errors import ConfigError
+from nri.kube.manifest import read_manifests
 from tests.unit.kube.conftest import pod
 
 
@@ -37,6 +39,21 @@ OWNERS = {
 def test_a_pod_template_is_found_in(owner, read):
     made = read(OWNERS[owner])
     assert (made.pod.name, made.pod.namespace, dict(made.pod.labels)) == ("d", "n", {"a": "b"})
+
+
+def test_every_pod_of_a_file_is_read_in_order():
+    text = "---\n".join([pod(), OWNERS["a Deployment"] + "\n", "kind: Service\n", OWNERS["a List"] + "\n"])
+    found = read_manifests(Source("all.yaml", text))
+    assert [(one.pod.namespace, one.pod.name) for one in found] == [("default", "web"), ("n", "d"), ("n", "d")]
+    assert len({one.pod.id for one in found}) == len({one.pod.uid for one in found}) == 3
+    assert len({container.id for one in found for container in one.containers}) == 3, (
+        "two pods of one name are two pods"
+    )
+
+
+def test_a_mistake_in_a_later_document_is_told_with_the_line_of_the_file():
+    with pytest.raises(ConfigError, match=r"all\.yaml:6: "):
+        read_manifests(Source("all.yaml", "kind: Service\n---\nkind: Pod\nspec:\n  x: 1\n  x: 2\n"))
 
 
 QOS = {

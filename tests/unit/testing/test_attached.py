@@ -38,6 +38,17 @@ def test_what_kept_a_plugin_from_taking_part_is_raised_where_it_is_waited_for(nr
         attached.wait(nri_runtime.adaptation)
 
 
+@pytest.mark.parametrize("method", ["configure", "synchronize"])
+def test_an_exception_of_configure_or_synchronize_reaches_the_test_as_what_it_is(
+    nri_runtime: FakeRuntime, method: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("no such zone")
+
+    with pytest.raises(LookupError, match=r"^no such zone$"):
+        nri_runtime.add(type("Lost", (Small,), {method: fail})())
+
+
 def test_a_connection_may_go_over_a_link(nri_runtime: FakeRuntime) -> None:
     attached = Attached(Small(), "10", "small", "")
     with Link() as link:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import nri
 import nri.testing
 from nri.api import messages as m
-from nri.errors import LocalProtocolError, RegistrationError
+from nri.errors import ConfigError, LocalProtocolError, RegistrationError
 from nri.testing import FakeRuntime, make_container, make_pod
 
 
@@ -112,6 +114,24 @@ def test_removed_containers_and_pods_are_forgotten(nri_runtime: FakeRuntime) -> 
     nri_runtime.remove_container(pod, container)
     nri_runtime.remove_pod_sandbox(pod)
     assert (nri_runtime.pods, nri_runtime.containers) == ({}, {})
+
+
+@pytest.mark.parametrize("text", ["", "no = 1\n"], ids=["a good policy", "a bad one"])
+def test_no_policy_file_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with contextlib.suppress(ConfigError):
+        runtime = FakeRuntime(policy=text)
+        assert list(tmp_path.iterdir())
+        runtime.close()
+        runtime.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_policy_may_be_a_file_of_the_tests_own(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text("no = 1\n")
+    with pytest.raises(ConfigError, match=r"policy\.toml:1: no: stands outside of a table"):
+        FakeRuntime(policy_path=str(tmp_path / "policy.toml"))
+    assert (tmp_path / "policy.toml").exists()
 
 
 def test_an_event_that_does_not_exist_is_an_attribute_error(nri_runtime: FakeRuntime) -> None:

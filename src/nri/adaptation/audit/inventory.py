@@ -29,7 +29,7 @@ from nri.adaptation.merge.fields import RESOURCES_TREE
 from nri.api import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["ContainerRecord", "Creation", "Inventory", "Known", "Presence"]
 
@@ -57,18 +57,20 @@ class Creation:
 
     Attributes:
         namespace: of its pod.
-        updates: per plugin (``NN-name``) the update that it asks for, and the event in which it did.
+        updates: per plugin (``NN-name``) the update that it asks for, the event in which it did, and the number of
+            that answer.
         evictions: (plugin, reason) of those who want it gone.
-        succeeded: it is created; what waits for it is to be handed over.
+        succeeded: the creation has succeeded, and the runtime has not yet said that the container is there.
+        busy: what waited is being handed over.
     """
 
-    __slots__ = ("evictions", "namespace", "succeeded", "updates")
+    __slots__ = ("busy", "evictions", "namespace", "succeeded", "updates")
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
-        self.updates: dict[str, tuple[m.ContainerUpdate, str]] = {}
+        self.updates: dict[str, tuple[m.ContainerUpdate, str, int]] = {}
         self.evictions: list[tuple[str, str]] = []
-        self.succeeded = False
+        self.succeeded = self.busy = False
 
 
 #: What events told while a state was on its way; None for containers that went.
@@ -83,6 +85,8 @@ class Inventory:
         self._records: dict[str, ContainerRecord] = {}
         self._creations: dict[str, Creation] = {}
         self._news: list[News] = []
+        #: Called with the id of a container whose creation has succeeded already, when something is kept for it.
+        self.on_kept: Callable[[str], object] = lambda _container_id: None
         #: The ids of all containers, always up to date.
         self.known = Known(self)
 
@@ -140,46 +144,62 @@ class Inventory:
         with self._lock:
             self._creations.pop(container_id, None)
 
-    def created(self, container_id: str, pod: m.PodSandbox, resources: bytes) -> bool:
-        """Note that a creation has succeeded, with these resources, encoded. True: updates wait for the container."""
+    def created(self, container_id: str, pod: m.PodSandbox, resources: bytes, *, uncommitted: bool = False) -> bool:
+        """Note that a creation has succeeded, with these resources, encoded. True: updates wait for the container.
+
+        `uncommitted`: the runtime will say when the container is there, so it is not known before that.
+        """
         record = ContainerRecord(pod.id, pod.namespace, resources)
         with self._lock:
             self._put(container_id, record)
             creation = self._creations.get(container_id)
             if creation is None:
                 return False
-            if creation.updates or creation.evictions:
+            waits = bool(creation.updates or creation.evictions)
+            if waits or uncommitted:
                 creation.succeeded = True
+            else:
+                del self._creations[container_id]
+            return waits
+
+    def committed(self, container_id: str) -> bool:
+        """Note that the runtime has created a container. False: something waits for it, to be handed over first."""
+        with self._lock:
+            creation = self._creations.get(container_id)
+            if creation is None:
                 return True
+            if creation.updates or creation.evictions or creation.busy:
+                return False
             del self._creations[container_id]
-            return False
+            return True
 
-    def presence(self, container_id: str) -> Presence:
-        """Where a container stands."""
-        if container_id in self._creations:
-            return Presence.CREATING
-        return Presence.KNOWN if container_id in self._records else Presence.GONE
-
-    def keep_update(self, plugin: str, update: m.ContainerUpdate, event: str) -> Presence:
-        """Keep an update if its container is being created, over an earlier one of the plugin. Returns where it stands.
+    def keep_update(self, plugin: str, update: m.ContainerUpdate, event: str, number: int) -> Presence:
+        """Keep an update if its container is being created, later ones over earlier ones. Returns where it stands.
 
         A container that is not CREATING by now takes no update here: the caller has to give it to the runtime.
+
+        Args:
+            number: counts the answers of plugins: events end in another order than they were answered in.
         """
         with self._lock:
             creation = self._creations.get(update.container_id)
             if creation is None:
                 return Presence.KNOWN if update.container_id in self._records else Presence.GONE
-            earlier = creation.updates.get(plugin)
-            if earlier is None:
-                kept = m.ContainerUpdate()
-                kept.CopyFrom(update)
-            else:
-                kept = earlier[0]
-                kept.ignore_failure = kept.ignore_failure and update.ignore_failure
-                for entry in read(update.linux.resources, RESOURCES_TREE):
+            kept = m.ContainerUpdate()
+            kept.CopyFrom(update)
+            held = creation.updates.get(plugin)
+            if held is not None:
+                later, event, number = held if held[2] > number else (update, event, number)
+                if later is update:
+                    kept = held[0]
+                kept.ignore_failure = held[0].ignore_failure and update.ignore_failure
+                for entry in read(later.linux.resources, RESOURCES_TREE):
                     put_resource(kept, entry)
-            creation.updates[plugin] = (kept, event)
-            return Presence.CREATING
+            creation.updates[plugin] = (kept, event, number)
+            succeeded = creation.succeeded
+        if succeeded:
+            self.on_kept(update.container_id)
+        return Presence.CREATING
 
     def keep_eviction(self, plugin: str, eviction: m.ContainerEviction) -> Presence:
         """Keep an eviction if its container is being created. Returns where it stands."""
@@ -188,16 +208,19 @@ class Inventory:
             if creation is None:
                 return Presence.KNOWN if eviction.container_id in self._records else Presence.GONE
             creation.evictions.append((plugin, eviction.reason))
-            return Presence.CREATING
+            succeeded = creation.succeeded
+        if succeeded:
+            self.on_kept(eviction.container_id)
+        return Presence.CREATING
 
-    def take_kept(self, container_id: str) -> Creation | None:
+    def take_kept(self, container_id: str, *, again: bool = False) -> Creation | None:
         """What waits for a container that is created, to be handed over; None: nothing any more, and it is known.
 
-        Ask again when that is done: what is asked for meanwhile waits, too.
+        Ask `again` when that is done: what is asked for meanwhile waits, too. None also if another thread is at it.
         """
         with self._lock:
             creation = self._creations.get(container_id)
-            if creation is None or not creation.succeeded:
+            if creation is None or not creation.succeeded or (creation.busy and not again):
                 return None
             if container_id not in self._records or not (creation.updates or creation.evictions):
                 del self._creations[container_id]
@@ -205,6 +228,7 @@ class Inventory:
             taken = Creation(creation.namespace)
             taken.updates, taken.evictions = creation.updates, creation.evictions
             creation.updates, creation.evictions = {}, []
+            creation.busy = True
             return taken
 
     def updated(self, container_id: str, resources: m.LinuxResources) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nri.interfaces import Reporter
     from nri.metrics import Observer
 
-__all__ = ["SERIALS", "Reporting", "adjustment_of", "evictions_of"]
+__all__ = ["ANSWERS", "SERIALS", "Reporting", "adjustment_of", "evictions_of"]
 
 log = logging.getLogger("nri.adaptation")
 
@@ -36,6 +36,8 @@ REMEMBERED: Final = 256
 
 #: Numbers for events, from 1: one holds the steps of its event together while others overlap with it.
 SERIALS: Final = itertools.count(1)
+#: Numbers for the answers of plugins, in the order in which they came.
+ANSWERS: Final = itertools.count(1)
 
 
 def adjustment_of(message: Any) -> m.ContainerAdjustment | None:

@@ -65,7 +65,8 @@ class CreateReply(EventReply):
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
         """
         super().commit(results)
-        if self._container_id in self._kept.waiting:
+        self._kept.runtime_commits = True
+        if not self._trail.inventory.committed(self._container_id):
             self._kept.hand_over(self._container_id)
 
     def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
@@ -142,6 +143,7 @@ class CreateEvent(AnsweredEvent):
         book = self.merge.book
         if book is not None:
             reply.updates += self.side_updates(book)
-        if context.trail.inventory.created(container_id, self._pod, resources):
-            context.kept.add(container_id)
+        kept = context.kept
+        if context.trail.inventory.created(container_id, self._pod, resources, uncommitted=kept.runtime_commits):
+            kept.add(container_id)
         return reply

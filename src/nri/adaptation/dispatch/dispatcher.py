@@ -17,6 +17,7 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from nri.adaptation.audit.reporting import ANSWERS
 from nri.adaptation.dispatch.create_event import CreateEvent, CreateReply
 from nri.adaptation.dispatch.event import Event, EventContext
 from nri.adaptation.dispatch.order import Place
@@ -165,6 +166,7 @@ class Dispatcher:
                 reply = None
                 if policy is not None:
                     reply = self._invoker.invoke(peer, policy, event, deadline, sent=sent)
+                    event.answer = next(ANSWERS)
                 # The plugin is left before its answer is merged: merging is not its time.
                 place.advance()
                 if reply is not None and policy is not None:

@@ -13,24 +13,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
 from nri.adaptation.audit.inventory import Presence
-from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
+from nri.adaptation.audit.reporting import SERIALS, Reporting, adjustment_of, evictions_of
+from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.merge.update import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.adaptation.plugin_policy import allow
+from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.errors import NriError, PluginError, quote
+from nri.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.audit.update_result import Restoration, UpdateResult
     from nri.adaptation.merge.update import UpdateBook
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
-    from nri.adaptation.registration.kept_updates import KeptUpdates
     from nri.api import messages as m
-    from nri.rules import Rules
 
 __all__ = ["AnsweredEvent", "Event", "EventContext", "EventReply", "Parts"]
 
@@ -43,7 +42,7 @@ class Parts(NamedTuple):
     linux_resources: Any = None
 
 
-class EventContext(NamedTuple):
+class EventContext:
     """What an event with an answer needs beside its request; the same for all events of a runtime.
 
     Attributes:
@@ -53,10 +52,10 @@ class EventContext(NamedTuple):
         kept: hands over updates that wait until a container is created.
     """
 
-    rules: Rules
-    trail: AuditTrail
-    reporting: Reporting
-    kept: KeptUpdates
+    __slots__ = ("kept", "reporting", "rules", "trail")  # compiled, a NamedTuple needs its types at run time
+
+    def __init__(self, rules: Rules, trail: AuditTrail, reporting: Reporting, kept: KeptUpdates) -> None:
+        self.rules, self.trail, self.reporting, self.kept = rules, trail, reporting, kept
 
 
 class Event:
@@ -67,15 +66,17 @@ class Event:
         rpc: the event's name, `StartContainer`.
         number: the event's number.
         serial: counts the events of this process, for reports.
+        answer: number of the last answer, counted while its plugin was held: answers are added later than they come.
     """
 
-    __slots__ = ("number", "request", "rpc", "serial")
+    __slots__ = ("answer", "number", "request", "rpc", "serial")
 
     def __init__(self, request: EventRequest) -> None:
         self.request = request
         self.rpc = request.spec.rpc
         self.number = request.spec.number
         self.serial = next(SERIALS)
+        self.answer = 0
 
     def request_bytes(self) -> bytes:
         """The request as the next plugin gets it, encoded."""
@@ -104,9 +105,10 @@ class AnsweredEvent(Event):
         asked: the request's bytes as the runtime made it; None as long as no plugin has answered.
         replies: name and bytes of every answer that says something.
         touched: ids of the containers that the answers update.
+        numbers: of the answers with updates, by the plugin's label: the order in which all events' answers came.
     """
 
-    __slots__ = ("_context", "answered", "asked", "merge", "replies", "touched")
+    __slots__ = ("_context", "answered", "asked", "merge", "numbers", "replies", "touched")
 
     #: The reply message of the event.
     reply_type: ClassVar[Any] = None
@@ -119,6 +121,7 @@ class AnsweredEvent(Event):
         self.asked: bytes | None = None
         self.replies: list[tuple[str, bytes]] = []
         self.touched: set[str] = set()
+        self.numbers: dict[str, int] = {}
 
     def add(self, peer: Peer, policy: EventPolicy, reply: bytes) -> None:
         """Take one plugin's answer: read it, hold it to the operator's policy, merge it, show it to the next plugin.
@@ -136,6 +139,7 @@ class AnsweredEvent(Event):
         message = self._read(peer, reply)
         self.replies.append((peer.label, reply))
         if message.update:
+            self.numbers[peer.label] = self.answer
             self.touched.update([update.container_id for update in self._there(message.update)])
         try:
             if policy.policy.allow is not None:
@@ -229,7 +233,7 @@ class AnsweredEvent(Event):
         context = self._context
         inventory = context.trail.inventory
         for plugin, update in book.kept:
-            presence = inventory.keep_update(plugin, update, self.rpc)
+            presence = inventory.keep_update(plugin, update, self.rpc, self.numbers.get(plugin, 0))
             if presence is Presence.KNOWN:
                 created.append(update)
             elif presence is Presence.GONE:

@@ -177,6 +177,8 @@ class Invoker:
     ) -> None:
         """Draw the consequences of a failure, as the table of this module says; raises if the request fails."""
         now = monotonic()
+        if self._name_plugins and isinstance(error, RpcError):
+            error = _unnamed(peer.label, error)
         if not isinstance(error, NriError):
             peer.breaker.abandoned()
             raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__), error)
@@ -225,6 +227,14 @@ def _ask(peer: Peer, event: Event, deadline: float) -> bytes:
         peer.abandon(exchange)
         raise
     return peer.collect(event.request, exchange, deadline)
+
+
+def _unnamed(label: str, error: RpcError) -> RpcError:
+    """Take the plugin's name out of a status text that has it for runtimes that name nobody: we name it ourselves."""
+    for beginning in (f"plugin {label}: ", f"plugin {label} refused: "):
+        if error.message.startswith(beginning):
+            return RpcError(error.code, error.message.removeprefix(beginning))
+    return error
 
 
 def _standing(peer: Peer) -> str:

@@ -53,6 +53,9 @@ class UpdateReply(EventReply):
         self.changed = bool(mine.container_id)
         self.resources: m.LinuxResources = mine.linux.resources if self.changed else requested
         trail.inventory.updated(container_id, self.resources)
+        if created:
+            del reply.update[-1]
+            reply.update.extend([*created, mine])
         super().__init__(merge, trail, [*others, *created], merge.book.ignored)
         self.evictions: list[m.ContainerEviction] = list(reply.evict)
         self.message = reply

@@ -4,7 +4,8 @@ Events overlap: while container A is being created, a plugin that makes room for
 A is not there to be updated, and must not be missed either. So its update is kept (`nri.adaptation.audit.inventory`),
 and given to the runtime's update callback as soon as A is there:
 
-- when the runtime calls `commit()` of A's reply: in that call;
+- when the runtime calls `commit()` of A's reply: in that call. A runtime that has ever done so is taken at its word:
+  from then on a container is being created until that call, so no reply names one that the runtime has not made;
 - else with the next event of A (PostCreateContainer in most runtimes), in a thread of its own, because the caller of an
   event may hold locks that the callback wants;
 - else after `SETTLE_S`, likewise.
@@ -50,10 +51,14 @@ class KeptUpdates:
         self._thread: threading.Thread | None = None
         self._stopped = False
         self.waiting: dict[str, float] = {}
+        #: Whether the runtime calls `commit()`. Then a container is not known before that.
+        self.runtime_commits = False
+        inventory.on_kept = self.add
 
     def add(self, container_id: str) -> None:
-        """A container is created for which updates wait: hand them over soon."""
-        self._schedule(container_id, monotonic() + SETTLE_S)
+        """Updates wait for a container whose creation has succeeded: hand them over soon."""
+        if container_id not in self.waiting:
+            self._schedule(container_id, monotonic() + SETTLE_S)
 
     def hasten(self, container_id: str) -> None:
         """The runtime goes on with a container, so it is there: hand over what waits for it now, in the thread."""
@@ -62,10 +67,10 @@ class KeptUpdates:
 
     def hand_over(self, container_id: str) -> None:
         """Hand over what waits for a container, in this thread; another one may be at it already."""
-        with self._lock:
-            if self.waiting.pop(container_id, None) is None:
-                return
-        while (creation := self._inventory.take_kept(container_id)) is not None:
+        self.waiting.pop(container_id, None)
+        again = False
+        while (creation := self._inventory.take_kept(container_id, again=again)) is not None:
+            again = True
             try:
                 self._updates.hand_over(container_id, creation)
             except Exception:
@@ -101,12 +106,13 @@ class KeptUpdates:
         """The next container whose time has come; None: there was nothing to do for a while. Holds the lock."""
         while not self._stopped:
             now = monotonic()
-            if not self.waiting:
+            waiting = self.waiting.copy()
+            if not waiting:
                 if not self._work.wait(IDLE_S) and not self.waiting:
                     return None
                 continue
-            container_id = min(self.waiting, key=self.waiting.__getitem__)
-            left_s = self.waiting[container_id] - now
+            when, container_id = min((when, each) for each, when in waiting.items())
+            left_s = when - now
             if left_s <= 0:
                 return container_id
             self._work.wait(left_s)

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.audit.inventory import Presence
+from nri.adaptation.audit.reporting import ANSWERS
 from nri.adaptation.audit.update_result import UpdateResult, results_of
 from nri.adaptation.plugin_policy import allow
 from nri.api import messages as m
@@ -77,7 +78,7 @@ class PluginUpdates:
 
     def hand_over(self, container_id: str, creation: Creation) -> None:
         """Apply what waited until a container was created."""
-        for plugin, (update, event) in creation.updates.items():
+        for plugin, (update, event, _) in creation.updates.items():
             encoded = m.UpdateContainersRequest(update=[update]).SerializeToString()
             for failed in self._apply(plugin, "UpdateContainers", encoded, [update]):
                 log.warning(
@@ -104,7 +105,7 @@ class PluginUpdates:
         present: list[m.ContainerUpdate] = []
         missing: list[m.ContainerUpdate] = []
         for update in asked:
-            presence = self._trail.inventory.keep_update(plugin, update, event)
+            presence = self._trail.inventory.keep_update(plugin, update, event, next(ANSWERS))
             if presence is Presence.KNOWN:
                 present.append(update)
             elif presence is Presence.GONE:

@@ -3,7 +3,7 @@
 One job: `ResourceView` reads the `linux.resources` of a message, `AdjustmentView` an adjustment. Rules: a view holds
 no state and changes nothing; it only needs `.message`. A reader has the name and the unit of the setter; a single value
 that is not set reads as None, so that it differs from zero. Next: the setters of `nri.api.builders.resources` and
-`nri.api.builders.adjustment` stand on these, as do the replies of `nri.testing` and `nri.resources_of`.
+`nri.api.builders.adjustment` stand on these, as do the replies of `nri.testing`.
 """
 
 from __future__ import annotations

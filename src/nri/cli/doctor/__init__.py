@@ -3,5 +3,5 @@
 Rules: a check reads, never changes, and takes the root folder to look under, so that a copied /etc or a container's
 view of the host (`--root /host`) can be examined; it never raises for what it finds. `nri.config.runtimes` reads the
 runtimes' files; `words` says what is wrong in them, `runtimes` compares them, `sockets`, `plugins` and `python` look at
-the machine, `examination` has the order, and `findings` the vocabulary.
+the machine, `failures` reads what plugins have left behind, `examination` has the order, and `findings` the vocabulary.
 """

@@ -6,7 +6,8 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
-from nri.cli.doctor import plugins, python, runtimes, sockets
+from nri.api.naming import DEFAULT_SOCKET
+from nri.cli.doctor import failures, plugins, python, runtimes, sockets
 from nri.cli.doctor.findings import Finding
 from nri.cli.doctor.words import findings_of
 from nri.config.runtimes import containerd, crio, isulad
@@ -27,13 +28,16 @@ def examine(settings: Settings, root: str) -> list[Finding]:
         findings += findings_of(reading)
     found = [reading.nri for reading in readings if reading.nri is not None]
     runtimes.check(found, findings, socket_given=bool(settings.socket_path))
-    for path in _sockets(settings, found, findings):
+    paths = _sockets(settings, found, findings)
+    for path in paths:
         sockets.check(root, path, findings)
     seen: set[tuple[str, str]] = set()
     for nri in found:
         if nri.enabled is not False and (nri.plugin_path, nri.plugin_config_path) not in seen:
             seen.add((nri.plugin_path, nri.plugin_config_path))
             plugins.check(root, nri, findings)
+    # A plugin that the runtime starts knows no other place than the default one.
+    failures.check(root, [*paths, DEFAULT_SOCKET], findings)
     python.check(findings)
     return findings
 

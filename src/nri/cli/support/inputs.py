@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 from nri.cli.errors import USAGE, Failure
+from nri.config import Source, read_file
+from nri.errors import ConfigError
 
 
 def read_argument(data: str) -> str:
@@ -23,6 +25,16 @@ def read_argument(data: str) -> str:
         return Path(data[1:]).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise Failure(f"{data[1:]}: not UTF-8 text", USAGE) from None
+
+
+def read_source(path: str) -> Source:
+    """Return a file's text, or standard input's (-), under the name for errors. ConfigError if it cannot be read."""
+    if path != "-":
+        return read_file(path)
+    try:
+        return Source("standard input", sys.stdin.read())
+    except UnicodeDecodeError as error:
+        raise ConfigError("standard input", "", f"not UTF-8 text: byte {error.start}") from None
 
 
 def read_capture(capture: str) -> bytes:

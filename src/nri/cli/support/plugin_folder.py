@@ -110,17 +110,43 @@ def put(folder: Path, file_name: str, content: bytes, mode: int) -> None:
         shutil.rmtree(inner, ignore_errors=True)
 
 
-def find(folder: Path, name: str) -> Path:
-    """Find the launcher of that name. Failure if there is none, several, or one that is not ours."""
-    with_index = re.fullmatch(r"\d\d-.+", name) is not None
-    present = sorted(path for path in folder.glob("[0-9][0-9]-*") if not path.is_dir()) if folder.is_dir() else []
-    found = [path for path in present if (path.name if with_index else path.name[3:]) == name]
-    if not found:
-        there = ", ".join(path.name for path in present)
-        raise Failure(f"{folder}: no plugin {name} there. {f'There are: {there}' if there else 'The folder is empty'}")
+def find(folder: Path, name: str) -> Path | None:
+    """Find the launcher of that name; None if there is none. Failure if there are several, or one that is not ours."""
+    found = _called(name, _files(folder))
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
         raise Failure(f"{folder}: several plugins are called {name}: {names}. Say which, with its index")
-    if not is_ours(found[0]):
+    if found and not is_ours(found[0]):
         raise Failure(f"{found[0]}: not written by `nri enable`, so it is not removed. If you are sure: rm {found[0]}")
-    return found[0]
+    return found[0] if found else None
+
+
+def find_left_over(folder: Path, drop_ins: Path, name: str) -> Path | None:
+    """Find the drop-in configuration ``NN-name.conf`` of a plugin that is not in the folder any more; None if none.
+
+    Failure if there are several.
+    """
+    there = {path.name for path in _files(folder)}
+    files = [path.with_suffix("") for path in _files(drop_ins) if path.suffix == ".conf" and path.stem not in there]
+    found = [path.with_name(f"{path.name}.conf") for path in _called(name, files)]
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise Failure(f"{drop_ins}: several files are left of {name}: {names}. Say which, with its index")
+    return found[0] if found else None
+
+
+def not_there(folder: Path, name: str) -> Failure:
+    """Return the error that there is no plugin of a name, with those that there are."""
+    there = ", ".join(path.name for path in _files(folder))
+    return Failure(f"{folder}: no plugin {name} there. {f'There are: {there}' if there else 'The folder is empty'}")
+
+
+def _files(folder: Path) -> list[Path]:
+    """List the files of a folder that have an index."""
+    return sorted(path for path in folder.glob("[0-9][0-9]-*") if not path.is_dir()) if folder.is_dir() else []
+
+
+def _called(name: str, files: list[Path]) -> list[Path]:
+    """Choose the files of a name, which may have its index."""
+    with_index = re.fullmatch(r"\d\d-.+", name) is not None
+    return [path for path in files if (path.name if with_index else path.name[3:]) == name]

@@ -70,7 +70,7 @@ def _load_file(path: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise Failure(_explain(error, path), USAGE) from error
+        raise Failure(explain(error, path), USAGE) from error
     return module
 
 
@@ -82,16 +82,17 @@ def _import(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and name.startswith(error.name):
             raise Failure(f"{name}: no such file, and no module of that name", USAGE) from None
-        raise Failure(_explain(error, name), USAGE) from error
+        raise Failure(explain(error, name), USAGE) from error
     except Exception as error:
-        raise Failure(_explain(error, name), USAGE) from error
+        raise Failure(explain(error, name), USAGE) from error
 
 
-def _explain(error: Exception, place: str) -> str:
+def explain(error: Exception, place: str) -> str:
     """Put the author's mistake into one line, with the line of the author's file in which it came up."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {error.msg}: {(error.text or '').strip()}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-    own = [frame for frame in frames if os.path.basename(frame.filename) == os.path.basename(place)] or frames
+    name = os.path.basename(place.partition(":")[0])
+    own = [frame for frame in frames if os.path.basename(frame.filename) == name] or frames
     where = f"{own[-1].filename}:{own[-1].lineno}" if own else place
     return f"{where}: {type(error).__name__}: {error}"

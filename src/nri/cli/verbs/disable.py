@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from nri.cli.support.verb import Verb
 
 EXAMPLES = [
     "nri disable pod-name",
-    "nri disable 10-pod-name --purge         # and its drop-in configuration",
+    "nri disable 10-pod-name --purge         # and its drop-in configuration, now or later",
 ]
 
 
@@ -28,15 +29,20 @@ def command(
 ) -> None:
     """Take a plugin that `nri enable` put there out of the plugin folder again.
 
-    NAME is the plugin's name, with or without its index. A running plugin goes on until the runtime restarts.
+    NAME is the plugin's name, with or without its index. A running plugin goes on until the runtime restarts. With
+    --purge, its configuration goes as well, also that of a plugin which was disabled before.
     """
     from nri.api.naming import CONFIG_DIR, PLUGIN_DIR
-    from nri.cli.support.plugin_folder import find
+    from nri.cli.support.plugin_folder import find, find_left_over, not_there
 
     folder, drop_ins = plugin_dir or Path(PLUGIN_DIR), config_dir or Path(CONFIG_DIR)
     launcher = find(folder, name)
-    drop_in = drop_ins / f"{launcher.name}.conf"
-    removed = [launcher, *([drop_in] if purge and drop_in.exists() else [])]
+    drop_in = drop_ins / f"{launcher.name}.conf" if launcher else find_left_over(folder, drop_ins, name)
+    removed = [path for path in (launcher, drop_in if purge else None) if path is not None and os.path.lexists(path)]
+    if not removed:
+        error = not_there(folder, name)
+        hint = f". Its configuration is still there: {drop_in} (--purge removes it)" if drop_in else ""
+        raise type(error)(error.message + hint)
     if not dry_run:
         for path in removed:
             path.unlink()
@@ -44,7 +50,10 @@ def command(
     if not out.human:
         out.document({"dry_run": dry_run, "removed": [str(path) for path in removed]})
         return
+    if out.quiet:
+        out.names(map(str, removed))
+        return
     for path in removed:
         out.text(f"{'would remove' if dry_run else 'removed'} {path}")
-    if drop_in.exists() and not purge:
+    if drop_in is not None and drop_in.exists() and not purge:
         out.note(f"its configuration stays: {drop_in} (--purge removes it too)")

@@ -41,7 +41,7 @@ def command(settings: Settings, root: str) -> int:
     """Find out why NRI does not work here.
 
     Looks at the runtimes' configuration and contradictions in it, the socket and its permissions, the plugin folder,
-    protobuf's back end, and versions. Changes nothing.
+    plugins that failed, protobuf's back end, and versions. Changes nothing.
 
     Exits with 0 when nothing keeps plugins from working, with 1 when something does.
     """

@@ -1,8 +1,12 @@
-"""`nri enable`: have the runtime launch a plugin at its next start. Next: `nri.cli.support.plugin_folder` writes."""
+"""`nri enable`: have the runtime launch a plugin at its next start.
+
+Next: `nri.cli.support.launch_check` tries it before anything is written, `nri.cli.support.plugin_folder` writes.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import click
@@ -14,7 +18,7 @@ from nri.cli.support.verb import Verb
 EXAMPLES = [
     "nri enable pod_name.py --idx 10",
     "nri enable pin.py --idx 20 --config pin.yaml    # becomes /etc/nri/conf.d/20-pin.conf",
-    "nri enable pod_name.py --idx 10 --dry-run       # only say what would be written",
+    "nri enable pod_name.py --idx 10 --dry-run       # only check it, and say what would be written",
 ]
 
 
@@ -31,15 +35,20 @@ EXAMPLES = [
 @click.option("--plugin-dir", type=click.Path(path_type=Path), metavar="DIR", help="Default: /opt/nri/plugins.")
 @click.option("--config-dir", type=click.Path(path_type=Path), metavar="DIR", help="Default: /etc/nri/conf.d.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show what would be written.")
+@click.option("--no-check", is_flag=True, help="Do not start it: it can start only on another machine.")
 @click.pass_obj
-def command(
+def command(  # noqa: PLR0913, PLR0917 - click gives them by name
     settings: Settings, file: Path, idx: str, name: str | None, config: Path | None, plugin_dir: Path | None,
-    config_dir: Path | None, dry_run: bool,
+    config_dir: Path | None, dry_run: bool, no_check: bool,
 ) -> None:  # fmt: skip
     """Let the runtime launch a plugin from its next start on.
 
     FILE is a Python file that ends with MyPlugin.main(), or any other program. A small launcher for it, with this
     Python's absolute path, is put into the plugin folder; FILE itself stays where it is.
+
+    Before that, the plugin is started once, just as a runtime would: without PATH, with its configuration, against a
+    runtime without pods. One that does not register within 5 s (--timeout), or cannot use its configuration, is
+    refused: containerd 1.7 itself would not start any more.
     """
     from nri.api.naming import CONFIG_DIR, PLUGIN_DIR
     from nri.cli.support import plugin_folder
@@ -51,12 +60,34 @@ def command(
     plugin_folder.refuse_untrusted(file)
     plugin_folder.refuse_clash(folder, file_name)
     writes = [(folder, file_name, plugin_folder.launcher(start, file_name).encode(), 0o755)]
+    if not no_check:
+        _check(settings, start, writes[0][2], file_name, config, drop_ins)
     if config:
         writes.insert(0, (drop_ins, f"{file_name}.conf", config.read_bytes(), 0o644))
     if not dry_run:
         for place, target, content, mode in writes:
             plugin_folder.put(place, target, content, mode)
     _tell(settings, writes, dry_run)
+
+
+def _check(
+    settings: Settings, start: list[str], launcher: bytes, file_name: str, config: Path | None, drop_ins: Path
+) -> None:
+    """Start the plugin once; a Failure says why it must not be enabled, and how to go on."""
+    import logging
+
+    from nri.cli.errors import Failure
+    from nri.cli.support.launch_check import rehearse
+
+    logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO if settings.verbose else logging.CRITICAL)
+    try:
+        rehearse(launcher, file_name, Path(start[-1]), config, drop_ins, settings.timeout_s)
+    except Failure as error:
+        by_hand = shlex.join([*start, "--idx", file_name[:2]])
+        raise Failure(
+            f"{error.message}\nnothing was written: runtimes drop such a plugin, containerd 1.7 does not start itself. "
+            f"Try it by hand: {by_hand}. If it can start only on another machine: --no-check"
+        ) from None
 
 
 def _tell(settings: Settings, writes: list[tuple[Path, str, bytes, int]], dry_run: bool) -> None:
@@ -67,6 +98,9 @@ def _tell(settings: Settings, writes: list[tuple[Path, str, bytes, int]], dry_ru
             for place, target, content, mode in writes
         ]
         out.document({"dry_run": dry_run, "files": files})
+        return
+    if out.quiet:
+        out.names(str(place / target) for place, target, _, _ in writes)
         return
     for place, target, content, _ in writes:
         out.text(f"{'would write' if dry_run else 'wrote'} {place / target}")

@@ -2,7 +2,7 @@
 
 The pod comes from a Kubernetes manifest (`nri.kube.manifest`), the runtime is the one of our tests
 (`nri.testing.FakeRuntime`), the diff is its provenance. Python plugins run inside this process, programs as installed
-plugins are run. Next: `nri.cli.support.trial`, which does it; this module only talks to people.
+plugins are run. Next: `nri.cli.support.trial.trial`, which does it; this module only talks to people.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
-    from nri.adaptation.audit.explanation import Step
-    from nri.cli.support.trial import Outcome, Result
+    from nri.adaptation.audit.diff import Change
+    from nri.adaptation.audit.shadow import ShadowReport
+    from nri.cli.support.trial.outcome import Outcome, Result
 
 EXAMPLES = [
     "nri try pod_name.py --pod web.yaml",
     "nri try 10=inject.py 20=pin.py:Pin --pod web.yaml --config 20=pin.yaml",
     "nri try ./10-device-injector --pod web.yaml --image-config config.json -o json",
+    "kubectl get pod web -o yaml | nri try pod_name.py --pod -",
 ]
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("plugins", nargs=-1, required=True, metavar="[NN=]PLUGIN...")
 @click.option(
-    "--pod", "manifest", required=True, metavar="FILE", help="A Pod, or anything with a pod template, as YAML."
+    "--pod", "manifest", required=True, metavar="FILE|-", help="Pods, or anything with a pod template, as YAML."
 )
 @click.option("--image-config", metavar="FILE", help="The image's configuration, for environment and command line.")
 @click.option(
@@ -46,65 +48,98 @@ def command(
     configs: tuple[str, ...],
     policy: str | None,
 ) -> int:
-    """Show what plugins would do to the containers of a pod. Needs no runtime and no root.
+    """Show what plugins would do to the containers of a pod, or of several. Needs no runtime and no root.
 
     PLUGIN is FILE.py, FILE.py:CLASS, MODULE:CLASS, or a program. Its index is the NN before it, else that of the file's
-    name, else its place. Ends with 4 if the plugins are in conflict, or refuse the pod.
+    name, else its place. A plugin has as long to answer as with real runtimes: 2 s, or --timeout.
+
+    Ends with 4 if the plugins are in conflict, or refuse the pod; with 1 if one fails, or does not answer in time. What
+    shadow plugins would have done is shown, and counts for nothing. With -q: the names of what changes or is refused.
     """
-    from nri.cli.support import trial
+    from nri.api.naming import REQUEST_TIMEOUT_S
+    from nri.cli.support.inputs import read_source
+    from nri.cli.support.trial.contestants import contestants, shared_indices
+    from nri.cli.support.trial.trial import run
     from nri.config import read_file
     from nri.kube.image_config import ImageConfig, read_image_config
-    from nri.kube.manifest import read_manifest
+    from nri.kube.manifest import read_manifests
 
     out = Output(settings)
     image = read_image_config(image_config) if image_config else ImageConfig()
-    workload = read_manifest(manifest, image)
-    for note in workload.notes:
+    workloads = read_manifests(read_source(manifest), image)
+    taking_part = contestants(plugins, configs)
+    notes = [note for workload in workloads for note in workload.notes] + shared_indices(taking_part)
+    for note in notes:
         out.note(f"note: {note}")
-    contestants = trial.contestants(plugins, configs)
-    text = read_file(policy).text if policy else None
-    outcome = trial.run(contestants, workload, text, settings.timeout_s or 10.0, verbose=settings.verbose)
-    if out.human:
-        _show(out, outcome)
-    else:
+    if policy:
+        read_file(policy)  # a runtime takes a missing file for one without policies
+    timeout_s = settings.timeout_s or REQUEST_TIMEOUT_S
+    outcome = run(taking_part, workloads, policy, timeout_s, verbose=settings.verbose)
+    if not out.human:
         out.document(outcome.to_json())
+    elif out.quiet:
+        out.names(result.name for result in outcome.results if result.steps or result.failed)
+    else:
+        _show(out, outcome)
     return outcome.exit_code
 
 
 def _show(out: Output, outcome: Outcome) -> None:
-    """Print the changes container by container, plugin by plugin."""
-    out.text(out.paint(safe(f"pod {outcome.pod}"), "bold"))
-    if outcome.failed:
-        out.text(f"  {out.paint('refused:', 'red')} {safe(outcome.failed)}")
-    for result in outcome.results:
-        out.text(out.paint(safe(f"container {result.name}"), "bold"))
-        _show_result(out, result)
+    """Print the changes pod by pod, container by container, plugin by plugin."""
+    for pod in outcome.pods:
+        out.text(out.paint(safe(f"pod {pod.pod.name}"), "bold"))
+        _show_result(out, pod.pod, outcome)
+        for result in pod.containers:
+            out.text(out.paint(safe(f"container {result.name}"), "bold"))
+            _show_result(out, result, outcome)
+            if result.unchanged:
+                out.text(f"  {out.paint('nothing changes', 'dim')}")
 
 
-def _show_result(out: Output, result: Result) -> None:
+def _show_result(out: Output, result: Result, outcome: Outcome) -> None:
+    """Print what became of a pod or container: changes first, then what was asked for, then what went wrong."""
     shown = ""
     for step in result.steps:
-        heading = step.plugin if step.event == "CreateContainer" else f"{step.plugin} at {step.event}"
+        heading = f"{step.plugin}{_WHEN.get(step.event, f' at {step.event}')}"
         if heading != shown:
             out.text(f"  {out.paint(safe(heading), 'cyan')}")
             shown = heading
-        for line, style in _lines(step):
-            out.text(f"    {out.paint(safe(line), style)}")
+        _show_change(out, step.change)
+    names = {one.id: one.name for one in outcome.results}
     for target, reason in result.evictions:
-        out.text(f"  {out.paint(safe(f'evicts container {target}: {reason}'), 'yellow')}")
+        out.text(f"  {out.paint(safe(f'evicts container {names.get(target, target)}: {reason}'), 'yellow')}")
+    for report in result.shadows:
+        _show_shadow(out, report, {key: name for key, name in names.items() if key != result.id})
+    for plugin, event in result.left_out:
+        line = f"{plugin} asks in {event} for a container that is not there: left out"
+        out.text(f"  {out.paint(safe(line), 'yellow')}")
+    for miss in result.misses:
+        out.text(f"  {out.paint(safe(f'{miss.plugin}: {miss.reason}'), 'red')}")
     if result.failed:
         out.text(f"  {out.paint('refused:', 'red')} {safe(result.failed)}")
-    elif not (result.steps or result.evictions):
-        out.text(f"  {out.paint('nothing changes', 'dim')}")
 
 
-def _lines(step: Step) -> list[tuple[str, str]]:
-    """Write a change as lines of a diff."""
-    change = step.change
-    what = f"{change.field} {change.key}".rstrip()
+def _show_shadow(out: Output, report: ShadowReport, others: dict[str, str]) -> None:
+    """Print what a shadow plugin would have done, to the container of the event and to `others`, names by id."""
+    when = _WHEN.get(report.event, f" at {report.event}")
+    out.text(f"  {out.paint(safe(f'{report.plugin}{when}, a shadow: nothing of it counts'), 'cyan')}")
+    for change in report.changes:
+        _show_change(out, change, others.get(change.container, ""))
+    lines = [f"in conflict with {holder}: {field} {key}".rstrip() for field, key, holder in report.conflicts]
+    lines += [f"evicts container {target}: {reason}" for target, reason in report.evictions]
+    lines += [f"fails: {report.failed}"] if report.failed else []
+    for line in lines:
+        out.text(f"    {out.paint(safe(line), 'yellow')}")
+
+
+#: How the time of a change is put behind the plugin's name. Most come with the creation, so that goes without saying.
+_WHEN = {"CreateContainer": "", "UpdateContainers": " by itself"}
+
+
+def _show_change(out: Output, change: Change, container: str = "") -> None:
+    """Print a change as lines of a diff; with the container's name, if it is another one than the heading says."""
+    what = f"{change.field} {change.key}".rstrip() + (f" of container {container}" if container else "")
     sides: list[tuple[str, Any, str]] = [("-", change.before, "red"), ("+", change.after, "green")]
-    return [
-        (f"{sign} {what} {json.dumps(value, ensure_ascii=False)}", style)
-        for sign, value, style in sides
-        if value is not None
-    ]
+    for sign, value, style in sides:
+        if value is not None:
+            out.text(f"    {out.paint(safe(f'{sign} {what} {json.dumps(value, ensure_ascii=False)}'), style)}")

@@ -7,7 +7,8 @@ the runtimes say which keys there are; `ignored_keys` and `misplaced_keys` here 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.config.complaint import suggest
@@ -30,14 +31,23 @@ KeyPath = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A configuration file as it was read. `path` is as seen inside the root, for people."""
+    """A configuration file as it was read.
+
+    Attributes:
+        path: as seen inside the root, for people.
+        source: the text.
+        tree: its keys and values.
+        spelt: how the file spells those keys that the tree has in another form.
+    """
 
     path: str
     source: Source
     tree: dict[str, Any]
+    spelt: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
 
     def where(self, *keys: str) -> str:
         """Return the place of a key: ``/etc/x.toml:12: a.b``."""
+        keys = self.spelt.get(keys, keys)
         line = line_of(self.source, keys) if keys else None
         return f"{self.path}{f':{line}' if line else ''}" + (f": {show(keys)}" if keys else "")
 
@@ -87,6 +97,28 @@ def load(root: str, path: str, remarks: list[Remark]) -> ConfigFile | None:
         remarks.append(Remark(Kind.NO_TABLE, path))
         return None
     return ConfigFile(path, source, tree or {})
+
+
+def in_lower_case(file: ConfigFile) -> ConfigFile:
+    """The file with all keys in lower case, for runtimes to which case does not matter."""
+    spelt: dict[KeyPath, KeyPath] = {}
+    tree: dict[str, Any] = {}
+    _fold(file.tree, (), (), tree, spelt)
+    return ConfigFile(file.path, file.source, tree, spelt)
+
+
+def _fold(
+    tree: dict[str, Any], path: KeyPath, spelling: KeyPath, folded: dict[str, Any], spelt: dict[KeyPath, KeyPath]
+) -> None:
+    for key in sorted(tree, key=str.islower):  # the right spelling comes last, so it wins over others of the same key
+        name, value = key.lower(), tree[key]
+        spelt[*path, name] = (*spelling, key)
+        if not isinstance(value, dict):
+            folded[name] = value
+            continue
+        if not isinstance(folded.get(name), dict):
+            folded[name] = {}
+        _fold(value, (*path, name), (*spelling, key), folded[name], spelt)
 
 
 def take(draft: Draft, file: ConfigFile, table: KeyPath, settings: Sequence[Setting], remarks: list[Remark]) -> None:
@@ -140,9 +172,14 @@ def duration(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> float | 
     try:
         return parse_duration(found) or None if found else None
     except ValueError as error:
-        reason, _, suggestion = str(error).partition("; ")
-        remarks.append(Remark(Kind.NO_DURATION, file.where(*keys), {"reason": reason, "suggestion": suggestion}))
+        remarks.append(no_duration(file, keys, error))
         return None
+
+
+def no_duration(file: ConfigFile, keys: KeyPath, error: ValueError) -> Remark:
+    """Make the remark on a text that is no duration, from the words of `parse_duration`."""
+    reason, _, suggestion = str(error).partition("; ")
+    return Remark(Kind.NO_DURATION, file.where(*keys), {"reason": reason, "suggestion": suggestion})
 
 
 def switch(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> bool | None:

@@ -1,24 +1,67 @@
-"""CRI-O: /etc/crio/crio.conf, then every file of /etc/crio/crio.conf.d by name; a later file wins key by key."""
+"""CRI-O: /etc/crio/crio.conf, then every file below /etc/crio/crio.conf.d; a later file wins key by key.
+
+As CRI-O 1.37 reads them: drop-ins in the order of a walk through the folder, those in folders below it and those whose
+names begin with a dot included; keys in any case; durations as text or as whole nanoseconds. A key that is there counts
+even when it is empty or zero: it puts back the default over what an earlier file has said.
+"""
 
 from __future__ import annotations
 
-import glob
+import os
+from typing import TYPE_CHECKING
 
+from nri.config.duration import parse_duration
+from nri.config.root import inside
 from nri.config.runtimes import config_file
 from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting
-from nri.config.runtimes.reading import Draft, Kind, Reading, Remark
+from nri.config.runtimes.reading import Draft, Kind, Reading, Remark, RuntimeNri
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 NAME = "cri-o"
 PATH = "/etc/crio/crio.conf"
 DROP_INS = "/etc/crio/crio.conf.d"
 TABLE: KeyPath = ("crio", "nri")
 
+_DEFAULTS = RuntimeNri(NAME)
+
+
+def _text(default: str) -> Callable[[ConfigFile, KeyPath, list[Remark]], str | None]:
+    """A reader of texts for which an empty one is this default."""
+
+    def read(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> str | None:
+        found: str | None = config_file.typed(file, keys, str, remarks)
+        return default if found == "" else found
+
+    return read
+
+
+def _duration(default_s: float) -> Callable[[ConfigFile, KeyPath, list[Remark]], float | None]:
+    """A reader of durations, in seconds, for which zero is this default."""
+
+    def read(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> float | None:
+        value = file.at(*keys)
+        if type(value) is int:
+            return value / 1e9 or default_s
+        found: str | None = config_file.typed(file, keys, str, remarks)
+        if found is None:
+            return None
+        try:
+            return parse_duration(found) or default_s
+        except ValueError as error:
+            remarks.append(config_file.no_duration(file, keys, error))
+            return None
+
+    return read
+
+
 SETTINGS = (
-    Setting("socket_path", "nri_listen", config_file.text),
-    Setting("plugin_path", "nri_plugin_dir", config_file.text),
-    Setting("plugin_config_path", "nri_plugin_config_dir", config_file.text),
-    Setting("registration_timeout_s", "nri_plugin_registration_timeout", config_file.duration),
-    Setting("request_timeout_s", "nri_plugin_request_timeout", config_file.duration),
+    Setting("socket_path", "nri_listen", _text(_DEFAULTS.socket_path)),
+    Setting("plugin_path", "nri_plugin_dir", _text(_DEFAULTS.plugin_path)),
+    Setting("plugin_config_path", "nri_plugin_config_dir", _text(_DEFAULTS.plugin_config_path)),
+    Setting("registration_timeout_s", "nri_plugin_registration_timeout", _duration(_DEFAULTS.registration_timeout_s)),
+    Setting("request_timeout_s", "nri_plugin_request_timeout", _duration(_DEFAULTS.request_timeout_s)),
     Setting("enabled", "enable_nri", config_file.switch),
     Setting("connections", "nri_disable_connections", config_file.off_switch),
 )
@@ -43,9 +86,8 @@ FOREIGN = {
 def read(root: str = "/") -> Reading:
     """Read CRI-O's configuration below `root`. No file at all means that there is no CRI-O."""
     remarks: list[Remark] = []
-    base = root.rstrip("/")
-    paths = [PATH, *sorted(found[len(base) :] for found in glob.glob(f"{base}{DROP_INS}/*"))]
-    files = [file for path in paths if (file := config_file.load(root, path, remarks))]
+    paths = [PATH, *_walk(root, DROP_INS, remarks)]
+    files = [config_file.in_lower_case(file) for path in paths if (file := config_file.load(root, path, remarks))]
     if not files:
         return Reading(NAME, None, remarks)
     draft = Draft(NAME, enabled=True)
@@ -55,6 +97,24 @@ def read(root: str = "/") -> Reading:
     if "enable_nri" not in draft.origin:
         remarks.append(Remark(Kind.RELEASE_DECIDES, files[-1].path))
     return Reading(NAME, draft.finish(), remarks)
+
+
+def _walk(root: str, folder: str, remarks: list[Remark]) -> Iterator[str]:
+    """Find all files of a folder, as Go walks it: by name, folders where their name stands, links not followed."""
+    try:
+        entries = sorted(os.scandir(inside(root, folder)), key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        kind = Kind.DENIED if isinstance(error, PermissionError) else Kind.UNREADABLE
+        remarks.append(Remark(kind, folder, {"reason": f"cannot be read: {error.strerror}"}))
+        return
+    for entry in entries:
+        path = f"{folder}/{entry.name}"
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(root, path, remarks)
+        else:
+            yield path
 
 
 def _find_ignored(file: ConfigFile, remarks: list[Remark]) -> None:

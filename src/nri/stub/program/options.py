@@ -164,6 +164,7 @@ def help_text(program: str, summary: str) -> str:
     for flag, (_, value_name, text) in FLAGS.items():
         lines.append(f"  {f'--{flag} {value_name}'.strip():26s} {text}")
     lines.append(
-        "\nExit codes: 0 stopped, 1 refused by the runtime, 2 wrong usage or configuration, 3 no runtime, 130 Ctrl-C"
+        "\nExit codes: 0 stopped, 1 it cannot work as it is (refused by the runtime, its configuration, its events),"
+        "\n2 wrong usage, 3 no runtime, 130 Ctrl-C"
     )
     return "\n".join(line for line in lines if line) + "\n"

@@ -1,14 +1,19 @@
 """The life of a plugin's process: connect, serve, connect again, stop on a signal. Decides exit codes.
 
+What can never work as it is ends the process; anything else is tried again.
+
 | what happens | what follows |
 |---|---|
-| refused before it was ever configured | exit 1 |
-| the configuration cannot be used | exit 2 |
+| the runtime refuses the registration, and has never configured us | exit 1 |
+| the configuration cannot be used, or there is no event to subscribe to | exit 1 |
+| the command line or the environment cannot be used | exit 2 |
+| `configure` or `synchronize` raises | into the log, and connect again; `--no-reconnect`, or pre-installed: exit 1 |
 | the connection ends | connect again, see `nri.stub.program.reconnect`; `--no-reconnect`: exit 3 |
 | pre-installed, and the connection ends | exit 0: there is nothing to connect to |
 | SIGTERM | the request at hand is answered, exit 0; SIGINT: 130 |
 
-One connection's life is `nri.stub.session.session`.
+Next: `nri.stub.session.session` for the life of one connection, `nri.stub.program.failure_note` for what is left behind
+by a plugin that failed.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from nri.stub.program.stop import Stop
 from nri.stub.session import settings
 from nri.stub.session.background import Background
 from nri.stub.session.session import Session
+from nri.stub.support import log_destination
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +41,9 @@ if TYPE_CHECKING:
     from nri.stub.program.options import Options
 
 __all__ = ["Program"]
+
+#: Exit code of a plugin that cannot work as it is.
+CANNOT_WORK = 1
 
 
 class Program:
@@ -49,6 +58,7 @@ class Program:
     def __init__(self, plugin: PluginBase, options: Options, *, reporter: Reporter | None = None) -> None:
         self.plugin = plugin
         self.options = options
+        self._label = naming.full_name(options.index, options.name)
         self._reporter = reporter
         self._session: Session | None = None
         self._stop = Stop(self._stop_session)
@@ -58,7 +68,6 @@ class Program:
         self._runtime_text = ""
         self._config_watch: Any = None
         self._health: Any = None
-        self._logging = False
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -72,8 +81,6 @@ class Program:
             return self._give_up(error.code, error.text)
         except ConfigError as error:
             return self._give_up(2, str(error))
-        except RegistrationError as error:
-            return self._give_up(1, str(error))
         finally:
             self._background.stop()
             self._notify("STOPPING=1")
@@ -98,8 +105,9 @@ class Program:
                 return
             if self.options.no_reconnect:
                 raise GiveUp(3, f"lost the runtime at {self.options.socket}: {reason}")
-            self._log("warning", "connection lost: %s; connecting again", reason)
-            self._reconnect.pause()
+            delay_s = self._reconnect.delay_s()
+            self.plugin.log.warning("connection lost: %s; connecting again in %.1f s", reason, delay_s)
+            self._reconnect.pause(delay_s)
 
     def _serve_inherited(self, fd: int) -> None:
         """Serve the connection with which the runtime has started us: one session, and no other after it."""
@@ -112,7 +120,7 @@ class Program:
         os.set_inheritable(fd, False)
         reason = self._serve(sock)
         if not self._stop:
-            self._log("info", "connection closed by the runtime: %s", reason)
+            self.plugin.log.info("connection closed by the runtime: %s", reason)
 
     def _serve(self, sock: _socket.socket) -> str:
         """Run one session to its end; returns why it ended, if that is no reason to end the program."""
@@ -131,15 +139,36 @@ class Program:
         if self._stop:
             session.stop()
         try:
-            return session.run()
-        except RegistrationError as error:
-            if not self._was_configured:
-                raise
-            return str(error)
+            reason = session.run()
+        except (ConfigError, RegistrationError) as error:
+            if session.fatal is not None:
+                self._write_note(str(error))
+            elif self._was_configured:
+                return self._ended(session, str(error))
+            raise GiveUp(CANNOT_WORK, str(error)) from None
         except (ConnectionClosed, DeadlineExceeded) as error:
-            return str(error)
+            reason = str(error)
+        except Exception as error:
+            if error is not session.raised:
+                raise
+            reason = self._failed(session)
         finally:
             self._session = None
+        return self._ended(session, reason)
+
+    def _failed(self, session: Session) -> str:
+        """Draw the consequences of what `configure` or `synchronize` raised; returns it in words."""
+        reason = session.failure
+        self._write_note(reason)
+        only_chance = self.options.no_reconnect or self.options.socket_fd is not None
+        if only_chance and not self._stop:
+            raise GiveUp(CANNOT_WORK, reason)
+        return reason
+
+    def _ended(self, session: Session, reason: str) -> str:
+        """Judge the connection that has ended; returns why it did, as far as it can be told."""
+        was_good = self._reconnect.ended(answered=session.answered)
+        return reason if was_good or self._stop or not session.suspicion else f"{reason} ({session.suspicion})"
 
     # -- what a session tells -----------------------------------------------------------------------------------------
 
@@ -147,11 +176,11 @@ class Program:
         file = self.options.config
         self._runtime_text = text
         settings.apply(self.plugin, text, file)
+        log_destination.make_if_loaded()
         self._was_configured = True
         if file is not None and self._config_watch is None:
             from nri.stub.program.config_watch import ConfigWatch
 
-            self._set_up_log()
             self._config_watch = ConfigWatch(
                 self.plugin,
                 file,
@@ -161,9 +190,9 @@ class Program:
             )
 
     def _on_ready(self) -> None:
-        self._reconnect.succeeded()
-        runtime, options = self.plugin.runtime, self.options
-        self._log("info", "registered with %s %s as %s-%s", runtime.name, runtime.version, options.index, options.name)
+        runtime, label = self.plugin.runtime, self._label
+        self.plugin.log.info("registered with %s %s as %s", runtime.name, runtime.version, label)
+        self._remove_note()
         self._background.start()
         self._notify("READY=1")
 
@@ -180,24 +209,23 @@ class Program:
 
     def _give_up(self, code: int, text: str) -> int:
         sys.stderr.write(f"error: {text}\n")
-        if self.options.socket_fd is not None:  # no terminal shows our stderr
-            self._log("error", "%s", text)
+        # No terminal shows the stderr of a pre-installed plugin, and who reads a file does not look at stderr.
+        if self.options.socket_fd is not None or self.options.log_file or self.plugin.log_file:
+            self.plugin.log.error("%s", text)
         return code
 
-    def _log(self, level: str, text: str, *arguments: object) -> None:
-        self._set_up_log()
-        getattr(self.plugin.log, level)(text, *arguments)
+    def _write_note(self, text: str) -> None:
+        from nri.stub.program.failure_note import write_note
 
-    def _set_up_log(self) -> None:
-        """Send the log where the options say, once; not before there is a line, because logging costs a start."""
-        if self._logging:
-            return
-        from nri.stub.support import logs
+        write_note(self.options.socket, self._label, text)
 
-        self._logging = True
-        options = self.options
-        file = options.log_file or self.plugin.log_file
-        logs.set_up(options.log_level.upper(), options.log_format, file, use_syslog=options.socket_fd is not None)
+    def _remove_note(self) -> None:
+        """Take away what an earlier process, or an earlier connection, has left for `nri doctor`."""
+        folder = f"{os.path.dirname(self.options.socket)}/{naming.FAILED_DIR}"
+        if os.path.exists(folder):
+            from nri.stub.program.failure_note import remove_note
+
+            remove_note(self.options.socket, self._label)
 
     def _notify(self, state: str) -> None:
         if "NOTIFY_SOCKET" in os.environ:

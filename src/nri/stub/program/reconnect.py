@@ -7,6 +7,9 @@
 | the path is too long for a socket | exit 2 |
 | the connection ends | wait: 1 s doubling to 30 s, full jitter, from 1 s again after a good connection |
 
+A connection was good if it lasted half a minute, or an event was answered on it. To be registered and synchronized is
+not enough: a runtime that cannot do what `synchronize` has asked for hangs up after that, each time anew.
+
 A socket that is made anew is noticed within a quarter of a second, whatever the backoff. Next:
 `nri.stub.program.process` serves the connection.
 """
@@ -32,6 +35,8 @@ __all__ = ["GiveUp", "Reconnect"]
 GLANCE_S = 0.25
 #: How long a missing runtime goes without a word, in seconds.
 PATIENCE_S = 1.0
+#: A connection that lasted this long was a good one, in seconds.
+GOOD_CONNECTION_S = 30.0
 #: The shortest pause between two connections, in seconds: the jitter may be nothing at all.
 SHORTEST_PAUSE_S = 0.05
 
@@ -60,6 +65,7 @@ class Reconnect:
         self._stop = stop
         self._once = once
         self._backoff = backoff
+        self._since = 0.0
 
     def connect(self) -> _socket.socket | None:
         """Wait for the runtime and connect; None when stopped.
@@ -72,7 +78,9 @@ class Reconnect:
         told = False
         while not self._stop:
             try:
-                return connect_unix(path)
+                sock = connect_unix(path)
+                self._since = monotonic()
+                return sock
             except PermissionError:
                 text = f"cannot connect to {path}: permission denied. Run as root, or try: nri doctor"
                 raise GiveUp(3, text) from None
@@ -89,23 +97,33 @@ class Reconnect:
             self._stop.wait(GLANCE_S)
         return None
 
-    def pause(self) -> None:
-        """Wait before the next connection; no longer than until there is another socket at the path."""
+    def ended(self, *, answered: bool) -> bool:
+        """Judge the connection that has ended; the failures before a good one are forgotten. Returns if it was good.
+
+        Args:
+            answered: an event was answered on it.
+        """
+        was_good = answered or monotonic() - self._since >= GOOD_CONNECTION_S
+        if was_good and self._backoff is not None:
+            self._backoff.reset()
+        return was_good
+
+    def delay_s(self) -> float:
+        """How long to wait before the next connection, in seconds; more with every connection that was not good."""
         if self._backoff is None:
             from nri.backoff import Backoff  # now, because it loads what a start does not need
 
             self._backoff = Backoff()
+        return max(SHORTEST_PAUSE_S, self._backoff.ended())
+
+    def pause(self, delay_s: float) -> None:
+        """Wait so many seconds; no longer than until there is another socket at the path."""
         before = _identity(self._path)
-        until = monotonic() + max(SHORTEST_PAUSE_S, self._backoff.ended())
+        until = monotonic() + delay_s
         while not self._stop and (left_s := until - monotonic()) > 0:
             self._stop.wait(min(left_s, GLANCE_S))
             if _identity(self._path) not in (before, None):
                 return
-
-    def succeeded(self) -> None:
-        """Forget the failures: this connection is a good one."""
-        if self._backoff is not None:
-            self._backoff.reset()
 
 
 def _identity(path: str) -> tuple[int, int] | None:

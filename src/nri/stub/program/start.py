@@ -11,6 +11,7 @@ import sys
 from nri.errors import ConfigError
 from nri.stub.program.options import Options, help_text, parse
 from nri.stub.program.process import Program
+from nri.stub.support import log_destination
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +42,19 @@ def main(plugin_class: type[PluginBase], arguments: Sequence[str]) -> int:
 
 def run(plugin_class: type[PluginBase], options: Options, *, reporter: Reporter | None = None) -> int:
     """Make the plugin and run it until it is stopped; returns the exit code. For `reporter` see `Program`."""
-    return Program(plugin_class(), options, reporter=reporter).run()
+    log_destination.choose(
+        log_destination.Destination(
+            options.log_level.upper(),
+            options.log_format,
+            options.log_file or plugin_class.log_file,
+            use_syslog=options.socket_fd is not None,
+        )
+    )
+    log_destination.make_if_loaded()
+    try:
+        return Program(plugin_class(), options, reporter=reporter).run()
+    finally:
+        log_destination.take()
 
 
 def _versions(plugin_class: type[PluginBase]) -> str:

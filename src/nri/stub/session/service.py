@@ -1,12 +1,13 @@
 """The plugin's side of the service that a runtime calls: from a request to the handler, and to the reply or status.
 
-    service = PluginService(plugin, mirror=None)
+    service = PluginService(plugin, "10-pin", mirror=None)
     service.endpoint = Endpoint(..., on_request=service.serve)
 
 Everything happens in the thread that reads the connection: the request's handler runs, its reply is written, and then
 what the handler has asked for is sent. Which function serves an event is a table of `nri.stub.handler.call`; the calls
 that are not events are methods here. Rules of an error: what a handler raises becomes a status and the connection goes
-on; a configuration that cannot be used, or a subscription to nothing, is `fatal`.
+on; its text begins with the plugin's name, because old runtimes name nobody, and says of which type it is. A
+configuration that cannot be used, or a subscription to nothing, is `fatal`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from time import monotonic
 
 from nri.api import messages as m
 from nri.api import naming
-from nri.api.events import BY_RPC
+from nri.api.events import BY_RPC, EventMask
 from nri.errors import ConfigError, NriError, RegistrationError, Reject, RpcError
 from nri.stub.base import PluginBase
 from nri.stub.handler import call as handlers
@@ -34,12 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from nri.api.events import EventMask
     from nri.stub.session.reporting import Reporting
     from nri.stub.support.mirror import Mirror
     from nri.ttrpc.envelope import Request
 
-__all__ = ["PluginService"]
+__all__ = ["PluginService", "describe"]
 
 
 class PluginService:
@@ -47,6 +47,7 @@ class PluginService:
 
     Args:
         plugin: the plugin.
+        label: its ``NN-name``, for the texts of errors.
         mirror: kept up to date, if the plugin wants one.
         events: take only these, of the events that the plugin handles.
         configure: called with the runtime's configuration text; sets `plugin.config`. None: as the text says.
@@ -57,6 +58,10 @@ class PluginService:
         endpoint: where the replies go; set by the session before a request can come.
         stage: "connected", "registered", "configured", "ready" (synchronized, or served an event) or "closed".
         fatal: the error that ends this plugin for good: a wrong configuration, a refused registration.
+        raised, raised_by: what `configure` or `synchronize` has raised, and which; kept the plugin from taking part.
+        answered: the call that was answered last, and not with an error.
+        mask: the events that were subscribed to.
+        updates: how many updates `synchronize` has asked for.
         turn: held while a handler runs.
     """
 
@@ -65,6 +70,7 @@ class PluginService:
     def __init__(
         self,
         plugin: PluginBase,
+        label: str,
         mirror: Mirror | None,
         *,
         events: EventMask | None = None,
@@ -74,8 +80,14 @@ class PluginService:
     ) -> None:
         self.stage = "connected"
         self.fatal: NriError | None = None
+        self.raised: Exception | None = None
+        self.raised_by = ""
+        self.answered = ""
+        self.mask = EventMask(0)
+        self.updates = 0
         self.turn = allocate_lock()
         self._plugin = plugin
+        self._label = label
         self._mirror = mirror
         self._events = events
         self._configure = configure
@@ -113,6 +125,7 @@ class PluginService:
             self._fail(request, error)
         else:
             endpoint.reply(request, reply)
+            self.answered = method
             if self._announce is not None:
                 announce, self._announce = self._announce, None
                 announce()
@@ -130,23 +143,21 @@ class PluginService:
             self.endpoint.reply_error(request, Code.UNIMPLEMENTED, f"service {request.service}")
         elif request.method in BY_RPC:
             self.endpoint.reply(request, b"")  # an event that we do not handle is no error
+            self.answered = request.method
         else:
             self.endpoint.reply_error(request, Code.UNIMPLEMENTED, f"method {request.method}")
 
     def _fail(self, request: Request, error: Exception) -> None:
         """Answer with the status of what a handler raised."""
         method = request.method
-        text = str(error) or type(error).__name__
-        if isinstance(error, Reject):
-            self.endpoint.reply_error(request, Code.PERMISSION_DENIED, text)
-        elif isinstance(error, RpcError):
-            self.endpoint.reply_error(request, error.code, error.message)
-        elif type(error).__module__.startswith("google.") and type(error).__name__ == "DecodeError":
-            self.endpoint.reply_error(request, Code.INTERNAL, f"ttrpc: error unmarshalling payload: {text}")
-        else:
-            if self.fatal is None:
-                self._log().error("%s failed: %s", method, text, exc_info=error)
-            self.endpoint.reply_error(request, Code.UNKNOWN, text)
+        begins = method in ("Configure", "Synchronize")
+        if begins:
+            self.raised, self.raised_by = error, method.lower()
+        code, text = _status(error)
+        expected = isinstance(error, (Reject, RpcError)) and not begins
+        if not expected and self.fatal is None and not _is_unreadable(error):
+            self._log().error("%s failed: %s", method, describe(error), exc_info=error)
+        self.endpoint.reply_error(request, code, f"plugin {self._label}{text}")
         if self.fatal is not None:
             self.endpoint.finish()
 
@@ -174,9 +185,11 @@ class PluginService:
         except (ConfigError, RegistrationError) as error:
             self.fatal = error
             raise
+        self.mask = mask
         reply = m.ConfigureResponse(events=mask)
         if plugin.failure_policy is not None:
             reply.failure_policy.CopyFrom(plugin.failure_policy.message)
+            subscription.warn_of_ignored_policy(plugin)
         if self.stage != "ready":
             self.stage = "configured"
         return reply.SerializeToString()
@@ -193,11 +206,13 @@ class PluginService:
             result = resolve(self._plugin.synchronize(pods, containers))
             if result is not None:
                 reply = encode_answer("Synchronize", result, call, self._plugin.runtime)
+                self.updates = len(result) if isinstance(result, (list, tuple)) else 1
         self._become_ready()
         return reply
 
     def _become_ready(self) -> None:
         self.stage = "ready"
+        self.raised = None
         self._announce = self._on_ready
 
     def _serve_state_change(self, payload: bytes, call: context.Call) -> bytes:
@@ -223,3 +238,25 @@ class PluginService:
     def clear(self) -> None:
         """Forget what belongs to the connection, which has ended."""
         self._parts.clear()
+
+
+def describe(error: Exception) -> str:
+    """An exception in one line, as the end of a traceback has it: its type, and what it says."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _status(error: Exception) -> tuple[int, str]:
+    """Status code for what a handler raised, and the text that follows the plugin's name."""
+    if isinstance(error, Reject):
+        return Code.PERMISSION_DENIED, f" refused: {str(error) or 'without a reason'}"
+    if isinstance(error, RpcError):
+        return error.code, f": {error.message}"
+    if _is_unreadable(error):
+        return Code.INTERNAL, f": ttrpc: error unmarshalling payload: {error}"
+    return Code.UNKNOWN, f": {describe(error)}"
+
+
+def _is_unreadable(error: Exception) -> bool:
+    """Whether a request was no message: the mistake of the one who sent it."""
+    return type(error).__module__.startswith("google.") and type(error).__name__ == "DecodeError"

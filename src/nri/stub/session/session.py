@@ -14,10 +14,11 @@ from time import monotonic
 
 from nri.api import messages as m
 from nri.api import naming
+from nri.api.events import BY_RPC
 from nri.errors import ConnectionClosed, DeadlineExceeded, RegistrationError
 from nri.mux.trunk import Trunk
 from nri.stub.handler.call import call_quietly
-from nri.stub.session.service import PluginService
+from nri.stub.session.service import PluginService, describe
 from nri.stub.support.mirror import Mirror
 from nri.stub.support.runtime_handle import RuntimeHandle
 from nri.ttrpc.endpoint import Endpoint
@@ -73,16 +74,19 @@ class Session:
     ) -> None:
         self.plugin = plugin
         self.index, self.name = index, name or plugin.name
+        #: Once it has ended: what the runtime has probably refused, if it hung up right after; else "".
+        self.suspicion = ""
         self._timeout_s = registration_timeout_s
         theirs: Any = plugin  # what people set is taken for what it means, also when this is compiled
         mirror = Mirror() if theirs.mirror else None
+        label = naming.full_name(self.index, self.name)
         reporting = None
         if reporter is not None:
             from nri.stub.session.reporting import Reporting
 
-            reporting = Reporting(reporter, naming.full_name(self.index, self.name), plugin)
+            reporting = Reporting(reporter, label, plugin)
         service = PluginService(
-            plugin, mirror, events=events, configure=configure, on_ready=on_ready, reporting=reporting
+            plugin, label, mirror, events=events, configure=configure, on_ready=on_ready, reporting=reporting
         )
         endpoint = Endpoint(
             Trunk(sock, (naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN)),
@@ -107,6 +111,23 @@ class Session:
         """The error that ends this plugin for good: a wrong configuration, a refused registration."""
         return self._service.fatal
 
+    @property
+    def raised(self) -> Exception | None:
+        """What `configure` or `synchronize` has raised, if that has kept the plugin from taking part."""
+        return self._service.raised
+
+    @property
+    def failure(self) -> str:
+        """What was `raised`, in words for people: the method, the exception's type and text."""
+        raised = self._service.raised
+        return "" if raised is None else f"{self._service.raised_by} failed: {describe(raised)}"
+
+    @property
+    def answered(self) -> bool:
+        """Whether an event has been answered on this connection."""
+        last = self._service.answered
+        return last in BY_RPC or last == "StateChange"
+
     def run(self) -> str:
         """Register and serve until the connection ends; returns why.
 
@@ -115,13 +136,12 @@ class Session:
             ConfigError: the configuration cannot be used.
             DeadlineExceeded: the runtime said nothing within the registration timeout.
             ConnectionClosed: the connection ended before we were configured.
+            Exception: whatever `configure` or `synchronize` has raised, if the runtime hung up on that.
         """
         try:
             self._register()
             reason = self._endpoint.serve() or "closed"
-            fatal = self._service.fatal
-            if fatal is not None:
-                raise fatal
+            self._raise_failure()
             return reason
         finally:
             self._end()
@@ -148,11 +168,17 @@ class Session:
             raise DeadlineExceeded(f"{missing} from the runtime ({self._timeout_s:g} s)") from None
         if refused:
             raise RegistrationError(f"the runtime refused plugin {self.index}-{self.name}: {refused[0].message}")
-        fatal = service.fatal
-        if fatal is not None:
-            raise fatal
+        self._raise_failure()
         if reason is not None:
             raise ConnectionClosed(f"{reason} before Configure")
+
+    def _raise_failure(self) -> None:
+        """Raise what has ended the connection, if it was on our side."""
+        fatal, raised = self._service.fatal, self._service.raised
+        if fatal is not None:
+            raise fatal
+        if raised is not None:
+            raise raised
 
     def stop(self) -> None:
         """End after the reply to the request at hand. Safe in a signal handler and from any thread."""
@@ -162,8 +188,19 @@ class Session:
         """Run `apply` between two handlers, then `configure` again: a configuration file has changed."""
         self._service.reconfigure(apply)
 
+    def _suspect(self) -> str:
+        """Guess what a runtime has refused that hung up without a word, from the call that it made last."""
+        service = self._service
+        if service.answered == "Configure":
+            return f"right after Configure: it probably refused the events {service.mask}"
+        if service.answered == "Synchronize" and service.updates:
+            updates = f"{service.updates} update{'s' if service.updates > 1 else ''}"
+            return f"right after Synchronize: it probably could not apply the {updates} that synchronize returned"
+        return ""
+
     def _end(self) -> None:
         service = self._service
+        self.suspicion = self._suspect()
         was_ready = service.stage in ("configured", "ready")
         service.stage = "closed"
         self.plugin.runtime.connected = False

@@ -16,11 +16,14 @@ from nri.stub.support.mirror import MIRROR_EVENTS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
-__all__ = ["choose"]
+__all__ = ["choose", "warn_of_ignored_policy"]
 
 #: First NRI release with UpdatePodSandbox, PostUpdatePodSandbox and ValidateContainerAdjustment.
 MORE_EVENTS_SINCE = "v0.10.0"
+#: First NRI release that heeds a plugin's failure policy.
+FAILURE_POLICY_SINCE = "v0.12.4"
 
 
 def choose(plugin: PluginBase, served: Iterable[str], only: EventMask | None) -> EventMask:
@@ -39,11 +42,13 @@ def choose(plugin: PluginBase, served: Iterable[str], only: EventMask | None) ->
     wanted = own if only is None else own & only
     if own and not wanted:
         raise RegistrationError(f"{name} handles none of the chosen events: {only or EventMask(0)}")
-    chosen: EventMask | None = resolve(plugin.configure())
-    if chosen:
+    chosen = _mask(name, resolve(plugin.configure()))
+    if chosen is not None:
         if chosen - own:
             excess = str(EventMask(int(chosen) & ~int(own)))
             raise RegistrationError(f"{name}.configure asks for events without a handler: {excess}")
+        if wanted and not wanted & chosen:
+            raise RegistrationError(f"{name}.configure takes only {chosen}, and the command line only {wanted}")
         wanted &= chosen
     if plugin.mirror:
         wanted |= MIRROR_EVENTS
@@ -52,6 +57,21 @@ def choose(plugin: PluginBase, served: Iterable[str], only: EventMask | None) ->
         raise RegistrationError(f"{name} handles no event: override a method such as create_container")
     # A plugin that only wants Synchronize takes the rarest event, which it ignores.
     return mask or EventMask.of("RemovePodSandbox")
+
+
+def _mask(name: str, chosen: Any) -> EventMask | None:
+    """Check what `configure` has returned. RegistrationError if it is no mask, or one without events."""
+    if chosen is None:
+        return None
+    if not isinstance(chosen, EventMask):
+        returned = type(chosen).__name__
+        raise RegistrationError(f"{name}.configure returned {returned}: None is expected, or an nri.EventMask")
+    if not chosen:
+        raise RegistrationError(
+            f"{name}.configure returned an empty mask, and a plugin without events has no sense: return None for all"
+            " the events that it handles"
+        )
+    return chosen
 
 
 def _known(plugin: PluginBase, wanted: EventMask) -> EventMask:
@@ -67,3 +87,15 @@ def _known(plugin: PluginBase, wanted: EventMask) -> EventMask:
         missing = str(EventMask(int(wanted) & ~int(known)))
         plugin.log.warning("%s %s does not know %s: not subscribed", runtime.name, runtime.version, missing)
     return mask
+
+
+def warn_of_ignored_policy(plugin: PluginBase) -> None:
+    """Warn if the runtime is too old to heed the failure policy that the plugin declares: it is told, not heard."""
+    runtime = plugin.runtime
+    if naming.version_at_least(runtime.nri_version, FAILURE_POLICY_SINCE):
+        return
+    speaks = f"speaks NRI {runtime.nri_version}" if runtime.nri_version else "does not say which NRI it speaks"
+    plugin.log.warning(
+        "%s %s ignores failure_policy: it %s, and runtimes heed it since %s",
+        runtime.name, runtime.version, speaks, FAILURE_POLICY_SINCE,
+    )  # fmt: skip

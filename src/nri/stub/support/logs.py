@@ -1,7 +1,8 @@
 """Send a plugin's log where it belongs, with pod and container on every line. Loaded with the first line.
 
 A program logs to stderr; a pre-installed plugin has neither terminal nor stderr, so it logs to syslog; `log_file` comes
-before both. A plugin inside another program (a test, a server) sets up nothing: that program's logging counts.
+before both. A plugin inside another program (a test, a server) sets up nothing: that program's logging counts. Which
+of these holds for this process is chosen at its start (`nri.stub.support.log_destination`).
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import logging
 import sys
 
-from nri.stub.support import context
+from nri.stub.support import context, log_destination
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from typing import Any
 
-__all__ = ["adapter", "set_up"]
+__all__ = ["adapter", "set_up", "set_up_as_chosen"]
 
 
 class _Adapter(logging.LoggerAdapter):  # type: ignore[type-arg]
@@ -40,15 +41,25 @@ _adapters: dict[str, _Adapter] = {}
 
 
 def adapter(name: str) -> logging.LoggerAdapter[logging.Logger]:
-    """The log of the plugin `name`: logger `nri.plugin.<name>`."""
+    """The log of the plugin `name`: logger `nri.plugin.<name>`. The first one that is asked for makes the log."""
+    set_up_as_chosen()
     found = _adapters.get(name)
     if found is None:
         found = _adapters[name] = _Adapter(logging.getLogger(f"nri.plugin.{name}"), {})
     return found
 
 
+def set_up_as_chosen() -> None:
+    """Send this process's log where its start has chosen, once; nothing if it has chosen nothing."""
+    destination = log_destination.take()
+    if destination is not None:
+        set_up(destination.level, destination.form, destination.file, use_syslog=destination.use_syslog)
+
+
 def set_up(level: str = "INFO", form: str = "text", file: str | None = None, *, use_syslog: bool = False) -> None:
     """Send this process's log somewhere, unless the program has done that already.
+
+    A file that cannot be opened is a warning where the log goes instead: a plugin does not fail because of its log.
 
     Args:
         level: "DEBUG", "INFO", "WARNING" or "ERROR".
@@ -60,15 +71,19 @@ def set_up(level: str = "INFO", form: str = "text", file: str | None = None, *, 
     root.setLevel(level)
     if root.handlers:
         return
-    handler: logging.Handler
+    handler: logging.Handler | None = None
+    trouble = ""
     if file:
-        handler = logging.FileHandler(file)
-    elif use_syslog:
-        handler = _syslog()
-    else:
-        handler = logging.StreamHandler()
+        try:
+            handler = logging.FileHandler(file)
+        except OSError as error:
+            trouble = error.strerror or str(error)
+    if handler is None:
+        handler = _syslog() if use_syslog else logging.StreamHandler()
     handler.setFormatter(_JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
     root.addHandler(handler)
+    if trouble:
+        logging.getLogger("nri.plugin").warning("cannot log to %s: %s", file, trouble)
 
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

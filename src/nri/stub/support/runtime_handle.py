@@ -75,6 +75,11 @@ class RuntimeHandle:
         self.registration_timeout_s = naming.REGISTRATION_TIMEOUT_S
         self.request_timeout_s = naming.REQUEST_TIMEOUT_S
 
+    @property
+    def outstanding(self) -> int:
+        """How many updates and evictions still wait for the runtime's answer, or to be sent after a handler's reply."""
+        return len(self._outstanding)
+
     def introduce(self, request: m.ConfigureRequest) -> None:
         """Take over what the runtime tells of itself when it configures us. For the session."""
         self.name, self.version = request.runtime_name, request.runtime_version

@@ -1,9 +1,12 @@
 //! The released Rust ttRPC library as client or server of the tests' echo
-//! service (proto/echo.proto): `rustpeer server|client -socket PATH`. Lines in
-//! and out are those of the Go peer; ../README.md lists them.
+//! service (proto/echo.proto): `rustpeer server|client -socket PATH`; and of
+//! their service with streams (proto/streams.proto): `stream-server` and
+//! `stream-client`. Lines in and out are those of the Go peer; ../README.md
+//! lists them.
 
 mod client;
 mod server;
+mod streams;
 
 #[allow(clippy::all, non_snake_case, non_upper_case_globals, unused)]
 mod generated {
@@ -12,6 +15,12 @@ mod generated {
     }
     pub mod echo_ttrpc {
         include!(concat!(env!("OUT_DIR"), "/echo_ttrpc.rs"));
+    }
+    pub mod streams {
+        include!(concat!(env!("OUT_DIR"), "/streams.rs"));
+    }
+    pub mod streams_ttrpc {
+        include!(concat!(env!("OUT_DIR"), "/streams_ttrpc.rs"));
     }
 }
 
@@ -36,7 +45,9 @@ fn main() {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["server", "-socket", socket] => server::run(socket),
         ["client", "-socket", socket] => client::run(socket),
-        _ => Err("usage: rustpeer server|client -socket PATH".into()),
+        ["stream-server", "-socket", socket] => streams::serve(socket),
+        ["stream-client", "-socket", socket] => streams::call(socket),
+        _ => Err("usage: rustpeer [stream-]server|[stream-]client -socket PATH".into()),
     };
     if let Err(error) = outcome {
         eprintln!("rustpeer: {error}");

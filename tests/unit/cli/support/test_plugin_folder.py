@@ -57,9 +57,24 @@ def test_only_a_launcher_with_our_mark_is_ours(tmp_path: Path) -> None:
 def test_a_launcher_is_found_by_its_name_with_or_without_index(tmp_path: Path) -> None:
     (tmp_path / "10-a").write_text(plugin_folder.launcher(["/bin/true"], "10-a"))
     assert plugin_folder.find(tmp_path, "a") == plugin_folder.find(tmp_path, "10-a") == tmp_path / "10-a"
-    with pytest.raises(Failure, match="no plugin 20-a there") as caught:
-        plugin_folder.find(tmp_path, "20-a")
-    assert caught.value.code == FAILED
+    assert plugin_folder.find(tmp_path, "20-a") is None
+    error = plugin_folder.not_there(tmp_path, "20-a")
+    assert (error.message, error.code) == (f"{tmp_path}: no plugin 20-a there. There are: 10-a", FAILED)
+
+
+def test_configuration_is_left_over_when_its_plugin_is_gone(tmp_path: Path) -> None:
+    folder, drop_ins = tmp_path / "plugins", tmp_path / "conf.d"
+    for place in (folder, drop_ins):
+        place.mkdir()
+    for name in ("10-a.conf", "20-b.conf", "30-b.conf", "a.conf", "40-c.yaml"):
+        (drop_ins / name).touch()
+    assert plugin_folder.find_left_over(folder, drop_ins, "a") == drop_ins / "10-a.conf"
+    assert plugin_folder.find_left_over(folder, drop_ins, "30-b") == drop_ins / "30-b.conf"
+    assert plugin_folder.find_left_over(folder, drop_ins, "c") is None
+    with pytest.raises(Failure, match=r"several files are left of b: 20-b\.conf, 30-b\.conf"):
+        plugin_folder.find_left_over(folder, drop_ins, "b")
+    (folder / "10-a").touch()
+    assert plugin_folder.find_left_over(folder, drop_ins, "a") is None, "it belongs to a plugin that is there"
 
 
 def test_what_starts_a_plugin_depends_on_what_it_is(tmp_path: Path) -> None:

@@ -8,12 +8,20 @@ import pytest
 
 PLUGIN = """\
 import os, sys
-class Example:
-    @classmethod
-    def main(cls):
-        with open(os.environ["OUT"], "w") as out:
-            out.write(" ".join([sys.executable, *sys.argv[1:]]))
-Example.main()
+import nri
+
+class PodName(nri.Plugin):
+    class Config:
+        cpus: str = "0"
+
+    def create_container(self, pod, container):
+        return nri.Adjustment().add_env("POD_NAME", pod.name)
+
+if "OUT" in os.environ:
+    with open(os.environ["OUT"], "w") as out:
+        out.write(" ".join([sys.executable, *sys.argv[1:]]))
+else:
+    PodName.main()
 """
 
 

@@ -22,6 +22,29 @@ def test_it_removes_the_launcher_and_keeps_the_configuration_unless_purged(
     assert not drop_in.exists()
 
 
+def test_the_configuration_can_be_purged_after_the_plugin(nri, plugin: Path, places, tmp_path: Path) -> None:
+    config = tmp_path / "c"
+    config.write_text("")
+    drop_in = tmp_path / "conf.d/10-pod-name.conf"
+    nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
+    assert nri("disable", "pod-name", *places).returncode == 0
+    again = nri("disable", "pod-name", *places)
+    assert again.returncode == 1
+    assert f"Its configuration is still there: {drop_in} (--purge removes it)" in again.stderr
+    assert nri("disable", "pod-name", "--purge", "--dry-run", *places).stdout == f"would remove {drop_in}\n"
+    purged = nri("disable", "pod-name", "--purge", *places)
+    assert (purged.returncode, purged.stdout) == (0, f"removed {drop_in}\n"), purged.stderr
+    assert not drop_in.exists()
+    assert nri("disable", "pod-name", "--purge", *places).returncode == 1
+
+
+def test_quiet_prints_the_paths_alone(nri, plugin: Path, places, tmp_path: Path) -> None:
+    launcher = f"{tmp_path}/plugins/10-pod-name\n"
+    for verb, *rest in (("enable", str(plugin), "--idx", "10"), ("disable", "pod-name")):
+        done = nri(verb, *rest, "-q", *places)
+        assert (done.stdout, done.stderr) == (launcher, "")
+
+
 def test_it_never_removes_what_it_did_not_write(nri, places, tmp_path: Path) -> None:
     foreign = tmp_path / "plugins/10-a"
     foreign.parent.mkdir()

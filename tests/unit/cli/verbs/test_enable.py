@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -105,9 +106,9 @@ def test_a_python_file_that_never_starts_its_plugin_is_refused(nri, plugin: Path
     assert "it never calls main(), so that it would end at once. Add at its end: MyPlugin.main()" in done.stderr
 
 
-def test_any_other_program_is_launched_as_it_is(nri, places, tmp_path: Path) -> None:
+def test_any_other_program_is_launched_as_it_is(nri, plugin: Path, places, tmp_path: Path) -> None:
     program = tmp_path / "tool"
-    program.write_text("#!/bin/sh\n")
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} {shlex.quote(str(plugin))}\n")
     program.chmod(0o755)
     assert nri("enable", str(program), "--idx", "10", *places).returncode == 0
     assert f'\nexec {program} "$@"\n' in (tmp_path / "plugins/10-tool").read_text()
@@ -124,3 +125,85 @@ def test_enabling_again_replaces_our_own_launcher_only(nri, plugin: Path, places
     assert (
         "there is a plugin that `nri enable` did not write" in nri("enable", str(plugin), "--idx", "10", *places).stderr
     )
+
+
+HANDLER = "    def create_container(self, pod, container): pass\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import nri, no_such_module\nclass P(nri.Plugin):\n" + HANDLER, ":1: ModuleNotFoundError: No module named"),
+        (
+            "import nri\nclass P(nri.Plugin):\n    def create_containr(self, pod, container): pass\n",
+            "did you mean create_container",
+        ),
+        ("import nri\nclass P(nri.Plugin):\n    def helper(self): pass\n", "P handles no event"),
+        (f"import nri, os\nos.environ['HOME']\nclass P(nri.Plugin):\n{HANDLER}", ":2: KeyError: 'HOME'"),
+        (f"import nri\nopen('pod_name.py')\nclass P(nri.Plugin):\n{HANDLER}", ":2: FileNotFoundError: "),
+        (
+            "import nri\nclass P(nri.Plugin):\n    def synchronize(self, p, c): raise ValueError('boo')\n",
+            "synchronize: rpc error: ",
+        ),
+        ("import sys\nclass P:\n    main = lambda *_: sys.exit(0)\nP = P()\n", "it ends at once, without registering"),
+    ],
+    ids=["import", "class", "no event", "environment", "folder", "synchronize", "ends"],
+)
+def test_a_plugin_that_cannot_start_is_refused_with_the_reason_and_nothing_is_written(
+    nri, plugin: Path, places, tmp_path: Path, text: str, reason: str
+) -> None:
+    plugin.write_text(f"{text}\nP.main()\n")
+    done = nri("enable", str(plugin), "--idx", "10", *places, cwd=plugin.parent)
+    assert done.returncode == 1
+    first, second = done.stderr.splitlines()
+    assert first.startswith(f"error: {plugin}: does not start as the runtime would start it: ")
+    assert reason in first
+    assert f"by hand: {shlex.join([sys.executable, str(plugin)])} --idx 10" in second
+    assert not (tmp_path / "plugins").exists()
+
+
+def test_a_plugin_that_never_registers_is_refused_after_the_time_that_runtimes_allow(
+    nri, places, tmp_path: Path
+) -> None:
+    program = tmp_path / "silent"
+    program.write_text("#!/bin/sh\necho thinking >&2\nexec /bin/sleep 60\n")
+    program.chmod(0o755)
+    done = nri("enable", str(program), "--idx", "10", "--timeout", "500ms", *places)
+    assert done.returncode == 1
+    assert "it does not register within 0.5 s; its last words: thinking" in done.stderr
+
+
+def test_a_configuration_that_the_plugin_cannot_use_is_refused_by_its_own_name(
+    nri, plugin: Path, places, tmp_path: Path
+) -> None:
+    config = tmp_path / "my.yaml"
+    config.write_text("cpu: 0-3\n")
+    done = nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
+    assert done.returncode == 1
+    assert f'{config}:1: cpu: unknown key (did you mean "cpus"?)' in done.stderr
+    assert not (tmp_path / "conf.d").exists()
+
+
+def test_a_configuration_that_is_there_already_is_tried_too(nri, plugin: Path, places, tmp_path: Path) -> None:
+    (tmp_path / "conf.d").mkdir()
+    drop_in = tmp_path / "conf.d/pod-name.conf"
+    drop_in.write_text("cpu: 0-3\n")
+    done = nri("enable", str(plugin), "--idx", "10", *places)
+    assert done.returncode == 1
+    assert f"{drop_in}:1: cpu: unknown key" in done.stderr
+
+
+def test_a_plugin_that_can_start_only_elsewhere_can_be_enabled_unchecked(
+    nri, plugin: Path, places, tmp_path: Path
+) -> None:
+    plugin.write_text("import only_on_the_node\nonly_on_the_node.main()\n")
+    assert nri("enable", str(plugin), "--idx", "10", "--dry-run", *places).returncode == 1, "a dry run checks, too"
+    assert nri("enable", str(plugin), "--idx", "10", "--no-check", *places).returncode == 0
+    assert (tmp_path / "plugins/10-pod-name").exists()
+
+
+def test_the_check_leaves_nothing_behind(nri, plugin: Path, places, tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    assert nri("enable", str(plugin), "--idx", "10", *places, env={"TMPDIR": str(temporary)}).returncode == 0
+    assert list(temporary.iterdir()) == []

@@ -68,7 +68,7 @@ def test_with_json_everything_is_one_document(nri, place):
     done = nri("try", "inject.py", "--pod", "pod.yaml", "-o", "json", cwd=place)
     tree = json.loads(done.stdout)
     assert tree["plugins"] == ["10-inject"]
-    assert [(step["plugin"], step["before"], step["after"]) for step in tree["containers"][0]["steps"]] == [
+    assert [(step["plugin"], step["before"], step["after"]) for step in tree["pods"][0]["containers"][0]["steps"]] == [
         ("10-inject", "info", "debug")
     ]
 
@@ -149,6 +149,95 @@ def test_a_pod_that_nobody_changes_is_said_to_be_unchanged(nri, place):
     other(place, "run_pod_sandbox(self, pod): pass")
     done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
     assert "nothing changes" in done.stdout
+
+
+SECOND = POD.replace("web", "second").replace("app", "other")
+
+
+def test_the_manifest_may_come_through_a_pipe_with_several_pods(nri, place):
+    done = nri("try", "inject.py", "--pod", "-", cwd=place, stdin=f"{POD}---\n{SECOND}")
+    assert [line for line in done.stdout.splitlines() if not line.startswith(" ")] == [
+        "pod prod/web",
+        "container app",
+        "pod prod/second",
+        "container other",
+    ], done.stderr
+
+
+def test_an_empty_pipe_is_named_as_what_it_is(nri, place):
+    done = nri("try", "inject.py", "--pod", "-", cwd=place)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: standard input: holds no Pod")
+
+
+def test_a_late_plugin_ends_with_1_and_the_time_of_real_runtimes(nri, place):
+    other(place, "create_container(self, pod, container): import time; time.sleep(2.5)")
+    done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[2:] == ["  10-other: no answer to CreateContainer within 2 s"]
+
+
+def test_the_time_to_answer_is_the_one_given(nri, place):
+    other(place, "create_container(self, pod, container): import time; time.sleep(0.6)")
+    done = nri("try", "other.py", "--pod", "pod.yaml", "--timeout", "300ms", cwd=place)
+    assert done.returncode == 1
+    assert "no answer to CreateContainer within 0.3 s" in done.stdout
+
+
+def test_what_a_plugin_does_by_itself_is_shown_as_that(nri, place):
+    other(
+        place,
+        "post_start_container(self, pod, container):\n"
+        "        self.runtime.update(nri.Update(container.id).set_cpu_shares(512))\n"
+        "        self.runtime.evict(container.id, 'too old')",
+    )
+    done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert done.stdout.splitlines()[2:] == [
+        "  10-other by itself",
+        "    - CPUShares 2",
+        "    + CPUShares 512",
+        "  evicts container app: too old",
+    ], done.stderr
+
+
+def test_a_shadows_answer_is_shown_and_counts_for_nothing(nri, place):
+    other(place, 'create_container(self, pod, container): return nri.Adjustment().add_env("LOG", "x")')
+    (place / "policy.toml").write_text('["20-other"]\nshadow = true\n')
+    done = nri("try", "inject.py", "other.py", "--pod", "pod.yaml", "--policy", "policy.toml", cwd=place)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[5:] == [
+        "  20-other, a shadow: nothing of it counts",
+        '    - Env LOG "debug"',
+        '    + Env LOG "x"',
+        "    in conflict with 10-inject: Env LOG",
+    ]
+
+
+def test_a_bad_configuration_is_named_by_its_file(nri, place):
+    (place / "c.yaml").write_text("levl: trace\n")
+    done = nri("try", "30=inject.py", "--pod", "pod.yaml", "--config", "30=c.yaml", cwd=place)
+    assert done.returncode == 2
+    assert done.stderr == 'error: c.yaml:1: levl: unknown key (did you mean "level"?)\n'
+
+
+def test_a_policy_that_is_not_there_is_wrong_usage(nri, place):
+    done = nri("try", "inject.py", "--pod", "pod.yaml", "--policy", "none.toml", cwd=place)
+    assert done.returncode == 2
+    assert "none.toml: cannot read it" in done.stderr
+
+
+def test_two_plugins_with_one_index_are_tried_and_told(nri, place):
+    other(place, "run_pod_sandbox(self, pod): pass")
+    done = nri("try", "10=inject.py", "10=other.py", "--pod", "pod.yaml", cwd=place)
+    assert done.returncode == 0
+    assert "note: inject.py and other.py have index 10 in common" in done.stderr
+
+
+def test_quiet_prints_the_names_of_what_changes(nri, place):
+    done = nri("try", "inject.py", "--pod", "pod.yaml", "-q", cwd=place)
+    assert (done.returncode, done.stdout) == (0, "app\n")
+    other(place, "run_pod_sandbox(self, pod): pass")
+    assert nri("try", "other.py", "--pod", "pod.yaml", "-q", cwd=place).stdout == ""
 
 
 def test_a_missing_manifest_is_one_line(nri, place):

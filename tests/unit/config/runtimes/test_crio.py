@@ -64,6 +64,51 @@ def test_what_crio_would_ignore_is_remarked_on_and_has_no_effect(put, text: str,
     assert (nri.enabled, nri.socket_path, nri.request_timeout_s) == (True, "/var/run/nri/nri.sock", 2.0)
 
 
+def test_drop_ins_are_walked_folders_where_their_name_stands_and_dot_files_first(put) -> None:
+    folder = "/etc/crio/crio.conf.d"
+    texts = {
+        f"{folder}/.hidden": "/dot",
+        f"{folder}/05-a/99-last.conf": "/folder",
+        f"{folder}/05-a/.z/deep": "/deep",
+        f"{folder}/10-b.conf~": "/backup",
+    }
+    for count in range(1, len(texts) + 1):
+        order = [f"{folder}/.hidden", f"{folder}/05-a/.z/deep", f"{folder}/05-a/99-last.conf", f"{folder}/10-b.conf~"]
+        there = {path: f'[crio.nri]\nenable_nri = true\nnri_listen = "{texts[path]}"\n' for path in order[:count]}
+        nri, found = read(put({CONFIG: "[crio.nri]\n", **there}))
+        assert (nri.socket_path, found) == (texts[order[count - 1]], [])
+
+
+def test_an_empty_or_zero_value_of_a_later_file_puts_back_the_default(put) -> None:
+    first = '[crio.nri]\nenable_nri = true\nnri_listen = "/s"\nnri_plugin_dir = "/p"\nnri_plugin_config_dir = "/c"\n'
+    first += 'nri_plugin_request_timeout = "9s"\nnri_plugin_registration_timeout = "9s"\n'
+    second = '[crio.nri]\nnri_listen = ""\nnri_plugin_dir = ""\nnri_plugin_config_dir = ""\n'
+    second += 'nri_plugin_request_timeout = 0\nnri_plugin_registration_timeout = "0s"\n'
+    nri, found = read(put({CONFIG: first, "/etc/crio/crio.conf.d/50-back": second}))
+    default = RuntimeNri("cri-o")
+    assert [getattr(nri, s.field) for s in crio.SETTINGS[:5]] == [getattr(default, s.field) for s in crio.SETTINGS[:5]]
+    assert found == [] and nri.origin["nri_listen"] == "/etc/crio/crio.conf.d/50-back:2: crio.nri.nri_listen"
+
+
+def test_durations_may_be_whole_nanoseconds(put) -> None:
+    text = "[crio.nri]\nenable_nri = true\nnri_plugin_request_timeout = 3_500_000_000\n"
+    nri, found = read(put({CONFIG: text}))
+    assert (nri.request_timeout_s, found) == (3.5, [])
+
+
+def test_an_empty_text_is_no_duration(put) -> None:
+    nri, found = read(put({CONFIG: '[crio.nri]\nenable_nri = true\nnri_plugin_request_timeout = ""\n'}))
+    assert (nri.request_timeout_s, [remark.kind for remark in found]) == (2.0, [Kind.NO_DURATION])
+
+
+def test_keys_count_in_any_case_and_are_shown_as_they_are_spelt(put) -> None:
+    text = '[CRIO.Nri]\nEnable_NRI = true\n[crio.nri]\nNRI_listen = "/wrong"\nnri_listen = "/right"\nenable_nir = 1\n'
+    nri, found = read(put({CONFIG: text}))
+    assert (nri.enabled, nri.socket_path) == (True, "/right")
+    assert nri.origin["enable_nri"] == f"{CONFIG}:2: CRIO.Nri.Enable_NRI"
+    assert [(remark.kind, remark.where) for remark in found] == [(Kind.UNKNOWN_KEY, f"{CONFIG}:6: crio.nri.enable_nir")]
+
+
 def test_a_drop_in_that_cannot_be_used_costs_only_itself(put) -> None:
     root = put({CONFIG: "[crio.nri]\nenable_nri = false\n", "/etc/crio/crio.conf.d/a.conf": "[crio.nri\n"})
     nri, found = read(root)

@@ -67,7 +67,7 @@ def test_an_async_handler_that_raises_is_an_error() -> None:
 
     with plugin_thread(Fails()) as running:
         running.runtime.begin()
-        assert running.runtime.call("CreateContainer", CREATE).message == "later"
+        assert running.runtime.call("CreateContainer", CREATE).message == "plugin 10-fails refused: later"
 
 
 def test_a_background_task_of_an_async_handler_lives_on() -> None:

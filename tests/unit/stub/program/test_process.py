@@ -17,6 +17,7 @@ import pytest
 import nri
 from nri.api import messages as m
 from nri.api import naming
+from nri.stub.program.failure_note import read_notes
 from nri.stub.program.options import Options
 from nri.stub.program.process import Program
 from tests.support.plugin_program import Listener
@@ -90,7 +91,9 @@ def test_a_refusal_after_a_good_connection_is_only_a_lost_connection(options: Op
     assert run(Program(Names(), options), begin_and_close, refuse, begin_and_stop) == 0
 
 
-def test_a_configuration_that_cannot_be_used_is_exit_2(options: Options) -> None:
+def test_a_configuration_that_cannot_be_used_is_exit_1_and_noted_for_the_doctor(
+    options: Options, tmp_path: Path
+) -> None:
     class Pin(Names):
         class Config:
             cpus: int = 1
@@ -99,7 +102,64 @@ def test_a_configuration_that_cannot_be_used_is_exit_2(options: Options) -> None
         runtime.register()
         assert runtime.configure("cpus: many").code == 2
 
-    assert run(Program(Pin(), options), configure) == 2
+    assert run(Program(Pin(), options), configure) == 1
+    (note,) = read_notes(str(tmp_path))
+    assert note.plugin == "10-names" and "cpus: expected a whole number" in note.error
+
+
+def test_a_refused_registration_is_not_noted_because_another_process_may_have_the_name(
+    options: Options, tmp_path: Path
+) -> None:
+    assert run(Program(Names(), options), refuse) == 1
+    assert read_notes(str(tmp_path)) == []
+
+
+def test_a_wrong_choice_of_events_ends_the_program_on_a_later_connection_too(
+    options: Options, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the plugin asks for is wrong whenever it asks; only what the runtime refuses may change."""
+    options.no_reconnect = False
+    masks = iter([None, nri.EventMask(0)])
+
+    class Chooses(Names):
+        def configure(self):
+            return next(masks)
+
+    def configure(runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        assert runtime.configure().code
+        assert runtime.closed_by_plugin()
+
+    assert run(Program(Chooses(), options), begin_and_close, configure) == 1
+    assert "Chooses.configure returned an empty mask" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("updates", "calls", "says"),
+    [
+        (0, ["Configure"], "right after Configure: it probably refused the events CreateContainer"),
+        (2, ["Configure", "Synchronize"], "it probably could not apply the 2 updates that synchronize returned"),
+        (0, ["Configure", "Synchronize"], None),
+        (2, ["Configure", "Synchronize", "CreateContainer"], None),
+    ],
+)
+def test_a_runtime_that_hangs_up_has_probably_refused_what_it_was_told_last(
+    options: Options, capsys: pytest.CaptureFixture[str], updates: int, calls: list[str], says: str | None
+) -> None:
+    class Asks(Names):
+        def synchronize(self, pods, containers):
+            return [nri.Update(f"c{i}").set_cpu_shares(512) for i in range(updates)]
+
+    def hang_up(runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        runtime.configure()
+        for call in calls[1:]:
+            assert not runtime.call(call, CREATE if call == "CreateContainer" else b"").code
+        runtime.close()
+
+    assert run(Program(Asks(), options), hang_up) == 3
+    said = capsys.readouterr().err
+    assert (says in said) if says else "right after" not in said, said
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])

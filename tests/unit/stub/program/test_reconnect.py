@@ -72,23 +72,40 @@ def test_a_path_that_no_socket_can_have_is_wrong_usage(stop: Waits) -> None:
 def test_pauses_grow_to_half_a_minute_and_start_again_after_a_good_connection(tmp_path: Path, stop: Waits) -> None:
     path = Reconnect(str(tmp_path / "s"), stop, once=False, backoff=Backoff(uniform=lambda: 1.0))
 
-    def pause_s() -> float:
-        began = stop.now
-        path.pause()
-        return stop.now - began
+    assert [path.delay_s() for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    path.ended(answered=True)
+    delay_s, began = path.delay_s(), stop.now
+    path.pause(delay_s)
+    assert round(stop.now - began, 3) == delay_s == 1
 
-    assert [round(pause_s(), 3) for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
-    path.succeeded()
-    assert round(pause_s(), 3) == 1
+
+def test_a_connection_is_good_once_it_has_lasted_or_an_event_was_answered(tmp_path: Path, stop: Waits) -> None:
+    """A runtime that hangs up right after Synchronize, each time, is not met twice a second for ever."""
+    backoff = Backoff(uniform=lambda: 1.0)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        path = Reconnect(str(tmp_path / "s"), stop, once=False, backoff=backoff)
+        delays = []
+        for lasts_s, answered in ((1, False), (29, False), (1, False), (31, False), (1, False), (0, True), (0, False)):
+            sock = path.connect()
+            assert sock is not None
+            sock.close()
+            stop.now += lasts_s
+            assert path.ended(answered=answered) == (answered or lasts_s > 30)
+            delays.append(path.delay_s())
+    assert delays == [1, 2, 4, 1, 2, 1, 2]
 
 
 def test_without_a_backoff_of_its_own_the_first_pause_is_at_most_a_second(tmp_path: Path, stop: Waits) -> None:
-    Reconnect(str(tmp_path / "s"), stop, once=False).pause()
+    path = Reconnect(str(tmp_path / "s"), stop, once=False)
+    path.pause(path.delay_s())
     assert 0 < sum(stop.waited_s) <= 1
 
 
 def test_a_pause_is_never_nothing_at_all(tmp_path: Path, stop: Waits) -> None:
-    Reconnect(str(tmp_path / "s"), stop, once=False, backoff=Backoff(uniform=lambda: 0.0)).pause()
+    path = Reconnect(str(tmp_path / "s"), stop, once=False, backoff=Backoff(uniform=lambda: 0.0))
+    path.pause(path.delay_s())
     assert sum(stop.waited_s) == pytest.approx(reconnect.SHORTEST_PAUSE_S)
 
 
@@ -105,5 +122,5 @@ def test_a_new_socket_ends_the_pause(tmp_path: Path) -> None:
                 path.touch()
 
     stop = Restarts()
-    Reconnect(str(path), stop, once=False, backoff=Backoff(first_s=30.0, uniform=lambda: 1.0)).pause()
+    Reconnect(str(path), stop, once=False).pause(30.0)
     assert len(stop.waited_s) == 4, "neither a socket that is gone nor one that stays is a new one"

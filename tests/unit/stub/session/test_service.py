@@ -30,16 +30,69 @@ def test_without_a_failure_policy_none_is_declared() -> None:
         assert not running.runtime.begin().HasField("failure_policy")
 
 
-def test_a_configure_that_raises_fails_with_its_text_and_may_be_tried_again() -> None:
-    class Flaky(Names):
-        def configure(self):
-            raise OSError("the API server is not there yet")
+class Unready(Exception): ...
 
-    with plugin_thread(Flaky()) as running:
+
+@pytest.mark.parametrize("method", ["configure", "synchronize"])
+@pytest.mark.parametrize("error", [Unready("no API server yet"), nri.Reject("no API server yet")])
+def test_what_configure_or_synchronize_raises_is_told_logged_and_the_end_of_the_session(
+    method: str, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    with plugin_thread(type("Flaky", (Names,), {method: fail})(), name="flaky") as running:
         running.runtime.register()
-        assert "not there yet" in running.runtime.configure().message
+        response = running.runtime.configure()
+        if method == "synchronize":
+            response = running.runtime.call("Synchronize", m.SynchronizeRequest())
+        assert response.code and response.message.startswith("plugin 10-flaky") and "no API server" in response.message
         running.runtime.close()
-        assert isinstance(running.ended(), nri.ConnectionClosed)
+        assert running.ended() is error
+    assert running.session.fatal is None, "it is no reason never to come back"
+    assert running.session.failure == f"{method} failed: {type(error).__name__}: no API server yet"
+    record = next(r for r in caplog.records if f"{method.title()} failed" in r.getMessage())
+    assert record.exc_info and record.exc_info[1] is error
+
+
+def test_a_runtime_that_synchronizes_again_after_a_failure_has_a_plugin_without_one() -> None:
+    class Once(Names):
+        fails = True
+
+        def synchronize(self, pods, containers):
+            if self.fails:
+                self.fails = False
+                raise OSError("not yet")
+
+    with plugin_thread(Once()) as running:
+        running.runtime.register()
+        running.runtime.configure()
+        assert running.runtime.call("Synchronize", m.SynchronizeRequest()).code
+        assert not running.runtime.call("Synchronize", m.SynchronizeRequest()).code
+        running.runtime.close()
+        assert running.ended() == "closed"
+
+
+@pytest.mark.parametrize(
+    ("nri_version", "says"),
+    [
+        ("v0.12.3", "it speaks NRI v0.12.3"),
+        ("", "it does not say which NRI it speaks"),
+        ("v0.12.4", ""),
+        ("v1.0.0", ""),
+    ],
+)
+def test_a_runtime_that_ignores_the_failure_policy_is_named(
+    nri_version: str, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Strict(Names):
+        failure_policy = nri.FailurePolicy(fail_request=True)
+
+    with plugin_thread(Strict()) as running:
+        running.runtime.begin(name="old", version="v7", nri=nri_version)
+    lines = [r.getMessage() for r in caplog.records if "failure_policy" in r.getMessage()]
+    assert len(lines) == (1 if says else 0)
+    assert all(line.startswith(f"old v7 ignores failure_policy: {says}, ") for line in lines), lines
 
 
 def test_a_plugin_that_is_never_synchronized_is_ready_at_its_first_event() -> None:
@@ -78,24 +131,29 @@ def test_handlers_run_one_at_a_time_also_when_a_runtime_does_not_wait() -> None:
     assert most[0] == 1
 
 
-def test_a_reject_is_status_7_with_its_text() -> None:
+def test_a_reject_is_status_7_with_the_name_of_the_plugin_and_its_text() -> None:
     def refuse():
         raise nri.Reject("not on this node")
 
     with plugin_thread(creates(refuse)) as running:
         running.runtime.begin()
         response = running.runtime.call("CreateContainer", CREATE)
-        assert (response.code, response.message) == (Code.PERMISSION_DENIED, "not on this node")
+        assert (response.code, response.message) == (
+            Code.PERMISSION_DENIED,
+            "plugin 10-answers refused: not on this node",
+        )
 
 
-def test_another_exception_is_status_2_and_the_log_has_the_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_another_exception_is_status_2_with_name_and_type_and_the_log_has_the_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def fail():
         raise KeyError("zone")
 
     with plugin_thread(creates(fail)) as running:
         running.runtime.begin()
         response = running.runtime.call("CreateContainer", CREATE)
-        assert (response.code, response.message) == (Code.UNKNOWN, "'zone'")
+        assert (response.code, response.message) == (Code.UNKNOWN, "plugin 10-answers: KeyError: 'zone'")
         running.runtime.call("RunPodSandbox", m.RunPodSandboxRequest(pod=POD))
     record = next(r for r in caplog.records if "CreateContainer failed" in r.getMessage())
     assert record.exc_info and "default/web" in record.getMessage(), record.getMessage()
@@ -125,7 +183,7 @@ def test_a_status_that_a_handler_chooses_is_passed_on() -> None:
     with plugin_thread(creates(refuse)) as running:
         running.runtime.begin()
         response = running.runtime.call("CreateContainer", CREATE)
-        assert (response.code, response.message) == (Code.UNAVAILABLE, "come back later")
+        assert (response.code, response.message) == (Code.UNAVAILABLE, "plugin 10-answers: come back later")
 
 
 def test_an_exception_without_a_text_is_called_by_its_name() -> None:
@@ -134,7 +192,7 @@ def test_an_exception_without_a_text_is_called_by_its_name() -> None:
 
     with plugin_thread(creates(fail)) as running:
         running.runtime.begin()
-        assert running.runtime.call("CreateContainer", CREATE).message == "ZeroDivisionError"
+        assert running.runtime.call("CreateContainer", CREATE).message == "plugin 10-answers: ZeroDivisionError"
 
 
 def test_what_is_no_message_is_an_error_of_the_one_who_sent_it(caplog: pytest.LogCaptureFixture) -> None:

@@ -92,6 +92,40 @@ def test_a_plugin_without_any_handler_is_refused() -> None:
         assert "handles no event" in running.runtime.configure().message
 
 
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        (nri.EventMask(0), "Chooses.configure returned an empty mask"),
+        ("CreateContainer", "Chooses.configure returned str: None is expected, or an nri.EventMask"),
+    ],
+)
+def test_a_configure_that_returns_no_mask_of_events_is_refused(returned: object, says: str) -> None:
+    class Chooses(Names):
+        def configure(self):
+            return returned
+
+    with plugin_thread(Chooses()) as running:
+        running.runtime.register()
+        assert says in running.runtime.configure().message
+        assert isinstance(running.ended(), nri.RegistrationError)
+
+
+def test_a_command_line_and_a_configure_that_agree_on_nothing_are_refused() -> None:
+    class Two(Names):
+        def configure(self):
+            return nri.EventMask.of("CreateContainer")
+
+        def start_container(self, pod, container): ...
+
+        def synchronize(self, pods, containers): ...
+
+    with plugin_thread(Two(), events=nri.EventMask.parse("StartContainer")) as running:
+        running.runtime.register()
+        message = running.runtime.configure().message
+        assert "Two.configure takes only CreateContainer, and the command line only StartContainer" in message
+        assert isinstance(running.ended(), nri.RegistrationError)
+
+
 def test_events_chosen_on_the_command_line_that_the_plugin_does_not_handle_are_refused() -> None:
     with plugin_thread(Names(), events=nri.EventMask.parse("StopContainer")) as running:
         running.runtime.register()

@@ -23,9 +23,11 @@ def test_an_update_outside_handlers_goes_out_at_once() -> None:
     with plugin_thread(plugin) as running:
         running.runtime.begin()
         pending = plugin.runtime.update(nri.Update("c1").set_cpu_shares(5))
+        assert plugin.runtime.outstanding == 1
         request = running.runtime.request()
         sent = m.UpdateContainersRequest.FromString(request.payload)
         running.runtime.answer(request, m.UpdateContainersResponse(failed=sent.update))
+        wait_for(lambda: not plugin.runtime.outstanding, "the answer")
         assert request.method == "UpdateContainers"
         assert pending.result(5) == [nri.Update("c1").set_cpu_shares(5)]
 

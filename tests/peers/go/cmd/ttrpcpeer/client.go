@@ -17,7 +17,7 @@ import (
 	"nri.test/peers/internal/echo"
 )
 
-// command is one call of the echo service.
+// command is one call of the echo service, or one stream.
 type command struct {
 	ID          json.RawMessage     `json:"id"`
 	Service     string              `json:"service"` // default: the echo service
@@ -29,6 +29,8 @@ type command struct {
 	ReplySize   uint32              `json:"reply_size"`
 	TimeoutMS   int                 `json:"timeout_ms"`
 	Metadata    map[string][]string `json:"metadata"`
+	Stream      string              `json:"stream"` // List, Collect or Relay of the service with streams
+	Count       uint32              `json:"count"`  // items
 }
 
 // call answers every command of stdin, all of them concurrently.
@@ -48,6 +50,10 @@ func call(socket string) error {
 			c := command{Service: service, Method: "Echo"}
 			if err := json.Unmarshal(line, &c); err != nil {
 				out.Write(lines.Object{"event": "error", "error": err.Error()})
+				return
+			}
+			if c.Stream != "" {
+				out.Write(c.stream(client))
 				return
 			}
 			out.Write(c.run(client))

@@ -1,6 +1,6 @@
 // Command ttrpcpeer is the released Go ttRPC library as client or server of
-// the tests' echo service (proto/echo.proto), so that other implementations
-// can be held against it.
+// the tests' echo service (proto/echo.proto) and of their service with streams
+// (proto/streams.proto), so that other implementations can be held against it.
 //
 //	ttrpcpeer server -socket PATH    prints {"event":"listening"}, then one line per request
 //	ttrpcpeer client -socket PATH    one JSON call a line on stdin, one answer a line on stdout

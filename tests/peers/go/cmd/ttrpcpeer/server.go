@@ -34,6 +34,7 @@ func serve(socket string) error {
 			return reply(ctx, out, request)
 		},
 	}})
+	server.RegisterService(streamsService, streaming())
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		return err

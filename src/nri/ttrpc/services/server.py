@@ -5,43 +5,53 @@
         ...
 
 Requests of one connection are answered concurrently, as ttRPC asks for, by at most `workers` threads for the whole
-server; `backlog` more may wait, and what comes on top is answered ResourceExhausted. A plugin does not use this: its
-loop answers inline (`nri.stub.session.service`).
+server; `backlog` more may wait, and what comes on top is answered ResourceExhausted. A stream has a thread of its own
+for as long as it goes on, and there are at most `streams` of them. A plugin does not use this: its loop answers inline
+(`nri.stub.session.service`).
 """
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from nri.errors import RpcError
+from nri.errors import ConnectionClosed, DeadlineExceeded, RpcError
 from nri.ttrpc.codes import Code, code_of
 from nri.ttrpc.endpoint import LATER, Endpoint
-from nri.ttrpc.service import Service, dispatcher
+from nri.ttrpc.frames import REMOTE_OPEN
+from nri.ttrpc.halves import Data
+from nri.ttrpc.interceptors import around_serving
+from nri.ttrpc.services.service import Method, Service, Services
+from nri.ttrpc.services.streams import ServerStream
 from nri.ttrpc.transport import SocketTransport
 from nri.unix import UnixListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Self
+    from typing import Any, Self
 
     from nri.ttrpc.envelope import Request
     from nri.ttrpc.interceptors import Interceptor
 
 __all__ = ["Server"]
 
+log = logging.getLogger("nri.ttrpc")
+
 
 class Server:
     """Serve `services` on a unix socket until `stop`.
 
     Args:
-        path: the socket, with mode 0600. One that is there is replaced if no process listens on it.
+        path: the socket, with mode 0600. One that is there is replaced if no process listens on it; else the start
+            fails.
         services: what to serve.
         workers: threads that answer.
         backlog: requests that may wait for a thread.
+        streams: streams at one time; further ones are answered ResourceExhausted.
         max_connections: connections at one time; further ones are closed at once.
         interceptors: see `nri.ttrpc.interceptors`.
         admit: decides about a connection before anything is read from it; what it refuses is closed at once.
@@ -54,15 +64,18 @@ class Server:
         *,
         workers: int = 8,
         backlog: int = 256,
+        streams: int = 128,
         max_connections: int = 256,
         interceptors: Sequence[Interceptor] = (),
         admit: Callable[[socket.socket], bool] | None = None,
     ) -> None:
         self.path = path
         self._admit = admit
-        self._answer = dispatcher(services)
-        self._interceptors = tuple(interceptors)
+        self._services = Services(services)
+        self._answer = around_serving(interceptors, lambda request: self._services.find(request).answer(request))
         self._room = threading.Semaphore(workers + backlog)
+        self._most_streams = streams
+        self._streams: set[threading.Thread] = set()
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="ttrpc-worker")
         self._max_connections = max_connections
         self._connections: set[Endpoint] = set()
@@ -100,6 +113,10 @@ class Server:
         endpoint: Endpoint
 
         def enqueue(request: Request) -> object:
+            method = self._services.find(request)
+            if method.streaming is not None:
+                self._start_stream(endpoint, request, method)
+                return LATER
             if not self._room.acquire(blocking=False):
                 raise RpcError(Code.RESOURCE_EXHAUSTED, "too many requests are waiting")
             try:
@@ -109,7 +126,7 @@ class Server:
                 raise RpcError(Code.UNAVAILABLE, "the server is stopping") from None
             return LATER
 
-        endpoint = Endpoint(SocketTransport(sock), on_request=enqueue)
+        endpoint = Endpoint(SocketTransport(sock), on_request=enqueue, streams=True)
         with self._lock:
             self._connections.add(endpoint)
         try:
@@ -121,20 +138,58 @@ class Server:
 
     def _work(self, endpoint: Endpoint, request: Request) -> None:
         try:
-            answer: Callable[[Request], bytes] = self._answer
-            for interceptor in reversed(self._interceptors):
-                answer = _wrapped(interceptor, answer)
-            endpoint.reply(request, answer(request))
-        except RpcError as error:
-            endpoint.reply_error(request, error.code, error.message)
+            endpoint.reply(request, self._answer(request))
         except Exception as error:  # noqa: BLE001 - the caller gets an answer, whatever the method raises
-            endpoint.reply_error(request, code_of(error), str(error) or type(error).__name__)
+            _fail(endpoint, request, error)
         finally:
             self._room.release()
 
+    def _start_stream(self, endpoint: Endpoint, request: Request, method: Method) -> None:
+        stream: ServerStream[Any] = ServerStream(endpoint, request, method.request_type)
+        if method.streaming != "server":
+            closed = not request.flags & REMOTE_OPEN
+            if request.payload or closed:
+                stream.begin(Data(request.stream_id, request.payload or None, last=closed))
+        thread = threading.Thread(
+            target=self._run_stream, args=(endpoint, stream, method), name="ttrpc-stream", daemon=True
+        )
+        with self._lock:
+            full = len(self._streams) >= self._most_streams or self._stopping
+            if not full:
+                self._streams.add(thread)
+        try:
+            if full:
+                raise RpcError(Code.RESOURCE_EXHAUSTED, "too many streams are open")
+            thread.start()
+        except BaseException:
+            stream.forget()
+            with self._lock:
+                self._streams.discard(thread)
+            raise
+
+    def _run_stream(self, endpoint: Endpoint, stream: ServerStream[Any], method: Method) -> None:
+        request = stream.request
+        try:
+            reply = method.stream(stream)
+            if reply is None:
+                stream.end()
+            else:
+                endpoint.reply(request, reply)
+        except Exception as error:  # noqa: BLE001 - the caller gets an answer, whatever the method raises
+            if endpoint.closed is None or not isinstance(error, ConnectionClosed):  # else the client has gone
+                _fail(endpoint, request, error)
+        finally:
+            stream.forget()
+            with self._lock:
+                self._streams.discard(threading.current_thread())
+
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Stop listening, let running requests end for up to `timeout_s`, close all connections, remove the socket."""
+        """Stop listening, let running requests end for up to `timeout_s`, close all connections, remove the socket.
+
+        Streams have as long; those that go on are ended with their connections.
+        """
         self._stopping = True
+        deadline = monotonic() + timeout_s
         if self._listener is not None:
             self._listener.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
             self._listener.close()
@@ -142,6 +197,10 @@ class Server:
         done = threading.Thread(target=self._pool.shutdown, name="ttrpc-drain", daemon=True)
         done.start()
         done.join(timeout_s)
+        with self._lock:
+            streams = list(self._streams)
+        for stream in streams:
+            stream.join(max(0.0, deadline - monotonic()))
         with self._lock:
             connections = list(self._connections)
         for endpoint in connections:
@@ -157,5 +216,11 @@ class Server:
         self.stop()
 
 
-def _wrapped(interceptor: Interceptor, step: Callable[[Request], bytes]) -> Callable[[Request], bytes]:
-    return lambda request: interceptor.serve(request, step)
+def _fail(endpoint: Endpoint, request: Request, error: Exception) -> None:
+    """Answer with the status of what a method has raised; what it did not mean to raise is logged, once."""
+    if isinstance(error, RpcError):
+        endpoint.reply_error(request, error.code, error.message)
+        return
+    if not isinstance(error, DeadlineExceeded):  # the client's own, which it knows
+        log.error("%s/%s failed", request.service, request.method, exc_info=error)
+    endpoint.reply_error(request, code_of(error), str(error) or type(error).__name__)

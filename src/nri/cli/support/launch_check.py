@@ -1,0 +1,140 @@
+"""A rehearsal of a plugin's start, before it is installed: launched, configured and synchronized as a runtime would.
+
+Rules: nothing is left out and nothing simulated. The launcher itself is started by the launching part of the adaptation
+(`nri.adaptation.launch`): no PATH, three variables, the folder /, the time that runtimes allow. The runtime behind it
+is the one of our tests, without a pod in it. containerd 1.7 ends with "fatal" over a plugin that fails here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nri.adaptation.launch.discovery import config_text
+from nri.api.naming import REGISTRATION_TIMEOUT_S, split_file_name
+from nri.cli.errors import Failure
+from nri.metrics import Observer
+from nri.testing import FakeRuntime
+
+if TYPE_CHECKING:
+    from nri.adaptation import PluginHealth
+
+__all__ = ["rehearse"]
+
+#: One start is all that is wanted to be seen.
+_POLICY = '[defaults]\nrestart = "never"\n'
+
+
+class _Synchronization(Observer):
+    """Keeps the error of a failed synchronization, which the end of the process would cover."""
+
+    __slots__ = ("error",)
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
+        """Keep the first error."""
+        self.error = self.error or error
+
+
+def rehearse(
+    launcher: bytes, file_name: str, file: Path, config: Path | None, drop_ins: Path, timeout_s: float | None = None
+) -> None:
+    """Start a plugin as a runtime would.
+
+    Args:
+        launcher: what would be installed.
+        file_name: under which name, ``NN-name``.
+        file: the plugin's own file, for errors.
+        config: its configuration; None: the one that is in `drop_ins` already, if any.
+        drop_ins: the folder of drop-in configuration.
+        timeout_s: how long it has to register, in seconds; None: as long as runtimes allow.
+
+    Raises:
+        Failure: says in a line why it does not take part.
+    """
+    text, name = _configuration(config, drop_ins, file_name)
+    with tempfile.TemporaryDirectory(prefix="nri-enable-", dir=_executable_folder(file)) as scratch:
+        plugins, configs = Path(scratch, "plugins"), Path(scratch, "conf.d")
+        for folder in (plugins, configs):
+            folder.mkdir(mode=0o700)
+        (plugins / file_name).write_bytes(launcher)
+        (plugins / file_name).chmod(0o700)
+        (configs / f"{file_name}.conf").write_bytes(text)
+        reason = _start(plugins, configs, file_name, timeout_s or REGISTRATION_TIMEOUT_S, file)
+    if reason:
+        raise Failure(f"{file}: does not start as the runtime would start it: {_with_source(reason, name)}")
+
+
+def _configuration(config: Path | None, drop_ins: Path, file_name: str) -> tuple[bytes, str]:
+    """Return the configuration that the plugin would get, and the file that it comes from."""
+    if config is not None:
+        return config.read_bytes(), str(config)
+    text, path = config_text(str(drop_ins), *split_file_name(file_name))
+    return text.encode(), path or ""
+
+
+def _executable_folder(file: Path) -> str:
+    """Choose a folder in which programs may be started: machines that are locked up do not allow that in /tmp."""
+    for folder in (tempfile.gettempdir(), "/var/tmp", str(file.parent)):  # noqa: S108 - a folder of our own is made in it
+        if os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            return folder
+    return tempfile.gettempdir()
+
+
+def _start(plugins: Path, configs: Path, file_name: str, timeout_s: float, file: Path) -> str:
+    """Have the plugin launched, and ended again; returns why it does not take part, "" if it does."""
+    synchronization = _Synchronization()
+    with contextlib.chdir("/"):
+        runtime = FakeRuntime(
+            name="nri-enable",
+            policy=_POLICY,
+            plugin_path=str(plugins),
+            plugin_config_path=str(configs),
+            registration_timeout_s=timeout_s,
+            observer=synchronization,
+        )
+        try:
+            if runtime.adaptation.ready([file_name]):
+                return ""
+            cut_off = runtime.health(file_name).last_error
+        finally:
+            runtime.close()
+    if synchronization.error is not None:
+        return f"synchronize: {synchronization.error}"
+    return _reason(cut_off, runtime.health(file_name), timeout_s, file)
+
+
+def _reason(cut_off: str, ended: PluginHealth, timeout_s: float, file: Path) -> str:
+    """Say why a plugin does not take part: in its own words if it has any; `cut_off` is what the runtime says."""
+    told = _last_error(ended.last_words, file)
+    if "timed out" in cut_off:
+        return f"it does not register within {timeout_s:g} s{f'; its last words: {told}' if told else ''}"
+    if told:
+        return told
+    if cut_off.startswith("failed to"):
+        return cut_off
+    if "exit code 0" in ended.last_error:
+        return "it ends at once, without registering"
+    return ended.last_error or "it does not register"
+
+
+def _last_error(words: str, file: Path) -> str:
+    """Find the error in what a program wrote: our own line, or a traceback's end and the author's line."""
+    lines = words.splitlines()
+    own = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    if own or not lines:
+        return own[-1] if own else ""
+    places = [f"{found[1]}:{found[2]}" for line in lines if (found := re.match(r'\s*File "(.+)", line (\d+)', line))]
+    theirs = [place for place in places if place.startswith(f"{file}:")] or places
+    return f"{theirs[-1]}: {lines[-1]}" if theirs else lines[-1]
+
+
+def _with_source(reason: str, name: str) -> str:
+    """Name the file instead of the way on which its text comes."""
+    return reason.replace("the runtime's configuration", name, 1) if name else reason

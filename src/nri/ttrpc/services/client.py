@@ -1,0 +1,168 @@
+"""A ttRPC client for a unix socket: connect, call with messages, close. Thread-safe.
+
+with Client.connect("/run/containerd/containerd.sock.ttrpc") as client:
+    reply = client.call("containerd.services.events.ttrpc.v1.Events", "Forward", request, Empty, timeout_s=5)
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from nri.errors import RuntimeUnavailable
+from nri.ttrpc.endpoint import Endpoint
+from nri.ttrpc.services.codec import DEFAULT_TIMEOUT_S, WAIT_S, decoded, encoded, request_of
+from nri.ttrpc.services.streams import ClientStream
+from nri.ttrpc.transport import SocketTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Self
+
+    from nri.interfaces import Message, Streaming
+    from nri.ttrpc.interceptors import Interceptor
+
+__all__ = ["Client"]
+
+T = TypeVar("T", bound="Message")
+
+
+class Client:
+    """Calls over one connection. Several threads may call at the same time."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    @classmethod
+    def connect(cls, path: str, interceptors: Sequence[Interceptor] = ()) -> Client:
+        """Connect to a unix socket. Raises RuntimeUnavailable with the path and the reason."""
+        try:
+            return cls(Endpoint(SocketTransport.connect(path), interceptors=interceptors))
+        except OSError as error:
+            raise RuntimeUnavailable(path, error.strerror or str(error)) from None
+
+    @overload
+    def call(
+        self,
+        service: str,
+        method: str,
+        request: Message | bytes = b"",
+        reply_type: None = None,
+        *,
+        timeout_s: float | None = DEFAULT_TIMEOUT_S,
+        metadata: Iterable[tuple[str, str]] = (),
+    ) -> bytes: ...
+
+    @overload
+    def call(
+        self,
+        service: str,
+        method: str,
+        request: Message | bytes,
+        reply_type: type[T],
+        *,
+        timeout_s: float | None = DEFAULT_TIMEOUT_S,
+        metadata: Iterable[tuple[str, str]] = (),
+    ) -> T: ...
+
+    def call(
+        self,
+        service: str,
+        method: str,
+        request: Any = b"",
+        reply_type: Any = None,
+        *,
+        timeout_s: float | None = DEFAULT_TIMEOUT_S,
+        metadata: Iterable[tuple[str, str]] = (),
+    ) -> Any:
+        """Call and wait.
+
+        Args:
+            request: a protobuf message, or bytes that are one already.
+            reply_type: the reply's message class; None returns bytes.
+            timeout_s: seconds; the server is told. None waits for ever.
+            metadata: (key, value) pairs; keys are sent in lower case.
+
+        Raises: what `Endpoint.call` raises; RpcError(13) for a reply that is not of its class.
+        """
+        deadline = None if timeout_s is None else monotonic() + timeout_s
+        pairs = [(key.lower(), value) for key, value in metadata]
+        reply = self._endpoint.call(service, method, encoded(request), deadline=deadline, metadata=pairs)
+        return decoded(reply_type, reply)
+
+    @overload
+    def stream(
+        self,
+        service: str,
+        method: str,
+        request: Message | bytes | None = None,
+        reply_type: None = None,
+        *,
+        streaming: Streaming = "both",
+        timeout_s: float | None = None,
+        wait_s: float | None = WAIT_S,
+        metadata: Iterable[tuple[str, str]] = (),
+    ) -> ClientStream[bytes]: ...
+
+    @overload
+    def stream(
+        self,
+        service: str,
+        method: str,
+        request: Message | bytes | None,
+        reply_type: type[T],
+        *,
+        streaming: Streaming = "both",
+        timeout_s: float | None = None,
+        wait_s: float | None = WAIT_S,
+        metadata: Iterable[tuple[str, str]] = (),
+    ) -> ClientStream[T]: ...
+
+    def stream(
+        self,
+        service: str,
+        method: str,
+        request: Any = None,
+        reply_type: Any = None,
+        *,
+        streaming: Streaming = "both",
+        timeout_s: float | None = None,
+        wait_s: float | None = WAIT_S,
+        metadata: Iterable[tuple[str, str]] = (),
+    ) -> Any:
+        """Open a stream: a call with many messages. Interceptors do not see it.
+
+        Args:
+            request: the only message of a client that does not stream; else the first one, or None for none yet.
+            reply_type: the class of the server's messages; None gives bytes.
+            streaming: who sends many messages, as the .proto says: "client", "server" or "both".
+            timeout_s: seconds that the whole stream may take; the server is told. None: no limit.
+            wait_s: seconds that one message may take to be sent, or to come; None waits for ever.
+            metadata: (key, value) pairs; keys are sent in lower case.
+
+        Raises: OversizedMessage, DeadlineExceeded, ConnectionClosed; nothing of what the server answers, which comes
+            with the first message.
+        """
+        call = request_of(service, method, request, timeout_s, metadata)
+        return ClientStream(self._endpoint, call, reply_type, streaming, wait_s)
+
+    def service(self, descriptor: Any) -> Any:
+        """The methods of a generated service: `client.service(greeter_pb2.DESCRIPTOR.services_by_name["Greeter"])`.
+
+        Each takes the request, and the options of `call` or `stream`. One that streams returns the stream; where the
+        client streams, the request may be left out.
+        """
+        from nri.ttrpc.services.descriptors import ServiceClient
+
+        return ServiceClient(self, descriptor)
+
+    def close(self) -> None:
+        """Close; pending and later calls fail with ConnectionClosed."""
+        self._endpoint.close()
+        self._endpoint.release(monotonic() + 1.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

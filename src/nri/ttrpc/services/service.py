@@ -1,0 +1,162 @@
+"""Services as data: method name -> (request type, reply type, function). Turns them into answers to requests.
+
+Messages are any protobuf messages (anything with `FromString` and `SerializeToString`), or bytes with the type None.
+A function gets the parsed request and returns the reply message; what it raises becomes a status: RpcError as it is,
+the well-known errors of `nri.ttrpc.codes.code_of`, and Unknown with the error's text for the rest, as the reference
+does. Where the client streams, the function gets a `nri.ttrpc.ServerStream`, which iterates over its messages; where
+the server streams, the function returns the messages, or yields them one by one.
+"""
+
+from __future__ import annotations
+
+from nri.errors import LocalProtocolError, RpcError
+from nri.ttrpc.codes import Code
+from nri.ttrpc.frames import REMOTE_CLOSED, REMOTE_OPEN
+from nri.ttrpc.services.codec import decoded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
+    from nri.interfaces import Streaming
+    from nri.ttrpc.envelope import Request
+    from nri.ttrpc.services.streams import ServerStream
+
+__all__ = ["Method", "Service", "Services", "dispatcher"]
+
+
+class Method:
+    """One method: `function(message)`; with `wants_request`, `function(message, request)`: deadline, metadata.
+
+    Args:
+        function: what answers.
+        request_type, reply_type: message classes; None for bytes.
+        wants_request: the function takes the `Request` too.
+        streaming: who sends many messages: "client", "server" or "both"; None for one request and one reply.
+    """
+
+    __slots__ = ("function", "reply_type", "request_type", "streaming", "wants_request")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        request_type: Any = None,
+        reply_type: Any = None,
+        *,
+        wants_request: bool = False,
+        streaming: Streaming | None = None,
+    ) -> None:
+        if streaming not in (None, "client", "server", "both"):
+            raise LocalProtocolError(f'streaming is "client", "server", "both" or None, not {streaming!r}')
+        self.function = function
+        self.request_type = request_type
+        self.reply_type = reply_type
+        self.wants_request = wants_request
+        self.streaming = streaming
+
+    def answer(self, request: Request) -> bytes:
+        """Parse, run, encode. Raises RpcError(13) for a payload that does not decode, as the reference does."""
+        return self._encoded(self._run(decoded(self.request_type, request.payload), request), request)
+
+    def stream(self, stream: ServerStream[Any]) -> bytes | None:
+        """Run, and send what the function yields. Returns the only reply of a server that does not stream."""
+        request = stream.request
+        message = decoded(self.request_type, request.payload) if self.streaming == "server" else stream
+        replies = self._run(message, request)
+        if self.streaming == "client":
+            return self._encoded(replies, request)
+        if replies is not None:  # else it has sent them itself
+            try:
+                for reply in _iterable(replies, request):
+                    stream.send(self._encoded(reply, request))
+            finally:
+                if hasattr(replies, "close"):
+                    replies.close()
+        return None
+
+    def _run(self, message: Any, request: Request) -> Any:
+        return self.function(message, request) if self.wants_request else self.function(message)
+
+    def _encoded(self, reply: Any, request: Request) -> bytes:
+        if self.reply_type is None:
+            return b"" if reply is None else bytes(reply)
+        if not isinstance(reply, self.reply_type):
+            wanted = self.reply_type.__name__
+            raise RpcError(Code.INTERNAL, f"method {request.method} returned {type(reply).__name__}, not {wanted}")
+        encoded: bytes = reply.SerializeToString()
+        return encoded
+
+
+def _iterable(replies: Any, request: Request) -> Iterable[Any]:
+    if isinstance(replies, (bytes, str)) or not hasattr(replies, "__iter__"):
+        got = type(replies).__name__
+        raise RpcError(Code.INTERNAL, f"method {request.method} returned {got}, not messages to iterate over")
+    messages: Iterable[Any] = replies
+    return messages
+
+
+class Service:
+    """A named set of methods."""
+
+    __slots__ = ("methods", "name")
+
+    def __init__(self, name: str, methods: Mapping[str, Method]) -> None:
+        self.name = name
+        self.methods = dict(methods)
+
+    @classmethod
+    def of(cls, descriptor: Any, implementation: object) -> Service:
+        """The service of a generated descriptor: `greeter_pb2.DESCRIPTOR.services_by_name["Greeter"]`.
+
+        Args:
+            implementation: its methods are called as in the .proto (`SayHello`) or in Python's way (`say_hello`);
+                what it has not is answered Unimplemented.
+
+        LocalProtocolError if it has none of them.
+        """
+        from nri.ttrpc.services.descriptors import rows
+
+        methods: dict[str, Method] = {}
+        wanted = rows(descriptor)
+        for name, python_name, request_type, reply_type, streaming in wanted:
+            function = getattr(implementation, name, None) or getattr(implementation, python_name, None)
+            if function is not None:
+                methods[name] = Method(function, request_type, reply_type, streaming=streaming)
+        if not methods:
+            has = f"{type(implementation).__name__} has no method of {descriptor.full_name}"
+            raise LocalProtocolError(f"{has}: {', '.join(row.python_name for row in wanted) or 'there are none'}")
+        return cls(descriptor.full_name, methods)
+
+
+class Services:
+    """All that one server serves, by name. The same name twice is a LocalProtocolError."""
+
+    __slots__ = ("_services",)
+
+    def __init__(self, services: Iterable[Service]) -> None:
+        self._services: dict[str, Service] = {}
+        for service in services:
+            if service.name in self._services:
+                raise LocalProtocolError(f"service {service.name} is registered twice")
+            self._services[service.name] = service
+
+    def find(self, request: Request) -> Method:
+        """The method that a request is for. RpcError(12) if there is none, or it is called in the wrong way."""
+        service = self._services.get(request.service)
+        if service is None:
+            raise RpcError(Code.UNIMPLEMENTED, f"service {request.service}")
+        method = service.methods.get(request.method)
+        if method is None:
+            raise RpcError(Code.UNIMPLEMENTED, f"method {request.method}")
+        if method.streaming is None and request.flags & REMOTE_OPEN:
+            raise RpcError(Code.UNIMPLEMENTED, f"method {request.method} takes one message and no stream")
+        if method.streaming is not None and not request.flags & (REMOTE_OPEN | REMOTE_CLOSED):
+            raise RpcError(Code.UNIMPLEMENTED, f"method {request.method} is a stream: call it as one")
+        return method
+
+
+def dispatcher(services: Iterable[Service]) -> Callable[[Request], bytes]:
+    """The `on_request` of an endpoint that serves these services, without streams."""
+    table = Services(services)
+    return lambda request: table.find(request).answer(request)

@@ -1,0 +1,250 @@
+"""Streams as people use them: many messages in one call, from the client, from the server, or both ways.
+
+Rules: every wait has a deadline, of its own or of the whole stream; one thread may send while another one receives; a
+stream that is received too slowly holds up its connection and fills no memory (`nri.ttrpc.services.inbox`). There is no
+word for "stop" in ttRPC: a client that gives up closes its half and drops what still comes.
+
+Opened by `Client.stream` and by `nri.ttrpc.services.server`. What goes over the wire is `nri.ttrpc.halves`.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from nri.errors import ConnectionClosed, DeadlineExceeded, LocalProtocolError, ProtocolError
+from nri.ttrpc.services.codec import WAIT_S, decoded, encoded
+from nri.ttrpc.services.inbox import Inbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Final, Self
+
+    from nri.interfaces import Streaming
+    from nri.ttrpc.endpoint import Endpoint
+    from nri.ttrpc.envelope import Request
+    from nri.ttrpc.halves import Data
+
+__all__ = ["ClientStream", "ServerStream"]
+
+M = TypeVar("M")
+
+#: How long a server waits for a client that does not read its messages, in seconds.
+SEND_S = 30.0
+# How long a client that gives up waits for a server that does not read, in seconds.
+_CLOSE_S: Final = 1.0
+#: As a timeout: that of the stream.
+_ITS_OWN: Final[float] = -1.0
+
+
+class _Stream(Generic[M]):
+    """What both ends have: messages out with a deadline, messages in with a deadline."""
+
+    def __init__(
+        self, endpoint: Endpoint, call: Request, kind: Any, wait_s: float | None, send_s: float | None
+    ) -> None:
+        #: Service and method, as `service/method`.
+        self.name = f"{call.service}/{call.method}"
+        self._link = endpoint.link
+        self._answerer = endpoint._answerer
+        self._kind = kind
+        self._wait_s, self._send_s = wait_s, send_s
+        self._deadline = monotonic() + call.timeout_ns / 1e9 if call.timeout_ns else None
+        self._inbox: Inbox
+
+    def receive(self, timeout_s: float | None = _ITS_OWN) -> M | None:
+        """Wait for the next message; None after the last one.
+
+        Args:
+            timeout_s: seconds; None waits for ever. Default: the stream's `wait_s`.
+
+        Raises: RpcError if the peer failed the stream, DeadlineExceeded, ConnectionClosed.
+        """
+        try:
+            payload = self._inbox.take(self._until(timeout_s, self._wait_s))
+        except DeadlineExceeded:
+            raise DeadlineExceeded(f"a message of {self.name}") from None
+        return None if payload is None else decoded(self._kind, payload)
+
+    def __iter__(self) -> Iterator[M]:
+        """The messages up to the last one, each waited for as by `receive`."""
+        while (message := self.receive()) is not None:
+            yield message
+
+    def _until(self, timeout_s: float | None, usual_s: float | None) -> float | None:
+        """The deadline of a wait: its own, or that of the whole stream."""
+        seconds = usual_s if timeout_s == _ITS_OWN else timeout_s
+        if seconds is None:
+            return self._deadline
+        deadline = monotonic() + seconds
+        return deadline if self._deadline is None else min(deadline, self._deadline)
+
+    def _write(self, conn_id: int, frame: Callable[[], bytes], deadline: float | None) -> None:
+        """Write the frame that is made in our turn; an empty one is none."""
+        link = self._link
+        if not link.sender.acquire(False) and not link.wait_to_send(deadline):
+            raise DeadlineExceeded(f"{self.name}: the peer to read")
+        try:
+            if link.closed is not None:
+                raise ConnectionClosed(link.closed)
+            data = frame()
+            if data:
+                link.transport.send(conn_id, [data], deadline)
+        except DeadlineExceeded:
+            raise DeadlineExceeded(f"{self.name}: the peer to read") from None
+        finally:
+            link.sender.release()
+
+
+class ClientStream(_Stream[M]):
+    """A call with many messages, at the client. A context manager: leaving it gives up what is left of the stream."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        call: Request,
+        reply_type: Any = None,
+        streaming: Streaming = "both",
+        wait_s: float | None = WAIT_S,
+    ) -> None:
+        """Open it; see `Client.stream`. `call` is its request, as for an unary call."""
+        super().__init__(endpoint, call, reply_type, wait_s, wait_s)
+        link = self._link
+        sends, receives = streaming != "server", streaming != "client"
+        self._inbox = Inbox(link, self._answerer, single=not receives)
+        self._id = 0
+
+        def opened() -> bytes:
+            self._id, frame = link.client.open(call, sends=sends, receives=receives)
+            link.waiters[self._id] = link.client_streams[self._id] = self._inbox
+            return b"".join(frame)
+
+        try:
+            self._write(link.client_id, opened, self._until(_ITS_OWN, self._send_s))
+        except BaseException:
+            self._forget()
+            raise
+
+    def send(self, message: Any, timeout_s: float | None = _ITS_OWN) -> None:
+        """Send a message, as soon as the server has read enough of what came before.
+
+        Args:
+            message: a protobuf message, or bytes that are one already.
+            timeout_s: seconds; None waits for ever. Default: the stream's `wait_s`.
+
+        Raises:
+            RpcError: the server has failed the stream.
+            LocalProtocolError: the server has ended the stream, or this half of it is closed.
+            OversizedMessage: it is over 4 MiB; nothing was sent, and the stream goes on.
+            DeadlineExceeded: the server does not read. The message may still reach it, in parts.
+            ConnectionClosed: the connection ended.
+        """
+        payload = encoded(message)
+        self._notice_the_end()
+        frame = self._link.client.streams.data
+        try:
+            self._write(self._link.client_id, lambda: frame(self._id, payload), self._until(timeout_s, self._send_s))
+        except LocalProtocolError as error:
+            raise self._inbox.error or LocalProtocolError(f"{self.name}: {error.reason}") from None
+
+    def close_send(self) -> None:
+        """Say that we send nothing more; the server's messages can still be received. Raises as `send`."""
+        self._notice_the_end()
+        frame = self._link.client.streams.close
+        self._write(self._link.client_id, lambda: frame(self._id), self._until(_ITS_OWN, self._send_s))
+
+    def result(self, timeout_s: float | None = _ITS_OWN) -> M:
+        """Close our half and wait for the only reply of a server that does not stream. Raises as `receive`."""
+        try:
+            self.close_send()
+        except ConnectionClosed:
+            pass  # the reply may have come before the end
+        reply = self.receive(timeout_s)
+        if reply is None:
+            raise LocalProtocolError(f"{self.name}: there is no reply, or it was received already")
+        return reply
+
+    def _notice_the_end(self) -> None:
+        """Read what is there, if no other thread does: the server may have ended the stream.
+
+        Data for a stream that has ended kills some servers (Go's library, 1.2.7), so it is not sent if we can help it.
+        """
+        if not self._inbox.over:
+            self._answerer.poll()
+
+    def close(self) -> None:
+        """Give up: our half is closed, and what still comes is dropped. Nothing happens if the stream has ended."""
+        link = self._link
+        frame = link.client.streams.close
+        try:
+            if link.closed is None and self._id in link.client.streams:
+                self._notice_the_end()
+                self._write(link.client_id, lambda: frame(self._id), self._until(_CLOSE_S, self._send_s))
+        except (DeadlineExceeded, ConnectionClosed, ProtocolError):
+            pass  # the server learns it from the end of the connection, or of its own deadline
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
+        link = self._link
+        if link.client_streams.pop(self._id, None) is not None:
+            link.forget(self._id)
+        self._inbox.drop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        """A stream that is dropped unread must not hold up its connection."""
+        self._forget()
+
+
+class ServerStream(_Stream[M]):
+    """A call with many messages, at the server: iterates over the client's messages.
+
+    What a handler waits for the client has no limit but the one that the client itself has set: the end of the
+    connection ends the wait.
+
+    Attributes:
+        request: deadline and metadata.
+    """
+
+    def __init__(self, endpoint: Endpoint, request: Request, request_type: Any) -> None:
+        """Take in messages for this request from now on."""
+        super().__init__(endpoint, request, request_type, None, SEND_S)
+        self.request = request
+        self._inbox = self._link.server_streams[request.stream_id] = Inbox(self._link, self._answerer)
+
+    def begin(self, first: Data) -> None:
+        """Take a message that came with the request, or the end of the client's half."""
+        self._inbox.arrived(first)
+
+    def send(self, message: Any, timeout_s: float | None = _ITS_OWN) -> None:
+        """Send a message. For a handler that does not yield its replies.
+
+        Args:
+            message: a protobuf message, or bytes that are one already.
+            timeout_s: seconds; None waits for ever. Default: 30.
+
+        Raises: OversizedMessage, DeadlineExceeded, ConnectionClosed; RpcError if the client broke the rules.
+        """
+        payload = encoded(message)
+        frame, stream_id = self._link.server.streams.data, self.request.stream_id
+        try:
+            deadline = self._until(timeout_s, self._send_s)
+            self._write(self._link.server_id, lambda: frame(stream_id, payload), deadline)
+        except LocalProtocolError as error:
+            raise self._inbox.error or LocalProtocolError(f"{self.name}: {error.reason}") from None
+
+    def end(self) -> None:
+        """End the stream after the last message."""
+        frame, stream_id = self._link.server.streams.close, self.request.stream_id
+        self._write(self._link.server_id, lambda: frame(stream_id), self._until(_ITS_OWN, self._send_s))
+
+    def forget(self) -> None:
+        """The handler is done: what still comes is dropped."""
+        self._link.server_streams.pop(self.request.stream_id, None)
+        self._inbox.drop()

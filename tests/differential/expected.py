@@ -1,0 +1,94 @@
+"""What must come out, given the reference's outcome: the same, but for what default mode is documented to do otherwise.
+
+One rule of `nri.adaptation.Rules` after the other, by name, so that a run can say how often each was needed. The
+stories of default mode (`tame`) leave out what the other rules are about. Next: `plugins`.
+"""
+
+import re
+from collections import Counter
+from typing import Any
+
+from nri.api import messages as m
+from tests.support.sides import Mode, Outcome, Request
+
+_NAMED = re.compile(r"^plugin \d\d-\w+\b")
+
+
+class Expected:
+    """The outcome of one request.
+
+    Args:
+        known: the containers that there are, which updates may name.
+        silent: the plugins that do not answer CreateContainer, or not in time.
+        rules: counts what was put right.
+    """
+
+    def __init__(self, mode: Mode, known: frozenset[str], silent: frozenset[str], rules: Counter[str]) -> None:
+        self._default = mode == "default"
+        self._known, self._silent, self._rules = known, silent, rules
+
+    def error(self, theirs: str | None, ours: str | None) -> str | None:
+        """The reference's error as ours must be; default mode names the plugin, and may word the rest otherwise."""
+        if not self._default or theirs is None or ours is None or not _NAMED.match(ours):
+            return theirs
+        _, status, said = theirs.partition(" desc = ")
+        if not status or said not in ours:
+            return theirs
+        self._rules["errors_name_plugin"] += 1
+        return ours
+
+    def reply(self, message: Any) -> Any:
+        """The reference's reply as ours must be."""
+        return self._put_right(message) if message is not None else None
+
+    def shown(self, message: Any) -> Any:
+        """What a plugin of the reference was shown, as ours must be."""
+        return self._put_right(message) if isinstance(message, m.ValidateContainerAdjustmentRequest) else message
+
+    def _put_right(self, message: Any) -> Any:
+        if not self._default:
+            return message
+        right = type(message)()
+        right.CopyFrom(message)
+        self._only_known_targets(right)
+        self._no_empty_rdt(right)
+        if isinstance(right, m.ValidateContainerAdjustmentRequest):
+            self._only_known_owners(right)
+            self._only_answerers(right)
+        return right
+
+    def _only_known_targets(self, message: Any) -> None:
+        # The empty one is the request's own, which nobody has changed.
+        kept = [each for each in message.update if each.container_id in self._known or not each.ByteSize()]
+        if len(kept) < len(message.update):
+            self._rules["update_target_checked"] += 1
+            del message.update[:]
+            message.update.extend(kept)
+
+    def _only_known_owners(self, message: m.ValidateContainerAdjustmentRequest) -> None:
+        for target in list(message.owners.owners):
+            if target not in self._known and target != message.container.id:
+                self._rules["update_target_checked"] += 1
+                del message.owners.owners[target]
+
+    def _only_answerers(self, message: m.ValidateContainerAdjustmentRequest) -> None:
+        answered = [each for each in message.plugins if each.name not in self._silent]
+        if len(answered) < len(message.plugins):
+            self._rules["validators_see_answerers"] += 1
+            del message.plugins[:]
+            message.plugins.extend(answered)
+
+    def _no_empty_rdt(self, message: Any) -> None:
+        adjust = getattr(message, "adjust", None)
+        if adjust is not None and adjust.linux.HasField("rdt") and not adjust.linux.rdt.ByteSize():
+            self._rules["rdt_only_when_asked"] += 1
+            adjust.linux.ClearField("rdt")
+
+
+def follow(known: set[str], request: Request, outcome: Outcome) -> None:
+    """Keep track of which containers there are."""
+    name = "" if request.container is None else request.container.id
+    if request.event == "CreateContainer" and outcome.error is None:
+        known.add(name)
+    elif request.event == "RemoveContainer" and outcome.error is None:
+        known.discard(name)

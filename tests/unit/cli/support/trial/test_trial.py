@@ -1,0 +1,131 @@
+"""A trial of plugins on pods: what it takes them through, and what it finds. What is shown: see verbs/test_try_."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nri.cli.errors import FAILED, Failure
+from nri.cli.support.trial.contestants import Contestant
+from nri.cli.support.trial.outcome import Outcome
+from nri.cli.support.trial.trial import run
+from nri.config import Source
+from nri.errors import ConfigError
+from nri.kube.manifest import read_manifests
+
+POD = "kind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: app}]}\n"
+
+Try = Callable[..., Outcome]
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> Try:
+    """Try a plugin class with this body on pods."""
+
+    def try_(
+        body: str, pods: str = POD, *, config: Source | None = None, policy: str | None = None, timeout_s: float = 5.0
+    ):
+        file = tmp_path / f"tried_{threading.get_native_id()}_{time.monotonic_ns()}.py"
+        file.write_text(f"import nri, threading, time\n\nclass Tried(nri.Plugin):\n{body}\n")
+        path = None
+        if policy is not None:
+            path = str(tmp_path / "policy.toml")
+            Path(path).write_text(policy)
+        return run([Contestant("10", str(file), config)], read_manifests(Source("pod", pods)), path, timeout_s)
+
+    return try_
+
+
+def test_a_trial_tells_each_plugins_changes(attempt: Try) -> None:
+    body = "    def create_container(self, pod, container):\n        return nri.Adjustment().add_env('A', self.config)"
+    outcome = attempt(body, config=Source("c.yaml", "1"))
+    assert (outcome.plugins, outcome.exit_code) == (["10-tried"], 0)
+    (pod,) = outcome.pods
+    assert pod.pod.name == "default/web"
+    assert [(step.plugin, step.change.key, step.change.after) for step in pod.containers[0].steps] == [
+        ("10-tried", "A", "1")
+    ]
+
+
+def test_every_pod_is_tried(attempt: Try) -> None:
+    second = POD.replace("web", "second").replace("app", "other")
+    outcome = attempt("    def run_pod_sandbox(self, pod): pass", f"{POD}---\n{second}")
+    assert [result.name for result in outcome.results] == ["default/web", "app", "default/second", "other"]
+
+
+@pytest.mark.parametrize("how", ["{}", "threading.Timer(0.05, lambda: {}).start()"], ids=["in the handler", "later"])
+def test_what_the_last_container_asks_for_by_itself_is_not_lost(attempt: Try, how: str) -> None:
+    asks = (
+        "self.runtime.update(nri.Update(container.id).set_cpu_shares(512)) and self.runtime.evict(container.id, 'old')"
+    )
+    body = f"    def post_start_container(self, pod, container):\n        {how.format(asks)}"
+    (result,) = attempt(body).pods[0].containers
+    assert [(step.event, step.change.field, step.change.after) for step in result.steps] == [
+        ("UpdateContainers", "CPUShares", 512)
+    ]
+    assert result.evictions == [(result.id, "old")]
+
+
+def test_a_plugin_that_does_not_answer_in_time_is_a_failure(attempt: Try) -> None:
+    body = "    def create_container(self, pod, container):\n        time.sleep(1)\n        return nri.Adjustment()"
+    outcome = attempt(body, timeout_s=0.1)
+    (result,) = outcome.pods[0].containers
+    assert outcome.exit_code == FAILED
+    assert [(miss.plugin, miss.event) for miss in result.misses] == [("10-tried", "CreateContainer")]
+    assert result.misses[0].reason == "no answer to CreateContainer within 0.1 s"
+
+
+def test_a_shadow_is_told_and_counts_for_nothing(attempt: Try) -> None:
+    body = "    def create_container(self, pod, container):\n        return nri.Adjustment().add_env('A', '1')"
+    outcome = attempt(body, policy='["10-tried"]\nshadow = true\n')
+    (result,) = outcome.pods[0].containers
+    assert (outcome.exit_code, result.steps) == (0, [])
+    assert [(change.field, change.key, change.after) for change in result.shadows[0].changes] == [("Env", "A", "1")]
+
+
+def test_an_update_of_a_container_that_is_not_there_is_told(attempt: Try) -> None:
+    body = "    def create_container(self, pod, container):\n        return nri.Update('nobody').set_cpu_shares(3)"
+    assert attempt(body).pods[0].containers[0].left_out == [("10-tried", "CreateContainer")]
+
+
+CONFIG = "    class Config:\n        level: int = 3\n    config: Config\n    def run_pod_sandbox(self, pod): pass"
+
+
+def test_a_bad_configuration_is_told_with_its_own_file_and_line(attempt: Try) -> None:
+    with pytest.raises(ConfigError) as caught:
+        attempt(CONFIG, config=Source("my/c.yaml", "\nlevle: 1\nlevel: x\n"))
+    lines = str(caught.value).splitlines()
+    assert sorted(line.partition(": ")[0] for line in lines) == ["my/c.yaml:2", "my/c.yaml:3"]
+
+
+def test_a_bad_policy_is_told_with_its_own_file_and_nothing_is_left_behind(
+    attempt: Try, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with pytest.raises(ConfigError, match=r"policy\.toml:2: 10-tried\.shadw: unknown key"):
+        attempt(CONFIG, policy='["10-tried"]\nshadw = true\n')
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (
+            "    def __init__(self):\n        self.x = [][0]\n    def run_pod_sandbox(self, pod): pass",
+            r":5: IndexError: ",
+        ),
+        ("    def synchronize(self, pods, containers):\n        raise ValueError('boo')", "boo"),
+    ],
+)
+def test_a_plugin_that_cannot_take_part_is_told_in_a_line(attempt: Try, body: str, reason: str) -> None:
+    with pytest.raises(Failure, match=reason) as caught:
+        attempt(body)
+    assert "\n" not in caught.value.message
+    assert "PluginHealth" not in caught.value.message

@@ -1,0 +1,50 @@
+"""Notes that failed plugins leave for the doctor: written where they may be, read and removed without an error."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from nri.stub.program.failure_note import LONGEST, note_path, read_notes, remove_note, write_note
+
+
+def test_a_note_is_read_as_it_was_written(tmp_path: Path) -> None:
+    sock = str(tmp_path / "nri.sock")
+    write_note(sock, "10-pin", "first")
+    write_note(sock, "10-pin", "KeyError: 'zöne'")
+    write_note(sock, "20-far", "x" * LONGEST * 2)
+    first, second = read_notes(str(tmp_path))
+    assert (first.plugin, first.error, first.pid) == ("10-pin", "KeyError: 'zöne'", os.getpid())
+    assert abs(first.time_s - time.time()) < 60
+    assert (second.plugin, len(second.error)) == ("20-far", LONGEST)
+
+
+def test_a_removed_note_is_gone_and_one_that_was_never_there_is_no_error(tmp_path: Path) -> None:
+    sock = str(tmp_path / "nri.sock")
+    write_note(sock, "10-pin", "boom")
+    remove_note(sock, "10-pin")
+    remove_note(sock, "10-pin")
+    assert read_notes(str(tmp_path)) == []
+
+
+def test_no_folder_is_made_for_a_runtime_that_is_not_there(tmp_path: Path) -> None:
+    write_note(str(tmp_path / "none" / "nri.sock"), "10-pin", "boom")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_in_the_way_is_not_written_through(tmp_path: Path) -> None:
+    sock, victim = str(tmp_path / "nri.sock"), tmp_path / "victim"
+    victim.write_text("mine")
+    path = Path(note_path(sock, "10-pin"))
+    path.parent.mkdir()
+    Path(f"{path}.new").symlink_to(victim)
+    write_note(sock, "10-pin", "boom")
+    assert victim.read_text() == "mine"
+
+
+def test_what_is_no_note_is_passed_over(tmp_path: Path) -> None:
+    write_note(str(tmp_path / "nri.sock"), "10-pin", "boom")
+    (tmp_path / "failed-plugins" / "broken").write_text("{")
+    (tmp_path / "failed-plugins" / "other").write_text("[1]")
+    assert [note.plugin for note in read_notes(str(tmp_path))] == ["10-pin"]

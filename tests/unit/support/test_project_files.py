@@ -1,0 +1,67 @@
+"""Files for those who work on the project: hooks, templates and recipes name only what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nri.cli.main import nri
+from tools import check
+
+ROOT = check.ROOT
+TEMPLATES = sorted(path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
+RECIPES = [ROOT / name for name in ("CONTRIBUTING.md", "README.md", "RELEASING.md", ".github/pull_request_template.md")]
+
+
+def hooks() -> dict[str, Any]:
+    """The hooks of pre-commit by name. All of them are local."""
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repository["repo"] == "local"
+    return {hook["id"]: hook for hook in repository["hooks"]}
+
+
+def test_before_a_commit_runs_what_lint_runs_but_for_the_lock_which_asks_the_index() -> None:
+    lint = {" ".join(row.argv).replace(str(check.BIN), ".venv/bin") for row in check.stages() if row.group == "lint"}
+    generators = {f".venv/bin/python {path}" for path in sorted((ROOT / "tools").glob("generate_*.py"))}
+    entries = {name: hook["entry"].replace(" --force-exclude", "") for name, hook in hooks().items()}
+    assert all(hook["language"] == "system" for hook in hooks().values())
+
+    assert entries["ruff"] + " ." in lint
+    assert entries["ruff-format"] == ".venv/bin/ruff format --quiet"
+    assert {entries["import-linter"], entries["mypy"]} <= lint
+    assert len([row for row in lint if "generate_" in row]) == len(generators)
+    assert 'for tool in tools/generate_*.py; do .venv/bin/python "$tool" --check' in entries["generated-code"]
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_an_issue_template_is_a_form(path: Path) -> None:
+    form = yaml.safe_load(path.read_text())
+    assert form["name"]
+    assert form["description"]
+    questions = [part for part in form["body"] if part["type"] != "markdown"]
+    assert len({part["id"] for part in questions}) == len(questions)
+    assert all(part["attributes"]["label"] for part in questions)
+    assert all(part["type"] in ("input", "textarea", "dropdown", "checkboxes") for part in questions)
+
+
+def test_there_is_a_template_for_a_fault_for_a_wish_and_for_a_plugin() -> None:
+    assert [path.stem for path in TEMPLATES] == ["bug", "feature", "plugin"]
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_a_template_asks_for_the_output_of_commands_that_there_are(path: Path) -> None:
+    verbs = set(re.findall(r"`nri ([a-z]+)", path.read_text()))
+    assert verbs <= set(nri.list_commands(nri.make_context("nri", [], resilient_parsing=True)))
+    assert "version" in verbs or path.stem == "feature"
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
+def test_a_recipe_names_targets_of_the_makefile_only(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:`|^    )make ([a-z-]+)", path.read_text(), re.MULTILINE))
+    assert named
+    assert named <= targets
