@@ -39,6 +39,8 @@ class FakeRuntime(Events):
         policy: text of a policy.toml.
         pods, containers: what there is at the start.
         name, version: what plugins are told.
+        real_time: background work of plugins (`nri.every`) runs as it does in a program, and the first turn has begun
+            when `add` returns; False: it runs in `tick` only.
         options: more of what `Adaptation` takes (`builtin`, `observer`, `default_validator`, `request_timeout_s`; with
             `socket_path` it listens, with `plugin_path` it launches; `policy_path` is a file instead of `policy`).
 
@@ -60,9 +62,11 @@ class FakeRuntime(Events):
         containers: Iterable[m.Container] = (),
         name: str = "fake",
         version: str = "v1.0.0",
+        real_time: bool = True,
         **options: Any,
     ) -> None:
         super().__init__(pods, containers)
+        self._real_time = real_time
         self._attached: dict[str, Attached] = {}
         self._policy_path = _write(policy) if policy is not None else None
         options.setdefault("disable_connections", "socket_path" not in options)
@@ -114,7 +118,7 @@ class FakeRuntime(Events):
         if not isinstance(plugin, Plugin):
             raise LocalProtocolError(f"add() takes an instance of nri.Plugin, not {plugin!r}")
         adaptation = self._live()
-        attached = Attached(plugin, idx, name or plugin.name, config)
+        attached = Attached(plugin, idx, name or plugin.name, config, real_time=self._real_time)
         attached.connect(adaptation, link)
         if wait:
             attached.wait(adaptation)
@@ -136,6 +140,16 @@ class FakeRuntime(Events):
             if row.plugin == label:
                 return row
         raise LookupError(f"no plugin {label} has ever registered: {[row.plugin for row in self.plugins]}")
+
+    def tick(self) -> FakeRuntime:
+        """Let all plugins take one turn of their background work (`nri.every`), now and in the thread of the test.
+
+        A turn that is under way is waited for. Raises what the methods raise; in real time that is only logged.
+        """
+        self._live()
+        for attached in list(self._attached.values()):
+            attached.background.tick()
+        return self
 
     # -- making things go wrong ---------------------------------------------------------------------------------------
 
@@ -179,6 +193,8 @@ class FakeRuntime(Events):
         try:
             self._end()
         finally:
+            for attached in self._attached.values():
+                attached.background.stop()
             self._forget_policy()
 
     def _forget_policy(self) -> None:
