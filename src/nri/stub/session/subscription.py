@@ -11,6 +11,7 @@ from nri.errors import RegistrationError
 from nri.stub.base import PluginBase
 from nri.stub.handler.call import overridden
 from nri.stub.handler.coroutines import resolve
+from nri.stub.session.background import marked
 from nri.stub.support.mirror import MIRROR_EVENTS
 
 TYPE_CHECKING = False
@@ -55,9 +56,11 @@ def choose(plugin: PluginBase, served: Iterable[str], only: EventMask | None) ->
     if plugin.mirror:
         wanted |= MIRROR_EVENTS
     mask = _known(plugin, wanted, wanted & own)
-    if not mask and not overridden(plugin, PluginBase, "synchronize"):
-        raise RegistrationError(f"{name} handles no event: override a method such as create_container")
-    # A plugin that only wants Synchronize takes the rarest event, which it ignores.
+    if not mask and not overridden(plugin, PluginBase, "synchronize") and not marked(type(plugin)):
+        raise RegistrationError(
+            f"{name} handles no event: override a method such as create_container, or mark one with @nri.every(30)"
+        )
+    # A plugin that only wants Synchronize, or works in the background, takes the rarest event, which it ignores.
     return mask or EventMask.of("RemovePodSandbox")
 
 
