@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from nri.adaptation.audit.update_result import Restoration, UpdateResult
-    from nri.adaptation.dispatch.event import EventContext
+    from nri.adaptation.dispatch.event_context import EventContext
     from nri.adaptation.peers.peer import Peer
 
 __all__ = ["CreateEvent", "CreateReply"]

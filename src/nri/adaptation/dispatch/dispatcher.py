@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from nri.adaptation.audit.reporting import ANSWERS
 from nri.adaptation.dispatch.create_event import CreateEvent, CreateReply
-from nri.adaptation.dispatch.event import Event, EventContext
+from nri.adaptation.dispatch.event import Event
+from nri.adaptation.dispatch.event_context import EventContext
 from nri.adaptation.dispatch.order import Place
 from nri.adaptation.dispatch.stop_event import StopEvent, StopReply
 from nri.adaptation.dispatch.update_event import UpdateEvent, UpdateReply
