@@ -12,7 +12,8 @@
     ├── RegistrationError              the runtime, or our own rules, refused this plugin before it was configured
     ├── ConfigError                    a configuration source holds something that cannot be used (exit code 2)
     ├── Reject                         raised by a handler: refuse the request, with a reason for people to read
-    ├── PluginError                    runtime side: a plugin failed; carries its name
+    ├── PluginError                    runtime side: a plugin failed; carries its name, a status code and its text
+    │   ├── PluginRejected             ... it refused on purpose: it raised `Reject`
     │   ├── PluginTimeout              ... it did not answer in time
     │   ├── PluginClosed               ... its connection is gone
     │   └── PluginUnavailable          ... it is required, and absent, late or broken
@@ -45,6 +46,7 @@ __all__ = [
     "OversizedMessage",
     "PluginClosed",
     "PluginError",
+    "PluginRejected",
     "PluginTimeout",
     "PluginUnavailable",
     "ProtocolError",
@@ -84,6 +86,14 @@ def _escape(char: str) -> str:
     if code < 0x80:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line: ours by their text, others by type and text, for `'zone'` alone says nothing."""
+    text = str(error)
+    if not text or isinstance(error, NriError):
+        return text or type(error).__name__
+    return f"{type(error).__name__}: {text}"
 
 
 class NriError(Exception):
@@ -210,24 +220,48 @@ class PluginError(NriError):
     Attributes:
         plugin: ``NN-name`` of the plugin.
         reason: what happened.
+        code: a gRPC status code (`nri.ttrpc.Code`): the one that the plugin answered with; if it did not answer with an
+            error, 4 when it is late, 14 when it is gone, else 2.
+        message: the text of its answer without the code; `reason` if it did not answer with an error.
     """
 
-    def __init__(self, plugin: str, reason: str) -> None:
+    #: The status code of an error that is not an answer.
+    CODE = 2
+
+    def __init__(self, plugin: str, reason: str, *, code: int | None = None, message: str | None = None) -> None:
         super().__init__(f"plugin {plugin}: {reason}")
         self.plugin = plugin
         self.reason = reason
+        self.code = self.CODE if code is None else code
+        self.message = reason if message is None else message
+
+
+class PluginRejected(PluginError):
+    """The plugin refused the request on purpose. `reason` is the text that it gave."""
+
+    CODE = 7
+
+    def __init__(self, plugin: str, reason: str, *, code: int | None = None, message: str | None = None) -> None:
+        super().__init__(plugin, reason, code=code, message=message)
+        self.args = (f"plugin {plugin} refused: {reason}",)
 
 
 class PluginTimeout(PluginError):
     """The plugin did not answer within its request timeout."""
 
+    CODE = 4
+
 
 class PluginClosed(PluginError):
     """The plugin's connection is gone."""
 
+    CODE = 14
+
 
 class PluginUnavailable(PluginError):
     """The plugin is required for this event, and absent, late or broken."""
+
+    CODE = 14
 
 
 class Conflict(NamedTuple):

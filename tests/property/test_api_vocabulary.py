@@ -16,7 +16,8 @@ MASKS = st.integers(0, 0x3FFF).map(EventMask)
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 KEYS = TEXT.filter(lambda text: text and not text.startswith("-") and "=" not in text)
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
-U64 = st.integers(0, (1 << 64) - 1)
+LIMITS = st.integers(-1, (1 << 63) - 1)
+SHARES = st.integers(2, 262144)
 VERSION_LIKE = st.text("v0123456789.-+~abcdgmr ", max_size=24)
 
 
@@ -81,8 +82,8 @@ def test_a_good_index_and_name_survive_the_file_name(index: str, name: str) -> N
     annotations=st.dictionaries(KEYS, TEXT),
     removed=st.lists(KEYS, unique=True),
     args=st.lists(TEXT, min_size=1).filter(lambda args: args[0] != ""),
-    limit=I64,
-    shares=U64,
+    limit=LIMITS,
+    shares=SHARES,
 )
 def test_an_adjustment_survives_the_wire(
     env: dict[str, str], annotations: dict[str, str], removed: list[str], args: list[str], limit: int, shares: int
@@ -103,7 +104,12 @@ def test_an_adjustment_survives_the_wire(
     assert again.to_json() == adjustment.to_json()
 
 
-@given(container_id=TEXT.filter(bool), unified=st.dictionaries(KEYS, TEXT), pids=I64, quota=I64)
+@given(
+    container_id=TEXT.filter(bool),
+    unified=st.dictionaries(KEYS.filter(lambda key: "/" not in key), TEXT),
+    pids=I64,
+    quota=I64,
+)
 def test_an_update_survives_the_wire(container_id: str, unified: dict[str, str], pids: int, quota: int) -> None:
     update = Update(container_id).set_pids_limit(pids).set_cpu_quota(quota)
     for key, value in unified.items():

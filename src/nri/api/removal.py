@@ -1,11 +1,19 @@
 """Removal marks: in an adjustment, a key with a leading `-` asks to remove what the rest of the key names.
 
-One job: make and read the mark. It stands before annotation keys, names of variables, destinations of mounts, paths of
-devices, types of namespaces, names of sysctls and host names of network devices, and nowhere else: rlimits, CDI
-devices and cgroup v2 keys cannot be removed, and their keys are taken literally. Next: `nri.api.builders.adjustment`.
+One job: make, read and place the mark. It stands before annotation keys, names of variables, destinations of mounts,
+paths of devices, types of namespaces, names of sysctls and host names of network devices, and nowhere else: rlimits,
+CDI devices and cgroup v2 keys cannot be removed, and their keys are taken literally. A key that is removed is not set
+any more: what the same adjustment has set before is taken out, while setting it after that takes it over from another
+plugin. Next: `nri.api.builders.adjustment`.
 """
 
-__all__ = ["is_marked", "mark", "split"]
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["is_marked", "mark", "mark_in_list", "mark_in_map", "split"]
 
 MARK = "-"
 
@@ -23,3 +31,22 @@ def is_marked(key: str) -> bool:
 def split(key: str) -> tuple[str, bool]:
     """The key without its mark, and whether it had one. Only one mark is taken off."""
     return (key[1:], True) if key.startswith(MARK) else (key, False)
+
+
+def mark_in_list(entries: Any, key_field: str, key: str) -> None:
+    """Remove a key in a repeated field of an adjustment, whose entries have their key in `key_field`."""
+    marked = mark(key)
+    for position in range(len(entries) - 1, -1, -1):
+        if getattr(entries[position], key_field) in (key, marked):
+            del entries[position]
+    entries.add(**{key_field: marked})
+
+
+def mark_in_map(entries: Any, key: str) -> None:
+    """Remove a key in a map of an adjustment, of texts or of messages."""
+    if key in entries:
+        del entries[key]
+    if hasattr(entries, "get_or_create"):
+        entries.get_or_create(mark(key))
+    else:
+        entries[mark(key)] = ""

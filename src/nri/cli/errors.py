@@ -27,6 +27,7 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.ConnectionClosed, UNREACHABLE),
     (errors.DeadlineExceeded, UNREACHABLE),
     (errors.Reject, REJECTED),
+    (errors.PluginRejected, REJECTED),
     (errors.ConflictError, REJECTED),
     (errors.ValidationRejected, REJECTED),
     (KeyboardInterrupt, INTERRUPTED),

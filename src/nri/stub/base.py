@@ -11,6 +11,7 @@ from __future__ import annotations
 from time import monotonic
 
 from nri.stub.support import context
+from nri.stub.support.before import ConfigBefore, StateBefore
 from nri.stub.support.checks import check_class, kebab_case
 from nri.stub.support.runtime_handle import RuntimeHandle
 
@@ -40,10 +41,11 @@ class PluginBase:
     log_file: ClassVar[str | None] = None
     Config: ClassVar[type | None] = None
 
-    #: An instance of `Config`, from the runtime's text, `--config FILE` and the defaults. Set before `configure`.
-    config: Any = None
-    #: The mirror, if `mirror` is true.
-    state: Mirror
+    #: An instance of `Config`, from the runtime's text, `--config FILE` and the defaults. Set before `configure`; until
+    #: then, as in a test that calls a handler, the defaults alone.
+    config: Any = ConfigBefore()
+    #: The mirror, if `mirror` is true. Empty before there is a runtime.
+    state: Mirror = StateBefore()  # type: ignore[assignment]  # what it gives is one
     #: The other side, with `.name`, `.version`, `.nri_version`, `.update(...)`, `.evict(...)`.
     runtime: RuntimeHandle = RuntimeHandle()
 

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri.errors import LocalProtocolError
+from nri.stub.session.background import Background
 from nri.stub.session.session import Session
 
 if TYPE_CHECKING:
@@ -33,13 +34,18 @@ class Attached:
         index: two digits.
         name: the name to register under.
         config: the runtime's configuration text for it.
+        real_time: start its background work (`nri.every`) as a program does; else it is done in `tick` only.
 
     Attributes:
         label: ``NN-name``.
+        background: its background work.
     """
 
-    def __init__(self, plugin: Plugin, index: str, name: str, config: str) -> None:
+    def __init__(self, plugin: Plugin, index: str, name: str, config: str, *, real_time: bool = True) -> None:
         self.label = f"{index}-{name}"
+        self.background = Background(plugin)
+        self._real_time = real_time
+        self._begun = False
         self._plugin, self._index, self._name, self._config = plugin, index, name, config
         self._session: Session | None = None
         self._thread: threading.Thread | None = None
@@ -49,7 +55,10 @@ class Attached:
         """Start a new session, over this link if given."""
         ours, theirs = (link.runtime, link.plugin) if link is not None else socket.socketpair()
         self._error = None
-        session = self._session = Session(self._plugin, theirs, index=self._index, name=self._name)
+        self._begun = False
+        session = self._session = Session(
+            self._plugin, theirs, index=self._index, name=self._name, on_ready=self._on_ready
+        )
         self._thread = threading.Thread(target=self._run, args=(session,), name=f"plugin-{self.label}", daemon=True)
         self._thread.start()
         adaptation.connect(ours, self._config)
@@ -60,10 +69,15 @@ class Attached:
         except Exception as error:  # noqa: BLE001 - raised by `wait`, in the test's thread
             self._error = error
 
+    def _on_ready(self) -> None:
+        if self._real_time:
+            self.background.start()
+        self._begun = True
+
     @property
     def ready(self) -> bool:
-        """Whether the plugin's side says that it takes part."""
-        return self._session is not None and self._session.stage == "ready"
+        """Whether the plugin's side says that it takes part, and its background work has begun."""
+        return self._session is not None and self._session.stage == "ready" and self._begun
 
     def wait(self, adaptation: Adaptation) -> None:
         """Wait until the plugin takes part; raises what kept it from that."""

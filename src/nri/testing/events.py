@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nri.api import messages as m
 from nri.api.builders.update import Update
 from nri.api.events import EVENTS
+from nri.errors import LocalProtocolError
 from nri.testing.builders import make_container
 from nri.testing.contents import Contents
 from nri.testing.replies import Created, Stopped, Updated
@@ -49,10 +50,20 @@ class ContainerEvent(Protocol):
         """Tell the plugins. Raises what the runtime's request would fail with."""
 
 
+def _blocked(adaptation: Adaptation, spec: EventSpec) -> Block:
+    return adaptation.block_sync(urgent=spec.method.startswith(("stop", "remove")))
+
+
 class Events(Contents):
-    """The part of a runtime for tests that its events are."""
+    """The part of a runtime for tests that its events are.
+
+    Attributes:
+        adaptation: the real thing.
+        closed: whether the runtime has been closed; nothing can be asked of it then.
+    """
 
     adaptation: Adaptation
+    closed: bool = False
 
     run_pod_sandbox: PodEvent
     stop_pod_sandbox: PodEvent
@@ -71,25 +82,30 @@ class Events(Contents):
                 relay = self._relay_pod if spec.kind == "pod" else self._relay_container
                 setattr(self, spec.method, partial(relay, spec))
 
+    def _live(self) -> Adaptation:
+        """The adaptation, as long as the runtime is not closed."""
+        if self.closed:
+            raise LocalProtocolError("this runtime is closed, and no event reaches a plugin: make a new FakeRuntime")
+        return self.adaptation
+
     def _relay_pod(self, spec: EventSpec, pod: m.PodSandbox | None = None, **when: Any) -> None:
+        adaptation = self._live()
         pod = self._pod(pod)
-        with self._blocked(spec):
-            getattr(self.adaptation, spec.method)(pod, **when)
+        with _blocked(adaptation, spec):
+            getattr(adaptation, spec.method)(pod, **when)
             if spec.method == "remove_pod_sandbox":
                 self.pods.pop(pod.id, None)
 
     def _relay_container(
         self, spec: EventSpec, pod: m.PodSandbox | None = None, container: m.Container | None = None, **when: Any
     ) -> None:
+        adaptation = self._live()
         pod = self._pod(pod)
         container = self._container(pod, container)
-        with self._blocked(spec):
-            getattr(self.adaptation, spec.method)(pod, container, **when)
+        with _blocked(adaptation, spec):
+            getattr(adaptation, spec.method)(pod, container, **when)
             if spec.method == "remove_container":
                 self.containers.pop(container.id, None)
-
-    def _blocked(self, spec: EventSpec) -> Block:
-        return self.adaptation.block_sync(urgent=spec.method.startswith(("stop", "remove")))
 
     def create_container(
         self,
@@ -100,13 +116,14 @@ class Events(Contents):
         deadline: float | None = None,
     ) -> Created:
         """Create a container; raises what the creation fails with."""
+        adaptation = self._live()
         pod = self._pod(pod)
         if container is None:
             container = make_container(pod=pod)
         elif not container.pod_sandbox_id:
             container.pod_sandbox_id = pod.id
-        with self.adaptation.block_sync():
-            reply = self.adaptation.create_container(pod, container, timeout_s=timeout_s, deadline=deadline)
+        with adaptation.block_sync():
+            reply = adaptation.create_container(pod, container, timeout_s=timeout_s, deadline=deadline)
             outcome = m.Container()
             outcome.CopyFrom(reply.container)
             self.containers[container.id] = outcome
@@ -122,11 +139,12 @@ class Events(Contents):
         deadline: float | None = None,
     ) -> Updated:
         """Update a container's resources; raises what the update fails with."""
+        adaptation = self._live()
         pod = self._pod(pod)
         container = self._container(pod, container)
         wanted = resources.resources if isinstance(resources, Update) else resources or m.LinuxResources()
-        with self.adaptation.block_sync():
-            reply = self.adaptation.update_container(pod, container, wanted, timeout_s=timeout_s, deadline=deadline)
+        with adaptation.block_sync():
+            reply = adaptation.update_container(pod, container, wanted, timeout_s=timeout_s, deadline=deadline)
             container.linux.resources.MergeFrom(reply.resources)
         return Updated(reply)
 
@@ -139,10 +157,11 @@ class Events(Contents):
         deadline: float | None = None,
     ) -> Stopped:
         """Stop a container; raises what the stop fails with."""
+        adaptation = self._live()
         pod = self._pod(pod)
         container = self._container(pod, container)
-        with self.adaptation.block_sync(urgent=True):
-            reply = self.adaptation.stop_container(pod, container, timeout_s=timeout_s, deadline=deadline)
+        with adaptation.block_sync(urgent=True):
+            reply = adaptation.stop_container(pod, container, timeout_s=timeout_s, deadline=deadline)
         return Stopped(reply)
 
     def update_pod_sandbox(
@@ -155,6 +174,7 @@ class Events(Contents):
         deadline: float | None = None,
     ) -> None:
         """Update a pod's resources."""
+        adaptation = self._live()
         pod = self._pod(pod)
-        with self.adaptation.block_sync():
-            self.adaptation.update_pod_sandbox(pod, overhead, resources, timeout_s=timeout_s, deadline=deadline)
+        with adaptation.block_sync():
+            adaptation.update_pod_sandbox(pod, overhead, resources, timeout_s=timeout_s, deadline=deadline)

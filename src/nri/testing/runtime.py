@@ -39,6 +39,8 @@ class FakeRuntime(Events):
         policy: text of a policy.toml.
         pods, containers: what there is at the start.
         name, version: what plugins are told.
+        real_time: background work of plugins (`nri.every`) runs as it does in a program, and the first turn has begun
+            when `add` returns; False: it runs in `tick` only.
         options: more of what `Adaptation` takes (`builtin`, `observer`, `default_validator`, `request_timeout_s`; with
             `socket_path` it listens, with `plugin_path` it launches; `policy_path` is a file instead of `policy`).
 
@@ -48,6 +50,7 @@ class FakeRuntime(Events):
         evictions: likewise.
         refuse_updates: ids of containers whose updates fail.
         adaptation: the real thing.
+        closed: whether the runtime has been closed; nothing can be asked of it then.
     """
 
     def __init__(
@@ -59,9 +62,11 @@ class FakeRuntime(Events):
         containers: Iterable[m.Container] = (),
         name: str = "fake",
         version: str = "v1.0.0",
+        real_time: bool = True,
         **options: Any,
     ) -> None:
         super().__init__(pods, containers)
+        self._real_time = real_time
         self._attached: dict[str, Attached] = {}
         self._policy_path = _write(policy) if policy is not None else None
         options.setdefault("disable_connections", "socket_path" not in options)
@@ -112,16 +117,17 @@ class FakeRuntime(Events):
         """
         if not isinstance(plugin, Plugin):
             raise LocalProtocolError(f"add() takes an instance of nri.Plugin, not {plugin!r}")
-        attached = Attached(plugin, idx, name or plugin.name, config)
-        attached.connect(self.adaptation, link)
+        adaptation = self._live()
+        attached = Attached(plugin, idx, name or plugin.name, config, real_time=self._real_time)
+        attached.connect(adaptation, link)
         if wait:
-            attached.wait(self.adaptation)
+            attached.wait(adaptation)
         self._attached[attached.label] = attached
         return self
 
     def connect(self, sock: socket.socket) -> None:
         """Take over a socket with something else at its other end."""
-        self.adaptation.connect(sock)
+        self._live().connect(sock)
 
     @property
     def plugins(self) -> list[PluginHealth]:
@@ -135,11 +141,21 @@ class FakeRuntime(Events):
                 return row
         raise LookupError(f"no plugin {label} has ever registered: {[row.plugin for row in self.plugins]}")
 
+    def tick(self) -> FakeRuntime:
+        """Let all plugins take one turn of their background work (`nri.every`), now and in the thread of the test.
+
+        A turn that is under way is waited for. Raises what the methods raise; in real time that is only logged.
+        """
+        self._live()
+        for attached in list(self._attached.values()):
+            attached.background.tick()
+        return self
+
     # -- making things go wrong ---------------------------------------------------------------------------------------
 
     def timeout(self, seconds: float) -> FakeRuntime:
         """From now on a plugin has so many seconds to answer a request."""
-        self.adaptation.set_request_timeout(seconds)
+        self._live().set_request_timeout(seconds)
         return self
 
     def disconnect(self, label: str = "") -> FakeRuntime:
@@ -154,6 +170,7 @@ class FakeRuntime(Events):
 
     def restart(self) -> FakeRuntime:
         """End the runtime and start it anew, with the same pods and containers; all plugins connect again."""
+        self._live()
         self._end()
         self.adaptation = self._start()
         for attached in self._attached.values():
@@ -169,10 +186,15 @@ class FakeRuntime(Events):
             attached.join()
 
     def close(self) -> None:
-        """End everything."""
+        """End everything, once and for all. A second time does nothing."""
+        if self.closed:
+            return
+        self.closed = True
         try:
             self._end()
         finally:
+            for attached in self._attached.values():
+                attached.background.stop()
             self._forget_policy()
 
     def _forget_policy(self) -> None:

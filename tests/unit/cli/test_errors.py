@@ -29,6 +29,7 @@ CODES = [
     (errors.ConnectionClosed(), UNREACHABLE),
     (errors.DeadlineExceeded(), UNREACHABLE),
     (errors.Reject("no"), REJECTED),
+    (errors.PluginRejected("10-a", "no"), REJECTED),
     (errors.ValidationRejected("10-a", "no"), REJECTED),
     (errors.RpcError(2, "boom"), FAILED),
     (errors.RegistrationError("no"), FAILED),

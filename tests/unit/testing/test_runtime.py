@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import nri.testing
 from nri.api import messages as m
 from nri.errors import ConfigError, LocalProtocolError, RegistrationError
 from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import eventually
 
 
 class PodName(nri.Plugin):
@@ -150,3 +153,127 @@ def test_the_face_of_the_package_has_what_it_names_and_nothing_else() -> None:
     assert [name for name in nri.testing.__all__ if not hasattr(nri.testing, name)] == []
     with pytest.raises(AttributeError, match="no attribute 'FakeRuntme'"):
         nri.testing.FakeRuntme  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda runtime: runtime.create_container(),
+        lambda runtime: runtime.update_container(),
+        lambda runtime: runtime.stop_container(),
+        lambda runtime: runtime.start_container(),
+        lambda runtime: runtime.run_pod_sandbox(),
+        lambda runtime: runtime.update_pod_sandbox(),
+        lambda runtime: runtime.add(PodName()),
+        lambda runtime: runtime.timeout(1),
+        lambda runtime: runtime.restart(),
+    ],
+)
+def test_a_closed_runtime_is_closed(use: Callable[[FakeRuntime], object]) -> None:
+    runtime = FakeRuntime(policy="")
+    runtime.close()
+    assert runtime.closed
+    with pytest.raises(LocalProtocolError, match=r"closed.*make a new FakeRuntime"):
+        use(runtime)
+    runtime.close()
+
+
+def test_a_refusal_carries_plugin_code_and_message(nri_runtime: FakeRuntime) -> None:
+    class Refuses(nri.Plugin):
+        name = "p"
+
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            raise nri.Reject("no")
+
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            raise nri.RpcError(5, "no such zone")
+
+    nri_runtime.add(Refuses())
+    with pytest.raises(nri.PluginRejected) as refused:
+        nri_runtime.create_container()
+    error = refused.value
+    assert (str(error), error.plugin, error.reason) == ("plugin 10-p refused: no", "10-p", "no")
+    assert (error.code, error.message) == (7, "no")
+    with pytest.raises(nri.PluginError) as failed:
+        nri_runtime.start_container()
+    assert (failed.value.code, failed.value.message) == (5, "no such zone")
+    assert str(failed.value) == "plugin 10-p: rpc error: code = NotFound desc = no such zone"
+
+
+class Counts(nri.Plugin):
+    """Nothing but background work."""
+
+    def __init__(self) -> None:
+        self.turns: list[str] = []
+        self.fails = False
+
+    @nri.every(3600)
+    def count(self) -> None:
+        self.turns.append(threading.current_thread().name)
+        if self.fails:
+            raise ValueError("cannot count")
+
+    @nri.every(3600)
+    async def count_too(self) -> None:
+        self.turns.append("task")
+
+
+def test_background_work_alone_makes_a_plugin_and_runs_in_real_time_and_by_hand(nri_runtime: FakeRuntime) -> None:
+    plugin = Counts()
+    nri_runtime.add(plugin)
+    here = threading.current_thread().name
+    nri_runtime.tick()
+    assert sorted(plugin.turns) == sorted(["nri-every-count", "task", here, "task"]), "one turn by itself, one by hand"
+
+
+def test_background_work_runs_by_hand_only_where_that_is_wanted() -> None:
+    plugin = Counts()
+    with FakeRuntime(real_time=False) as runtime:
+        runtime.add(plugin)
+        assert plugin.turns == []
+        assert runtime.tick() is runtime
+        assert len(plugin.turns) == 2
+        runtime.disconnect().tick()
+        assert len(plugin.turns) == 2, "a turn without a connection is left out"
+        runtime.restart().tick()
+        assert len(plugin.turns) == 4
+
+
+def test_what_background_work_raises_reaches_the_test() -> None:
+    plugin = Counts()
+    plugin.fails = True
+    with FakeRuntime(real_time=False) as runtime, pytest.raises(ValueError, match="cannot count"):
+        runtime.add(plugin).tick()
+
+
+def test_background_work_goes_on_after_a_restart_and_ends_with_the_runtime() -> None:
+    class Often(nri.Plugin):
+        turns = 0
+
+        @nri.every(0.01)
+        def count(self) -> None:
+            self.turns += 1
+
+    plugin = Often()
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        runtime.restart()
+        before = plugin.turns
+        eventually(lambda: plugin.turns > before, "another turn after the restart")
+    after = plugin.turns
+    time.sleep(0.05)
+    assert plugin.turns == after
+
+
+def test_background_work_may_change_what_the_runtime_keeps(nri_runtime: FakeRuntime) -> None:
+    class Rebalance(nri.Plugin):
+        mirror = True
+
+        @nri.every(3600)
+        def rebalance(self) -> None:
+            self.runtime.update([nri.Update(c).set_cpu_shares(256) for c in self.state.containers.values()]).result()
+
+    nri_runtime.add(Rebalance()).create_container(None, make_container(id="c"))
+    nri_runtime.post_create_container()
+    nri_runtime.tick()
+    assert nri_runtime.updates == [nri.Update("c").set_cpu_shares(256)]

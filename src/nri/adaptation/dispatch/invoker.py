@@ -27,11 +27,13 @@ from nri.errors import (
     NriError,
     PluginClosed,
     PluginError,
+    PluginRejected,
     PluginTimeout,
     PluginUnavailable,
     ProtocolError,
     RpcError,
 )
+from nri.ttrpc.codes import Code
 
 if TYPE_CHECKING:
     from typing import Final
@@ -219,10 +221,19 @@ class Invoker:
             _refuse(peer, event, error)
 
     def _plugin_error(self, peer: Peer, error: NriError, cause: Exception) -> NriError:
-        made = PluginError(peer.label, str(error)) if self._name_plugins else error
+        made = _named(peer.label, error) if self._name_plugins else error
         if made is not cause:
             made.__cause__ = cause
         return made
+
+
+def _named(label: str, error: NriError) -> PluginError:
+    """What a plugin answered with as an error that carries its name."""
+    if not isinstance(error, RpcError):
+        return PluginError(label, str(error))
+    if error.code == Code.PERMISSION_DENIED:
+        return PluginRejected(label, error.message)
+    return PluginError(label, str(error), code=error.code, message=error.message)
 
 
 def _unnamed(label: str, error: RpcError) -> RpcError:

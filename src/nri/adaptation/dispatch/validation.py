@@ -112,7 +112,9 @@ def _verdict(
         verdict = m.ValidateContainerAdjustmentResponse.FromString(reply or b"")
     except NriError as error:
         kind = type(error) if isinstance(error, PluginError) else PluginError  # a late one raises PluginTimeout
-        wrapped = kind(peer.label, str(error))
+        wrapped = kind(
+            peer.label, str(error), code=getattr(error, "code", None), message=getattr(error, "message", None)
+        )
         wrapped.args = (failure(peer.label, error.__cause__ or error),)
         wrapped.__cause__ = error
         return wrapped

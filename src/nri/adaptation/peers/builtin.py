@@ -17,7 +17,7 @@ from nri.adaptation.peers.state import State
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import BY_METHOD, EVENTS, EventMask
-from nri.errors import DeadlineExceeded, NriError, RpcError
+from nri.errors import DeadlineExceeded, NriError, Reject, RpcError, describe
 from nri.ttrpc import Code
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class BuiltinPeer(Peer):
             raise _failed(error) from error
         except Exception as error:
             if validates:
-                return _rejection(str(error) or type(error).__name__)
+                return _rejection(describe(error))
             raise _failed(error) from error
 
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:  # noqa: ARG002 - nothing can interrupt it
@@ -149,7 +149,8 @@ class BuiltinPeer(Peer):
 
 def _failed(cause: Exception) -> RpcError:
     """What the request fails with because of a handler's error."""
-    error = RpcError(Code.UNKNOWN, str(cause) or type(cause).__name__)
+    code = Code.PERMISSION_DENIED if isinstance(cause, Reject) else Code.UNKNOWN
+    error = RpcError(code, describe(cause))
     error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
     return error
 

@@ -15,11 +15,24 @@ from __future__ import annotations
 
 from nri.api import messages as m
 from nri.api import optional
-from nri.api.builders.checks import I64, U64, integer, mapping_text, new_key, one_of, text, texts
+from nri.api.builders.checks import (
+    I64,
+    U64,
+    absolute_path,
+    cdi_device,
+    integer,
+    mapping_text,
+    new_key,
+    new_path,
+    one_of,
+    rlimit,
+    text,
+    texts,
+)
 from nri.api.builders.linux import LinuxAdjustment
 from nri.api.builders.resources import Resources
 from nri.api.builders.view import AdjustmentView
-from nri.api.removal import mark
+from nri.api.removal import mark_in_list, mark_in_map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +73,7 @@ class Adjustment(LinuxAdjustment, Resources, AdjustmentView):
 
     def remove_annotation(self, key: str) -> Self:
         """Remove an annotation of the container."""
-        self.message.annotations[mark(text("key", key, empty=False))] = ""
+        mark_in_map(self.message.annotations, text("key", key, empty=False))
         return self
 
     def add_env(self, name: str, value: str) -> Self:
@@ -72,7 +85,7 @@ class Adjustment(LinuxAdjustment, Resources, AdjustmentView):
 
     def remove_env(self, name: str) -> Self:
         """Remove an environment variable."""
-        self.message.env.add(key=mark(text("name", name, empty=False)))
+        mark_in_list(self.message.env, "key", text("name", name, empty=False))
         return self
 
     def add_mount(self, mount: str | m.Mount, source: str = "", type: str = "", options: Iterable[str] = ()) -> Self:
@@ -85,35 +98,43 @@ class Adjustment(LinuxAdjustment, Resources, AdjustmentView):
             options: mount options, such as `rbind`, `ro`, `rprivate`.
         """
         if isinstance(mount, m.Mount):
-            new_key("mount.destination", mount.destination, "remove_mount")
+            new_path("mount.destination", mount.destination, "remove_mount")
             self.message.mounts.append(mount)
             return self
-        destination = new_key("mount", mount, "remove_mount")
+        destination = new_path("mount", mount, "remove_mount")
         source, kind, words = text("source", source), text("type", type), texts("options", options)
         self.message.mounts.add(destination=destination, source=source, type=kind, options=words)
         return self
 
     def remove_mount(self, destination: str) -> Self:
         """Remove the mount at this path in the container."""
-        self.message.mounts.add(destination=mark(text("destination", destination, empty=False)))
+        mark_in_list(self.message.mounts, "destination", text("destination", destination, empty=False))
         return self
 
     def set_args(self, args: Iterable[str]) -> Self:
         """A new command line. Conflicts if an earlier plugin set one."""
         words = texts("args", args)
         if not words:
-            raise ValueError("args must not be empty: runtimes would ignore it")
+            raise ValueError(
+                "args must not be empty: runtimes would ignore it; update_args([]) drops a new command line"
+            )
+        if not words[0]:
+            raise ValueError("args must not begin with an empty text, which takes over another plugin's: update_args()")
         self.message.args[:] = words
         return self
 
     def update_args(self, args: Iterable[str]) -> Self:
-        """A new command line, also in place of one that an earlier plugin set."""
-        return self.set_args(["", *texts("args", args)])
+        """A new command line, also in place of one that an earlier plugin set; an empty list is back to the image's."""
+        self.message.args[:] = ["", *texts("args", args)]
+        return self
 
     def add_hooks(self, hooks: m.Hooks) -> Self:
         """Add OCI hooks, after those added before."""
         if not isinstance(hooks, m.Hooks):
             raise TypeError(f"hooks must be a Hooks message, not {hooks!r}; add_hook() adds one hook")
+        for stage in HOOK_STAGES:
+            for position, hook in enumerate(getattr(hooks, stage)):
+                absolute_path(f"hooks.{stage}[{position}].path", hook.path)
         self.message.hooks.MergeFrom(hooks)
         return self
 
@@ -129,20 +150,22 @@ class Adjustment(LinuxAdjustment, Resources, AdjustmentView):
             env: environment, as `NAME=value`.
             timeout_s: seconds, None for no limit.
         """
-        hook = m.Hook(path=text("path", path, empty=False), args=texts("args", args), env=texts("env", env))
+        hook = m.Hook(path=absolute_path("path", path), args=texts("args", args), env=texts("env", env))
         optional.put(hook, "timeout", None if timeout_s is None else integer("timeout_s", timeout_s, I64))
         getattr(self.message.hooks, one_of("stage", stage, HOOK_STAGES)).append(hook)
         return self
 
     def add_rlimit(self, type: str, hard: int, soft: int) -> Self:
         """Process resource limit, such as `RLIMIT_NOFILE`; mind the order: hard before soft."""
-        limit = m.POSIXRlimit(type=text("type", type, empty=False), hard=integer("hard", hard, U64))
+        limit = m.POSIXRlimit(type=rlimit("type", type), hard=integer("hard", hard, U64))
         limit.soft = integer("soft", soft, U64)
+        if soft > hard:
+            raise ValueError(f"soft must not be above hard, {hard}: {soft} (hard comes before soft)")
         self.message.rlimits.append(limit)
         return self
 
     def add_cdi_device(self, device: str | m.CDIDevice) -> Self:
         """Container Device Interface device, `vendor/class=device`. Cannot be removed again."""
         name = device.name if isinstance(device, m.CDIDevice) else device
-        self.message.CDI_devices.add(name=text("device", name, empty=False))
+        self.message.CDI_devices.add(name=cdi_device("device", name))
         return self

@@ -8,6 +8,7 @@ Next: `nri.api.builders.resources` and `nri.api.builders.adjustment` call these 
 
 from __future__ import annotations
 
+from nri.api import cpuset
 from nri.api.removal import is_marked
 
 TYPE_CHECKING = False
@@ -16,23 +17,43 @@ if TYPE_CHECKING:
 
 __all__ = [
     "I64",
+    "LIMIT",
+    "RLIMITS",
+    "SHARES",
+    "SWAPPINESS",
     "U32",
     "U64",
+    "absolute_path",
+    "cdi_device",
     "enum_number",
     "enum_numbers",
     "flag",
     "integer",
     "mapping_text",
     "new_key",
+    "new_path",
+    "number_list",
     "one_of",
+    "rlimit",
     "text",
     "texts",
+    "unified_key",
 ]
 
 #: Ranges of the wire's integer types.
 I64 = (-(1 << 63), (1 << 63) - 1)
 U32 = (0, (1 << 32) - 1)
 U64 = (0, (1 << 64) - 1)
+#: Ranges of what the kernel takes: an amount of memory where -1 is unlimited, weights, the tendency to swap.
+LIMIT = (-1, (1 << 63) - 1)
+SHARES = (2, 262144)
+SWAPPINESS = (0, 100)
+
+#: The process resource limits of Linux, each as `RLIMIT_` and its name.
+RLIMITS = (
+    "AS", "CORE", "CPU", "DATA", "FSIZE", "LOCKS", "MEMLOCK", "MSGQUEUE", "NICE", "NOFILE", "NPROC", "RSS", "RTPRIO",
+    "RTTIME", "SIGPENDING", "STACK",
+)  # fmt: skip
 
 
 def integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
@@ -95,6 +116,90 @@ def new_key(name: str, value: Any, remove_with: str) -> str:
     return key
 
 
+def absolute_path(name: str, value: Any) -> str:
+    """An absolute path.
+
+    Raises:
+        TypeError: not a str.
+        ValueError: empty or relative.
+    """
+    checked = text(name, value, empty=False)
+    if not checked.startswith("/"):
+        raise ValueError(f"{name} must be an absolute path, not {value!r}")
+    return checked
+
+
+def new_path(name: str, value: Any, remove_with: str) -> str:
+    """An absolute path that is a key to set; see `new_key` and `absolute_path`."""
+    return absolute_path(name, new_key(name, value, remove_with))
+
+
+def number_list(name: str, value: Any, *, empty: bool = False) -> str:
+    """CPUs or memory nodes in the kernel's list format, as they are written; empty only if `empty`.
+
+    Raises:
+        TypeError: not a str.
+        ValueError: no such list, or one without a number; see `nri.api.cpuset`.
+    """
+    checked = text(name, value, empty=empty)
+    try:
+        numbers = cpuset.parse(checked)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a list such as 0-3,8, not {value!r}: {error}") from None
+    if not numbers and not empty:
+        raise ValueError(f"{name} must not be empty: {value!r}")
+    return checked
+
+
+def cdi_device(name: str, value: Any) -> str:
+    """The full name of a Container Device Interface device, `vendor/class=device`, by the rules of that interface.
+
+    Raises:
+        TypeError: not a str.
+        ValueError: no such name.
+    """
+    full = text(name, value, empty=False)
+    kind, equals, device = full.partition("=")
+    vendor, slash, word = kind.partition("/")
+    parts = (vendor[:1].isalpha(), word[:1].isalpha(), _is_word(vendor, ""), _is_word(word, ""), _is_word(device, ":"))
+    if not (equals and slash and full.isascii() and all(parts)):
+        raise ValueError(f"{name} must be vendor/class=device, such as vendor.com/net=eth0, not {value!r}")
+    return full
+
+
+def _is_word(word: str, more: str) -> bool:
+    """Whether a word has letters, digits, `_`, `-`, `.` and `more` in it, and a letter or digit at both ends."""
+    inside = word
+    for character in "_-." + more:
+        inside = inside.replace(character, "")
+    return inside.isalnum() and word[0].isalnum() and word[-1].isalnum()
+
+
+def rlimit(name: str, value: Any) -> str:
+    """The type of a process resource limit.
+
+    Raises:
+        ValueError: Linux has no such limit.
+    """
+    kind = text(name, value, empty=False)
+    if not kind.startswith("RLIMIT_") or kind.removeprefix("RLIMIT_") not in RLIMITS:
+        raise ValueError(f"{name} must be RLIMIT_ and one of {', '.join(RLIMITS)}, not {value!r}")
+    return kind
+
+
+def unified_key(name: str, value: Any) -> str:
+    """The name of a file of cgroup v2.
+
+    Raises:
+        TypeError: not a str.
+        ValueError: empty, or the path of a file elsewhere.
+    """
+    key = text(name, value, empty=False)
+    if "/" in key:
+        raise ValueError(f"{name} must be the name of a file, such as memory.high, and have no '/' in it: {value!r}")
+    return key
+
+
 def texts(name: str, values: Any) -> list[str]:
     """Several texts.
 
@@ -103,7 +208,9 @@ def texts(name: str, values: Any) -> list[str]:
         ValueError: a character that cannot be carried.
     """
     if isinstance(values, (str, bytes)):
-        raise TypeError(f"{name} must be a list of texts, not the one text {values!r}")
+        raise TypeError(f"{name} must be a list of texts, not the one text {values!r}: write [{values!r}]")
+    if not hasattr(values, "__iter__"):
+        raise TypeError(f"{name} must be a list of texts, not {values!r}")
     return [mapping_text(name, position, value) for position, value in enumerate(values)]
 
 

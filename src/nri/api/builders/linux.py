@@ -23,11 +23,13 @@ from nri.api.builders.checks import (
     integer,
     mapping_text,
     new_key,
+    new_path,
+    number_list,
     one_of,
     text,
     texts,
 )
-from nri.api.removal import mark
+from nri.api.removal import mark_in_list, mark_in_map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,10 +65,10 @@ class LinuxAdjustment(Builder):
         uid: int | None = None,
         gid: int | None = None,
     ) -> Self:
-        """A device node at this path in the container; access is allowed along with it.
+        """A device node at this absolute path in the container; access is allowed along with it.
 
         Args:
-            device: path in the container, or a whole `LinuxDevice`, which leaves no use for the rest.
+            device: absolute path in the container, or a whole `LinuxDevice`, which leaves no use for the rest.
             type: `c` character, `b` block, `u` unbuffered character, `p` named pipe.
             major: major number.
             minor: minor number.
@@ -75,10 +77,11 @@ class LinuxAdjustment(Builder):
             gid: group; None leaves it to the runtime.
         """
         if isinstance(device, m.LinuxDevice):
-            new_key("device.path", device.path, "remove_device")
+            new_path("device.path", device.path, "remove_device")
         else:
-            path = new_key("device", device, "remove_device")
-            device = m.LinuxDevice(path=path, type=one_of("type", type, DEVICE_TYPES))
+            device = m.LinuxDevice(
+                path=new_path("device", device, "remove_device"), type=one_of("type", type, DEVICE_TYPES)
+            )
             device.major = integer("major", major, I64)
             device.minor = integer("minor", minor, I64)
             for field, number in (("file_mode", file_mode), ("uid", uid), ("gid", gid)):
@@ -88,7 +91,7 @@ class LinuxAdjustment(Builder):
 
     def remove_device(self, path: str) -> Self:
         """Remove the device at this path in the container."""
-        self.message.linux.devices.append(m.LinuxDevice(path=mark(text("path", path, empty=False))))
+        mark_in_list(self.message.linux.devices, "path", text("path", path, empty=False))
         return self
 
     def add_or_replace_namespace(self, type: str, path: str = "") -> Self:
@@ -99,8 +102,7 @@ class LinuxAdjustment(Builder):
 
     def remove_namespace(self, type: str) -> Self:
         """Remove the namespace of this type, so that the container shares the host's."""
-        kind = one_of("type", type, NAMESPACE_TYPES)
-        self.message.linux.namespaces.append(m.LinuxNamespace(type=mark(kind)))
+        mark_in_list(self.message.linux.namespaces, "type", one_of("type", type, NAMESPACE_TYPES))
         return self
 
     def add_net_device(self, host_device: str, device: str | m.LinuxNetDevice = "") -> Self:
@@ -112,7 +114,7 @@ class LinuxAdjustment(Builder):
 
     def remove_net_device(self, host_device: str) -> Self:
         """Do not move this network device of the host into the container."""
-        self.message.linux.net_devices.get_or_create(mark(text("host_device", host_device, empty=False)))
+        mark_in_map(self.message.linux.net_devices, text("host_device", host_device, empty=False))
         return self
 
     def set_sysctl(self, name: str, value: str) -> Self:
@@ -123,7 +125,7 @@ class LinuxAdjustment(Builder):
 
     def remove_sysctl(self, name: str) -> Self:
         """Leave a kernel parameter as the host has it."""
-        self.message.linux.sysctl[mark(text("name", name, empty=False))] = ""
+        mark_in_map(self.message.linux.sysctl, text("name", name, empty=False))
         return self
 
     def set_cgroups_path(self, path: str) -> Self:
@@ -223,7 +225,7 @@ class LinuxAdjustment(Builder):
         """
         policy = m.LinuxMemoryPolicy(
             mode=enum_number("mode", m.MpolMode, mode, "MPOL_"),
-            nodes=text("nodes", nodes),
+            nodes=number_list("nodes", nodes, empty=True),
             flags=enum_numbers("flags", m.MpolFlag, flags, "MPOL_F_"),
         )
         self.message.linux.memory_policy.CopyFrom(policy)

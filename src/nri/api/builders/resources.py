@@ -10,7 +10,20 @@ from __future__ import annotations
 
 from nri.api import optional
 from nri.api.builders.builder import Builder
-from nri.api.builders.checks import I64, U64, flag, integer, mapping_text, one_of, text
+from nri.api.builders.checks import (
+    I64,
+    LIMIT,
+    SHARES,
+    SWAPPINESS,
+    U64,
+    flag,
+    integer,
+    mapping_text,
+    number_list,
+    one_of,
+    text,
+    unified_key,
+)
 from nri.api.builders.view import ResourceView
 from nri.api.messages import HugepageLimit, LinuxDeviceCgroup
 
@@ -35,32 +48,32 @@ class Resources(Builder, ResourceView):
 
     def set_memory_limit(self, limit_bytes: int) -> Self:
         """Most memory in bytes; -1 is unlimited."""
-        self.message.linux.resources.memory.limit.value = integer("limit_bytes", limit_bytes, I64)
+        self.message.linux.resources.memory.limit.value = integer("limit_bytes", limit_bytes, LIMIT)
         return self
 
     def set_memory_reservation(self, reservation_bytes: int) -> Self:
-        """Soft limit of memory in bytes."""
-        self.message.linux.resources.memory.reservation.value = integer("reservation_bytes", reservation_bytes, I64)
+        """Soft limit of memory in bytes; -1 is unlimited."""
+        self.message.linux.resources.memory.reservation.value = integer("reservation_bytes", reservation_bytes, LIMIT)
         return self
 
     def set_memory_swap(self, swap_bytes: int) -> Self:
         """Most memory and swap together in bytes; -1 is unlimited."""
-        self.message.linux.resources.memory.swap.value = integer("swap_bytes", swap_bytes, I64)
+        self.message.linux.resources.memory.swap.value = integer("swap_bytes", swap_bytes, LIMIT)
         return self
 
     def set_memory_kernel(self, kernel_bytes: int) -> Self:
-        """Most kernel memory in bytes (cgroup v1)."""
-        self.message.linux.resources.memory.kernel.value = integer("kernel_bytes", kernel_bytes, I64)
+        """Most kernel memory in bytes (cgroup v1); -1 is unlimited."""
+        self.message.linux.resources.memory.kernel.value = integer("kernel_bytes", kernel_bytes, LIMIT)
         return self
 
     def set_memory_kernel_tcp(self, kernel_tcp_bytes: int) -> Self:
-        """Most memory of TCP buffers in bytes (cgroup v1)."""
-        self.message.linux.resources.memory.kernel_tcp.value = integer("kernel_tcp_bytes", kernel_tcp_bytes, I64)
+        """Most memory of TCP buffers in bytes (cgroup v1); -1 is unlimited."""
+        self.message.linux.resources.memory.kernel_tcp.value = integer("kernel_tcp_bytes", kernel_tcp_bytes, LIMIT)
         return self
 
     def set_memory_swappiness(self, swappiness: int) -> Self:
         """Tendency to swap, 0 to 100 (cgroup v1)."""
-        self.message.linux.resources.memory.swappiness.value = integer("swappiness", swappiness, U64)
+        self.message.linux.resources.memory.swappiness.value = integer("swappiness", swappiness, SWAPPINESS)
         return self
 
     def set_memory_disable_oom_killer(self, disable: bool = True) -> Self:
@@ -75,7 +88,7 @@ class Resources(Builder, ResourceView):
 
     def set_cpu_shares(self, shares: int) -> Self:
         """Relative weight, 2 to 262144 (the scale of cgroup v1; runtimes convert it)."""
-        self.message.linux.resources.cpu.shares.value = integer("shares", shares, U64)
+        self.message.linux.resources.cpu.shares.value = integer("shares", shares, SHARES)
         return self
 
     def set_cpu_quota(self, quota_us: int) -> Self:
@@ -100,12 +113,12 @@ class Resources(Builder, ResourceView):
 
     def set_cpuset_cpus(self, cpus: str) -> Self:
         """Allowed CPUs in the kernel's list format, such as `0-3,8`. Cannot be reset, so empty is an error."""
-        self.message.linux.resources.cpu.cpus = text("cpus", cpus, empty=False)
+        self.message.linux.resources.cpu.cpus = number_list("cpus", cpus)
         return self
 
     def set_cpuset_mems(self, mems: str) -> Self:
         """Allowed memory nodes in the kernel's list format, such as `0-3,8`. Cannot be reset, so empty is an error."""
-        self.message.linux.resources.cpu.mems = text("mems", mems, empty=False)
+        self.message.linux.resources.cpu.mems = number_list("mems", mems)
         return self
 
     def set_pids_limit(self, limit: int) -> Self:
@@ -136,7 +149,7 @@ class Resources(Builder, ResourceView):
 
     def add_unified(self, key: str, value: str) -> Self:
         """Value of a file of cgroup v2, such as `memory.high`. Cannot be removed again."""
-        checked = mapping_text("unified", text("key", key, empty=False), value)
+        checked = mapping_text("unified", unified_key("key", key), value)
         self.message.linux.resources.unified[key] = checked
         return self
 

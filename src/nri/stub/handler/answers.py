@@ -112,7 +112,6 @@ _EXPECTED = {
     "UpdateContainer": _UPDATES,
     "StopContainer": _UPDATES,
     "Synchronize": _UPDATES,
-    "Configure": 'None or an nri.EventMask, such as nri.EventMask.of("CreateContainer")',
 }
 
 

@@ -1,10 +1,15 @@
 """Background work: methods marked with `@nri.every(seconds)`, started once synchronized, stopped at the end.
 
 A `def` runs in a thread of its own beside the handlers; an `async def` is a task on the loop's thread. While there is
-no connection a turn is left out. What such a method raises is logged, and the next turn comes all the same.
+no connection a turn is left out. What such a method raises is logged, and the next turn comes all the same. Tests take
+turns by hand: `Background.tick`.
 """
 
 from __future__ import annotations
+
+from _thread import allocate_lock
+
+from nri.errors import NriError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,23 +20,35 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
-__all__ = ["Background", "every"]
+__all__ = ["Background", "every", "marked"]
+
+#: How long `Background.tick` waits for a turn that is under way, in seconds.
+PATIENCE_S = 20.0
 
 
 def every(seconds: float) -> Callable[[F], F]:
     """Mark a method as background work that runs each `seconds`, the first time right after Synchronize.
 
     Raises:
+        TypeError: `seconds` is no number.
         ValueError: `seconds` is not positive.
     """
-    if seconds <= 0:
-        raise ValueError(f"every({seconds}): the interval must be positive")
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
+        given = "a method" if callable(seconds) else repr(seconds)
+        raise TypeError(f"nri.every takes the seconds between two turns, not {given}: write @nri.every(30)")
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"nri.every({seconds}): the seconds between two turns must be above 0: write @nri.every(30)")
 
     def mark(function: F) -> F:
         function._nri_every_s = seconds  # type: ignore[attr-defined]
         return function
 
     return mark
+
+
+def marked(plugin_class: type) -> list[str]:
+    """Names of the methods that are background work."""
+    return [name for name in dir(plugin_class) if hasattr(getattr(plugin_class, name, None), "_nri_every_s")]
 
 
 class Background:
@@ -41,37 +58,59 @@ class Background:
         self._plugin = plugin
         self._stop: Any = None
         self._threads: list[Any] = []
+        #: Held while a turn of the method is under way.
+        self._turns: dict[str, Any] = {}
 
     def start(self) -> None:
         """Start every marked method; once, however often the plugin is synchronized."""
         if self._stop is not None:
             return
-        marked = [
-            name for name in dir(type(self._plugin)) if hasattr(getattr(type(self._plugin), name, None), "_nri_every_s")
-        ]
-        if not marked:
+        names = marked(type(self._plugin))
+        if not names:
             return
         import threading
 
         self._stop = threading.Event()
-        for name in marked:
-            thread = threading.Thread(target=self._run, args=(name,), name=f"nri-every-{name}", daemon=True)
+        for name in names:
+            turn = self._turns[name] = allocate_lock()
+            turn.acquire()  # the first turn has begun: a tick comes after it
+            thread = threading.Thread(target=self._run, args=(name, turn), name=f"nri-every-{name}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
-    def _run(self, name: str) -> None:
+    def _run(self, name: str, turn: Any) -> None:
         from nri.stub.handler.coroutines import resolve
 
         method = getattr(self._plugin, name)
         interval_s = method._nri_every_s
         while True:
-            if self._plugin.runtime.connected:
-                try:
+            try:
+                if self._plugin.runtime.connected:
                     resolve(method())
-                except Exception:
-                    self._plugin.log.exception("%s failed; next try in %g s", name, interval_s)
+            except Exception:
+                self._plugin.log.exception("%s failed; next try in %g s", name, interval_s)
+            finally:
+                turn.release()
             if self._stop.wait(interval_s):
                 return
+            turn.acquire()
+
+    def tick(self) -> None:
+        """Take one turn of every marked method, now and in this thread, after those that are under way.
+
+        Raises what a method raises. Without a connection the turn is left out.
+        """
+        from nri.stub.handler.coroutines import resolve
+
+        for name in marked(type(self._plugin)):
+            turn = self._turns.setdefault(name, allocate_lock())
+            if not turn.acquire(timeout=PATIENCE_S):
+                raise NriError(f"{name} has been at work for {PATIENCE_S:g} s, and its next turn comes after that")
+            try:
+                if self._plugin.runtime.connected:
+                    resolve(getattr(self._plugin, name)())
+            finally:
+                turn.release()
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """Ask all of it to end, and wait a little."""

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+from nri.stub.support.before import defaults
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from nri.stub.base import PluginBase
 
 __all__ = ["apply"]
@@ -24,8 +24,8 @@ def apply(plugin: PluginBase, text: str, file: str | None = None) -> None:
     if config_class is None and file is None:
         plugin.config = text
         return
-    if not text.strip() and file is None and config_class is not None and _has_all_defaults(config_class):
-        plugin.config = _defaults(config_class)
+    if not text.strip() and file is None and config_class is not None:
+        plugin.config = defaults(config_class)
         return
     from nri.config import Source, read, read_file
 
@@ -38,22 +38,3 @@ def apply(plugin: PluginBase, text: str, file: str | None = None) -> None:
         plugin.config = sources[-1].text
         return
     plugin.config = read(config_class, sources)
-
-
-def _has_all_defaults(config_class: type) -> bool:
-    return all(
-        hasattr(config_class, name)
-        for base in config_class.__mro__
-        for name in base.__dict__.get("__annotations__", ())
-    )
-
-
-def _defaults(config_class: type) -> Any:
-    """An instance of its own: lists, dicts and sets among the class attributes are not shared."""
-    instance = config_class()
-    for base in reversed(config_class.__mro__[:-1]):
-        for name in base.__dict__.get("__annotations__", ()):
-            value = getattr(config_class, name)
-            if isinstance(value, (list, dict, set)):
-                setattr(instance, name, value.copy())
-    return instance

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Any
 
-    from nri.api import messages as m
+    from nri.api.builders.update import Update
 
 __all__ = ["UPDATE_TIMEOUT_S", "Pending"]
 
@@ -32,13 +32,13 @@ def _in_a_handler() -> bool:
 
 
 class Pending:
-    """The outcome of an update or eviction: the updates that failed, as a list of `m.ContainerUpdate`."""
+    """The outcome of an update or eviction: the updates that failed, as a list of `nri.Update`."""
 
     __slots__ = ("_callbacks", "_error", "_failed", "_in_handler", "_lock", "_waiting", "done")
 
     def __init__(self, in_handler: bool) -> None:
         self.done = False
-        self._failed: list[m.ContainerUpdate] = []
+        self._failed: list[Update] = []
         self._error: Exception | None = None
         self._in_handler = in_handler
         self._callbacks: list[Callable[[Pending], object]] = []
@@ -46,7 +46,7 @@ class Pending:
         self._waiting = allocate_lock()
         self._waiting.acquire()
 
-    def result(self, timeout: float | None = UPDATE_TIMEOUT_S) -> list[m.ContainerUpdate]:
+    def result(self, timeout: float | None = UPDATE_TIMEOUT_S) -> list[Update]:
         """Wait for the outcome: the updates that failed, empty if none did.
 
         Args:
@@ -78,7 +78,7 @@ class Pending:
                 return
         function(self)
 
-    def __await__(self) -> Generator[Any, None, list[m.ContainerUpdate]]:
+    def __await__(self) -> Generator[Any, None, list[Update]]:
         import asyncio
 
         if not self.done and self._in_handler and _in_a_handler():
@@ -97,7 +97,7 @@ class Pending:
         yield from arrived.__await__()
         return self.result(0)
 
-    def finish(self, failed: list[m.ContainerUpdate], error: Exception | None = None) -> None:
+    def finish(self, failed: list[Update], error: Exception | None = None) -> None:
         """Set the outcome, once. For the session."""
         with self._lock:
             if self.done:

@@ -10,20 +10,40 @@ from time import monotonic
 
 from nri.api import messages as m
 from nri.api import naming
+from nri.api.builders.update import Update
 from nri.errors import ConnectionClosed, NriError, RpcError
 from nri.stub.support import context
 from nri.stub.support.pending import UPDATE_TIMEOUT_S, Pending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nri.api.builders.update import Update
+    from collections.abc import Iterable
+    from typing import Any, TypeAlias
+
     from nri.ttrpc.endpoint import Endpoint
     from nri.ttrpc.envelope import Response
+
+    AnUpdate: TypeAlias = Update | m.ContainerUpdate
 
 __all__ = ["RuntimeHandle"]
 
 #: Updates that may be on their way at one time.
 MAX_PENDING = 256
+
+
+def _message(update: Any) -> m.ContainerUpdate:
+    """The message of what somebody wants to be an update."""
+    message = getattr(update, "message", update)
+    if not isinstance(message, m.ContainerUpdate):
+        hint = ""
+        if isinstance(update, str):
+            hint = f": write nri.Update({update!r}).set_cpu_shares(512)"
+        elif isinstance(message, m.ContainerEviction):
+            hint = ": ask for it with runtime.evict()"
+        raise TypeError(f"runtime.update() takes nri.Update objects, not {type(update).__name__}{hint}")
+    if not message.container_id:
+        raise NriError("an update names no container: give it the container's id")
+    return message
 
 
 class RuntimeHandle:
@@ -70,23 +90,38 @@ class RuntimeHandle:
             self.request_timeout_s = request.request_timeout / 1000
         self.connected = True
 
-    def update(self, *updates: Update | m.ContainerUpdate) -> Pending:
-        """Ask the runtime to update containers, now. Inside a handler: after its reply.
+    def update(self, *updates: AnUpdate | Iterable[AnUpdate]) -> Pending:
+        """Ask the runtime to update containers, now: one, several, or a list. Inside a handler: after its reply.
 
         Raises:
             ConnectionClosed: there is no connection.
             NriError: an update names no container, or too many updates are on their way.
+            TypeError: something else than an update is among them.
         """
         request = m.UpdateContainersRequest()
-        for update in updates:
-            message = update if isinstance(update, m.ContainerUpdate) else update.message
-            if not message.container_id:
-                raise NriError("an update names no container: give it the container's id")
-            request.update.append(message)
+        for given in updates:
+            items: Any = given if hasattr(given, "__iter__") and not isinstance(given, str) else (given,)
+            request.update.extend([_message(update) for update in items])
+        if not request.update:
+            pending = Pending(False)
+            pending.finish([])
+            return pending
         return self._ask(request)
 
-    def evict(self, container_id: str, reason: str) -> Pending:
-        """Ask the runtime to evict a container. Runtimes on the Go reference ignore it (nri has no eviction there)."""
+    def evict(self, container: str | m.Container, reason: str = "") -> Pending:
+        """Ask the runtime to evict a container, given by its id or itself, for a reason that people read.
+
+        Runtimes on the Go reference ignore it (nri has no eviction there).
+
+        Raises:
+            ConnectionClosed: there is no connection.
+            NriError: no container is named, or too many updates are on their way.
+            TypeError: `container` is neither an id nor a container.
+        """
+        container_id = container.id if isinstance(container, m.Container) else container
+        if not isinstance(container_id, str):
+            given = type(container).__name__
+            raise TypeError(f"runtime.evict() takes a container or its id, not {given}: write evict(container, reason)")
         if not container_id:
             raise NriError("an eviction names no container: give it the container's id")
         request = m.UpdateContainersRequest()
@@ -134,7 +169,8 @@ class RuntimeHandle:
                 pending.finish([], RpcError(response.code, response.message))
             else:
                 try:
-                    pending.finish(list(m.UpdateContainersResponse.FromString(response.payload).failed))
+                    failed = m.UpdateContainersResponse.FromString(response.payload).failed
+                    pending.finish([Update.of(update) for update in failed])
                 except Exception as error:  # noqa: BLE001 - protobuf's own error, which has no public home
                     pending.finish([], NriError(f"the runtime's answer cannot be read: {error}"))
 

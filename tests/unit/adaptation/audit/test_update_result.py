@@ -12,7 +12,7 @@ from nri.testing import FakeRuntime, make_container, make_pod
 
 
 def update(container_id: str = "c1", **attributes: bool) -> m.ContainerUpdate:
-    built = nri.Update(container_id).set_cpu_shares(10**6).set_memory_limit(1 << 30).set_rdt_class("gold")
+    built = nri.Update(container_id).set_cpu_shares(200_000).set_memory_limit(1 << 30).set_rdt_class("gold")
     built.message.linux.resources.unified["memory.high"] = "1G"
     built.message.linux.resources.hugepage_limits.add(page_size="2MB", limit=1)
     if attributes.get("ignore_failure"):
@@ -29,11 +29,11 @@ def test_every_requested_field_has_a_row_and_counts_as_applied_until_something_e
 
 
 def test_clamped_is_no_failure_and_says_the_value() -> None:
-    result = UpdateResult(update()).clamped("cpu.shares", 262144, "the kernel's maximum")
+    result = UpdateResult(update()).clamped("cpu.shares", 1024, "its parent's share")
     assert not result.failed
-    assert "cpu.shares clamped to 262144: the kernel's maximum" in repr(result)
+    assert "cpu.shares clamped to 1024: its parent's share" in repr(result)
     row = next(row for row in result.to_json()["fields"] if row["field"] == "cpu.shares")
-    assert row == {"field": "cpu.shares", "outcome": "clamped", "reason": "the kernel's maximum", "value": 262144}
+    assert row == {"field": "cpu.shares", "outcome": "clamped", "reason": "its parent's share", "value": 1024}
 
 
 def test_unsupported_and_stale_are_failures() -> None:
@@ -69,7 +69,7 @@ def test_a_runtime_may_return_just_the_updates_that_failed() -> None:
 
 class Asks(nri.Plugin):
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> list[nri.Update]:
-        return [nri.Update("other").set_cpu_shares(10**6)]
+        return [nri.Update("other").set_cpu_shares(200_000)]
 
 
 @pytest.fixture
@@ -82,12 +82,12 @@ def test_the_outcome_of_a_side_update_is_in_the_history(nri_runtime: FakeRuntime
     nri_runtime.create_container(pod, other)
     nri_runtime.add(Asks(), idx="10")
     reply = nri_runtime.adaptation.create_container(pod, make_container(id="new", name="new"))
-    reply.commit([UpdateResult(reply.updates[0]).clamped("cpu.shares", 262144, "the kernel's maximum")])
+    reply.commit([UpdateResult(reply.updates[0]).clamped("cpu.shares", 1024, "its parent's share")])
     provenance = nri_runtime.adaptation.provenance
     assert provenance is not None
     explained = provenance.explain("other")
     assert explained is not None
-    assert "cpu.shares clamped: the kernel's maximum" in str(explained.to_json())
+    assert "cpu.shares clamped: its parent's share" in str(explained.to_json())
 
 
 def test_a_failed_update_event_gives_side_updates_back(nri_runtime: FakeRuntime, other: m.Container) -> None:

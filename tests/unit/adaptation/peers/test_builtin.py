@@ -108,7 +108,18 @@ def test_its_exception_fails_the_request_with_its_name() -> None:
 
     with (
         runtime_with(Handlers(create_container=create)) as runtime,
-        pytest.raises(PluginError, match="plugin 10-b0: rpc error: code = Unknown desc = no such zone"),
+        pytest.raises(PluginError, match="plugin 10-b0: rpc error: code = Unknown desc = ValueError: no such zone"),
+    ):
+        runtime.create_container()
+
+
+def test_a_refusal_of_its_handler_is_a_rejection() -> None:
+    def create(pod: m.PodSandbox, container: m.Container) -> None:
+        raise nri.Reject("no")
+
+    with (
+        runtime_with(Handlers(create_container=create)) as runtime,
+        pytest.raises(nri.PluginRejected, match=r"^plugin 10-b0 refused: no$"),
     ):
         runtime.create_container()
 
@@ -143,7 +154,7 @@ def test_a_validator_that_raises_refuses() -> None:
 
     with (
         runtime_with(Handlers(validate_container_adjustment=validate)) as runtime,
-        pytest.raises(ValidationRejected, match="reason: broken"),
+        pytest.raises(ValidationRejected, match="reason: RuntimeError: broken"),
     ):
         runtime.create_container()
 

@@ -12,7 +12,7 @@ import pytest
 import nri
 from nri.adaptation import Adaptation
 from nri.adaptation.audit.shadow import ShadowReport
-from nri.errors import PluginError, PluginTimeout, PluginUnavailable
+from nri.errors import PluginError, PluginRejected, PluginTimeout, PluginUnavailable
 from nri.metrics import Observer
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import eventually
@@ -152,7 +152,7 @@ def test_an_error_of_a_handler_is_an_answer_and_no_miss() -> None:
 
     with runtime_with('["10-sleepy"]\nbreaker = { misses = 1, retry = "60s" }\n', Refuses(), timeout_s=20) as runtime:
         for _ in range(3):
-            with pytest.raises(PluginError, match="PermissionDenied desc = no"):
+            with pytest.raises(PluginRejected, match=r"^plugin 10-sleepy refused: no$"):
                 runtime.start_container()
         assert runtime.health("10-sleepy").state == "active"
 

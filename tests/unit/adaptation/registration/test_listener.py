@@ -72,6 +72,6 @@ def test_a_connection_after_the_end_is_closed() -> None:
     with FakeRuntime() as runtime:
         pass
     ours, theirs = socket.socketpair()
-    runtime.connect(theirs)
+    runtime.adaptation.connect(theirs)
     assert is_closed(ours)
     ours.close()

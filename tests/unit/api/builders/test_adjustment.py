@@ -1,7 +1,10 @@
 """What a plugin author sees of `Adjustment`, `Update` and `Eviction`."""
 
+import pytest
+
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
+from tests.unit.api.builders.setters import ADJUSTMENT_CALLS, RESOURCE_CALLS
 
 
 def test_setters_chain_and_readers_show_what_was_set() -> None:
@@ -46,6 +49,76 @@ def test_removals_are_marked_and_listed_apart() -> None:
     assert adjustment.env == {"F": "1"}
     assert adjustment.mounts == adjustment.devices == adjustment.namespaces == adjustment.sysctl == {}
     assert adjustment.message.env[0].key == "-E"
+
+
+KEYED = [
+    ("annotations", "add_annotation", ("k", "v"), "remove_annotation"),
+    ("env", "add_env", ("k", "v"), "remove_env"),
+    ("mounts", "add_mount", ("/k", "/s"), "remove_mount"),
+    ("devices", "add_device", ("/k",), "remove_device"),
+    ("namespaces", "add_or_replace_namespace", ("pid", "/p"), "remove_namespace"),
+    ("net_devices", "add_net_device", ("eth0", "e0"), "remove_net_device"),
+    ("sysctl", "set_sysctl", ("net.x", "1"), "remove_sysctl"),
+]
+
+
+@pytest.mark.parametrize(("reader", "setter", "arguments", "remover"), KEYED, ids=[row[0] for row in KEYED])
+def test_what_is_removed_after_it_was_set_is_only_removed(
+    reader: str, setter: str, arguments: tuple[str, ...], remover: str
+) -> None:
+    key = arguments[0]
+    adjustment = getattr(Adjustment(), setter)(*arguments)
+    getattr(getattr(adjustment, remover)(key), remover)(key)
+    assert (getattr(adjustment, reader), adjustment.removed()) == ({}, {reader: [key]})
+    getattr(adjustment, setter)(*arguments)
+    assert list(getattr(adjustment, reader)) == [key], "set again after it was removed: taken over"
+    assert adjustment.removed() == {reader: [key]}
+
+
+@pytest.mark.parametrize(("reader", "setter", "arguments", "remover"), KEYED, ids=[row[0] for row in KEYED])
+def test_what_nobody_has_set_can_be_removed(reader: str, setter: str, arguments: tuple[str, ...], remover: str) -> None:
+    adjustment = getattr(Adjustment(), remover)(arguments[0])
+    again = Adjustment.from_bytes(adjustment.to_bytes())
+    assert (getattr(again, reader), again.removed()) == ({}, {reader: [arguments[0]]})
+
+
+@pytest.mark.parametrize(
+    ("clear", "read"),
+    [
+        (lambda a: a.set_io_priority("NONE"), lambda a: a.io_priority),
+        (lambda a: a.set_scheduler("NONE"), lambda a: a.scheduler),
+        (lambda a: a.set_blockio_class(""), lambda a: a.blockio_class),
+        (lambda a: a.set_rdt_class(""), lambda a: a.rdt_class),
+    ],
+    ids=["io_priority", "scheduler", "blockio_class", "rdt_class"],
+)
+def test_a_value_that_clears_is_set_and_travels(clear, read) -> None:
+    again = Adjustment.from_bytes(clear(Adjustment()).to_bytes())
+    assert read(Adjustment()) is None and read(again) is not None
+    assert not again.is_empty()
+
+
+def test_every_setter_has_a_reader() -> None:
+    for name, arguments in (ADJUSTMENT_CALLS | RESOURCE_CALLS).items():
+        if name.startswith("remove_"):
+            continue
+        reader = READERS.get(name) or name.removeprefix("set_").removeprefix("add_")
+        value = getattr(getattr(Adjustment(), name)(*arguments), reader)
+        assert value not in (None, {}, []), reader
+
+
+#: Readers whose name is not that of their setter.
+READERS = {
+    "add_annotation": "annotations",
+    "add_mount": "mounts",
+    "update_args": "args",
+    "add_rlimit": "rlimits",
+    "add_device": "devices",
+    "add_cdi_device": "cdi_devices",
+    "add_or_replace_namespace": "namespaces",
+    "add_net_device": "net_devices",
+    "add_hugepage_limit": "hugepage_limits",
+}
 
 
 def test_args_read_without_the_mark_of_taking_over() -> None:

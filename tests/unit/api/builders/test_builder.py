@@ -13,8 +13,8 @@ from nri.api.builders.update import Update
 
 
 def test_a_builder_compares_by_content_and_kind() -> None:
-    assert Update("c").set_cpu_shares(1) == Update("c").set_cpu_shares(1)
-    assert Update("c").set_cpu_shares(1) != Update("c").set_cpu_shares(2)
+    assert Update("c").set_cpu_shares(3) == Update("c").set_cpu_shares(3)
+    assert Update("c").set_cpu_shares(3) != Update("c").set_cpu_shares(2)
     assert Adjustment() != m.ContainerAdjustment()
     with pytest.raises(TypeError, match="unhashable"):
         hash(Adjustment())
@@ -28,9 +28,10 @@ def test_a_copy_is_independent() -> None:
 
 
 def test_a_builder_reads_as_what_was_set() -> None:
-    update = Update("id2").set_cpu_shares(0).set_cpuset_cpus("0-3").set_ignore_failure()
+    update = Update("id2").set_memory_limit(0).set_cpuset_cpus("0-3").set_ignore_failure()
     assert repr(update) == (
-        "Update(container_id='id2', linux.resources.cpu.shares=0, linux.resources.cpu.cpus='0-3', ignore_failure=True)"
+        "Update(container_id='id2', linux.resources.memory.limit=0, linux.resources.cpu.cpus='0-3', "
+        "ignore_failure=True)"
     )
     adjustment = Adjustment().remove_env("A").add_annotation("k", "v").set_io_priority("BE").set_rdt_schemata(["x"])
     assert repr(adjustment) == (

@@ -8,7 +8,7 @@ from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
 
 WRONG = [
-    (lambda a: a.set_cpu_shares(-1), ValueError, "shares must be between 0 and 18446744073709551615, not -1"),
+    (lambda a: a.set_cpu_shares(-1), ValueError, "shares must be between 2 and 262144, not -1"),
     (lambda a: a.set_cpu_shares("512"), TypeError, "shares must be an int, not '512'"),
     (lambda a: a.set_cpu_shares(None), TypeError, "shares must be an int, not None"),
     (lambda a: a.set_memory_limit(True), TypeError, "limit_bytes must be an int, not True"),
@@ -35,6 +35,10 @@ WRONG = [
     (lambda a: a.add_annotation("k", 5), TypeError, r"annotations\['k'\] must be a str, not 5"),
     (lambda a: a.set_args("ls -l"), TypeError, "args must be a list of texts, not the one text 'ls -l'"),
     (lambda a: a.set_args([]), ValueError, "args must not be empty"),
+    (lambda a: a.set_args(["", "ls"]), ValueError, r"args must not begin with an empty text, .* update_args\(\)"),
+    (lambda a: a.update_args("ls -l"), TypeError, r"args must be a list of texts, .* 'ls -l': write \['ls -l'\]"),
+    (lambda a: a.update_args(None), TypeError, "args must be a list of texts, not None"),
+    (lambda a: a.update_args(["a", 1]), TypeError, r"args\[1\] must be a str, not 1"),
     (lambda a: a.set_args(["a", 1]), TypeError, r"args\[1\] must be a str, not 1"),
     (lambda a: a.add_hook("before", "/x"), ValueError, "stage must be one of prestart, .* not 'before'"),
     (lambda a: a.add_hooks(m.Hook()), TypeError, "hooks must be a Hooks message"),
@@ -54,6 +58,48 @@ WRONG = [
     (lambda a: a.set_sysctl("-net.x", ""), ValueError, r"use remove_sysctl\(\)"),
     (lambda a: a.set_rdt_schemata("L3:0=f"), TypeError, "schemata must be a list"),
     (lambda a: a.set_cgroups_path(""), ValueError, "path must not be empty"),
+    (lambda a: a.set_memory_limit(-2), ValueError, "limit_bytes must be between -1 and 9223372036854775807, not -2"),
+    (lambda a: a.set_memory_reservation(-2), ValueError, "reservation_bytes must be between -1"),
+    (lambda a: a.set_memory_swap(-2), ValueError, "swap_bytes must be between -1"),
+    (lambda a: a.set_memory_kernel(-2), ValueError, "kernel_bytes must be between -1"),
+    (lambda a: a.set_memory_kernel_tcp(-2), ValueError, "kernel_tcp_bytes must be between -1"),
+    (lambda a: a.set_memory_swappiness(101), ValueError, "swappiness must be between 0 and 100, not 101"),
+    (lambda a: a.set_cpu_shares(1), ValueError, "shares must be between 2 and 262144, not 1"),
+    (lambda a: a.set_cpu_shares(262145), ValueError, "shares must be between 2 and 262144, not 262145"),
+    (
+        lambda a: a.set_cpuset_cpus("0-3,x"),
+        ValueError,
+        "cpus must be a list such as 0-3,8, not '0-3,x': 'x' is neither",
+    ),
+    (lambda a: a.set_cpuset_cpus(" , "), ValueError, "cpus must not be empty: ' , '"),
+    (lambda a: a.set_cpuset_mems("3-0"), ValueError, "mems must be a list .* '3-0' ends before it begins"),
+    (lambda a: a.set_memory_policy("BIND", "a"), ValueError, "nodes must be a list such as 0-3,8, not 'a'"),
+    (lambda a: a.add_mount("data"), ValueError, "mount must be an absolute path, not 'data'"),
+    (
+        lambda a: a.add_mount(m.Mount(destination="d")),
+        ValueError,
+        "mount.destination must be an absolute path, not 'd'",
+    ),
+    (lambda a: a.add_device("dev/x"), ValueError, "device must be an absolute path, not 'dev/x'"),
+    (lambda a: a.add_device(m.LinuxDevice(path="x")), ValueError, "device.path must be an absolute path, not 'x'"),
+    (lambda a: a.add_hook("poststop", "hook.sh"), ValueError, "path must be an absolute path, not 'hook.sh'"),
+    (
+        lambda a: a.add_hooks(m.Hooks(prestart=[m.Hook(path="/a"), m.Hook(path="b")])),
+        ValueError,
+        r"hooks.prestart\[1\].path must be an absolute path, not 'b'",
+    ),
+    (
+        lambda a: a.add_rlimit("RLIMIT_NOFILE", 1, 2),
+        ValueError,
+        r"soft must not be above hard, 1: 2 \(hard comes before",
+    ),
+    (lambda a: a.add_rlimit("NOFILE", 2, 1), ValueError, "type must be RLIMIT_ and one of AS, .* not 'NOFILE'"),
+    (
+        lambda a: a.add_unified("../memory.high", "1"),
+        ValueError,
+        "key must be the name of a file, .*: '../memory.high'",
+    ),
+    (lambda a: a.add_cdi_device("net0"), ValueError, "device must be vendor/class=device, .* not 'net0'"),
 ]
 
 
@@ -69,3 +115,26 @@ def test_an_impossible_value_is_named_and_changes_nothing(call, error: type[Exce
 def test_an_enum_is_given_by_name_short_name_or_number(spelling: str | int) -> None:
     adjustment = Adjustment().set_io_priority(spelling, 3)
     assert getattr(adjustment.message.linux.io_priority, "class") == m.IOPrioClass.IOPRIO_CLASS_BE
+
+
+@pytest.mark.parametrize(
+    "name", ["v/c=d", "vendor.com/net=eth0", "nvidia.com/gpu=all", "a-b.c/d_e=0", "v/c=GPU-1:2", "v/c.d=0"]
+)
+def test_names_of_cdi_devices_are_those_of_the_interface(name: str) -> None:
+    assert Adjustment().add_cdi_device(name).cdi_devices == [name]
+
+
+@pytest.mark.parametrize(
+    "name", ["v=d", "v/c", "/c=d", "v/=d", "v/c=", "1v/c=d", "v/1c=d", "v-/c=d", "v/c=d-", "v/c=-d", "v/c=d e", "v/ç=d"]
+)
+def test_what_is_no_name_of_a_cdi_device_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="device must be vendor/class=device"):
+        Adjustment().add_cdi_device(name)
+
+
+def test_the_greatest_and_smallest_values_that_are_possible_are_taken() -> None:
+    adjustment = Adjustment().set_memory_limit(-1).set_memory_swap(-1).set_memory_swappiness(100).set_cpu_shares(262144)
+    assert (adjustment.memory_limit, adjustment.memory_swappiness, adjustment.cpu_shares) == (-1, 100, 262144)
+    assert adjustment.add_rlimit("RLIMIT_CORE", 0, 0).rlimits == {"RLIMIT_CORE": (0, 0)}
+    assert adjustment.set_cpuset_cpus(" 0-3, 8,").cpuset_cpus == " 0-3, 8,", "as the kernel takes it"
+    assert adjustment.set_cpu_shares(2).cpu_shares == 2

@@ -7,9 +7,9 @@ from nri.api.builders.update import Update
 
 
 def test_zero_is_a_value_and_not_unset() -> None:
-    adjustment = Adjustment().set_cpu_shares(0).set_pids_limit(0).set_oom_score_adj(0).set_memory_use_hierarchy(False)
+    adjustment = Adjustment().set_memory_limit(0).set_pids_limit(0).set_oom_score_adj(0).set_memory_use_hierarchy(False)
     again = Adjustment.from_bytes(adjustment.to_bytes())
-    assert (again.cpu_shares, again.pids_limit, again.oom_score_adj, again.memory_use_hierarchy) == (0, 0, 0, False)
+    assert (again.memory_limit, again.pids_limit, again.oom_score_adj, again.memory_use_hierarchy) == (0, 0, 0, False)
 
 
 def test_an_empty_class_is_a_value_too() -> None:

@@ -21,4 +21,4 @@ def test_an_update_tells_whether_it_has_resources() -> None:
     assert not Update("c").has_resources
     assert not Update("c").set_ignore_failure().has_resources
     assert Update("c").set_ignore_failure().ignore_failure
-    assert Update("c").set_cpu_shares(0).has_resources
+    assert Update("c").set_memory_limit(0).has_resources

@@ -38,6 +38,51 @@ def test_background_work_starts_once_synchronized_survives_errors_and_stops() ->
         assert len(runs) == after, "background work goes on after stop"
 
 
-def test_an_interval_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="must be positive"):
-        nri.every(0)
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+def test_an_interval_must_be_positive(seconds: float) -> None:
+    with pytest.raises(ValueError, match=rf"nri\.every\({seconds}\): .* must be above 0: write @nri\.every\(30\)"):
+        nri.every(seconds)
+
+
+def test_a_mark_without_its_interval_says_how_to_write_it() -> None:
+    with pytest.raises(TypeError, match=r"takes the seconds between two turns, not a method: write @nri\.every\(30\)"):
+
+        class Forgets(nri.Plugin):
+            @nri.every
+            def work(self): ...
+
+    with pytest.raises(TypeError, match="not '30s'"):
+        nri.every("30s")
+
+
+def test_a_plugin_of_background_work_alone_takes_an_event_that_it_does_not_need() -> None:
+    class Works(nri.Plugin):
+        @nri.every(3600)
+        def work(self): ...
+
+    with plugin_thread(Works()) as running:
+        running.runtime.register()
+        reply = m.ConfigureResponse.FromString(running.runtime.configure().payload)
+    assert nri.EventMask(reply.events) == nri.EventMask.of("RemovePodSandbox"), "0 would mean every event"
+
+
+def test_a_turn_by_hand_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    from nri.stub.session import background
+
+    monkeypatch.setattr(background, "PATIENCE_S", 0.01)
+    go_on = threading.Event()
+
+    class Hangs(Names):
+        @nri.every(3600)
+        def work(self):
+            go_on.wait(20)
+
+    work = background.Background(Hangs())
+    with plugin_thread(work._plugin, on_ready=work.start) as running:
+        running.runtime.begin()
+        with pytest.raises(nri.NriError, match=r"work has been at work for 0.01 s"):
+            wait_for(lambda: work._threads and work.tick(), "a turn that is under way")
+        go_on.set()
+        work.stop()

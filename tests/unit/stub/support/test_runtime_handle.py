@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 import nri
@@ -26,7 +29,7 @@ def test_an_update_outside_handlers_goes_out_at_once() -> None:
         running.runtime.answer(request, m.UpdateContainersResponse(failed=sent.update))
         wait_for(lambda: not plugin.runtime.outstanding, "the answer")
         assert request.method == "UpdateContainers"
-        assert [u.container_id for u in pending.result(5)] == ["c1"]
+        assert pending.result(5) == [nri.Update("c1").set_cpu_shares(5)]
 
 
 def test_an_update_in_a_handler_is_sent_after_the_reply() -> None:
@@ -77,13 +80,59 @@ def test_updates_without_a_connection_or_a_container_are_errors() -> None:
         plugin.runtime.evict("", "why")
 
 
-def test_an_eviction_reaches_the_runtime() -> None:
+@pytest.mark.parametrize(
+    ("given", "reason"), [(("c1", "too greedy"), "too greedy"), ((m.Container(id="c1"),), "")], ids=["id", "container"]
+)
+def test_an_eviction_reaches_the_runtime(given: tuple[Any, ...], reason: str) -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:
         running.runtime.begin()
-        plugin.runtime.evict("c1", "too greedy")
+        plugin.runtime.evict(*given)
         sent = m.UpdateContainersRequest.FromString(running.runtime.request().payload)
-        assert (sent.evict[0].container_id, sent.evict[0].reason) == ("c1", "too greedy")
+        assert (sent.evict[0].container_id, sent.evict[0].reason) == ("c1", reason)
+
+
+ONE, TWO = nri.Update("c1").set_cpu_shares(5), nri.Update("c2").set_cpu_shares(6)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [(ONE, TWO), ([ONE, TWO],), ((ONE, TWO.message),), ({1: ONE, 2: TWO}.values(),), (iter([ONE, TWO]),)],
+    ids=["two", "list", "tuple", "view", "iterator"],
+)
+def test_updates_may_be_given_one_by_one_or_together(given: tuple[Any, ...]) -> None:
+    plugin = Names()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        plugin.runtime.update(*given)
+        sent = m.UpdateContainersRequest.FromString(running.runtime.request().payload)
+        assert list(sent.update) == [ONE.message, TWO.message]
+
+
+def test_no_updates_at_all_are_done_at_once_and_send_nothing() -> None:
+    pending = RuntimeHandle().update([])
+    assert pending.done and pending.result(0) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("c1", r"takes nri.Update objects, not str: write nri.Update('c1')"),
+        (["c1"], r"takes nri.Update objects, not str: write nri.Update('c1')"),
+        (nri.Adjustment(), "takes nri.Update objects, not Adjustment"),
+        (nri.Eviction("c1"), "not Eviction: ask for it with runtime.evict()"),
+        (5, "takes nri.Update objects, not int"),
+    ],
+    ids=["id", "ids", "adjustment", "eviction", "number"],
+)
+def test_what_is_no_update_is_told_apart_with_the_next_step(given: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(text)):
+        RuntimeHandle().update(given)
+
+
+def test_an_eviction_of_what_is_no_container_says_how_to_write_it() -> None:
+    with pytest.raises(TypeError, match=r"takes a container or its id, not Update: write evict\(container, reason\)"):
+        RuntimeHandle().evict(ONE)  # type: ignore[arg-type]
 
 
 def test_a_runtime_that_tells_no_timeouts_has_the_defaults() -> None:

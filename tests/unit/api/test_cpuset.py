@@ -1,0 +1,53 @@
+"""Lists of CPUs as the kernel writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.api import cpuset
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("", []),
+        ("0", [0]),
+        ("0-3", [0, 1, 2, 3]),
+        ("8,0-2", [0, 1, 2, 8]),
+        ("1,1-2", [1, 2]),
+        (" 0 , 2-3 ,", [0, 2, 3]),
+        ("0-7:2/4", [0, 1, 4, 5]),
+        ("2-9:1/3", [2, 5, 8]),
+        ("65535", [65535]),
+    ],
+)
+def test_a_list_is_its_numbers(text: str, numbers: list[int]) -> None:
+    assert sorted(cpuset.parse(text)) == numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a", "'a' is neither a number nor a range"),
+        ("-1", "'-1' is neither"),
+        ("0-", "'0-' is neither"),
+        ("1.5", "'1.5' is neither"),
+        ("٣", "'٣' is neither"),
+        ("0 1", "'0 1' is neither"),
+        ("3-1", "'3-1' ends before it begins"),
+        ("65536", "'65536' has a number above 65535"),
+        ("0-" + "9" * 5000, "has a number above"),
+        ("0-7:3/2", "'0-7:3/2' is no range of groups"),
+        ("0-7:0/2", "is no range of groups"),
+        ("0-7:2", "is neither"),
+        ("5:1/2", "is no range of groups"),
+    ],
+)
+def test_what_the_kernel_would_refuse_is_named(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        cpuset.parse(text)
+
+
+@pytest.mark.parametrize(("numbers", "text"), [([], ""), ([5], "5"), ([3, 1, 2, 1, 8], "1-3,8"), ([0, 2, 4], "0,2,4")])
+def test_numbers_are_written_as_the_shortest_list(numbers: list[int], text: str) -> None:
+    assert cpuset.to_text(numbers) == text

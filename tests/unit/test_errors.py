@@ -1,0 +1,43 @@
+"""Exceptions carry their parties and read as one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri import errors
+from nri.errors import PluginClosed, PluginError, PluginRejected, PluginTimeout, PluginUnavailable
+
+
+def test_all_that_is_named_is_there_and_ours() -> None:
+    kinds = [getattr(errors, name) for name in errors.__all__ if name.endswith(("Error", "Rejected", "Timeout"))]
+    assert all(issubclass(kind, errors.NriError) for kind in kinds)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(PluginError, 2), (PluginRejected, 7), (PluginTimeout, 4), (PluginClosed, 14), (PluginUnavailable, 14)],
+)
+def test_an_error_of_a_plugin_has_a_code_and_a_message_also_without_an_answer(
+    kind: type[PluginError], code: int
+) -> None:
+    error = kind("10-p", "no")
+    assert isinstance(error, PluginError)
+    assert (error.plugin, error.reason, error.code, error.message) == ("10-p", "no", code, "no")
+
+
+def test_an_answer_of_a_plugin_keeps_its_code_and_message() -> None:
+    error = PluginError("10-p", "rpc error: code = NotFound desc = gone", code=5, message="gone")
+    assert (error.code, error.message) == (5, "gone")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (KeyError("zone"), "KeyError: 'zone'"),
+        (ValueError(), "ValueError"),
+        (errors.Reject("no"), "no"),
+        (errors.Reject(), "Reject"),
+    ],
+)
+def test_an_exception_in_one_line_says_what_it_is(error: Exception, text: str) -> None:
+    assert errors.describe(error) == text
