@@ -50,9 +50,10 @@ class Event:
         number: the event's number.
         serial: counts the events of this process, for reports.
         answer: number of the last answer, counted while its plugin was held: answers are added later than they come.
+        told: reporters know that it has begun.
     """
 
-    __slots__ = ("answer", "number", "request", "rpc", "serial")
+    __slots__ = ("answer", "number", "request", "rpc", "serial", "told")
 
     def __init__(self, request: EventRequest) -> None:
         self.request = request
@@ -60,10 +61,22 @@ class Event:
         self.number = request.spec.number
         self.serial = next(SERIALS)
         self.answer = 0
+        self.told = False
 
     def request_bytes(self) -> bytes:
         """The request as the next plugin gets it, encoded."""
         return self.request.encoded()
+
+    def tell_begin(self, reporting: Reporting) -> None:
+        """Tell reporters, once, that the event has begun, before it is told of anything else."""
+        if not self.told:
+            self.told = True
+            reporting.event_begins(self.rpc, self.serial, self.request_bytes())
+
+    def tell_asked(self, peer: Peer, reporting: Reporting) -> None:
+        """Tell reporters that a plugin is asked now."""
+        self.tell_begin(reporting)
+        reporting.plugin_asked(peer.label, self.rpc, self.serial, self.request_bytes())
 
     def overlap(self) -> None:
         """Do the bookkeeping that overlaps the first plugin's work, so that it costs the event no time."""
