@@ -12,7 +12,7 @@ import click
 
 from nri.cli.errors import Failure
 from nri.cli.output import Output
-from nri.cli.settings import Settings
+from nri.cli.settings import FILE, Settings
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ EXAMPLES = [
 @click.option("--data", "-d", default="", metavar="JSON|@FILE|-", help="The request; default: an empty message.")
 @click.option(
     "--descriptor-set",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Messages that NRI does not have, as protoc writes them.",
 )

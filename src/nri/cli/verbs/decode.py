@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri.cli.output import Output
-from nri.cli.settings import Settings
+from nri.cli.settings import FILE, Settings
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ LONGEST = 2000
 @click.option("--method", metavar="SERVICE/METHOD", help="Of responses whose request is not in the capture.")
 @click.option(
     "--descriptor-set",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Messages that NRI does not have, as protoc writes them.",
 )

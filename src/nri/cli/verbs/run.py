@@ -49,7 +49,7 @@ def command(settings: Settings, /, target: str, reload: bool, **flags: Any) -> i
     if reload:
         from nri.cli.support.reload import supervise
 
-        return supervise(target)
+        return supervise(target, quiet=settings.quiet)
     from nri.cli.support.plugin_loader import load
     from nri.stub.program.options import parse
     from nri.stub.program.start import run

@@ -10,9 +10,12 @@ from nri.adaptation.admin import Admin
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.plugin_policy.policy import Policies
 from nri.api import messages as m
+from nri.cli.errors import Failure
+from nri.cli.settings import Settings
+from nri.cli.verbs.why import _ask
+from nri.errors import RuntimeUnavailable
 from nri.rules import Rules
 from nri.ttrpc import Server
-from tests.support.needs import need_root
 
 POLICY = """
 ["10-a"]
@@ -83,11 +86,15 @@ def test_quiet_prints_the_plugins_that_changed_the_container(nri, socket):
     assert nri("why", "--plugins", "--admin-socket", socket, "-q").stdout == "10-a\n"
 
 
-def test_a_socket_that_is_closed_to_us_says_so(nri, socket):
-    need_root()
-    done = nri("why", "--plugins", "--admin-socket", socket, user=65534)
-    assert done.returncode == 3
-    assert done.stderr == f"error: cannot connect to {socket}: permission denied. Run it as root\n"
+def test_a_socket_that_is_closed_to_us_says_so_and_nothing_of_other_runtimes(monkeypatch):
+    def closed(path, *_):
+        raise RuntimeUnavailable(path, "Permission denied")
+
+    monkeypatch.setattr("nri.adaptation.admin.ask", closed)
+    with pytest.raises(Failure) as caught:
+        _ask(Settings(), "/run/admin.sock", "Plugins", {})
+    assert caught.value.code == 3
+    assert caught.value.message == "cannot connect to /run/admin.sock: permission denied. Run it as root"
 
 
 def test_an_unknown_container_fails_with_the_likely_reasons(nri, socket):
