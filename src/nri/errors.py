@@ -177,7 +177,8 @@ class RuntimeUnavailable(NriError):
     """
 
     def __init__(self, socket: str, reason: str) -> None:
-        super().__init__(f"cannot connect to {socket}: {reason}. Is NRI enabled? try: nri doctor")
+        step = "Run it as root, or try" if "permission denied" in reason else "Is NRI enabled? try"
+        super().__init__(f"cannot connect to {socket}: {reason}. {step}: nri doctor")
         self.socket = socket
         self.reason = reason
 
