@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from nri.stub.plugin import Plugin
     from nri.stub.session.background import every
     from nri.stub.support.pending import Pending
+    from nri.stub.support.when import when
 
 _HOME = {
     "Adjustment": "nri.api.builders.adjustment",
@@ -76,6 +77,7 @@ _HOME = {
     "effective": "nri.api.annotations",
     "env_of": "nri.api.readers",
     "every": "nri.stub.session.background",
+    "when": "nri.stub.support.when",
 }
 
 __all__ = [
@@ -108,6 +110,7 @@ __all__ = [
     "effective",
     "env_of",
     "every",
+    "when",
 ]
 
 
