@@ -111,13 +111,15 @@ def _server(plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mi
 
 
 def _validator(handler: Callable[..., Any]) -> Serve:
+    from nri.api.validation import ValidationRequest
+
     def serve(payload: bytes, call: Call) -> bytes:
         request = m.ValidateContainerAdjustmentRequest.FromString(payload)
         call.pod, call.container = request.pod, request.container
         if not admits(handler, request.pod):
             return b""
         try:
-            result = handler(request)
+            result = handler(ValidationRequest(request))
             if result.__class__ is CoroutineType:
                 result = run_to_end(result)
         except Reject as refusal:  # an answer like any other, and no failed call

@@ -64,7 +64,7 @@ def test_a_misspelt_handler_is_an_error_with_a_suggestion(name: str, meant: str)
         "run",
         "start",
         "update",
-    ],  # fmt: skip
+    ],
 )
 def test_other_methods_are_the_plugins_own_business(name: str) -> None:
     made = type("Right", (nri.Plugin,), {name: lambda self: None})
