@@ -35,6 +35,9 @@ def _argv(side: Side, role: str) -> list[str | Path]:
     return build.argv(role)
 
 
+#: How often a plugin is started that ends before it takes part.
+ATTEMPTS = 4
+
 #: name -> (runtime, plugin); the first is what the others are compared with.
 PAIRINGS = {
     "Go - Go": ("go", "go"),
@@ -90,8 +93,7 @@ class Pairing:
         """One command of the runtime."""
         line = self.runtime.ask({"cmd": cmd, **arguments}, timeout_s=timeout_s)
         if not line["ok"]:
-            said = "\n".join(filter(None, (process.tail() for process in (self.runtime, *self.plugins))))
-            raise RuntimeError(f"{cmd}: {line['error']}\n{said}")
+            raise RuntimeError(f"{cmd}: {line['error']}\n{self.runtime.tail()}")
         return line["reply"]
 
     def round(self, kind: str, events: int, callers: int = 1, idle_us: int = 0) -> Round:
@@ -152,10 +154,26 @@ def pairing(
         env = {**os.environ, "BENCH_DELAY_MS": str(delay_ms), "BENCH_RECORDER": str(int("plugin" in recorder))}
         for n in range(plugins):
             argv = [*_argv(plugin, "plugin"), "-socket", folder / "s", "-name", f"bench{n}", "-idx", f"{n:02d}"]
-            running.plugins.append(stack.enter_context(LineProcess(argv, env=env)))
-            # One after the other: with many at once on a busy machine, some run out of their time to register.
+            running.plugins.append(_joined(stack, argv, env))
             running.ask("wait", count=n + 1, timeout_ms=120_000)
         yield running
+
+
+def _joined(stack: contextlib.ExitStack, argv: list[str | Path], env: dict[str, str]) -> LineProcess:
+    """A plugin that takes part. Earlier revisions may lose one that joins on a busy machine; then another is started.
+
+    One after the other: of many at once on a busy machine, some run out of their time to register.
+    """
+    for attempt in range(ATTEMPTS):
+        process = stack.enter_context(LineProcess(argv, env=env))
+        try:
+            process.wait_event("synchronized", timeout_s=60)
+        except AssertionError:
+            if process.returncode is None or attempt == ATTEMPTS - 1:
+                raise
+        else:
+            break
+    return process
 
 
 def spawn_ms(plugin: Side) -> tuple[float, float]:

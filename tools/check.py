@@ -4,7 +4,8 @@
     python tools/check.py lint quick only these groups (their names are in `stages`), with all that they have
 
 Rules: a failed stage does not stop the later ones, so that one run shows everything; a stage that finds no test
-has failed; every skip is listed again at the end with its reason. Exit code 0 only if all stages passed.
+has failed; every skip is listed again at the end with its reason; what a stage puts into the temporary folder goes with
+it. Exit code 0 only if all stages passed.
 With CI=true or NRI_NO_SKIP=1 a missing tool fails its tests instead of skipping them (tests/support/needs.py). The
 other Pythons are no such tools: one that is not there is named in the table, and that is all.
 """
@@ -151,10 +152,11 @@ def run(stage: Stage) -> Outcome:
     print(f"\n=== {stage.name}: {' '.join(stage.argv).replace(str(BIN), '.venv/bin')}", flush=True)
     outcome = Outcome(stage)
     start = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="nri-check-") as folder:
+    # A short name: sockets lie below it, and their paths must fit into 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="nri-c-") as folder:
         report = Path(folder, "report.xml")
-        extra = (f"--junit-xml={report}",) if stage.tests else ()
-        environment = {**os.environ, **stage.environment}
+        extra = (f"--junit-xml={report}", f"--basetemp={folder}/t") if stage.tests else ()
+        environment = {**os.environ, "TMPDIR": folder, **stage.environment}
         done = subprocess.run(stage.argv + extra, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, check=False)
         outcome.code = done.returncode
         if outcome.code == CANNOT and not any(os.environ.get(name) for name in ("CI", "NRI_NO_SKIP")):

@@ -69,13 +69,16 @@ class Reporter(Protocol):
     """
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
-        """An event has come in: from the runtime's own code, or on the plugin's side over the wire."""
+        """An event has come in: from the runtime's own code, or on the plugin's side over the wire.
+
+        On the runtime's side, where nothing delays it, this is told when the first plugin has the request already.
+        """
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
         """The plugin is asked now, with what plugins before it have done to the request."""
 
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
-        """The plugin has answered; nothing has been merged or sent yet."""
+        """The plugin has answered: on the runtime's side nothing is merged yet, on its own side the reply is sent."""
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         """The plugin raised, answered with a status, was late, or its connection ended."""

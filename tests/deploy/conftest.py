@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -15,4 +16,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `nri new pod-name` makes."""
     folder = tmp_path_factory.mktemp("new") / "pod-name"
     run([sys.executable, "-m", "nri.cli.main", "new", "pod-name", "--folder", folder])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def complete(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project with the wheels of all its other dependencies beside that of nri, as its README says."""
+    folder = tmp_path_factory.mktemp("complete") / "pod-name"
+    shutil.copytree(project, folder)
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    run([*pip, "--dest", "wheels", "--find-links", "wheels", ".", "hatchling>=1.26"], cwd=folder)
     return folder

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from tests.peers.drivers import GoRuntime
 from tests.support.commands import run
 from tests.support.needs import need_root, need_tool
 
-ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "localhost/pod-name:0.1.0"
 
 pytestmark = pytest.mark.timeout(400)
@@ -57,21 +55,10 @@ def buildah() -> Iterator[Buildah]:
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This project and all that the scaffold needs, so that the build itself asks no registry."""
-    folder = tmp_path_factory.mktemp("wheels")
-    run([sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", folder, ROOT, "hatchling>=1.26"])
-    return folder
-
-
-@pytest.fixture(scope="module")
-def image(buildah: Buildah, wheels: Path, project: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The image of the scaffold."""
-    settings = tmp_path_factory.mktemp("pip") / "pip.conf"
-    settings.write_text("[global]\nno-index = true\nfind-links = /wheels\n")
-    volumes = [f"--volume={wheels}:/wheels:ro", f"--volume={settings}:/etc/pip.conf:ro"]
-    base = ["--isolation", "chroot", "--build-arg", "BASE=localhost/nri-base"]
-    buildah("build", "--quiet", *base, *volumes, "--tag", IMAGE, "--file", project / "Containerfile", project)
+def image(buildah: Buildah, complete: Path) -> str:
+    """The image of the scaffold, built without a package index."""
+    options = ["--isolation", "chroot", "--build-arg", "BASE=localhost/nri-base", "--build-arg", "PIP_NO_INDEX=1"]
+    buildah("build", "--quiet", *options, "--tag", IMAGE, "--file", complete / "Containerfile", complete)
     return IMAGE
 
 
@@ -90,14 +77,17 @@ def container(buildah: Buildah, image: str) -> Iterator[str]:
         buildah("rm", made)
 
 
-def test_the_image_holds_no_build_tools(buildah: Buildah, image: str) -> None:
+def test_the_image_holds_the_nri_of_the_project_and_no_build_tools(
+    buildah: Buildah, image: str, complete: Path
+) -> None:
     with container(buildah, image) as made:
         listed = buildah(
             "run", "--isolation", "chroot", made, "--", "/plugin/bin/python", "-m", "pip", "list", "--format", "json"
         )
-    names = {package["name"].lower() for package in json.loads(listed.splitlines()[0])}
-    assert {"nri", "pod-name", "protobuf"} <= names
-    assert not {"hatchling", "pytest"} & names
+    found = {package["name"].lower(): package["version"] for package in json.loads(listed.splitlines()[0])}
+    assert {"nri", "pod-name", "protobuf"} <= set(found)
+    assert not {"hatchling", "pytest"} & set(found)
+    assert (complete / "wheels" / f"nri-{found['nri']}-py3-none-any.whl").exists(), "nri must be the one beside it"
 
 
 def test_the_image_runs_without_capabilities_beside_the_reference_runtime(buildah: Buildah, image: str) -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import re
 import shutil
+import subprocess
 import sys
+import threading
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import run
 from tests.support.needs import need_module, need_tool
+
+pytestmark = pytest.mark.timeout(400)  # environments are made, and packages downloaded
 
 
 def test_the_projects_own_tests_pass(project: Path) -> None:
@@ -50,3 +58,89 @@ def test_systemd_calls_the_unit_well_locked_up(unit: Path) -> None:
     level = re.search(r"Overall exposure level for .*?: ([\d.]+)", output)
     assert level, output
     assert float(level[1]) <= 2.0, f"a plugin needs the runtime's socket and nothing else:\n{output}"
+
+
+class Index:
+    """A package index with a stranger's `nri` on it, of a high version, that remembers what it was asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.asked: list[str] = []
+        page = folder / "simple/nri"
+        page.mkdir(parents=True)
+        name = "nri-99.0-py3-none-any.whl"
+        (page / "index.html").write_text(f'<a href="{name}">{name}</a>')
+        with zipfile.ZipFile(page / name, "w") as archive:
+            archive.writestr("nri/__init__.py", "raise SystemExit('a stranger')\n")
+            archive.writestr("nri-99.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: nri\nVersion: 99.0\n")
+            archive.writestr(
+                "nri-99.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
+            archive.writestr("nri-99.0.dist-info/RECORD", "")
+        index = self
+
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            def log_request(self, *_: object) -> None:
+                index.asked.append(self.path)
+
+            def log_error(self, *_: object) -> None:
+                """What is not there is no news."""
+
+        handler = functools.partial(Handler, directory=str(folder))
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def option(self) -> str:
+        return f"--index-url=http://127.0.0.1:{self.server.server_port}/simple"
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    made = Index(tmp_path / "index")
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+@pytest.fixture
+def pip(tmp_path: Path) -> list[str | Path]:
+    """pip of a new environment, as its README begins."""
+    run([sys.executable, "-m", "venv", tmp_path / "venv"])
+    return [tmp_path / "venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+
+
+def test_it_installs_offline_from_its_wheels(complete: Path, pip: list[str | Path]) -> None:
+    run([*pip, "--no-deps", "-r", "nri.txt"], cwd=complete)
+    run([*pip, "--no-index", "--find-links", "wheels", "."], cwd=complete)
+    output = run([pip[0].parent / "pod-name", "--version"])  # type: ignore[union-attr]
+    assert output.startswith("pod-name: nri 0.")
+    assert "+local.s" in output, "it must be the nri of the project's own wheel"
+
+
+def test_a_stranger_of_that_name_is_never_installed(project: Path, index: Index, pip: list[str | Path]) -> None:
+    run([*pip, "--no-deps", index.option, "-r", "nri.txt"], cwd=project)
+    assert index.asked == [], "nri.txt asks no index at all"
+    python = pip[0]
+    run([python, "-m", "pip", "uninstall", "--quiet", "--yes", "nri"])
+    (wanted,) = re.findall(r'"(nri==.*?)"', (project / "pyproject.toml").read_text())
+    done = subprocess.run(
+        [*map(str, pip), "--no-deps", index.option, wanted], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert f"No matching distribution found for {wanted}" in done.stderr
+    assert [path for path in index.asked if path.endswith(".whl")] == []
+    loose = run([*pip, "--no-deps", "--dry-run", "--report", "-", index.option, "nri"])
+    assert "99.0" in loose, "this index would give a stranger's away to whoever asks for the name alone"
+
+
+def test_a_wheel_that_was_changed_is_refused(project: Path, pip: list[str | Path], tmp_path: Path) -> None:
+    copied = tmp_path / "copy"
+    shutil.copytree(project, copied)
+    (wheel,) = (copied / "wheels").iterdir()
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("nri/evil.py", "")
+    done = subprocess.run(
+        [*map(str, pip), "--no-deps", "-r", "nri.txt"], cwd=copied, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "DO NOT MATCH THE HASHES" in done.stderr

@@ -55,20 +55,21 @@ class Expected:
         if isinstance(right, m.ValidateContainerAdjustmentRequest):
             self._only_known_owners(right)
             self._only_answerers(right)
+            self._no_empty_hooks(right)
         return right
 
     def _only_known_targets(self, message: Any) -> None:
         # The empty one is the request's own, which nobody has changed.
         kept = [each for each in message.update if each.container_id in self._known or not each.ByteSize()]
         if len(kept) < len(message.update):
-            self._rules["update_target_checked"] += 1
+            self._rules["absent_containers_left_out"] += 1
             del message.update[:]
             message.update.extend(kept)
 
     def _only_known_owners(self, message: m.ValidateContainerAdjustmentRequest) -> None:
         for target in list(message.owners.owners):
             if target not in self._known and target != message.container.id:
-                self._rules["update_target_checked"] += 1
+                self._rules["absent_containers_left_out"] += 1
                 del message.owners.owners[target]
 
     def _only_answerers(self, message: m.ValidateContainerAdjustmentRequest) -> None:
@@ -77,6 +78,11 @@ class Expected:
             self._rules["validators_see_answerers"] += 1
             del message.plugins[:]
             message.plugins.extend(answered)
+
+    def _no_empty_hooks(self, message: m.ValidateContainerAdjustmentRequest) -> None:
+        if message.adjust.HasField("hooks") and not message.adjust.hooks.ByteSize():
+            self._rules["hooks_only_when_set"] += 1
+            message.adjust.ClearField("hooks")
 
     def _no_empty_rdt(self, message: Any) -> None:
         adjust = getattr(message, "adjust", None)
@@ -90,5 +96,5 @@ def follow(known: set[str], request: Request, outcome: Outcome) -> None:
     name = "" if request.container is None else request.container.id
     if request.event == "CreateContainer" and outcome.error is None:
         known.add(name)
-    elif request.event == "RemoveContainer" and outcome.error is None:
+    elif request.event == "RemoveContainer":
         known.discard(name)

@@ -110,10 +110,13 @@ def test_the_steps_are_in_the_order_in_which_an_event_takes_them(
     assert [name for name, _ in taken] == [name for name, _ in sorted(taken, key=lambda each: each[1])]
 
 
-def test_contributing_has_the_same_layers() -> None:
+def test_contributing_has_the_same_layers_as_far_as_they_are_there() -> None:
+    package = ROOT / "src" / "nri"
+    there = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     block = re.search(r"```text\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None
-    assert [re.split(r" {2,}", line)[0].split(" | ") for line in block[1].splitlines()] == layers_of("nri")
+    layers = [[room for room in layer if room in there] for layer in layers_of("nri")]
+    assert [re.split(r" {2,}", line)[0].split(" | ") for line in block[1].splitlines()] == [*filter(None, layers)]
 
 
 @pytest.mark.parametrize("page", ["docs/index.md", "README.md", "CONTRIBUTING.md"])

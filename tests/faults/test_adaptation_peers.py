@@ -202,6 +202,9 @@ def test_a_plugin_that_asks_without_end_and_reads_nothing_costs_the_request_its_
     """Its queue is full, so it is refused, and the refusals fill the way to it: nobody may wait for it to read them."""
     raw = RawPlugin(runtime).join()
     runtime.timeout(0.2)
+    (peer,) = (peer for peer in runtime.adaptation._chain.peers if peer.label == "10-raw")
+    assert peer.endpoint.link.reply_timeout_s == 30.0
+    peer.endpoint.link.reply_timeout_s = 1.0
 
     def ask() -> None:
         try:

@@ -145,7 +145,9 @@ def test_update_and_stop_return_updates(folder: Path, release: str) -> None:
 def test_an_error_of_a_handler_is_the_text_that_the_runtime_shows(folder: Path, release: str) -> None:
     body = "def create_container(self, pod, container): raise nri.Reject('not on this node')"
     with runtime_and_plugin(folder, body, release=release) as (runtime, _):
-        with pytest.raises(PeerError, match="rpc error: code = PermissionDenied desc = not on this node"):
+        with pytest.raises(
+            PeerError, match="rpc error: code = PermissionDenied desc = plugin 10-test refused: not on this node"
+        ):
             runtime.event("CreateContainer", POD, CONTAINER)
         runtime.wait_plugins(1, exactly=True)
 

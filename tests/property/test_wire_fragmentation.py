@@ -21,6 +21,7 @@ from nri.ttrpc.envelope import (
     encode_response,
     request_prefix,
 )
+from nri.ttrpc.halves import Data
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=20)
 PAYLOADS = st.one_of(st.binary(max_size=40), st.integers(4000, 9000).map(bytes), st.integers(60_000, 70_000).map(bytes))
@@ -94,13 +95,13 @@ def test_garbage_on_the_trunk_ends_in_a_protocol_error_or_waits_for_more(pieces)
             return
         for conn_id, chunk in chunks:
             for answer in server.receive(chunk) if conn_id == 1 else client.receive(chunk):
-                assert isinstance(answer, (Request, Response))
+                assert isinstance(answer, (Request, Response, Data))
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_as_a_ttrpc_stream_never_raise_on_the_server(data) -> None:
     for answer in ServerSide().receive(data):
-        assert isinstance(answer, (Request, Response))
+        assert isinstance(answer, (Request, Response, Data))
 
 
 @given(st.binary(max_size=200))

@@ -17,11 +17,11 @@ WITHOUT_VALIDATION = "CreateContainer,StopContainer"
 LATE = {"test/delay": f"CreateContainer {TIMEOUT_S * 2.5}", "test/adjust": "env"}
 
 
-def test_a_handler_that_raises_fails_the_request_with_its_words(start: Start, plug: Plug) -> None:
+def test_a_handler_that_raises_fails_the_request_with_its_name_type_and_words(start: Start, plug: Plug) -> None:
     daemon = start()
     plugin = plug(daemon)
     pod = daemon.cri.run_pod("raises", annotations={"test/fail": "CreateContainer"})
-    with pytest.raises(grpc.RpcError, match="asked to fail at CreateContainer"):
+    with pytest.raises(grpc.RpcError, match="plugin 10-recorder: RuntimeError: asked to fail at CreateContainer"):
         daemon.cri.create(pod, "main")
     assert len(plugin.lines("Configure")) == 1, "the plugin must stay connected"
     other = daemon.cri.run_pod("works", annotations={"test/adjust": "env"})
@@ -98,8 +98,10 @@ def test_a_late_handler_that_declares_keep_connected(key: str, start: Start, plu
         plugin.wait_for("Awake")
         assert created(daemon, daemon.cri.run_pod("next", annotations={"test/adjust": "env"})) == "adjusted"
         assert not plugin.lines("Closed"), plugin.story()
+        assert "ignores failure_policy" not in plugin.story()
     else:
         plugin.wait_for("Closed")
+        assert "containerd" in plugin.story() and "ignores failure_policy" in plugin.story()
 
 
 def test_a_late_handler_that_declares_fail_request(key: str, start: Start, plug: Plug) -> None:

@@ -27,7 +27,7 @@ from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.audit.update_result import UpdateResult
 from nri.adaptation.dispatch.create_event import CreateReply
 from nri.adaptation.dispatch.dispatcher import Dispatcher
-from nri.adaptation.dispatch.event import EventContext
+from nri.adaptation.dispatch.event_context import EventContext
 from nri.adaptation.dispatch.invoker import Invoker
 from nri.adaptation.dispatch.stop_event import StopReply
 from nri.adaptation.dispatch.update_event import UpdateReply

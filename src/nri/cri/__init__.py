@@ -1,5 +1,4 @@
-"""The container runtime interface (CRI): its messages, and later their conversion to and from NRI's.
+"""The container runtime interface (CRI): its messages.
 
-Rules: the only layer that knows both vocabularies; needs the extra `cri` (grpcio) only where
-something is called, not for the messages. Next: `nri.engine` and `nri.proxy` serve and call it.
+Rules: needs the extra `cri` (grpcio) only where something is called, not for the messages.
 """

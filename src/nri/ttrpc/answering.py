@@ -1,8 +1,8 @@
 """The answering side of a connection: hand out what was read, and answer the requests among it.
 
 Runs in whichever thread has the role of the reader: a caller that waits for its response, `serve`, or a monitor's
-`poll`. So a reply waits for a peer that does not read only as long as that thread has time. What answers requests is
-`nri.ttrpc.services.service`; calls are `nri.ttrpc.endpoint`.
+`poll`. Only `serve` has the time to wait for a peer that does not read; the replies of the others are left to
+`nri.ttrpc.outbox` then. What answers requests is `nri.ttrpc.services.service`; calls are `nri.ttrpc.endpoint`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 from time import monotonic
 
 from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError
+from nri.stream import SentInPart
 from nri.ttrpc.codes import Code, code_of
 from nri.ttrpc.envelope import Request, Response
 from nri.ttrpc.frames import REMOTE_CLOSED, REMOTE_OPEN
 from nri.ttrpc.halves import Data
 from nri.ttrpc.interceptors import around_serving
+from nri.ttrpc.outbox import Outbox
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,14 +34,10 @@ __all__ = ["LATER", "NOW", "Answerer", "Handler"]
 #: What a handler returns when it will call `Endpoint.reply` or `reply_error` itself.
 LATER = object()
 
-#: How long a reply may wait for a peer that does not read, in seconds; then the connection is given up.
-REPLY_TIMEOUT_S = 30.0
-#: The same at least, in a thread that has no time: a monitor's, which other connections wait for, or a caller's whose
-#: deadline comes first.
-READER_REPLY_TIMEOUT_S = 0.02
+#: A peer that tells a longer timeout with a request has a reply wait no longer than this, in seconds.
+TOLD_TIMEOUT_S = 300.0
 #: How often `poll` reads at one time, so that a peer that never stops sending does not keep it from the others.
 POLL_READS = 16
-
 #: A deadline for what must not wait at all.
 NOW = 0.0
 
@@ -54,21 +52,22 @@ def _status(error: Exception) -> tuple[int, str]:
 class Answerer:
     """Hands out what comes over a link: responses to those who wait for them, requests to the handler."""
 
-    __slots__ = ("_handler", "_link", "_streams")
+    __slots__ = ("_handler", "_link", "_outbox", "_streams")
 
     def __init__(
         self, link: Link, on_request: Handler | None, interceptors: Sequence[Interceptor], *, streams: bool
     ) -> None:
         self._link = link
+        self._outbox = Outbox(link)
         self._streams = streams
         self._handler = None if on_request is None else around_serving(interceptors, on_request)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def dispatch(self, chunks: list[tuple[int, bytes]], until: float | None = None) -> None:
-        """Hand out what was read; replies that go out at once wait no longer than `until`, as far as that is fair.
+    def dispatch(self, chunks: list[tuple[int, bytes]], *, patient: bool = False) -> None:
+        """Hand out what was read. The caller has the role of the reader.
 
-        The caller has the role of the reader.
+        `patient`: it waits until the peer reads the replies; else they are written as soon as it does.
         """
         link = self._link
         for conn_id, chunk in chunks:
@@ -86,11 +85,11 @@ class Answerer:
             elif conn_id == link.server_id:
                 for request in link.server.receive(chunk):
                     if isinstance(request, Request):
-                        self._answer(request, until)
+                        self._answer(request, patient)
                     elif isinstance(request, Data):
                         self._stream(link.server_streams, request)
                     else:
-                        self._refuse_frame(request, until)
+                        self._refuse_frame(request, patient)
 
     def _stream(self, streams: dict[int, Receiving], data: Data) -> None:
         """Hand a message of a stream to who receives it."""
@@ -111,10 +110,30 @@ class Answerer:
                 try:
                     if link.full:
                         link.await_room(deadline)
-                    self.dispatch(link.transport.receive(deadline))
+                    self.dispatch(link.transport.receive(deadline), patient=True)
                 except (ConnectionClosed, ProtocolError) as error:
                     link.fail(error.reason)
+                except DeadlineExceeded:
+                    if until is None or not self._catch_up(until):
+                        raise
         return link.closed
+
+    def _catch_up(self, until: Callable[[], object]) -> bool:
+        """Take what is there at the deadline, because it may be this side that is late; whether `until()` holds then.
+
+        True also if the connection has ended.
+        """
+        link = self._link
+        try:
+            for _ in range(POLL_READS):
+                if until() or link.closed is not None:
+                    return True
+                self.dispatch(link.transport.receive_now(), patient=True)
+        except DeadlineExceeded:
+            pass  # there is nothing more
+        except (ConnectionClosed, ProtocolError) as error:
+            link.fail(error.reason)
+        return bool(until()) or link.closed is not None
 
     def poll(self) -> None:
         """Read what is there, without waiting, if no other thread is reading, which then takes it."""
@@ -125,7 +144,7 @@ class Answerer:
             for _ in range(POLL_READS):
                 if link.closed is not None or link.full:
                     break
-                self.dispatch(link.transport.receive_now(), NOW)
+                self.dispatch(link.transport.receive_now())
         except DeadlineExceeded:
             pass
         except (ConnectionClosed, ProtocolError) as error:
@@ -137,61 +156,70 @@ class Answerer:
 
     # -- answering ----------------------------------------------------------------------------------------------------
 
-    def _answer(self, request: Request, until: float | None) -> None:
+    def _answer(self, request: Request, patient: bool) -> None:
         if self._handler is None:
-            self._refuse(request, Code.UNIMPLEMENTED, f"service {request.service}", until)
+            self._refuse(request, Code.UNIMPLEMENTED, f"service {request.service}", patient)
             return
         if request.flags and not self._streams and request.flags & (REMOTE_OPEN | REMOTE_CLOSED):
             text = f"streaming is not supported: {request.service}/{request.method}"
-            self._refuse(request, Code.UNIMPLEMENTED, text, until)
+            self._refuse(request, Code.UNIMPLEMENTED, text, patient)
             return
         try:
             reply = self._handler(request)
         except Exception as error:  # noqa: BLE001 - the caller gets an answer, whatever the handler raises
-            self._refuse(request, *_status(error), until)
+            self._refuse(request, *_status(error), patient)
             return
         if reply is LATER:
             return
         if isinstance(reply, (bytearray, memoryview)):
             reply = bytes(reply)
         if isinstance(reply, bytes):
-            self._send(self._link.server.respond(request.stream_id, reply), until)
+            self._send(self._link.server.respond(request.stream_id, reply), patient, request.timeout_ns)
         else:
             wrong = f"{request.method}: the handler returned {type(reply).__name__} instead of bytes"
-            self._refuse(request, Code.INTERNAL, wrong, until)
+            self._refuse(request, Code.INTERNAL, wrong, patient)
 
-    def _refuse_frame(self, refusal: Response, until: float | None) -> None:
+    def _refuse_frame(self, refusal: Response, patient: bool) -> None:
         """Answer a frame that broke a rule; its stream, if it has one, is over."""
         stream = self._link.server_streams.pop(refusal.stream_id, None)
         if stream is not None:
             stream.response = refusal
             stream.wake()
-        self._refuse(refusal, refusal.code, refusal.message, until)
+        self._refuse(refusal, refusal.code, refusal.message, patient)
 
-    def _refuse(self, request: Request | Response, code: int, message: str, until: float | None) -> None:
-        self._send(self._link.server.respond(request.stream_id, b"", code, message), until)
+    def _refuse(self, request: Request | Response, code: int, message: str, patient: bool) -> None:
+        self._send(self._link.server.respond(request.stream_id, b"", code, message), patient)
 
     def reply(self, request: Request, payload: bytes, code: int, message: str) -> None:
         """Answer a request that the handler left for LATER. Nothing happens if the connection has ended."""
-        self._send(self._link.server.respond(request.stream_id, payload, code, message))
+        self._send(self._link.server.respond(request.stream_id, payload, code, message), True, request.timeout_ns)
 
-    def _send(self, frame: bytes, until: float | None = None) -> None:
-        """Send it, or close the connection. `until` is when a thread that reads for itself wants to go on."""
+    def _send(self, frame: bytes, patient: bool, timeout_ns: int = 0) -> None:
+        """Send it now, or wait, or leave it to the outbox. `timeout_ns`: how long the peer itself would wait for it."""
         link = self._link
         sender = link.sender
-        now = monotonic()
-        deadline = now + REPLY_TIMEOUT_S
-        if until is not None and until < deadline:
-            deadline = max(until, now + READER_REPLY_TIMEOUT_S)
+        deadline = monotonic() + max(link.reply_timeout_s, min(timeout_ns * 1e-9, TOLD_TIMEOUT_S))
         try:
-            if not sender.acquire(False) and not link.wait_to_send(deadline):
-                raise DeadlineExceeded("the peer to read")
+            if not sender.acquire(False):
+                if not patient:
+                    self._leave(frame, deadline)
+                    return
+                if not link.wait_to_send(deadline):
+                    raise DeadlineExceeded("the peer to read")
             try:
                 if link.closed is None:
-                    link.transport.send(link.server_id, [frame], deadline)
+                    link.transport.send(link.server_id, [frame], deadline if patient else NOW)
             finally:
                 sender.release()
         except ConnectionClosed as error:
             link.fail(error.reason)
-        except DeadlineExceeded:
-            link.fail("closed (the peer does not read its replies)")
+        except DeadlineExceeded as error:
+            if patient:
+                link.fail("closed (the peer does not read its replies)")
+            else:  # what was written in part has to be written to its end, also if nothing else is
+                self._leave(b"" if isinstance(error, SentInPart) else frame, deadline)
+
+    def _leave(self, frame: bytes, deadline: float) -> None:
+        """Have a reply written later."""
+        self._link.behind = True  # callers must not stop reading for a write that may have to wait
+        self._outbox.put(frame, deadline)

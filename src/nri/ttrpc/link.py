@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
     from nri.interfaces import Receiving, Transport, Waiting, Watcher
 
-__all__ = ["Link"]
+__all__ = ["REPLY_TIMEOUT_S", "Link"]
+
+#: How long a reply may wait for a peer that does not read, in seconds, where nothing else is said.
+REPLY_TIMEOUT_S = 30.0
 
 
 class Link:
@@ -38,12 +41,15 @@ class Link:
         reader: held by the thread that reads.
         behind: the peer has not answered everything, so it may not have read everything.
         watch: where a monitor is told whether this side reads.
+        reply_timeout_s: how long a reply may wait for a peer that does not read; then the connection is given up. Not
+            less than what the peer has for a request, or one that is merely slow would count as dead.
         closed: the reason why the connection is closed, or None while it is open.
     """
 
     __slots__ = (
         "_close_lock", "_on_close", "_room", "behind", "client", "client_id", "client_streams", "closed", "fileno",
-        "full", "reader", "sender", "server", "server_id", "server_streams", "transport", "waiters", "watch",
+        "full", "reader", "reply_timeout_s", "sender", "server", "server_id", "server_streams", "transport", "waiters",
+        "watch",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +69,7 @@ class Link:
         self.reader = allocate_lock()
         self.behind = False
         self.watch: Watcher | None = None
+        self.reply_timeout_s = REPLY_TIMEOUT_S
         self.closed: str | None = None
         self._on_close = on_close
         self._close_lock = allocate_lock()

@@ -67,7 +67,7 @@ def _read_on(
     """Hand out what was read, as the reader, and read on until the response of this call is among it."""
     while True:
         try:
-            answerer.dispatch(chunks, deadline)
+            answerer.dispatch(chunks)
         except ProtocolError as error:
             link.fail(error.reason)
         response = waiter.response

@@ -250,6 +250,7 @@ def test_updates_never_overtake_those_that_wait(node: Node) -> None:
     assert node.told == [("a", 7), ("a", 9)]
 
 
+@pytest.mark.pure
 def test_an_update_for_a_container_that_has_been_created_meanwhile_is_in_the_reply(node: Node) -> None:
     """It was being created when the plugin's answer was merged, and is there when the event ends."""
     inventory = node.adaptation._trail.inventory

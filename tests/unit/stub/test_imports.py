@@ -29,7 +29,8 @@ nri.stub.session.session nri.stub.session.settings nri.stub.session.state_change
 nri.stub.session.synchronize nri.stub.support nri.stub.support.before nri.stub.support.checks nri.stub.support.context
 nri.stub.support.log_destination nri.stub.support.mirror nri.stub.support.pending nri.stub.support.runtime_handle
 nri.ttrpc nri.ttrpc.answering nri.ttrpc.codes nri.ttrpc.connection nri.ttrpc.endpoint nri.ttrpc.envelope
-nri.ttrpc.frames nri.ttrpc.halves nri.ttrpc.interceptors nri.ttrpc.link nri.ttrpc.waiters nri.ttrpc.waiting nri.wire
+nri.ttrpc.frames nri.ttrpc.halves nri.ttrpc.interceptors nri.ttrpc.link nri.ttrpc.outbox
+nri.ttrpc.waiters nri.ttrpc.waiting nri.wire
 """
 PROTOBUF = """
 google google._upb google._upb._message google.protobuf google.protobuf.descriptor google.protobuf.internal

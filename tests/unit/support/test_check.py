@@ -1,6 +1,8 @@
 """The stages of `make test` and the table at their end."""
 
+import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,35 @@ def test_the_table_counts_tests_and_lists_every_skip_with_its_reason(
     printed = capfd.readouterr().out.splitlines()
     assert (outcome.passed, outcome.failed, outcome.code) == (1, 1, 1)
     assert printed[-2:] == ["skipped in quick: 1 x needs a thing", "1 passed, 1 failed, 1 skipped"]
+
+
+def test_what_a_stage_leaves_in_the_temporary_folder_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    text = """
+import tempfile
+
+def test_it(tmp_path):
+    tempfile.mkdtemp()
+    (tmp_path / "a").touch()
+    assert tempfile.gettempdir().startswith({!r}) and str(tmp_path).startswith({!r})
+"""
+    outcome = check.run(pytest_on(tmp_path, text.format(str(scratch), str(scratch))))
+
+    assert (outcome.passed, outcome.code) == (1, 0)
+    assert list(scratch.iterdir()) == []
+
+
+def test_no_stacks_are_printed_while_a_test_still_has_time() -> None:
+    """faulthandler prints them whether or not the test then passes."""
+    options = tomllib.loads((check.ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    sources = "".join(path.read_text() for path in (check.ROOT / "tests").rglob("*.py"))
+    longest = max(int(number) for number in re.findall(r"mark\.timeout\((\d+)\)", sources))
+
+    assert options["timeout"] < longest < options["faulthandler_timeout"]
 
 
 def test_a_stage_that_runs_no_test_has_failed(tmp_path: Path) -> None:

@@ -13,13 +13,14 @@ from nri.adaptation.merge.container_view import normalise
 from nri.adaptation.peers.event_request import CreateRequest
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
+from nri.wire import bytes_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Final
 
     from nri.adaptation.audit.update_result import Restoration, UpdateResult
-    from nri.adaptation.dispatch.event import EventContext
+    from nri.adaptation.dispatch.event_context import EventContext
     from nri.adaptation.peers.peer import Peer
 
 __all__ = ["CreateEvent", "CreateReply"]
@@ -130,6 +131,12 @@ class CreateEvent(AnsweredEvent):
         normalise(message.container)
         encoded: bytes = message.SerializeToString()
         return encoded
+
+    def result_bytes(self) -> bytes:
+        """The merged reply, encoded; where it is an adjustment alone, without a copy of that in a message."""
+        if self.merge.book is not None:
+            return super().result_bytes()
+        return bytes_field(1, self.merge.adjust.SerializeToString())
 
     def result(self) -> CreateReply:
         """The merged adjustment, updates of other containers, and evictions."""

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from nri.adaptation.audit.reporting import ANSWERS
 from nri.adaptation.dispatch.create_event import CreateEvent, CreateReply
-from nri.adaptation.dispatch.event import Event, EventContext
+from nri.adaptation.dispatch.event import Event
+from nri.adaptation.dispatch.event_context import EventContext
 from nri.adaptation.dispatch.order import Place
 from nri.adaptation.dispatch.stop_event import StopEvent, StopReply
 from nri.adaptation.dispatch.update_event import UpdateEvent, UpdateReply
@@ -120,10 +121,7 @@ class Dispatcher:
         if self._kept.waiting and event.request.container is not None:
             self._kept.hasten(event.request.container.id)
         reporting = self._reporting
-        began = 0.0
-        if reporting.recorded:
-            began = monotonic()
-            reporting.event_begins(event.rpc, event.serial, event.request_bytes())
+        began = monotonic() if reporting.recorded else 0.0
         try:
             urgent = bool(URGENT >> event.number - 1 & 1)
             if not self._chain.gate.enter(urgent=urgent, deadline=deadline, patience_s=self._patience_s):
@@ -135,10 +133,12 @@ class Dispatcher:
         except NriError as error:
             event.record(str(error))
             if reporting.recorded:
+                event.tell_begin(reporting)
                 reporting.event_ends(event.rpc, event.serial, b"", error, monotonic() - began)
             raise
         event.record()
         if reporting.recorded:
+            event.tell_begin(reporting)
             reporting.event_ends(event.rpc, event.serial, event.result_bytes(), None, monotonic() - began)
 
     def _pass_plugins(self, event: Event, deadline: float | None) -> None:
@@ -161,7 +161,7 @@ class Dispatcher:
         place = Place(self._invoker, event, peers, deadline)
         try:
             for peer in peers:
-                sent = place.wait() if place.queued else None
+                sent = self._wait(place, event) if place.queued else None
                 policy = _policy_of(peer, event, sent)
                 reply = None
                 if policy is not None:
@@ -174,6 +174,12 @@ class Dispatcher:
         finally:
             place.leave()
 
+    def _wait(self, place: Place, event: Event) -> Sent | None:
+        """Wait for the event's turn, which is also time to tell that it has begun."""
+        if self._reporting.recorded:
+            event.tell_begin(self._reporting)
+        return place.wait()
+
     def _ask_all_at_once(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
         """All plugins before any has answered. The error of the first one, by index, is raised when all have.
 
@@ -184,9 +190,10 @@ class Dispatcher:
         place = Place(self._invoker, event, peers, deadline)
         try:
             for peer in peers:
+                sent = None
                 if place.queued:
                     self._hear(event, asked, failures, deadline)
-                sent = place.wait()
+                    sent = self._wait(place, event)
                 policy = _policy_of(peer, event, sent)
                 if policy is not None:
                     if sent is None:

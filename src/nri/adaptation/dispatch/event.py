@@ -13,25 +13,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
 from nri.adaptation.audit.inventory import Presence
-from nri.adaptation.audit.reporting import SERIALS, Reporting, adjustment_of, evictions_of
+from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
 from nri.adaptation.audit.trail import AuditTrail
-from nri.adaptation.merge.update import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
+from nri.adaptation.merge.update_book import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.adaptation.plugin_policy import allow
-from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.errors import NriError, PluginError, quote
-from nri.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from nri.adaptation.audit.update_result import Restoration, UpdateResult
-    from nri.adaptation.merge.update import UpdateBook
+    from nri.adaptation.dispatch.event_context import EventContext
+    from nri.adaptation.merge.update_book import UpdateBook
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.api import messages as m
 
-__all__ = ["AnsweredEvent", "Event", "EventContext", "EventReply", "Parts"]
+__all__ = ["AnsweredEvent", "Event", "EventReply", "Parts"]
 
 
 class Parts(NamedTuple):
@@ -40,22 +39,6 @@ class Parts(NamedTuple):
     pod: Any
     container: Any
     linux_resources: Any = None
-
-
-class EventContext:
-    """What an event with an answer needs beside its request; the same for all events of a runtime.
-
-    Attributes:
-        rules: where to differ from the reference.
-        trail: records, and the containers that there are.
-        reporting: who is told of its steps.
-        kept: hands over updates that wait until a container is created.
-    """
-
-    __slots__ = ("kept", "reporting", "rules", "trail")  # compiled, a NamedTuple needs its types at run time
-
-    def __init__(self, rules: Rules, trail: AuditTrail, reporting: Reporting, kept: KeptUpdates) -> None:
-        self.rules, self.trail, self.reporting, self.kept = rules, trail, reporting, kept
 
 
 class Event:
@@ -67,9 +50,10 @@ class Event:
         number: the event's number.
         serial: counts the events of this process, for reports.
         answer: number of the last answer, counted while its plugin was held: answers are added later than they come.
+        told: reporters know that it has begun.
     """
 
-    __slots__ = ("answer", "number", "request", "rpc", "serial")
+    __slots__ = ("answer", "number", "request", "rpc", "serial", "told")
 
     def __init__(self, request: EventRequest) -> None:
         self.request = request
@@ -77,10 +61,22 @@ class Event:
         self.number = request.spec.number
         self.serial = next(SERIALS)
         self.answer = 0
+        self.told = False
 
     def request_bytes(self) -> bytes:
         """The request as the next plugin gets it, encoded."""
         return self.request.encoded()
+
+    def tell_begin(self, reporting: Reporting) -> None:
+        """Tell reporters, once, that the event has begun, before it is told of anything else."""
+        if not self.told:
+            self.told = True
+            reporting.event_begins(self.rpc, self.serial, self.request_bytes())
+
+    def tell_asked(self, peer: Peer, reporting: Reporting) -> None:
+        """Tell reporters that a plugin is asked now."""
+        self.tell_begin(reporting)
+        reporting.plugin_asked(peer.label, self.rpc, self.serial, self.request_bytes())
 
     def overlap(self) -> None:
         """Do the bookkeeping that overlaps the first plugin's work, so that it costs the event no time."""

@@ -96,7 +96,7 @@ class Invoker:
         if exchange is None:
             return None
         if self._reporting.recorded:
-            self._reporting.plugin_asked(peer.label, event.rpc, event.serial, event.request_bytes())
+            event.tell_asked(peer, self._reporting)
         return Sent(policy, began, deadline, exchange)
 
     def invoke(
@@ -123,8 +123,6 @@ class Invoker:
             began = monotonic()
             if peer.state is not _ACTIVE and not self._may_call(peer, policy, event, began, insist):
                 return None
-            if reporting.recorded:
-                reporting.plugin_asked(peer.label, event.rpc, event.serial, event.request_bytes())
         try:
             if sent is not None:
                 reply = peer.collect(event.request, sent.exchange, sent.deadline)
@@ -132,7 +130,7 @@ class Invoker:
                 deadline = began + policy.timeout_s
                 if caller_deadline is not None and caller_deadline < deadline:
                     deadline = caller_deadline
-                reply = _ask(peer, event, deadline)
+                reply = self._ask(peer, event, deadline)
         except Exception as error:  # noqa: BLE001 - what it means is decided there
             if reporting.watched:
                 reporting.plugin_failed(peer.label, event.rpc, event.serial, error, monotonic() - began)
@@ -147,6 +145,28 @@ class Invoker:
         if reporting.watched:
             reporting.plugin_answered(peer.label, event.rpc, event.serial, reply, peer.latency_s)
         return reply
+
+    def _ask(self, peer: Peer, event: Event, deadline: float) -> bytes:
+        """Send and wait; what is to be told of it, and the bookkeeping, is done while the plugin is at work."""
+        try:
+            exchange = peer.begin(event.request, deadline)
+        except Exception:
+            self._tell_asked(peer, event)
+            raise
+        if exchange is None:
+            self._tell_asked(peer, event)
+            return peer.invoke(event.request, deadline)
+        try:
+            self._tell_asked(peer, event)
+            event.overlap()
+        except BaseException:
+            peer.abandon(exchange)
+            raise
+        return peer.collect(event.request, exchange, deadline)
+
+    def _tell_asked(self, peer: Peer, event: Event) -> None:
+        if self._reporting.recorded:
+            event.tell_asked(peer, self._reporting)
 
     def _may_call(self, peer: Peer, policy: EventPolicy, event: Event, now: float, insist: bool) -> bool:
         """Whether a plugin that is not simply active is called. PluginUnavailable if the request needs it."""
@@ -214,19 +234,6 @@ def _named(label: str, error: NriError) -> PluginError:
     if error.code == Code.PERMISSION_DENIED:
         return PluginRejected(label, error.message)
     return PluginError(label, str(error), code=error.code, message=error.message)
-
-
-def _ask(peer: Peer, event: Event, deadline: float) -> bytes:
-    """Send and wait; the bookkeeping that the event needs anyway is done while the plugin is at work."""
-    exchange = peer.begin(event.request, deadline)
-    if exchange is None:
-        return peer.invoke(event.request, deadline)
-    try:
-        event.overlap()
-    except BaseException:
-        peer.abandon(exchange)
-        raise
-    return peer.collect(event.request, exchange, deadline)
 
 
 def _unnamed(label: str, error: RpcError) -> RpcError:

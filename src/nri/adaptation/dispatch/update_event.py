@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.dispatch.event import EventContext
+    from nri.adaptation.dispatch.event_context import EventContext
 
 __all__ = ["UpdateEvent", "UpdateReply"]
 

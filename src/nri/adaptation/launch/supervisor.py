@@ -206,6 +206,9 @@ class Supervisor:
         if peer.state is State.CONNECTED:
             left_s = peer.since + self._settings.registration_timeout_s - now
             if left_s <= 0:
+                peer.endpoint.poll()  # it may be us who are late
+                if peer.state is not State.CONNECTED:
+                    return 0.0
                 log.warning("%s: plugin registration timed out", peer.qualified)
                 peer.signal(Signal.FATAL, "plugin registration timed out")
                 return 0.0

@@ -8,13 +8,14 @@ Pure: no I/O, no clock, no threads, no logging.
         merge.apply(plugin.name, reply)            # all of it, or ConflictError and nothing
     merge.reply(), merge.owners()
 
-Reading order: `fields` (the table), `entries`, `fast_path`, `claims`, `ledger`, `effects`, `container_view`, `update`,
-`create`.
+Reading order: `fields` (the table), `entries`, `fast_path`, `claims`, `ledger`, `effects`, `container_view`,
+`update_book`, `update`, `create`.
 """
 
 from nri.adaptation.merge.create import CreateMerge
 from nri.adaptation.merge.ledger import Claim, Ledger
-from nri.adaptation.merge.update import Eviction, Ignored, StopMerge, UpdateMerge
+from nri.adaptation.merge.update import StopMerge, UpdateMerge
+from nri.adaptation.merge.update_book import Eviction, Ignored
 from nri.errors import Conflict
 
 __all__ = ["Claim", "Conflict", "CreateMerge", "Eviction", "Ignored", "Ledger", "StopMerge", "UpdateMerge"]

@@ -18,7 +18,7 @@ from nri.adaptation.merge.fast_path import Fields, survey
 from nri.adaptation.merge.fast_path import entries as fields_to_entries
 from nri.adaptation.merge.fields import TREE
 from nri.adaptation.merge.ledger import Ledger
-from nri.adaptation.merge.update import Eviction, Ignored, Known, UpdateBook
+from nri.adaptation.merge.update_book import Eviction, Ignored, Known, UpdateBook
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.rules import Rules

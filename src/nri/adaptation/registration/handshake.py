@@ -23,6 +23,7 @@ from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import ALL, EventMask
 from nri.errors import NriError, RemoteProtocolError
+from nri.ttrpc.link import REPLY_TIMEOUT_S
 
 if TYPE_CHECKING:
     from nri.adaptation.audit.inventory import Inventory, News
@@ -172,6 +173,8 @@ class Handshake:
         policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, settings.rules)
         peer.event_policies = event_policies(peer.mask, policy, settings.request_timeout_s)
         peer.breaker.configure(policy.breaker_misses, policy.breaker_retry_s)
+        if isinstance(peer, RemotePeer):
+            peer.endpoint.link.reply_timeout_s = max(REPLY_TIMEOUT_S, self._patience_s(policy))
 
     def _enter(self, peer: Peer) -> tuple[News, Snapshot] | None:
         """Read the runtime's state and put the plugin into the chain, with no event under way.

@@ -48,7 +48,7 @@ class KeptUpdates:
         self._updates = updates
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
-        self._thread: threading.Thread | None = None
+        self._worker: threading.Thread | None = None
         self._stopped = False
         self.waiting: dict[str, float] = {}
         #: Whether the runtime calls `commit()`. Then a container is not known before that.
@@ -88,9 +88,9 @@ class KeptUpdates:
             if self._stopped:
                 return
             self.waiting[container_id] = when
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="nri-kept-updates", daemon=True)
-                self._thread.start()
+            if self._worker is None:
+                self._worker = threading.Thread(target=self._run, name="nri-kept-updates", daemon=True)
+                self._worker.start()
             self._work.notify()
 
     def _run(self) -> None:
@@ -98,7 +98,7 @@ class KeptUpdates:
             with self._lock:
                 due = self._next()
                 if due is None:
-                    self._thread = None
+                    self._worker = None
                     return
             self.hand_over(due)
 

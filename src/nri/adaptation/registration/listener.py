@@ -114,6 +114,9 @@ class Listener:
                 continue
             left_s = peer.since + self._timeout_s - now
             if left_s <= 0:
+                peer.endpoint.poll()  # it may be us who are late
+                if peer.state is not State.CONNECTED:
+                    continue
                 log.warning("%s: plugin registration timed out", peer.qualified)
                 peer.signal(Signal.FATAL, "plugin registration timed out")
             else:

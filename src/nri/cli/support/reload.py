@@ -1,20 +1,20 @@
 """`nri run --reload`: the plugin in a child process, started again whenever one of its files changes.
 
 A process for each start, because Python cannot unload code. A plugin that ends by itself, or cannot be loaded, is not
-started again until something changes, so that a mistake shows once and not ten times a second.
+started again until something changes, so that a mistake shows once and not ten times a second. A file that goes away
+for a while, as editors and version control have it, ends nothing: the plugin runs on until its file is back.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from nri.config import Watch
+from nri.stub.program.stop import Stop
 
 #: How often files are looked at, and how long a plugin may take to stop, in seconds.
 GLANCE_S = 0.3
@@ -23,13 +23,28 @@ PATIENCE_S = 5.0
 MOST_FILES = 500
 
 
-def files_of(target: str) -> list[Path]:
-    """List the plugin's own file and the Python files beside it, which it may import."""
+def main_file(target: str) -> Path:
+    """Return the plugin's own file, whether it is there now or not."""
     place = target.partition(":")[0]
-    if not os.path.isfile(place):
-        spec = importlib.util.find_spec(place)
-        place = spec.origin if spec and spec.origin else place
-    main = Path(place).resolve()
+    if not (place.endswith(".py") or os.path.sep in place or os.path.isfile(place)):
+        place = _module_file(place) or place
+    return Path(os.path.abspath(place))  # links stay: what they lead to may be swapped
+
+
+def _module_file(name: str) -> str | None:
+    """Find the file of a module in the current folder or the installed packages; None if it cannot be found."""
+    sys.path.insert(0, os.getcwd())
+    try:
+        spec = importlib.util.find_spec(name)
+    except Exception:  # noqa: BLE001 - its package is the author's code; the child shows what is wrong with it
+        return None
+    finally:
+        sys.path.pop(0)
+    return spec.origin if spec else None
+
+
+def files_of(main: Path) -> list[Path]:
+    """List the plugin's own file and the Python files beside it, which it may import."""
     beside = [path for pattern in ("*.py", "*/*.py") for path in sorted(main.parent.glob(pattern)) if path != main]
     return [main, *beside][:MOST_FILES]
 
@@ -39,40 +54,40 @@ def child_command() -> list[str]:
     return [sys.executable, "-m", "nri.cli.main", *(word for word in sys.argv[1:] if word != "--reload")]
 
 
-class _Stop(Exception):
-    """The end that a signal asked for. Not an error: the way out of the loop."""
-
-
-def _stop(number: int, _: object) -> None:
-    raise _Stop(number)
-
-
 def supervise(target: str) -> int:
     """Run, watch, start again; returns the exit code once stopped."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
-    child = None
-    try:
-        while True:
-            watch = Watch(*files_of(target))
-            # A group of its own: the terminal's Ctrl-C comes to us, and we pass it on once.
-            child = subprocess.Popen(child_command(), process_group=0)
-            if _wait_for_change(child, watch):
-                sys.stderr.write("nri: a file has changed, starting again\n")
-            _end(child)
-    except _Stop as stop:
-        return (_end(child) if child else 0) or (130 if stop.args[0] == signal.SIGINT else 0)
+    stop = Stop(lambda: None)
+    stop.listen()
+    main = main_file(target)
+    while True:
+        watch = Watch(*files_of(main))
+        # A group of its own: the terminal's Ctrl-C comes to us, and we pass it on once.
+        child = subprocess.Popen(child_command(), process_group=0)
+        _wait_for_change(child, watch, main, stop)
+        if not stop:
+            _say("a file has changed, starting again")
+        code = _end(child)
+        if stop:
+            return code or stop.exit_code
 
 
-def _wait_for_change(child: subprocess.Popen[bytes], watch: Watch) -> bool:
-    """Wait until a file changes, whether or not the child still runs. True: only a signal ends the wait otherwise."""
-    told = False
-    while not watch.changed():
-        time.sleep(GLANCE_S)
-        if not told and child.poll() is not None:
-            told = True
-            sys.stderr.write(f"nri: the plugin ended with exit code {child.returncode}; waiting for a change\n")
-    return True
+def _wait_for_change(child: subprocess.Popen[bytes], watch: Watch, main: Path, stop: Stop) -> None:
+    """Wait until stopped, or until a file has changed and the plugin's own is there; the child may end meanwhile."""
+    changed = away = ended = False
+    while not stop and (away or not changed):
+        stop.wait(GLANCE_S)
+        changed = watch.changed() or changed
+        if changed and away == main.exists():
+            away = not away
+            if away:
+                _say(f"{main} is gone; waiting for it to come back")
+        if not (ended or changed or stop) and child.poll() is not None:
+            ended = True
+            _say(f"the plugin ended with exit code {child.returncode}; waiting for a change")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"nri: {line}\n")
 
 
 def _end(child: subprocess.Popen[bytes]) -> int:

@@ -1,7 +1,9 @@
 """A plugin's project, from code and test to image and manifests, made of templates.
 
 The files are in `templates/`, each with `@name@` and the like where the plugin's own names go; this file has the table
-of which becomes which. The manifests keep to the least privilege that a plugin which only answers can live with.
+of which becomes which. The manifests keep to the least privilege that a plugin which only answers can live with. nri
+itself goes along as a wheel with its hash, because its name on the package index is not ours: nothing in a project may
+lead there. Next: `nri.cli.support.own_wheel`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import sys
 from pathlib import Path
 
 from nri.cli.errors import USAGE, Failure
+from nri.cli.support.own_wheel import own_wheel
 
 #: Template, and the file that it becomes.
 FILES = {
@@ -22,6 +25,7 @@ FILES = {
     "Containerfile.txt": "Containerfile",
     "containerignore.txt": ".containerignore",
     "gitignore.txt": ".gitignore",
+    "nri.txt.txt": "nri.txt",
     "deploy/daemonset.yaml.txt": "deploy/daemonset.yaml",
     "deploy/plugin.service.txt": "deploy/@name@.service",
 }
@@ -34,8 +38,6 @@ NEEDED = frozenset(("click", "google", "msgspec", "nri", "pytest", "yaml"))
 
 def names_of(name: str, idx: str) -> dict[str, str]:
     """Return the values of the markers in the templates. Failure says what is wrong with a name."""
-    from importlib import metadata
-
     from nri.api.naming import check_index
 
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
@@ -53,12 +55,7 @@ def names_of(name: str, idx: str) -> dict[str, str]:
         raise Failure(f'"{name}" is a word of Python itself: choose another one', USAGE)
     if module in NEEDED or module in sys.stdlib_module_names:
         raise Failure(f"{module}.py would hide the module {module}, which others import: choose another one", USAGE)
-    try:
-        version = metadata.version("nri")
-    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
-        version = "0"
-    names = {"name": name, "module": module, "class": class_name}
-    return names | {"Name": " ".join(words).capitalize(), "idx": idx, "nri_version": version}
+    return {"name": name, "module": module, "class": class_name, "Name": " ".join(words).capitalize(), "idx": idx}
 
 
 def scaffold(folder: Path, name: str, idx: str) -> list[str]:
@@ -66,7 +63,9 @@ def scaffold(folder: Path, name: str, idx: str) -> list[str]:
     names = names_of(name, idx)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Failure(f"{folder}: there is something already. Choose another --folder, or empty this one")
-    made = []
+    wheel = own_wheel(folder / "wheels")
+    names |= {"nri_version": wheel.version, "nri_wheel": wheel.path.name, "nri_sha256": wheel.sha256}
+    made = [str(wheel.path)]
     for template, target in FILES.items():
         path = folder / fill(target, names)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.json_format import MessageToDict
 
-from nri.api.events import EVENTS
+from nri.api.events import EVENTS, EventMask
 from nri.cli.output import safe
 from nri.errors import ConnectionClosed, DeadlineExceeded, RuntimeUnavailable
 from nri.stream import connect_unix
@@ -19,11 +19,11 @@ from nri.stub.plugin import Plugin
 from nri.stub.program.options import Options
 from nri.stub.program.process import Program
 from nri.stub.session.session import Session
+from nri.stub.session.subscription import known_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nri.api.events import EventMask
     from nri.cli.output import Output
 
 #: Behind all others, to see what they made of a container.
@@ -52,9 +52,14 @@ class Follower(Snapshot):
 
     name = "nri-events"
 
-    def __init__(self, show: Callable[[str, Any, Any], None]) -> None:
+    def __init__(self, show: Callable[[str, Any, Any], None], named: EventMask | None = None) -> None:
+        """`named` are the events that were asked for by name: a warning tells which the runtime does not know."""
         super().__init__()
         self.show = show
+        self._named = EventMask(0) if named is None else named
+
+    def configure(self) -> EventMask:
+        return (known_to(self.runtime) | self._named).without("ValidateContainerAdjustment")
 
     def synchronize(self, pods: list[Any], containers: list[Any]) -> None:
         counts = f"{len(pods)} pods, {len(containers)} containers"
@@ -115,8 +120,11 @@ def snapshot(socket: str, timeout_s: float) -> tuple[list[Any], list[Any]]:
     return plugin.pods, plugin.containers
 
 
-def follow(socket: str, mask: EventMask, out: Output, timeout_s: float) -> int:
-    """Print events until stopped or the runtime is gone; returns the exit code."""
+def follow(socket: str, mask: EventMask, named: EventMask, out: Output, timeout_s: float) -> int:
+    """Print events until stopped, and through restarts of the runtime; returns the exit code.
+
+    A runtime that is not there at the start ends it, because then the path is wrong or NRI is off.
+    """
     waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(MOST_WAITING)
     lost = [0]
 
@@ -127,10 +135,11 @@ def follow(socket: str, mask: EventMask, out: Output, timeout_s: float) -> int:
         except queue.Full:
             lost[0] += 1
 
-    plugin = Follower(show)
+    plugin = Follower(show, named)
     options = Options()
     options.socket, options.index, options.name, options.events = socket, INDEX, name_of_us(), mask
-    options.no_reconnect, options.log_level, options.registration_timeout_s = True, "warning", timeout_s
+    options.no_wait, options.registration_timeout_s = True, timeout_s
+    options.log_level = "error" if out.quiet else "warning"
     printer = threading.Thread(target=_print_all, args=(waiting, lost, out), daemon=True)
     printer.start()
     code = Program(plugin, options).run()
@@ -141,9 +150,14 @@ def follow(socket: str, mask: EventMask, out: Output, timeout_s: float) -> int:
 
 def _print_all(waiting: queue.Queue[dict[str, Any] | None], lost: list[int], out: Output) -> None:
     """Print until there is no more. When the reader of our output is gone, the process ends, as `| head` expects."""
+    headed = not out.human or out.quiet
     try:
         while (entry := waiting.get()) is not None:
             _print(entry, out)
+            if not headed:  # with the first entry, which says whom we follow; there is none while nobody is there
+                out.text(out.paint(line_of("TIME", "EVENT", "CONTAINER", "POD", "NAME"), "bold"))
+                sys.stdout.flush()
+                headed = True
             if lost[0]:
                 missed, lost[0] = lost[0], 0
                 out.note(f"{missed} events were not shown: the output is not read fast enough")
@@ -155,9 +169,6 @@ def _print(entry: dict[str, Any], out: Output) -> None:
     pod, container = entry["pod"], entry["container"]
     if pod is None:  # synchronized
         out.note(entry["event"])
-        if out.human and not out.quiet:
-            out.text(out.paint(line_of("TIME", "EVENT", "CONTAINER", "POD", "NAME"), "bold"))
-            sys.stdout.flush()
         return
     if not out.human:
         shown = {"time": entry["time"], "event": entry["event"], "pod": as_dict(pod)}

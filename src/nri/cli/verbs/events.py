@@ -34,6 +34,8 @@ def command(settings: Settings, follow: bool, wanted: str | None) -> int:
 
     It registers as a plugin with index 99, after all others, so it sees what they made of a container. It changes
     nothing. With -o json, every event is one JSON object on a line of its own.
+
+    A runtime that is not there ends it with 3. With -f, one that goes away later is waited for, until Ctrl-C.
     """
     from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.support import watcher
@@ -42,7 +44,7 @@ def command(settings: Settings, follow: bool, wanted: str | None) -> int:
     socket = settings.socket_path or DEFAULT_SOCKET
     timeout_s = settings.timeout_s or 5.0
     if follow:
-        return watcher.follow(socket, mask, Output(settings), timeout_s)
+        return watcher.follow(socket, mask, named_in(wanted), Output(settings), timeout_s)
     pods, containers = watcher.snapshot(socket, timeout_s)
     show_state(settings, pods, containers)
     return 0
@@ -57,6 +59,15 @@ def events_of(text: str | None) -> EventMask:
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--events") from None
     return mask.without("ValidateContainerAdjustment")
+
+
+def named_in(text: str | None) -> EventMask:
+    """Read the events that are asked for by their names, and not as a group such as "pod"."""
+    from nri.api.events import EventMask
+
+    groups = ("all", "pod", "podsandbox", "container")
+    words = [word for word in (text or "").split(",") if word.strip().lower() not in groups and word.strip()]
+    return EventMask.parse(*words).without("ValidateContainerAdjustment")
 
 
 def show_state(settings: Settings, pods: list[Any], containers: list[Any]) -> None:

@@ -24,7 +24,8 @@ EXAMPLES = [
 def command(settings: Settings, name: str, idx: str, folder: Path | None) -> None:
     """Start a plugin: code, test, Containerfile, DaemonSet, systemd unit, pyproject and README in a new folder.
 
-    NAME is the plugin's name, in lower case with dashes.
+    NAME is the plugin's name, in lower case with dashes. This nri goes along as a wheel, which the project's own
+    installation takes by its hash: no package index has it, and nothing is fetched under its name.
     """
     from nri.cli.support.scaffold import names_of, scaffold
 

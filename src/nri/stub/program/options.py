@@ -43,7 +43,7 @@ class Options:
 
     __slots__ = (
         "config", "events", "health_addr", "help", "index", "log_file", "log_format", "log_level", "name",
-        "no_reconnect", "registration_timeout_s", "socket", "socket_fd", "verbose", "version",
+        "no_reconnect", "no_wait", "registration_timeout_s", "socket", "socket_fd", "verbose", "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -51,6 +51,8 @@ class Options:
         self.config: str | None = None
         self.events: EventMask | None = None
         self.no_reconnect = self.verbose = self.version = self.help = False
+        #: Give up if the runtime is not there at the start; later it is waited for. No flag: for `nri events -f`.
+        self.no_wait = False
         self.log_level, self.log_format = "info", "text"
         self.log_file: str | None = None
         self.health_addr: str | None = None

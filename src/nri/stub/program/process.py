@@ -62,7 +62,7 @@ class Program:
         self._reporter = reporter
         self._session: Session | None = None
         self._stop = Stop(self._stop_session)
-        self._reconnect = Reconnect(options.socket, self._stop, once=options.no_reconnect)
+        self._reconnect = Reconnect(options.socket, self._stop, once=options.no_reconnect, no_wait=options.no_wait)
         self._background = Background(plugin)
         self._was_configured = False
         self._runtime_text = ""

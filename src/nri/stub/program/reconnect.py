@@ -2,7 +2,7 @@
 
 | what happens | what follows |
 |---|---|
-| no socket, or no listener | wait for it, with a line on stderr after 1 s; `--no-reconnect`: exit 3 |
+| no socket, or no listener | wait for it, with a line on stderr after 1 s; `--no-reconnect`, `nri events`: exit 3 |
 | not allowed to connect | exit 3 |
 | the path is too long for a socket | exit 2 |
 | the connection ends | wait: 1 s doubling to 30 s, full jitter, from 1 s again after a good connection |
@@ -57,13 +57,17 @@ class Reconnect:
         path: the runtime's socket.
         stop: ends every wait.
         once: try once, and give up if the runtime is not there.
+        no_wait: the same for the first connection only; later ones are waited for.
         backoff: how long the pauses are.
     """
 
-    def __init__(self, path: str, stop: Stop, *, once: bool, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self, path: str, stop: Stop, *, once: bool, no_wait: bool = False, backoff: Backoff | None = None
+    ) -> None:
         self._path = path
         self._stop = stop
         self._once = once
+        self._no_wait = once or no_wait
         self._backoff = backoff
         self._since = 0.0
 
@@ -80,6 +84,7 @@ class Reconnect:
             try:
                 sock = connect_unix(path)
                 self._since = monotonic()
+                self._no_wait = self._once
                 return sock
             except PermissionError:
                 text = f"cannot connect to {path}: permission denied. Run as root, or try: nri doctor"
@@ -88,7 +93,7 @@ class Reconnect:
                 reason = error.strerror or str(error)  # a path that is too long has no errno
                 if error.errno is None:
                     raise GiveUp(2, f"--socket-path {path}: {reason}") from None
-            if self._once:
+            if self._no_wait:
                 raise GiveUp(3, f"cannot connect to {path}: {reason}. Is NRI enabled? try: nri doctor")
             if not told and monotonic() - began >= PATIENCE_S:
                 sys.stderr.write(f"waiting for {path}: {reason}. Is NRI enabled? try: nri doctor\n")

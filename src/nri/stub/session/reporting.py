@@ -52,9 +52,14 @@ class Reporting:
         self._serial = 0
         self._reply = b""
         self._error: Exception | None = None
+        self._took_s = -1.0  # how long the handler took; less than 0: it has not answered
 
     def around_requests(self, answer: Callable[[Request], object]) -> Callable[[Request], object]:
-        """Tell where each request begins and, after its reply has been sent, ends."""
+        """Tell where each request begins and, after its reply has been sent, what was answered, and that it is over.
+
+        The runtime waits for the reply, so that comes first: then telling costs it nothing.
+        """
+        begins, ends = self._begins, self._ends
 
         def told(request: Request) -> object:
             event = request.method
@@ -63,9 +68,21 @@ class Reporting:
             began = monotonic()
             serial = self._serial = next(_serials)
             self._forget()
-            self._tell(self._begins, event, serial, request.payload)
+            try:
+                begins(event, serial, request.payload)
+            except Exception as error:  # noqa: BLE001 - see the module; each on its own, because a call more costs the runtime
+                self._complain(error)
             outcome = answer(request)
-            self._tell(self._ends, event, serial, self._reply, self._error, monotonic() - began)
+            took_s = monotonic() - began
+            if self._took_s >= 0.0:
+                try:
+                    self._answered(self._label, event, serial, self._reply, self._took_s)
+                except Exception as error:  # noqa: BLE001
+                    self._complain(error)
+            try:
+                ends(event, serial, self._reply, self._error, took_s)
+            except Exception as error:  # noqa: BLE001
+                self._complain(error)
             return outcome
 
         return told
@@ -75,32 +92,39 @@ class Reporting:
         return {event: self._around_handler(event, serve) for event, serve in table.items()}
 
     def _around_handler(self, event: str, serve: Serve) -> Serve:
-        label = self._label
+        label, asked = self._label, self._asked
 
         def told(payload: bytes, call: Call) -> bytes:
-            serial = self._serial
-            self._tell(self._asked, label, event, serial, payload)
+            try:
+                asked(label, event, self._serial, payload)
+            except Exception as error:  # noqa: BLE001
+                self._complain(error)
             began = monotonic()
             try:
                 reply = serve(payload, call)
             except Exception as error:
                 self._error = error
-                self._tell(self._failed, label, event, serial, error, monotonic() - began)
+                self._tell_failed(event, error, monotonic() - began)
                 raise
+            self._took_s = monotonic() - began
             self._reply = reply
-            self._tell(self._answered, label, event, serial, reply, monotonic() - began)
             return reply
 
         return told
 
+    def _tell_failed(self, event: str, error: Exception, duration_s: float) -> None:
+        try:
+            self._failed(self._label, event, self._serial, error, duration_s)
+        except Exception as fault:  # noqa: BLE001
+            self._complain(fault)
+
     def _forget(self) -> None:
         """Start with a new request. A method, because a compiled function that sets None goes on believing in it."""
-        self._reply, self._error = b"", None
+        self._reply, self._error, self._took_s = b"", None, -1.0
 
-    def _tell(self, step: Any, *what: object) -> None:
-        try:
-            step(*what)
-        except Exception:
-            if not self._has_failed:
-                self._has_failed = True
-                self._plugin.log.exception("the reporter failed: it may have missed steps, here and later")
+    def _complain(self, error: Exception) -> None:
+        """Log what the reporter raised, once."""
+        if not self._has_failed:
+            self._has_failed = True
+            text = "the reporter failed: it may have missed steps, here and later"
+            self._plugin.log.error(text, exc_info=error)

@@ -162,8 +162,7 @@ class PluginService:
             self.endpoint.finish()
 
     def _warn_slow(self, method: str, took_s: float, timeout_s: float) -> None:
-        late = "more than" if took_s > timeout_s else "of"
-        self._log().warning("%s took %.2f s %s the %.2f s that the runtime allows", method, took_s, late, timeout_s)
+        self._log().warning("%s took %.2f s; the runtime allows %.2f s", method, took_s, timeout_s)
 
     def _log(self) -> Any:
         return self._plugin.log
@@ -174,6 +173,8 @@ class PluginService:
         request = m.ConfigureRequest.FromString(payload)
         plugin = self._plugin
         plugin.runtime.introduce(request)
+        link = self.endpoint.link
+        link.reply_timeout_s = max(link.reply_timeout_s, request.request_timeout / 1000)
         try:
             if self._configure is not None:
                 self._configure(request.config)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-__all__ = ["choose", "warn_of_ignored_policy"]
+    from nri.stub.support.runtime_handle import RuntimeHandle
+
+__all__ = ["choose", "known_to", "warn_of_ignored_policy"]
 
 #: First NRI release with UpdatePodSandbox, PostUpdatePodSandbox and ValidateContainerAdjustment.
 MORE_EVENTS_SINCE = "v0.10.0"
@@ -53,7 +55,7 @@ def choose(plugin: PluginBase, served: Iterable[str], only: EventMask | None) ->
         wanted &= chosen
     if plugin.mirror:
         wanted |= MIRROR_EVENTS
-    mask = _known(plugin, wanted)
+    mask = _known(plugin, wanted, wanted & own)
     if not mask and not overridden(plugin, PluginBase, "synchronize") and not marked(type(plugin)):
         raise RegistrationError(
             f"{name} handles no event: override a method such as create_container, or mark one with @nri.every(30)"
@@ -77,17 +79,25 @@ def _mask(name: str, chosen: Any) -> EventMask | None:
     return chosen
 
 
-def _known(plugin: PluginBase, wanted: EventMask) -> EventMask:
-    """Cut the events to those that the runtime knows, with a warning. RegistrationError if none remains."""
+def known_to(runtime: RuntimeHandle) -> EventMask:
+    """Return the events that a runtime knows, as far as its version tells."""
+    return ALL if naming.version_at_least(runtime.nri_version, MORE_EVENTS_SINCE) else OLD
+
+
+def _known(plugin: PluginBase, wanted: EventMask, handled: EventMask) -> EventMask:
+    """Cut the events to those that the runtime knows. RegistrationError if none remains.
+
+    A warning names those of the author's handlers that are never called; what the mirror would like is not missed.
+    """
     runtime = plugin.runtime
-    known = ALL if naming.version_at_least(runtime.nri_version, MORE_EVENTS_SINCE) else OLD
+    known = known_to(runtime)
     mask = wanted & known
     if wanted and not mask:
         raise RegistrationError(
             f"{runtime.name} {runtime.version} knows none of the events of {type(plugin).__name__}: {wanted}"
         )
-    if wanted - known:
-        missing = str(EventMask(int(wanted) & ~int(known)))
+    if handled - known:
+        missing = str(EventMask(int(handled) & ~int(known)))
         plugin.log.warning("%s %s does not know %s: not subscribed", runtime.name, runtime.version, missing)
     return mask
 

@@ -169,7 +169,7 @@ class Inbox:
                 watch.busy()
             while not (self._messages or self.over) and link.closed is None:
                 link.await_room(deadline)
-                self._answerer.dispatch(link.transport.receive(deadline), deadline)
+                self._answerer.dispatch(link.transport.receive(deadline))
         except (ConnectionClosed, ProtocolError) as error:
             link.fail(error.reason)
         except DeadlineExceeded:

@@ -37,6 +37,7 @@ def test_a_kind_that_begins_nothing_is_asked_when_the_answer_is_wanted() -> None
     peer.release(5)
 
 
+@pytest.mark.pure
 def test_whoever_is_told_of_a_plugin_that_takes_part_finds_its_handshake_over() -> None:
     """A supervisor that looked a moment too early waited another second."""
     found: list[bool] = []

@@ -14,19 +14,33 @@ def test_the_plugin_and_the_python_files_beside_it_are_watched(tmp_path: Path) -
     for name in ("b.py", "a.py", "notes.txt", "part/c.py", "part/deep/d.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    found = reload.files_of(f"{tmp_path}/b.py:Plugin")
-    assert [str(path.relative_to(tmp_path.resolve())) for path in found] == ["b.py", "a.py", "part/c.py"]
+    found = reload.files_of(reload.main_file(f"{tmp_path}/b.py:Plugin"))
+    assert [str(path.relative_to(tmp_path)) for path in found] == ["b.py", "a.py", "part/c.py"]
 
 
-def test_a_module_is_watched_where_it_lies() -> None:
-    assert reload.files_of("json:JSONDecoder")[0].parts[-2:] == ("json", "__init__.py")
+def test_a_module_is_watched_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reload.main_file("json:JSONDecoder").parts[-2:] == ("json", "__init__.py")
+    (tmp_path / "in_this_folder.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert reload.main_file("in_this_folder:Plugin") == tmp_path / "in_this_folder.py"
+
+
+@pytest.mark.parametrize("target", ["gone.py", "./gone", "no_such.module:Class", "broken.part:Class"])
+def test_a_plugin_that_is_not_there_is_no_error_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/__init__.py").write_text("1 / 0")
+    monkeypatch.chdir(tmp_path)
+    assert not reload.main_file(target).exists()
+    assert reload.files_of(reload.main_file(target))[0] == reload.main_file(target)
 
 
 def test_a_huge_folder_is_watched_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reload, "MOST_FILES", 2)
     for name in "abc":
         (tmp_path / f"{name}.py").touch()
-    assert [path.name for path in reload.files_of(str(tmp_path / "c.py"))] == ["c.py", "a.py"]
+    assert [path.name for path in reload.files_of(tmp_path / "c.py")] == ["c.py", "a.py"]
 
 
 def test_the_child_is_this_command_without_reload(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,11 +95,13 @@ def test_a_refusal_is_code_1_with_the_runtimes_words(nri, listen) -> None:
 class Following:
     """`nri events -f` and the runtime that it follows."""
 
-    def __init__(self, listen, *arguments: str) -> None:
+    def __init__(self, listen, *arguments: str, version: str = "2.1.9", **told: str) -> None:
+        self.told = {"name": "containerd", "version": version, **told}
         self.ready = threading.Event()
         self.mask = 0
         self.runtime: ScriptedRuntime | None = None
         self.over = threading.Event()
+        self.again = threading.Semaphore(0)
         path = listen(self._script)
         self.process = subprocess.Popen(
             command("events", "-f", "--socket-path", path, *arguments),
@@ -108,11 +110,12 @@ class Following:
 
     def _script(self, runtime: ScriptedRuntime) -> None:
         runtime.register()
-        reply = runtime.configure(name="containerd", version="2.1.9")
+        reply = runtime.configure(**self.told)
         self.mask = m.ConfigureResponse.FromString(reply.payload).events
         runtime.call("Synchronize", m.SynchronizeRequest(pods=[POD], containers=[CONTAINER]))
         self.runtime = runtime
         self.ready.set()
+        self.again.release()
         self.over.wait(30)
 
     def call(self, method: str, message: object) -> None:
@@ -179,14 +182,34 @@ def test_an_unknown_event_is_wrong_usage(nri) -> None:
     assert 'unknown event "CreateContaner"' in done.stderr
 
 
-def test_a_lost_runtime_ends_it_with_3(listen) -> None:
+def test_it_waits_through_a_restart_of_the_runtime(listen) -> None:
     following = Following(listen)
+    for turn in range(2):
+        assert following.again.acquire(timeout=30), "it has not come back"
+        following.call("RunPodSandbox", m.RunPodSandboxRequest(pod=POD))
+        if turn == 0:
+            assert following.line().split()[0] == "TIME"
+        assert following.line().split()[1] == "RunPodSandbox", "the heading comes once"
+        if turn == 0:
+            over, following.over = following.over, threading.Event()
+            over.set()
+    code, errors = following.end()
+    assert code == 130
+    assert errors.count("following containerd 2.1.9") == 2
+    assert "connection lost" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mask", "warned"),
+    [((), 0x7FF, False), (("--events", "pod"), 0x7, False), (("--events", "pod,UpdatePodSandbox"), 0x7, True)],
+)
+def test_an_old_runtime_is_asked_for_what_it_knows_without_a_word_unless_an_event_was_named(
+    listen, arguments: tuple[str, ...], mask: int, warned: bool
+) -> None:
+    following = Following(listen, *arguments, version="1.7.24", nri="")
     assert following.ready.wait(20)
-    assert following.runtime is not None
-    following.over.set()
-    _, errors = following.process.communicate(timeout=20)
-    assert following.process.returncode == 3
-    assert "lost the runtime" in errors
+    assert following.mask == mask
+    assert ("does not know UpdatePodSandbox: not subscribed" in following.end()[1]) is warned
 
 
 def test_a_pipe_that_nobody_reads_never_holds_up_the_runtime(listen) -> None:

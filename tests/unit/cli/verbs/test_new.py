@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.version import Version
 
 
 @pytest.fixture
@@ -19,14 +22,32 @@ def project(nri, tmp_path: Path) -> Path:
 
 def test_all_files_are_made_and_no_marker_is_left(project: Path) -> None:
     made = {str(path.relative_to(project)) for path in project.rglob("*") if path.is_file()}
-    assert made == {
+    wheels = {path for path in made if path.startswith("wheels/")}
+    assert made - wheels == {
         ".containerignore", ".gitignore", "Containerfile", "README.md", "deploy/daemonset.yaml",
-        "deploy/pod-name.service", "pod_name.py", "pyproject.toml", "tests/test_pod_name.py",
+        "deploy/pod-name.service", "nri.txt", "pod_name.py", "pyproject.toml", "tests/test_pod_name.py",
     }  # fmt: skip
-    for path in made:
-        text = (project / path).read_text()
-        for marker in ("@name@", "@module@", "@class@", "@idx@", "@Name@", "@nri_version@"):
-            assert marker not in text, f"{path} still holds {marker}"
+    assert len(wheels) == 1
+    for path in made - wheels:
+        assert not re.findall(r"@\w+@", (project / path).read_text()), f"{path} still holds a marker"
+
+
+def test_nri_is_asked_for_by_the_version_and_the_hash_of_the_wheel_beside_it(project: Path) -> None:
+    (wheel,) = (project / "wheels").iterdir()
+    version = wheel.name.split("-")[1]
+    assert Version(version).local, "an index takes no version with a local part, so that no stranger's can be meant"
+    found = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    assert found["dependencies"] == [f"nri=={version}"]
+    wanted = [line for line in (project / "nri.txt").read_text().splitlines() if not line.startswith("#")]
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    assert wanted == ["--no-index", f"./wheels/{wheel.name} \\", f"    --hash=sha256:{digest}"]
+
+
+def test_no_line_leads_to_a_package_index_for_nri(project: Path) -> None:
+    for path in ("Containerfile", "README.md", "pyproject.toml"):
+        for line in (project / path).read_text().splitlines():
+            if re.search(r"pip\S* (install|download)", line) and "never" not in line:
+                assert re.search(r"-r nri\.txt|--find-links wheels|install (-e )?\.", line), line
 
 
 def test_the_plugin_is_valid_python_with_its_own_names(project: Path) -> None:

@@ -159,6 +159,21 @@ def test_the_last_of_a_line_of_classes_is_the_plugin(nri, listen, plugin: Path) 
     assert runs.names == ["10-child"]
 
 
+def test_events_that_the_plugin_does_not_handle_end_it_with_1_and_are_not_tried_for_ever(
+    nri, listen, plugin: Path
+) -> None:
+    met: list[str] = []
+
+    def script(runtime: ScriptedRuntime) -> None:
+        met.append(runtime.register().plugin_name)
+        runtime.configure()
+        runtime.closed_by_plugin()
+
+    done = nri("run", str(plugin), "--idx", "10", "--events", "StopContainer", "--socket-path", listen(script))
+    assert (done.returncode, met) == (1, ["pod-name"])
+    assert done.stderr.splitlines()[-1] == "error: PodName handles none of the chosen events: StopContainer"
+
+
 def test_sigterm_ends_with_0(listen, plugin: Path) -> None:
     runs = Runs(listen, keep=True)
     process = subprocess.Popen(
@@ -191,6 +206,31 @@ def test_reload_starts_the_plugin_again_when_its_file_changes_and_survives_a_mis
         assert runs.env == [{"POD_NAME": "web"}, {"POD_NAME_2": "web"}]
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.stderr.close()
+
+
+def test_reload_lets_the_plugin_run_while_its_file_is_away_for_seconds(listen, plugin: Path) -> None:
+    runs = Runs(listen, keep=True)
+    process = subprocess.Popen(
+        command("run", str(plugin), "--idx", "10", "--reload", "--socket-path", runs.path),
+        env=environment(), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        assert runs.arrived.acquire(timeout=30)
+        plugin.unlink()
+        line = next(line for line in process.stderr if line.startswith("nri: "))
+        assert line == f"nri: {plugin} is gone; waiting for it to come back\n"
+        assert not runs.arrived.acquire(timeout=2), "there is nothing to start"
+        assert process.poll() is None
+        plugin.write_text(PLUGIN.replace('"POD_NAME"', '"POD_NAME_2"'))
+        assert runs.arrived.acquire(timeout=30)
+        assert runs.env == [{"POD_NAME": "web"}, {"POD_NAME_2": "web"}]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert "Traceback" not in process.stderr.read()
     finally:
         process.kill()
         process.stderr.close()

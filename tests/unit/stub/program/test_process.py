@@ -91,6 +91,19 @@ def test_a_refusal_after_a_good_connection_is_only_a_lost_connection(options: Op
     assert run(Program(Names(), options), begin_and_close, refuse, begin_and_stop) == 0
 
 
+def test_events_that_the_plugin_does_not_handle_are_exit_1_and_not_tried_again(
+    options: Options, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options.no_reconnect, options.events = False, nri.EventMask.of("StopContainer")
+
+    def configure(runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        assert runtime.configure().code == 2
+
+    assert run(Program(Names(), options), configure) == 1
+    assert "error: Names handles none of the chosen events: StopContainer" in capsys.readouterr().err
+
+
 def test_a_configuration_that_cannot_be_used_is_exit_1_and_noted_for_the_doctor(
     options: Options, tmp_path: Path
 ) -> None:

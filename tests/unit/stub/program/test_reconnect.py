@@ -63,6 +63,24 @@ def test_a_missing_runtime_is_given_up_where_nobody_wants_to_wait(tmp_path: Path
     assert given_up.value.code == 3
 
 
+def test_a_runtime_that_has_been_there_is_waited_for_where_only_the_first_one_must_be(
+    tmp_path: Path, stop: Waits
+) -> None:
+    path = str(tmp_path / "s")
+    reconnect = Reconnect(path, stop, once=False, no_wait=True)
+    with pytest.raises(GiveUp):
+        reconnect.connect()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        sock = reconnect.connect()
+        assert sock is not None
+        sock.close()
+    stop.stops_after = 20
+    assert reconnect.connect() is None
+    assert len(stop.waited_s) == 20
+
+
 def test_a_path_that_no_socket_can_have_is_wrong_usage(stop: Waits) -> None:
     with pytest.raises(GiveUp, match="--socket-path /x") as given_up:
         Reconnect("/" + "x" * 200, stop, once=False).connect()

@@ -65,6 +65,23 @@ def test_the_mask_is_cut_to_what_the_runtime_knows(nri_version: str, version: st
         assert reply.events == nri.EventMask.parse(events)
 
 
+@pytest.mark.parametrize(("own", "warned"), [(False, []), (True, ["UpdatePodSandbox"])])
+def test_a_warning_names_only_handlers_that_the_author_wrote(
+    caplog: pytest.LogCaptureFixture, own: bool, warned: list[str]
+) -> None:
+    class Mirrors(Names):
+        mirror = True  # would like to hear of events that this runtime does not know
+
+    class Handles(Mirrors):
+        def update_pod_sandbox(self, pod, overhead, resources): ...
+
+    with plugin_thread(Handles() if own else Mirrors()) as running:
+        reply = running.runtime.begin(name="containerd", version="1.7.24", nri="")
+        assert nri.EventMask(reply.events).has("StopContainer")
+    lines = [record.getMessage() for record in caplog.records if "does not know" in record.getMessage()]
+    assert lines == [f"containerd 1.7.24 does not know {name}: not subscribed" for name in warned]
+
+
 def test_a_mask_cut_to_nothing_fails_by_name() -> None:
     class OnlyNew(nri.Plugin):
         def validate_container_adjustment(self, request): ...

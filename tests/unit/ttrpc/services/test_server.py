@@ -1,4 +1,4 @@
-"""Client and Server for unix sockets."""
+"""Client and Server for unix sockets, in calls with one request and one reply."""
 
 from __future__ import annotations
 
@@ -127,6 +127,51 @@ def test_an_old_socket_is_replaced_and_a_file_is_not(path) -> None:
     with pytest.raises(OSError, match="in use"):
         Server(path, [RENAME]).start()
     assert Path(path).read_text() == "precious"
+
+
+def test_a_socket_on_which_another_server_listens_is_left_to_it(path) -> None:
+    with Server(path, [RENAME]), Client.connect(path) as client:
+        with pytest.raises(OSError, match="another process listens there"):
+            Server(path, [RENAME]).start()
+        assert client.call("test.Pods", "Rename", m.PodSandbox(name="a"), m.PodSandbox).name == "A"
+        with Client.connect(path) as second:
+            assert second.call("test.Pods", "Rename", m.PodSandbox(name="b"), m.PodSandbox).name == "B"
+
+
+def test_what_a_method_raises_is_logged_once_with_its_name_and_a_status_is_not(
+    path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(payload: bytes) -> bytes:
+        raise KeyError("lost") if payload else RpcError(Code.NOT_FOUND, "meant so")
+
+    with Server(path, [pods(("Fails", Method(fails)))]), Client.connect(path) as client:
+        with pytest.raises(RpcError, match="lost") as caught:
+            client.call("test.Pods", "Fails", b"x")
+        assert caught.value.code == Code.UNKNOWN
+        with pytest.raises(RpcError, match="meant so"):
+            client.call("test.Pods", "Fails")
+    (record,) = (record for record in caplog.records if record.name == "nri.ttrpc")
+    assert record.getMessage() == "test.Pods/Fails failed"
+    assert record.exc_info is not None
+    assert record.exc_info[0] is KeyError
+
+
+def test_a_reply_that_is_not_of_its_class_is_internal(path) -> None:
+    with Server(path, [pods(("Raw", Method(lambda _: b"\xff\xff")))]), Client.connect(path) as client:
+        with pytest.raises(RpcError, match="unmarshalling payload") as caught:
+            client.call("test.Pods", "Raw", b"", m.PodSandbox)
+        assert caught.value.code == Code.INTERNAL
+
+
+def test_a_request_that_is_no_message_is_refused_here(path) -> None:
+    with Server(path, [RENAME]), Client.connect(path) as client:
+        with pytest.raises(TypeError, match="a protobuf message or bytes, not dict"):
+            client.call("test.Pods", "Rename", {"name": "web"})  # type: ignore[call-overload]
+
+
+def test_an_unknown_way_to_stream_is_a_mistake() -> None:
+    with pytest.raises(LocalProtocolError, match='"client", "server", "both" or None, not \'bidi\''):
+        Method(lambda stream: stream, streaming="bidi")  # type: ignore[arg-type]
 
 
 def test_a_server_that_stops_closes_its_connections(path) -> None:

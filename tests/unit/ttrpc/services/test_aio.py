@@ -1,0 +1,285 @@
+"""The asyncio client: calls and streams in one event loop, their errors and their waits."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.errors import (
+    ConnectionClosed,
+    DeadlineExceeded,
+    LocalProtocolError,
+    OversizedMessage,
+    RpcError,
+    RuntimeUnavailable,
+)
+from nri.ttrpc import AsyncClient, AsyncClientStream, Code, Method, Server, ServerStream, Service
+from nri.ttrpc.services.inbox import ROOM_BYTES, ROOM_MESSAGES
+from tests.support.streams import DESCRIPTOR, NAME, Item, ListRequest, Streams, Summary, items
+
+PATIENCE_S = 10.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "s.sock")
+
+
+def run(path: str, work: Callable[[AsyncClient], Awaitable[None]], *services: Service) -> None:
+    """Connect to a server with these services, and do the work in an event loop."""
+
+    async def main() -> None:
+        async with await AsyncClient.connect(path) as client:
+            await work(client)
+
+    with Server(path, services or [Service.of(DESCRIPTOR, Streams())]):
+        asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def methods(**rows: Method) -> Service:
+    return Service("s", rows)
+
+
+def test_calls_go_at_the_same_time(path: str) -> None:
+    meet = threading.Barrier(3, timeout=PATIENCE_S)
+
+    async def work(client: AsyncClient) -> None:
+        replies = await asyncio.gather(*(client.call("s", "Meet", b"%d" % n) for n in range(3)))
+        assert replies == [b"0", b"1", b"2"]
+
+    run(path, work, methods(Meet=Method(lambda payload: (meet.wait(), payload)[1])))
+
+
+def test_statuses_deadlines_and_oversized_requests_cost_one_call(path: str) -> None:
+    async def work(client: AsyncClient) -> None:
+        with pytest.raises(RpcError) as caught:
+            await client.call(NAME, "Look", Item(code=Code.NOT_FOUND, message="no luck"), Item)
+        assert (caught.value.code, caught.value.message) == (Code.NOT_FOUND, "no luck")
+        with pytest.raises(OversizedMessage):
+            await client.call(NAME, "Look", bytes(4 << 20))
+        with pytest.raises(RpcError, match="unmarshalling"):
+            await client.call(NAME, "Look", Item(payload=b"\xff"), _Broken)
+        assert (await client.call(NAME, "Look", Item(number=3), Item)).number == 3
+
+    run(path, work)
+
+
+class _Broken:
+    @staticmethod
+    def FromString(data: bytes) -> None:
+        raise ValueError("broken")
+
+
+def test_a_late_answer_and_a_call_that_is_cancelled_leave_the_connection_usable(path: str) -> None:
+    def slow(payload: bytes) -> bytes:
+        time.sleep(0.2 if payload else 0)
+        return payload
+
+    async def work(client: AsyncClient) -> None:
+        with pytest.raises(DeadlineExceeded):
+            await client.call("s", "Slow", b"x", timeout_s=0.05)
+        task = asyncio.create_task(client.call("s", "Slow", b"y"))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await client.call("s", "Slow") == b""
+        await asyncio.sleep(0.3)
+        assert await client.call("s", "Slow") == b""
+        assert not client._connection.calls
+
+    run(path, work, methods(Slow=Method(slow)))
+
+
+def test_metadata_and_time_left_reach_the_server(path: str) -> None:
+    seen: list[Any] = []
+
+    async def work(client: AsyncClient) -> None:
+        await client.call("s", "Look", metadata=[("Team", "a")], timeout_s=3)
+
+    run(path, work, methods(Look=Method(lambda _, request: seen.append(request) or b"", wants_request=True)))
+    assert seen[0].metadata == (("team", "a"),)
+    assert seen[0].timeout_ns == 3_000_000_000
+
+
+@pytest.mark.parametrize("count", [0, 1, 1000])
+def test_every_way_to_stream(path: str, count: int) -> None:
+    async def work(client: AsyncClient) -> None:
+        listed = client.stream(NAME, "List", ListRequest(count=count), Item, streaming="server")
+        assert [item.number async for item in listed] == list(range(count))
+        async with client.stream(NAME, "Collect", None, Summary, streaming="client") as collected:
+            for item in items(count):
+                await collected.send(item)
+            assert (await collected.result()).count == count
+        async with client.stream(NAME, "Relay", None, Item) as relayed:
+
+            async def send() -> None:
+                for item in items(count, 500):
+                    await relayed.send(item)
+                await relayed.close_send()
+
+            sending = asyncio.create_task(send())
+            assert [item.number async for item in relayed] == list(range(count))
+            await sending
+            assert await relayed.receive() is None
+
+    run(path, work)
+
+
+def test_a_stream_that_fails_says_why_after_its_messages(path: str) -> None:
+    async def work(client: AsyncClient) -> None:
+        request = ListRequest(count=2, code=Code.ABORTED, message="enough")
+        stream = client.stream(NAME, "List", request, Item, streaming="server")
+        assert [await stream.receive(), await stream.receive()] == list(items(2))
+        for _ in range(2):
+            with pytest.raises(RpcError, match="enough"):
+                await stream.receive()
+        async with client.stream(NAME, "Relay", None, Item) as relayed:
+            await relayed.send(Item(code=Code.ABORTED, message="not this"))
+            with pytest.raises(RpcError, match="not this"):
+                await relayed.receive()
+            with pytest.raises(RpcError, match="not this"):
+                await relayed.send(Item())
+            await relayed.close_send()  # nothing to close any more
+        assert not client._connection.streams
+
+    run(path, work)
+
+
+def test_a_half_that_is_closed_sends_nothing(path: str) -> None:
+    async def work(client: AsyncClient) -> None:
+        async with client.stream(NAME, "Relay", None, Item) as stream:
+            await stream.close_send()
+            with pytest.raises(LocalProtocolError, match=r"Relay: nothing can be sent any more"):
+                await stream.send(Item())
+            assert await stream.receive() is None
+            with pytest.raises(LocalProtocolError, match="there is no reply"):
+                await stream.result()
+
+    run(path, work)
+
+
+def test_waits_have_deadlines_of_their_own_and_of_the_stream(path: str) -> None:
+    async def work(client: AsyncClient) -> None:
+        async with client.stream("s", "Silent", streaming="client", wait_s=0.05) as stream:
+            for _ in range(2):
+                with pytest.raises(DeadlineExceeded, match="a message of s/Silent"):
+                    await stream.receive()
+        async with client.stream("s", "Silent", streaming="client", timeout_s=0.1, wait_s=None) as stream:
+            with pytest.raises((DeadlineExceeded, RpcError), match=r"(?i)deadline ?exceeded"):
+                await stream.receive()
+
+    def silent(stream: ServerStream[bytes]) -> bytes:
+        return b"".join(stream)
+
+    run(path, work, methods(Silent=Method(silent, streaming="client")))
+
+
+def test_a_stream_that_is_not_received_holds_up_the_connection_and_fills_no_memory(path: str) -> None:
+    def fast(_: bytes) -> Iterator[bytes]:
+        for _ in range(5000):
+            yield bytes(2000)
+
+    async def work(client: AsyncClient) -> None:
+        stream = client.stream("s", "Fast", streaming="server")
+        await asyncio.sleep(0.3)
+        held = len(stream._messages)
+        assert ROOM_MESSAGES <= held <= ROOM_MESSAGES + 65536 // 2000 + 1
+        assert stream._size_bytes <= ROOM_BYTES + 65536
+        assert [len(message) async for message in stream] == [2000] * 5000
+        async with client.stream("s", "Fast", streaming="server") as given_up:
+            await asyncio.sleep(0.1)
+            assert await given_up.receive() == bytes(2000)
+        assert await client.call("s", "Look", b"x") == b"x"
+
+    run(path, work, methods(Fast=Method(fast, streaming="server"), Look=Method(lambda payload: payload)))
+
+
+def test_a_server_that_does_not_read_costs_a_wait(path: str) -> None:
+    go = threading.Event()
+
+    async def work(client: AsyncClient) -> None:
+        async with client.stream("s", "Slow", streaming="client") as stream:
+            with pytest.raises(DeadlineExceeded, match="the peer to read"):
+                await send_on(stream)
+            go.set()
+            assert await stream.result() == b"done"
+
+    def slow(stream: ServerStream[bytes]) -> bytes:
+        assert go.wait(PATIENCE_S)
+        list(stream)
+        return b"done"
+
+    run(path, work, methods(Slow=Method(slow, streaming="client")))
+
+
+async def send_on(stream: AsyncClientStream[bytes]) -> None:
+    for _ in range(1000):
+        await stream.send(bytes(100_000), 0.2)
+
+
+def test_the_end_of_the_connection_ends_every_wait(path: str) -> None:
+    async def main() -> None:
+        server = Server(path, [Service.of(DESCRIPTOR, Streams())])
+        server.start()
+        async with await AsyncClient.connect(path) as client:
+            stream = client.stream(NAME, "Relay", None, Item)
+            await stream.send(Item(number=1))
+            assert await stream.receive() == Item(number=1)
+            waiting = asyncio.create_task(stream.receive())
+            await asyncio.sleep(0.05)
+            await asyncio.to_thread(server.stop, 0.1)
+            with pytest.raises(ConnectionClosed):
+                await waiting
+            assert client.closed == "closed"
+            for fails in (client.call(NAME, "Look"), stream.receive(), stream.send(Item())):
+                with pytest.raises(ConnectionClosed):
+                    await fails
+            with pytest.raises(ConnectionClosed):
+                client.stream(NAME, "Relay")
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_peer_that_does_not_speak_ttrpc_ends_the_connection(path: str) -> None:
+    async def main() -> None:
+        async def garbage(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"\x00\x00\x00\x00\x00\x00\x00\x01\x02\x00" * 3)  # responses, the first of them to our call
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_unix_server(garbage, path)
+        async with server, await AsyncClient.connect(path) as client:
+            assert await client.call("s", "m") == b""
+            with pytest.raises(ConnectionClosed):
+                await client.call("s", "m")
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_socket_that_is_not_there_is_named(path: str) -> None:
+    with pytest.raises(RuntimeUnavailable, match=r"cannot connect to .*s\.sock: No such file"):
+        asyncio.run(AsyncClient.connect(path))
+
+
+def test_a_client_made_from_a_descriptor_is_awaited(path: str) -> None:
+    async def work(client: AsyncClient) -> None:
+        streams = client.service(DESCRIPTOR)
+        assert (await streams.Look(Item(number=4))).number == 4
+        assert [item.number async for item in streams.list(ListRequest(count=2))] == [0, 1]
+
+    run(path, work)
+
+
+def test_the_other_names_do_not_load_asyncio() -> None:
+    text = "import sys; from nri.ttrpc import Client, Server, Service, ClientStream; print('asyncio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

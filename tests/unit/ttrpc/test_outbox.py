@@ -1,0 +1,200 @@
+"""Late replies: they arrive when the peer reads again, in order and whole, and do not pile up."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from nri.errors import DeadlineExceeded, RpcError
+from nri.ttrpc import Code, Endpoint, SocketTransport, frames
+from nri.ttrpc.connection import ClientSide
+from nri.ttrpc.envelope import Response
+from nri.ttrpc.outbox import ROOM_BYTES, ROOM_FRAMES
+
+PATIENCE_S = 10.0
+
+
+def soon(seconds: float = PATIENCE_S) -> float:
+    return time.monotonic() + seconds
+
+
+def eventually(holds: Callable[[], Any], what: str) -> None:
+    until = soon()
+    while not holds():
+        assert time.monotonic() < until, what
+        time.sleep(0.002)
+
+
+class Peer:
+    """The far end, which reads only when it is told to."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        sock.settimeout(PATIENCE_S)
+        self.side = ClientSide()
+
+    def ask(self, payload: bytes = b"") -> int:
+        stream_id, frame, _ = self.side.request("s", "m", payload)
+        self.sock.sendall(b"".join(frame))
+        return stream_id
+
+    def responses(self, count: int) -> list[Response]:
+        """Read until so many have come; frames that fill the way are of no stream and dropped."""
+        got: list[Any] = []
+        while len(got) < count:
+            data = self.sock.recv(65536)
+            assert data, "the connection was closed"
+            got += self.side.receive(data)
+        return got
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Endpoint, Peer]]:
+    ours, theirs = socket.socketpair()
+    near = Endpoint(SocketTransport(ours), on_request=lambda request: request.payload)
+    yield near, Peer(theirs)
+    near.close()
+    near.release(soon(1))
+    theirs.close()
+
+
+def fill(near: Endpoint) -> None:
+    """Fill the way to the peer with responses of no stream."""
+    sock = socket.socket(fileno=os.dup(near.fileno()))
+    frame = frames.pack(2, frames.RESPONSE, bytes(90))
+    try:
+        while sock.send(frame, socket.MSG_DONTWAIT) == len(frame):
+            pass
+        raise AssertionError("a frame was written in part")
+    except BlockingIOError:
+        pass
+    finally:
+        sock.close()
+
+
+def test_a_reply_that_has_to_wait_arrives_when_the_peer_reads_again(ends) -> None:
+    near, peer = ends
+    fill(near)
+    stream_ids = [peer.ask(b"%d" % n) for n in range(3)]
+    assert near.poll(), "the reader does not wait"
+    time.sleep(0.3)
+    assert near.closed is None
+    answers = peer.responses(3)
+    assert [(answer.stream_id, answer.payload) for answer in answers] == [
+        (stream_id, b"%d" % n) for n, stream_id in enumerate(stream_ids)
+    ]
+    assert near.poll()
+    peer.ask(b"next")
+    assert near.poll()
+    assert peer.responses(1)[0].payload == b"next"
+
+
+def test_a_reply_waits_for_a_thread_that_is_in_the_middle_of_a_write(ends) -> None:
+    near, peer = ends
+    near.link.sender.acquire()
+    peer.ask(b"x")
+    assert near.poll()
+    time.sleep(0.1)
+    assert near.closed is None
+    near.link.sender.release()
+    assert peer.responses(1)[0].payload == b"x"
+
+
+def test_a_reply_that_was_written_in_part_is_written_to_its_end(ends) -> None:
+    near, peer = ends
+    near._answerer._handler = lambda request: bytes(500_000)
+    peer.ask()
+    assert near.poll()
+    assert near.link.transport._unsent, "it was written at once"
+    assert len(peer.responses(1)[0].payload) == 500_000
+
+
+def test_a_peer_that_asks_on_and_on_without_reading_is_read_no_more_until_it_reads(ends) -> None:
+    near, peer = ends
+    fill(near)
+    asked = 0
+    until = soon(20)
+    while not near.link.full:
+        assert time.monotonic() < until, "its replies pile up"
+        peer.ask(bytes(100))
+        asked += 1
+        near.poll()
+    assert asked <= ROOM_FRAMES + 1
+    assert near.poll(), "it stays open"
+    assert [len(answer.payload) for answer in peer.responses(asked)] == [100] * asked
+    eventually(lambda: not near.link.full, "it is read again")
+
+
+def test_large_replies_count_by_their_bytes(ends) -> None:
+    near, peer = ends
+    near._answerer._handler = lambda request: bytes(ROOM_BYTES // 2)
+    fill(near)
+    for _ in range(3):
+        peer.ask()
+    near.poll()
+    assert near.link.full
+    assert len(peer.responses(3)) == 3
+
+
+def test_refusals_wait_as_replies_do(ends) -> None:
+    near, peer = ends
+
+    def refuses(_: object) -> bytes:
+        raise RpcError(Code.NOT_FOUND, "no")
+
+    near._answerer._handler = refuses
+    fill(near)
+    peer.ask()
+    assert near.poll()
+    assert peer.responses(1)[0].code == Code.NOT_FOUND
+
+
+def test_only_the_timeout_for_replies_ends_a_connection_whose_peer_does_not_read(ends) -> None:
+    near, peer = ends
+    near.link.reply_timeout_s = 0.1
+    fill(near)
+    peer.ask()
+    assert near.poll()
+    eventually(lambda: near.closed == "closed (the peer does not read its replies)", "it waits for ever")
+
+
+def test_a_request_with_a_longer_timeout_has_its_reply_wait_longer(ends) -> None:
+    near, peer = ends
+    near.link.reply_timeout_s = 0.05
+    fill(near)
+    _, frame, _ = peer.side.request("s", "m", b"patient", 20_000_000_000)
+    peer.sock.sendall(b"".join(frame))
+    assert near.poll()
+    time.sleep(0.3)
+    assert near.closed is None
+    assert peer.responses(1)[0].payload == b"patient"
+
+
+def test_a_connection_that_is_closed_leaves_no_thread_that_writes(ends) -> None:
+    near, peer = ends
+    before = threading.active_count()
+    fill(near)
+    peer.ask()
+    near.poll()
+    near.close()
+    eventually(lambda: not near._answerer._outbox._writing, "it goes on writing")
+    assert threading.active_count() <= before
+    with pytest.raises(Exception):  # noqa: B017, PT011 - closed, in any way
+        near.call("s", "m", deadline=soon())
+
+
+def test_a_call_waits_for_its_turn_while_late_replies_are_written(ends) -> None:
+    near, peer = ends
+    fill(near)
+    peer.ask(b"late")
+    near.poll()
+    with pytest.raises(DeadlineExceeded):
+        near.call("s", "m", deadline=soon(0.1))
+    assert near.closed is None
+    assert peer.responses(1)[0].payload == b"late"
