@@ -23,10 +23,24 @@ if TYPE_CHECKING:
     from nri.api.builders.answers import CreateAnswer, Updates
     from nri.api.builders.eviction import Eviction
     from nri.api.builders.failure import FailurePolicy
+    from nri.api.builders.received import resources_of
     from nri.api.builders.update import Update
     from nri.api.events import EventMask
     from nri.api.messages import Container, Event, LinuxResources, PodSandbox
-    from nri.api.readers import env_of
+    from nri.api.readers import (
+        cpu_quota_of,
+        cpu_shares_of,
+        cpuset_cpus_of,
+        cpuset_mems_of,
+        devices_of,
+        env_of,
+        memory_limit_of,
+        mounts_of,
+        namespaces_of,
+        pids_limit_of,
+        rlimits_of,
+    )
+    from nri.api.validation import ValidationRequest
     from nri.errors import (
         ConfigError,
         ConflictError,
@@ -45,6 +59,7 @@ if TYPE_CHECKING:
     from nri.stub.plugin import Plugin
     from nri.stub.session.background import every
     from nri.stub.support.pending import Pending
+    from nri.stub.support.when import when
 
 _HOME = {
     "Adjustment": "nri.api.builders.adjustment",
@@ -73,9 +88,22 @@ _HOME = {
     "Update": "nri.api.builders.update",
     "Updates": "nri.api.builders.answers",
     "ValidationRejected": "nri.errors",
+    "ValidationRequest": "nri.api.validation",
+    "cpu_quota_of": "nri.api.readers",
+    "cpu_shares_of": "nri.api.readers",
+    "cpuset_cpus_of": "nri.api.readers",
+    "cpuset_mems_of": "nri.api.readers",
+    "devices_of": "nri.api.readers",
     "effective": "nri.api.annotations",
     "env_of": "nri.api.readers",
     "every": "nri.stub.session.background",
+    "memory_limit_of": "nri.api.readers",
+    "mounts_of": "nri.api.readers",
+    "namespaces_of": "nri.api.readers",
+    "pids_limit_of": "nri.api.readers",
+    "resources_of": "nri.api.builders.received",
+    "rlimits_of": "nri.api.readers",
+    "when": "nri.stub.support.when",
 }
 
 __all__ = [
@@ -105,9 +133,22 @@ __all__ = [
     "Update",
     "Updates",
     "ValidationRejected",
+    "ValidationRequest",
+    "cpu_quota_of",
+    "cpu_shares_of",
+    "cpuset_cpus_of",
+    "cpuset_mems_of",
+    "devices_of",
     "effective",
     "env_of",
     "every",
+    "memory_limit_of",
+    "mounts_of",
+    "namespaces_of",
+    "pids_limit_of",
+    "resources_of",
+    "rlimits_of",
+    "when",
 ]
 
 

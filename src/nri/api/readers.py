@@ -1,17 +1,35 @@
-"""Readers of the containers that a runtime shows to plugins.
+"""Readers of the messages that a runtime shows to plugins.
 
-One job: turn the lists of a `Container` message into the dictionaries that a plugin asks. Rules: nothing is changed; of
-two entries with one key the last counts, as it does for the kernel; removal marks have no meaning here.
-Next: `nri.api.optional.get` reads the optional scalars, `nri.api.annotations.effective` the annotations of a pod.
+One job: turn the lists of a `Container` message into the dictionaries that a plugin asks, and its wrapped numbers into
+plain ones. Rules: nothing is changed; of two entries with one key the last counts, as it does for the kernel; removal
+marks have no meaning here; of resources, no limit is None, however the runtime says it: runtimes send 0 for what the
+kubelet has not set. Next: `nri.api.builders.received` reads all other resources as they were sent,
+`nri.api.annotations.effective` the annotations of a pod.
 """
 
 from __future__ import annotations
 
+from nri.api import cpuset
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nri.api.messages import Container, LinuxDevice, Mount
+    from typing import Any
 
-__all__ = ["devices_of", "env_of", "mounts_of", "namespaces_of", "rlimits_of"]
+    from nri.api.messages import Container, LinuxDevice, LinuxResources, Mount
+
+__all__ = [
+    "cpu_quota_of",
+    "cpu_shares_of",
+    "cpuset_cpus_of",
+    "cpuset_mems_of",
+    "devices_of",
+    "env_of",
+    "memory_limit_of",
+    "mounts_of",
+    "namespaces_of",
+    "pids_limit_of",
+    "rlimits_of",
+]
 
 
 def env_of(container: Container) -> dict[str, str]:
@@ -37,3 +55,45 @@ def namespaces_of(container: Container) -> dict[str, str]:
 def rlimits_of(container: Container) -> dict[str, tuple[int, int]]:
     """Process resource limits by type, as (hard, soft)."""
     return {limit.type: (limit.hard, limit.soft) for limit in container.rlimits}
+
+
+def memory_limit_of(message: Container | LinuxResources) -> int | None:
+    """Most memory in bytes; None for no limit."""
+    limit = _resources(message).memory.limit.value
+    return limit if limit > 0 else None
+
+
+def cpu_shares_of(message: Container | LinuxResources) -> int | None:
+    """Relative weight, 2 to 262144; None if there is none."""
+    return _resources(message).cpu.shares.value or None
+
+
+def cpu_quota_of(message: Container | LinuxResources) -> tuple[int, int] | None:
+    """Run time, and the period in which it may be used up, in microseconds; None for no limit."""
+    cpu = _resources(message).cpu
+    quota = cpu.quota.value
+    return (quota, cpu.period.value or 100_000) if quota > 0 else None
+
+
+def cpuset_cpus_of(message: Container | LinuxResources) -> frozenset[int] | None:
+    """Numbers of the CPUs that are allowed; None for all. ValueError if the runtime sent what is no list."""
+    text = _resources(message).cpu.cpus
+    return cpuset.parse(text) if text else None
+
+
+def cpuset_mems_of(message: Container | LinuxResources) -> frozenset[int] | None:
+    """Numbers of the memory nodes that are allowed; None for all. ValueError if the runtime sent what is no list."""
+    text = _resources(message).cpu.mems
+    return cpuset.parse(text) if text else None
+
+
+def pids_limit_of(message: Container | LinuxResources) -> int | None:
+    """Most processes and threads; None for no limit."""
+    limit = _resources(message).pids.limit
+    return limit if limit > 0 else None
+
+
+def _resources(message: Any) -> LinuxResources:
+    """The resources of a container, or themselves."""
+    resources: LinuxResources = message.linux.resources if hasattr(message, "linux") else message
+    return resources

@@ -24,7 +24,7 @@ __all__ = ["format_of", "line_of", "parse_text", "show", "toml_key"]
 
 
 def format_of(source: Source) -> Format:
-    """The format that a source's text is in."""
+    """The format in which a source's text is read first. YAML that begins with `{` is read as YAML all the same."""
     if source.format != "auto":
         return source.format
     return "json" if source.text.lstrip().startswith("{") else "yaml"
@@ -63,7 +63,14 @@ def _parse_json(source: Source) -> Any:
     try:
         return json.loads(source.text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
-        hint = "" if source.format == "json" else "text that starts with { is read as JSON"
+        hint = ""
+        if source.format == "auto":
+            try:
+                return parse_yaml(source)
+            except ConfigError as refused:
+                if not re.match(r'\s*{\s*(["}]|$)', source.text):  # keys without quotes: it was meant to be YAML
+                    raise refused from None
+            hint = "and it is no YAML either"
         reason = f"not valid JSON: {uncapital(error.msg)} in column {error.colno}"
         raise ConfigError(at(source, error.lineno), "", reason, hint) from None
     except (RecursionError, ValueError) as error:

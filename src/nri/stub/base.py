@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nri.api.builders.answers import CreateAnswer, Updates
     from nri.api.builders.failure import FailurePolicy
     from nri.api.events import EventMask
+    from nri.api.validation import ValidationRequest
     from nri.stub.support.mirror import Mirror
 
 __all__ = ["PluginBase"]
@@ -144,5 +145,5 @@ class PluginBase:
     def remove_container(self, pod: m.PodSandbox, container: m.Container, /) -> Awaitable[None] | None:
         """A container is removed."""
 
-    def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest, /) -> Awaitable[None] | None:
+    def validate_container_adjustment(self, request: ValidationRequest, /) -> Awaitable[None] | None:
         """All plugins have spoken: raise `nri.Reject` to refuse what they made of the container."""

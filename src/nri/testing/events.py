@@ -146,7 +146,7 @@ class Events(Contents):
         with adaptation.block_sync():
             reply = adaptation.update_container(pod, container, wanted, timeout_s=timeout_s, deadline=deadline)
             container.linux.resources.MergeFrom(reply.resources)
-        return Updated(reply)
+        return Updated(reply, container.id)
 
     def stop_container(
         self,
@@ -162,7 +162,7 @@ class Events(Contents):
         container = self._container(pod, container)
         with adaptation.block_sync(urgent=True):
             reply = adaptation.stop_container(pod, container, timeout_s=timeout_s, deadline=deadline)
-        return Stopped(reply)
+        return Stopped(reply, container.id)
 
     def update_pod_sandbox(
         self,

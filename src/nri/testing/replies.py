@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nri.api import owners
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.eviction import Eviction
 from nri.api.builders.update import Update
@@ -42,13 +43,21 @@ class Stopped:
 
     reply: CreateReply | UpdateReply | StopReply
 
-    def __init__(self, reply: CreateReply | UpdateReply | StopReply) -> None:
+    def __init__(self, reply: CreateReply | UpdateReply | StopReply, container_id: str) -> None:
         self.reply = reply
+        self._container_id = container_id
         self.updates = _by_id(reply.updates)
         self.owners: m.OwningPlugins = reply.owners
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(updates={list(self.updates.values())!r})"
+
+    def owner(self, field: str | int, key: str | None = None, container_id: str = "") -> str | None:
+        """The plugin (``NN-name``) that set a field, or one entry of it; see `nri.ValidationRequest.owner`.
+
+        Without `container_id` it is the container that the event is about.
+        """
+        return owners.owner(self.owners, container_id or self._container_id, field, key)
 
     def commit(self) -> None:
         """The runtime's request went well."""
@@ -72,8 +81,8 @@ class Updated(Stopped, ResourceView):
 
     reply: UpdateReply
 
-    def __init__(self, reply: UpdateReply) -> None:
-        super().__init__(reply)
+    def __init__(self, reply: UpdateReply, container_id: str) -> None:
+        super().__init__(reply, container_id)
         self.changed = reply.changed
         self.evictions = _evictions(reply.evictions)
 
@@ -98,7 +107,7 @@ class Created(Stopped, AdjustmentView):
     reply: CreateReply
 
     def __init__(self, reply: CreateReply, container: m.Container) -> None:
-        super().__init__(reply)
+        super().__init__(reply, container.id)
         self.container = container
         self.message = reply.adjust
         self.adjust = Adjustment.of(reply.adjust)

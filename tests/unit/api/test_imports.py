@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
-LIGHT = ["annotations", "builders.failure", "events", "naming", "readers", "removal", "versions"]
+LIGHT = [
+    "annotations", "builders.failure", "cpuset", "events", "naming", "readers", "removal", "selectors", "versions",
+]  # fmt: skip
 #: Each of these costs milliseconds, and none has work to do before the first event.
 HEAVY = {
     "asyncio",

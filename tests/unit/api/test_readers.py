@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+import nri
 from nri.api import messages as m
 from nri.api import readers
 
@@ -20,3 +23,55 @@ def test_a_containers_lists_read_as_dictionaries() -> None:
     assert readers.devices_of(container)["/dev/x"].type == "c"
     assert readers.namespaces_of(container) == {"pid": "/p"}
     assert readers.rlimits_of(container) == {"RLIMIT_CORE": (2, 1)}
+
+
+def resources(**values: int | str) -> m.LinuxResources:
+    made = m.LinuxResources()
+    for name, value in values.items():
+        if name in ("cpus", "mems"):
+            setattr(made.cpu, name, value)
+        elif name == "pids":
+            made.pids.limit = value
+        else:
+            part = made.memory if name == "limit" else made.cpu
+            getattr(part, name).value = value
+    return made
+
+
+@pytest.mark.parametrize(
+    ("reader", "sent", "expected"),
+    [
+        (nri.memory_limit_of, {"limit": 64 << 20}, 64 << 20),
+        (nri.memory_limit_of, {"limit": 0}, None),
+        (nri.memory_limit_of, {"limit": -1}, None),
+        (nri.memory_limit_of, {}, None),
+        (nri.cpu_shares_of, {"shares": 512}, 512),
+        (nri.cpu_shares_of, {"shares": 0}, None),
+        (nri.cpu_quota_of, {"quota": 50_000, "period": 200_000}, (50_000, 200_000)),
+        (nri.cpu_quota_of, {"quota": 50_000}, (50_000, 100_000)),
+        (nri.cpu_quota_of, {"quota": -1, "period": 100_000}, None),
+        (nri.cpuset_cpus_of, {"cpus": "0-2,8"}, {0, 1, 2, 8}),
+        (nri.cpuset_cpus_of, {}, None),
+        (nri.cpuset_mems_of, {"mems": "0"}, {0}),
+        (nri.pids_limit_of, {"pids": 9}, 9),
+        (nri.pids_limit_of, {"pids": -1}, None),
+        (nri.pids_limit_of, {}, None),
+    ],
+)
+def test_a_resource_of_a_container_or_of_resources_is_a_number_or_no_limit(reader, sent, expected) -> None:
+    message = resources(**sent)
+    assert reader(message) == expected
+    container = m.Container(linux=m.LinuxContainer(resources=message))
+    assert reader(container) == expected
+    assert container.linux.resources == message, "reading has changed it"
+
+
+def test_all_resources_read_as_they_were_sent() -> None:
+    message = resources(limit=0, shares=512, cpus="0-3")
+    message.unified["memory.high"] = "1"
+    for sent in (message, m.Container(linux=m.LinuxContainer(resources=message))):
+        read = nri.resources_of(sent)
+        assert (read.memory_limit, read.cpu_shares, read.cpu_quota, read.pids_limit) == (0, 512, None, None)
+        assert (read.cpuset_cpus, read.unified, read.hugepage_limits) == ("0-3", {"memory.high": "1"}, {})
+        assert repr(read).startswith("ReceivedResources(memory.limit=0, cpu.shares=512, ")
+    assert not nri.resources_of(m.Container()).has_resources

@@ -27,11 +27,27 @@ def test_all_formats_give_plain_values(text: str, kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("{cpus: 4-7, zones: [a, b]}", {"cpus": "4-7", "zones": ["a", "b"]}),
+        ("{'cpus': 4-7}", {"cpus": "4-7"}),
+        ('  {\n  "cpus": "4-7",  # a comment\n}', {"cpus": "4-7"}),
+        ('{"cpus": "4-7"}', {"cpus": "4-7"}),
+        ("{}\n", {}),
+    ],
+)
+def test_yaml_that_begins_like_json_is_read_as_yaml(text: str, tree: dict[str, Any]) -> None:
+    assert parse_text(Source("s", text)) == tree
+
+
+@pytest.mark.parametrize(
     ("text", "kind", "reason"),
     [
         ('{"a": 1, "a": 2}', "json", "s: a: the key is given twice (keep one of them)"),
         ('{\n"a" 1}', "json", "s:2: not valid JSON: expecting ':' delimiter in column 5"),
-        ("{", "auto", "text that starts with { is read as JSON"),
+        ('{"a": 1', "auto", "s:1: not valid JSON: expecting ',' delimiter in column 8 (and it is no YAML either)"),
+        ("{a: 1", "auto", "s:2: not valid YAML: did not find expected"),
+        ("{a: 1}", "json", "s:1: not valid JSON: expecting property name"),
         ("a = 1\na = 2", "toml", "s:2: not valid TOML: cannot overwrite a value"),
         ("a = ", "toml", "s:1: not valid TOML: invalid value"),
         ("[" * 100_000, "json", "s: not valid JSON: nested too deeply"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nri.adaptation.dispatch.invoker import Invoker
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
+    from nri.api.validation import ValidationRequest
     from nri.policies.default_validator import ValidatorConfig
 
 __all__ = ["default_validators", "validate"]
@@ -41,9 +42,9 @@ class _Validation:
     def __init__(self, config: ValidatorConfig) -> None:
         self._validator = DefaultValidator(config)
 
-    def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> str | None:
+    def validate_container_adjustment(self, request: ValidationRequest) -> str | None:
         """The reason for a refusal, or None."""
-        return self._validator.validate(request)
+        return self._validator.validate(request.message)
 
 
 def default_validators(config: ValidatorConfig | None) -> list[BuiltinPlugin]:

@@ -17,6 +17,7 @@ from nri.adaptation.peers.state import State
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import BY_METHOD, EVENTS, EventMask
+from nri.api.validation import ValidationRequest
 from nri.errors import DeadlineExceeded, NriError, Reject, RpcError, describe
 from nri.ttrpc import Code
 
@@ -85,7 +86,7 @@ class BuiltinPeer(Peer):
             return b""
         arguments: tuple[Any, ...] = (request.pod,)
         if spec is _VALIDATE:
-            arguments = (request.message(m.ValidateContainerAdjustmentRequest),)
+            arguments = (ValidationRequest(request.message(m.ValidateContainerAdjustmentRequest)),)
         elif spec.kind == "container":
             arguments = (request.pod, request.container_seen())
             if spec.method == "update_container":

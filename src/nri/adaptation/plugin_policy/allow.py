@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from nri.adaptation.merge.fields import FIELD_NAMES, RESOURCES_TREE, ROWS, TREE, Node, Row
-from nri.adaptation.plugin_policy.selectors import Parsed, Pattern, matches
 from nri.api.events import ALL, BY_NUMBER, EventMask
 from nri.api.messages import ContainerAdjustment, ContainerEviction, ContainerUpdate
+from nri.api.selectors import Parsed, Pattern, matches
 from nri.errors import PluginError
 
 __all__ = ["EVICT", "Allow", "AllowedField", "EventName", "breach"]

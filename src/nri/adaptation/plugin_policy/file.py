@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from nri.adaptation.plugin_policy.allow import Allow, EventName
-from nri.adaptation.plugin_policy.selectors import Filters, Pattern
 from nri.api import naming
+from nri.api.selectors import Filters, Pattern
 from nri.config import Duration, Source, read_file
 from nri.config.complaint import Problem
 from nri.config.place import show

@@ -5,8 +5,8 @@ when it subscribed, else the default. `PluginPolicy` is a frozen value made for 
 nothing is parsed or looked up by name when a request is on its way. `Policies` keeps the file: `refresh` costs a
 comparison, and one `stat` a second; whoever holds a policy asks for it again when `generation` has moved.
 
-Next: `nri.adaptation.plugin_policy.file` for the syntax, `allow` and `selectors` for two of the rules; the breaker is
-`nri.adaptation.peers.breaker`, shadows are `nri.adaptation.audit.shadow`.
+Next: `nri.adaptation.plugin_policy.file` for the syntax, `allow` and `nri.api.selectors` for two of the rules; the
+breaker is `nri.adaptation.peers.breaker`, shadows are `nri.adaptation.audit.shadow`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Literal
 from nri.adaptation.plugin_policy import file as policy_file
 from nri.adaptation.plugin_policy.allow import Allow, EventName
 from nri.adaptation.plugin_policy.file import BreakerTable, RequiredTable, Table
-from nri.adaptation.plugin_policy.selectors import Filters, Pattern, matches
 from nri.api.events import ALL, BY_RPC, EVENTS, EventMask
 from nri.api.messages import FailurePolicy
+from nri.api.selectors import Filters, Pattern, matches
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError
 from nri.rules import Rules

@@ -68,18 +68,12 @@ class Builder:
         """
         return cls.of(cls._message_class().FromString(data))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The message under its protobuf JSON names; 64-bit integers are texts, as protobuf's JSON wants them."""
+    def to_json(self) -> dict[str, Any]:
+        """The message for `json.dumps`, under its protobuf JSON names; 64-bit integers are texts, as in protobuf."""
         from google.protobuf.json_format import MessageToDict
 
         content: dict[str, Any] = MessageToDict(self.message)
         return content
-
-    def to_json(self, indent: int | None = None) -> str:
-        """The message as protobuf JSON, on one line unless `indent` says otherwise; keys are sorted."""
-        import json
-
-        return json.dumps(self.to_dict(), indent=indent, sort_keys=True)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -1,7 +1,8 @@
 """Call the plugin's method for one request: parse the bytes, pass the arguments, encode what comes back.
 
 `build` makes one function for each event that is handled; a session looks it up by the event's name. One row per event
-says which message it is and which of its fields are the handler's arguments. What may be returned is in
+says which message it is and which of its fields are the handler's arguments. A handler that `nri.when` marks is called
+only for pods that pass. What may be returned is in
 `nri.stub.handler.answers`; `async def` handlers are run by `nri.stub.handler.coroutines`.
 """
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     Serve = Callable[[bytes, Call], bytes]
 
-__all__ = ["build", "call_quietly", "overridden"]
+__all__ = ["admits", "build", "call_quietly", "overridden", "select"]
 
 #: Request fields that are the handler's arguments.
 _FIELDS = {
@@ -36,6 +37,20 @@ _FIELDS = {
 def overridden(plugin: object, base: type, method: str) -> bool:
     """Whether the plugin has its own method of this name."""
     return getattr(type(plugin), method, None) is not getattr(base, method) or method in getattr(plugin, "__dict__", ())
+
+
+def admits(handler: Any, pod: m.PodSandbox) -> bool:
+    """Whether the handler is to be called for this pod: what `nri.when` has put on it."""
+    return all(filters.admits(pod) for filters in getattr(handler, "_nri_when", ()))
+
+
+def select(
+    handler: Any, pods: list[m.PodSandbox], containers: list[m.Container]
+) -> tuple[list[m.PodSandbox], list[m.Container]]:
+    """Of all pods and containers, those that the handler is to be called with; see `admits`."""
+    for filters in getattr(handler, "_nri_when", ()):
+        pods, containers = filters.select(pods, containers)
+    return pods, containers
 
 
 def build(plugin: Any, base: type, mirror: Mirror | None) -> dict[str, Serve]:
@@ -64,6 +79,7 @@ def _server(plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mi
     parse = getattr(m, spec.request).FromString
     further = _FIELDS.get(event, ())[1 if kind == "pod" else 2 :]
     replies = event in REPLY_FIELDS
+    chosen = hasattr(handler, "_nri_when")
 
     def serve(payload: bytes, call: Call) -> bytes:
         request = parse(payload)
@@ -76,6 +92,8 @@ def _server(plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mi
             mirror.seen(event, pod, call.container)
             if handler is None:
                 return b""
+        if chosen and not admits(handler, pod):
+            return b""
         if further:
             arguments += tuple([getattr(request, name) for name in further])
         result = handler(*arguments)  # type: ignore[misc]  # without a mirror there is a handler
@@ -93,11 +111,15 @@ def _server(plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mi
 
 
 def _validator(handler: Callable[..., Any]) -> Serve:
+    from nri.api.validation import ValidationRequest
+
     def serve(payload: bytes, call: Call) -> bytes:
         request = m.ValidateContainerAdjustmentRequest.FromString(payload)
         call.pod, call.container = request.pod, request.container
+        if not admits(handler, request.pod):
+            return b""
         try:
-            result = handler(request)
+            result = handler(ValidationRequest(request))
             if result.__class__ is CoroutineType:
                 result = run_to_end(result)
         except Reject as refusal:  # an answer like any other, and no failed call

@@ -48,7 +48,8 @@ def every(seconds: float) -> Callable[[F], F]:
 
 def marked(plugin_class: type) -> list[str]:
     """Names of the methods that are background work."""
-    return [name for name in dir(plugin_class) if hasattr(getattr(plugin_class, name, None), "_nri_every_s")]
+    names = {name for base in plugin_class.__mro__ for name, own in vars(base).items() if hasattr(own, "_nri_every_s")}
+    return sorted(name for name in names if hasattr(getattr(plugin_class, name), "_nri_every_s"))
 
 
 class Background:

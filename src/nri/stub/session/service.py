@@ -204,7 +204,8 @@ class PluginService:
             pods, containers = self._parts.take()
             if self._mirror is not None:
                 self._mirror.replace(pods, containers)
-            result = resolve(self._plugin.synchronize(pods, containers))
+            handler = self._plugin.synchronize
+            result = resolve(handler(*handlers.select(handler, pods, containers)))
             if result is not None:
                 reply = encode_answer("Synchronize", result, call, self._plugin.runtime)
                 self.updates = len(result) if isinstance(result, (list, tuple)) else 1

@@ -22,7 +22,28 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "validate_container_adjustment": ("request",),
 }
 
+#: The handlers that know of which pod they are called, or of which pods: `nri.when` can choose for them.
+_OF_PODS = frozenset((*(spec.method for spec in EVENTS), "synchronize"))
+
 _CAMEL = {spec.rpc: spec.method for spec in EVENTS} | {"Configure": "configure", "Synchronize": "synchronize"}
+#: What people put before or after the name of an event, here and in other libraries.
+_BEFORE = ("on_", "handle_", "do_", "before_", "after_", "pre_", "post_")
+_AFTER = ("_handler", "_hook", "_event")
+#: Names that say an event in other words, without what stands before or after.
+_OTHER_WORDS = {
+    **{spec.method.removesuffix("_sandbox"): spec.method for spec in EVENTS if spec.method.endswith("_sandbox")},
+    "create_pod": "run_pod_sandbox",
+    "create_pod_sandbox": "run_pod_sandbox",
+    "start_pod": "run_pod_sandbox",
+    "start_pod_sandbox": "run_pod_sandbox",
+    "delete_pod": "remove_pod_sandbox",
+    "delete_pod_sandbox": "remove_pod_sandbox",
+    "delete_container": "remove_container",
+    "validate_adjustment": "validate_container_adjustment",
+    "validate_container": "validate_container_adjustment",
+}
+#: Names that mean an event only where something stood before or after.
+_CUT = {"close": "closed", "closed": "closed", "config": "configure", "sync": "synchronize"}
 _VARARGS = 0x04
 
 
@@ -39,22 +60,35 @@ def kebab_case(name: str) -> str:
 def check_class(cls: type, base: type) -> None:
     """Raise TypeError for a method of `cls` that looks like a handler and is none, or cannot be called as one."""
     for name, value in cls.__dict__.items():
+        function = getattr(value, "__func__", value)
+        if hasattr(function, "_nri_when") and name not in _OF_PODS:
+            raise TypeError(f"{cls.__name__}.{name} is marked with nri.when, which chooses pods, and handles no pod")
         if name.startswith("_"):
             continue
-        function = getattr(value, "__func__", value)
         code = getattr(function, "__code__", None)
         if name in ARGUMENTS:
             if code is None and not callable(value):
                 raise TypeError(f"{cls.__name__}.{name} must be a method: it handles an NRI event")
             if code is not None and not isinstance(value, (staticmethod, classmethod)):
                 _check_arguments(cls, name, code, getattr(function, "__defaults__", None) or ())
-        elif code is not None and not hasattr(base, name):
-            meant = _CAMEL.get(name) or _nearest(name)
+        elif code is not None and not hasattr(base, name) and not hasattr(function, "_nri_every_s"):
+            meant = _meant(name)
             if meant is not None:
                 raise TypeError(
                     f"{cls.__name__}.{name} is not an NRI event; did you mean {meant}? "
                     f"(a helper of that name may start with an underscore)"
                 )
+
+
+def _meant(name: str) -> str | None:
+    """The handler that somebody means who writes `name`; None for a name that is the plugin's own business."""
+    words = next((name.removeprefix(word) for word in _BEFORE if name.startswith(word)), name)
+    words = next((words.removesuffix(word) for word in _AFTER if words.endswith(word)), words)
+    for candidate in (name, words):
+        meant = _CAMEL.get(candidate) or _OTHER_WORDS.get(candidate) or _nearest(candidate)
+        if meant is not None:
+            return meant
+    return None if words == name else _CUT.get(words)
 
 
 def _check_arguments(cls: type, name: str, code: CodeType, defaults: tuple[object, ...]) -> None:

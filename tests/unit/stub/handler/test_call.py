@@ -62,7 +62,7 @@ def test_every_event_reaches_its_method_with_its_arguments() -> None:
                 request.container.CopyFrom(CONTAINER)
             response = running.runtime.call(spec.rpc, request)
             assert not response.code, response.message
-    wanted = {"pod": ("p0",), "container": ("p0", "c0"), "validation": ("ValidateContainerAdjustmentRequest",)}
+    wanted = {"pod": ("p0",), "container": ("p0", "c0"), "validation": ("ValidationRequest",)}
     expected = []
     for spec in EVENTS:
         extra = {"update_container": ("LinuxResources",), "update_pod_sandbox": ("LinuxResources", "LinuxResources")}

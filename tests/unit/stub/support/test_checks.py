@@ -19,14 +19,53 @@ from nri.stub.support.checks import kebab_case
         ("configur", "configure"),
         ("CreateContainer", "create_container"),
         ("StopPodSandbox", "stop_pod_sandbox"),
+        ("on_stop_container", "stop_container"),
+        ("on_stop_containr", "stop_container"),
+        ("handle_create_container", "create_container"),
+        ("create_container_handler", "create_container"),
+        ("pre_create_container", "create_container"),
+        ("post_stop_container", "stop_container"),
+        ("stop_pod", "stop_pod_sandbox"),
+        ("on_update_pod", "update_pod_sandbox"),
+        ("create_pod", "run_pod_sandbox"),
+        ("delete_container", "remove_container"),
+        ("validate_container", "validate_container_adjustment"),
+        ("on_closed", "closed"),
+        ("on_close", "closed"),
+        ("on_shutdown", "shutdown"),
+        ("on_sync", "synchronize"),
     ],
 )
 def test_a_misspelt_handler_is_an_error_with_a_suggestion(name: str, meant: str) -> None:
+    handlers = {"create_container": lambda self, pod, container: None} | {name: lambda self, pod, container: None}
     with pytest.raises(TypeError, match=rf"Wrong\.{name} is not an NRI event; did you mean {meant}\?"):
-        type("Wrong", (nri.Plugin,), {name: lambda self, pod, container: None})
+        type("Wrong", (nri.Plugin,), handlers)
 
 
-@pytest.mark.parametrize("name", ["_create_containr", "close", "helper", "container_zone", "remove", "lookup_pod"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_create_containr",
+        "close",
+        "helper",
+        "container_zone",
+        "remove",
+        "lookup_pod",
+        "validate",
+        "sync",
+        "pod_of",
+        "on_change",
+        "handle",
+        "pre_check",
+        "do_it",
+        "event",
+        "_stop_pod",
+        "containers",
+        "run",
+        "start",
+        "update",
+    ],
+)
 def test_other_methods_are_the_plugins_own_business(name: str) -> None:
     made = type("Right", (nri.Plugin,), {name: lambda self: None})
     assert made.name == "right"
@@ -74,3 +113,17 @@ def test_a_handler_that_is_no_method_is_an_error() -> None:
 )
 def test_the_name_is_the_class_name_in_kebab_case(class_name: str, name: str) -> None:
     assert kebab_case(class_name) == name
+
+
+def test_a_mark_of_background_work_makes_a_name_the_plugins_own() -> None:
+    class Right(nri.Plugin):
+        @nri.every(30)
+        def stop_pod(self): ...
+
+    assert Right.name == "right"
+
+
+@pytest.mark.parametrize("name", ["configure", "closed", "shutdown", "helper", "_helper"])
+def test_a_choice_of_pods_where_there_is_no_pod_is_an_error(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"Wrong\.{name} is marked with nri\.when, which chooses pods"):
+        type("Wrong", (nri.Plugin,), {name: nri.when(labels="app")(lambda self: None)})

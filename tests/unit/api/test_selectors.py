@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation.plugin_policy.selectors import Filters, Pattern, Selector, matches
 from nri.api import messages as m
+from nri.api.selectors import Filters, Pattern, Selector, matches
 
 
 def pod(namespace="prod", labels=(), annotations=()):

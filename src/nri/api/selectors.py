@@ -1,26 +1,28 @@
-"""Selectors that decide, before a plugin is called, whether it gets to see a pod at all: namespace, label, annotation.
+"""Selectors that say of which pods somebody wants to hear: namespace, label, annotation.
 
-Only the pod is looked at, never the container: so a plugin sees all events of a pod or none, and its picture stays
-whole. Compiled when the policy is read, pure when evaluated. Namespace patterns serve
-`nri.adaptation.plugin_policy.allow` and the exemptions of `required` too. Next: `nri.adaptation.plugin_policy.file`,
-which reads them.
+One job: compile what people write, and hold it against a pod. The operator's filters (`policy.toml`) and `nri.when` on
+a plugin's handlers are the same. Rules: only the pod is looked at, never the container, so that all events of a pod are
+seen or none; compiled once, pure when evaluated. Next: `nri.adaptation.plugin_policy.file` and `nri.stub.support.when`,
+which read them.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
 
-from nri.api.messages import Container, PodSandbox
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Final
+
+    from nri.api.messages import Container, PodSandbox
 
 __all__ = ["Filters", "Parsed", "Pattern", "Selector", "matches"]
 
 
 class Parsed:
-    """Something that is written as one text in the policy; equal if the texts are equal."""
+    """Something that is written as one text; equal if the texts are equal."""
 
     # Not a dataclass: those are tables of keys to the reader of configurations.
     __slots__ = ("text",)
@@ -113,13 +115,34 @@ class Selector(Parsed):
         return found is self.wanted
 
 
-@dataclass(frozen=True, slots=True)
 class Filters:
-    """Which pods a plugin gets to see: namespaces as in `matches`, and every selector of the others must hold."""
+    """Which pods somebody gets to see: namespaces as in `matches`, and every selector of the others must hold."""
 
+    # Not a dataclass: that would cost a plugin's start more than all the rest of this. The annotations are the keys of
+    # the operator's table.
     namespace: tuple[Pattern, ...] = ()
     label: tuple[Selector, ...] = ()
     annotation: tuple[Selector, ...] = ()
+
+    def __init__(
+        self,
+        namespace: Iterable[Pattern] = (),
+        label: Iterable[Selector] = (),
+        annotation: Iterable[Selector] = (),
+    ) -> None:
+        self.namespace, self.label, self.annotation = tuple(namespace), tuple(label), tuple(annotation)
+
+    def _parts(self) -> tuple[object, ...]:
+        return self.namespace, self.label, self.annotation
+
+    def __eq__(self, other: object) -> bool:
+        return self._parts() == other._parts() if isinstance(other, Filters) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def __repr__(self) -> str:
+        return f"Filters(namespace={self.namespace}, label={self.label}, annotation={self.annotation})"
 
     def admits(self, pod: PodSandbox) -> bool:
         """Whether the plugin is called for events of this pod and of its containers."""

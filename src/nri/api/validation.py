@@ -1,0 +1,90 @@
+"""`ValidationRequest`: the question that validators get, with its owners at hand.
+
+One job: the message under its own field names, and `owner`, which says what nobody wants to look up by numbers. It
+holds nothing but the message. Next: `nri.api.owners` for further questions to the table of owners,
+`nri.stub.handler.call`, which hands this to plugins.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nri.api import messages as m
+
+__all__ = ["ValidationRequest"]
+
+
+class ValidationRequest:
+    """A container with the adjustments of all plugins, for validators to judge.
+
+    `nri.Adjustment.of(request.adjust)` has readers for what the plugins made of it.
+
+    Args:
+        message: the `ValidateContainerAdjustmentRequest`; not copied.
+
+    Attributes:
+        message: the same.
+    """
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: m.ValidateContainerAdjustmentRequest) -> None:
+        self.message = message
+
+    @property
+    def pod(self) -> m.PodSandbox:
+        """The pod of the container."""
+        return self.message.pod
+
+    @property
+    def container(self) -> m.Container:
+        """The container as the runtime asked for it, before any adjustment."""
+        return self.message.container
+
+    @property
+    def adjust(self) -> m.ContainerAdjustment:
+        """The adjustments of all plugins, merged."""
+        return self.message.adjust
+
+    @property
+    def update(self) -> Sequence[m.ContainerUpdate]:
+        """Updates of other containers, of all plugins."""
+        return self.message.update
+
+    @property
+    def owners(self) -> m.OwningPlugins:
+        """Which plugin set which field, as the runtime sends it."""
+        return self.message.owners
+
+    @property
+    def plugins(self) -> Sequence[m.PluginInstance]:
+        """The plugins that took part."""
+        return self.message.plugins
+
+    def owner(self, field: str | int, key: str | None = None, container_id: str = "") -> str | None:
+        """The plugin (``NN-name``) that set a field of the container, or one entry of it; None if nobody did.
+
+        A leading `-` says that the plugin removed it. Of hooks there may be several owners, joined by commas.
+
+        Args:
+            field: name or number of the field in the enum `Field`: `CPUShares`, `Env`, `Mounts`, ...
+            key: the entry, for fields that have several: a variable's name, the path of a mount.
+            container_id: another container, that was updated along with this one.
+
+        Raises:
+            ValueError: there is no such field.
+        """
+        from nri.api import owners  # noqa: PLC0415 - a validator that looks nothing up does not pay for it
+
+        return owners.owner(self.message.owners, container_id or self.message.container.id, field, key)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.message == other.message) if isinstance(other, ValidationRequest) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # a message can change
+
+    def __repr__(self) -> str:
+        pod, container = self.message.pod, self.message.container
+        return f"ValidationRequest(pod={pod.namespace}/{pod.name}, container={container.name})"
