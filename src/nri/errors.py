@@ -176,8 +176,9 @@ class RuntimeUnavailable(NriError):
         reason: what went wrong, in a few words.
     """
 
-    def __init__(self, socket: str, reason: str) -> None:
-        super().__init__(f"cannot connect to {socket}: {reason}. Is NRI enabled? try: nri doctor")
+    def __init__(self, socket: str, reason: str, hint: str = "Is NRI enabled? try: nri doctor") -> None:
+        """`hint` is the next step; another one for sockets that are not a runtime's NRI socket."""
+        super().__init__(f"cannot connect to {socket}: {reason}. {hint}")
         self.socket = socket
         self.reason = reason
 

@@ -42,7 +42,7 @@ class AsyncClient:
         try:
             return cls(AsyncConnection(*await asyncio.open_unix_connection(path)))
         except OSError as error:
-            raise RuntimeUnavailable(path, error.strerror or str(error)) from None
+            raise RuntimeUnavailable(path, error.strerror or str(error), "Is its server running?") from None
 
     @property
     def closed(self) -> str | None:

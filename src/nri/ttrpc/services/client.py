@@ -39,7 +39,7 @@ class Client:
         try:
             return cls(Endpoint(SocketTransport.connect(path), interceptors=interceptors))
         except OSError as error:
-            raise RuntimeUnavailable(path, error.strerror or str(error)) from None
+            raise RuntimeUnavailable(path, error.strerror or str(error), "Is its server running?") from None
 
     @overload
     def call(

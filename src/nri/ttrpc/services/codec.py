@@ -28,7 +28,8 @@ def encoded(message: Any) -> bytes:
         return message
     serialize = getattr(message, "SerializeToString", None)
     if serialize is None:
-        raise TypeError(f"a protobuf message or bytes, not {type(message).__name__}")
+        given = f"the class {message.__name__}" if isinstance(message, type) else type(message).__name__
+        raise TypeError(f"a request is a protobuf message or bytes, not {given}")
     data: bytes = serialize()
     return data
 
