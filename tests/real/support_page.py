@@ -62,7 +62,7 @@ def page() -> str:
     """The text of docs/reference/runtimes.md."""
     return TEMPLATE.format(
         events=_table("event", [(row, crio_matrix.EVENTS.get(row.name, YES)) for row in EVENTS]),
-        facts=_table("", [(row, crio_matrix.FACTS[key]) for key, row in FACTS.items()]),
+        facts=_table("", [(row, crio_matrix.FACTS.get(key, "not measured")) for key, row in FACTS.items()]),
         adjustments=_table(
             "adjustment",
             [(row, crio_matrix.ADJUSTMENTS.get(key, APPLIED)) for key, row in ADJUSTMENTS.items()],

@@ -61,6 +61,15 @@ def test_a_sweep_removes_what_a_killed_owner_left(key: str, installed: Installed
     assert traces(run_dir) == []
 
 
+def test_the_sockets_of_its_shims_go_with_it(start: Start) -> None:
+    daemon = start()
+    daemon.cri.run(daemon.cri.run_pod("socketed"), "main")
+    sockets = leftovers.shim_sockets(daemon.run_dir)
+    assert sockets and all(path.exists() for path in sockets)
+    daemon.close()
+    assert not [path for path in sockets if path.exists()]
+
+
 def test_a_sweep_leaves_alone_what_was_asked_to_stay(key: str, installed: Installed) -> None:
     owner, run_dir = start_owner(key, "detach")
     end(owner)

@@ -22,6 +22,7 @@ from tools.runtimes.mounts import unmount_all
 
 PREFIX = "nri-rt-"
 PLACES = ("/run", "/tmp")
+SHIM_SOCKETS = "/run/containerd/s"
 KEEP = "keep"
 """A file of this name in a run directory says: its owner has ended and wants it to stay."""
 
@@ -59,7 +60,8 @@ def is_owned(run_dir: Path) -> bool:
 
 
 def remove(run_dir: Path) -> None:
-    """End all processes of this run directory, then remove its mounts, cgroups, bridge and files."""
+    """End all processes of this run directory, then remove its mounts, cgroups, bridge, files and shims' sockets."""
+    sockets = shim_sockets(run_dir)
     for _ in range(_ATTEMPTS):
         # Containers first: a shim that sees its container end tidies up by itself.
         alive = cgroup_processes(run_dir.name) + _processes_naming(run_dir)
@@ -73,6 +75,20 @@ def remove(run_dir: Path) -> None:
     _remove_cgroups(run_dir.name)
     _remove_bridge(run_dir.name)
     shutil.rmtree(run_dir, ignore_errors=True)
+    for path in sockets:
+        path.unlink(missing_ok=True)
+
+
+def shim_sockets(run_dir: Path) -> list[Path]:
+    """The sockets that live shims of this run listen on: in /run/containerd/s, whatever the daemon's folders are."""
+    owned = set()
+    for pid in {*cgroup_processes(run_dir.name), *_processes_naming(run_dir)}:
+        with contextlib.suppress(OSError):
+            owned |= {os.readlink(descriptor) for descriptor in Path(f"/proc/{pid}/fd").iterdir()}
+    # Columns: Num RefCount Protocol Flags Type St Inode Path
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    named = [(row[6], Path(row[7])) for row in rows if len(row) == 8]
+    return [path for inode, path in named if f"socket:[{inode}]" in owned and path.is_relative_to(SHIM_SOCKETS)]
 
 
 def cgroup_dirs(name: str) -> list[str]:

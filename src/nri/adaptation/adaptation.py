@@ -7,8 +7,7 @@
         ...                                        # create it with reply.adjust, apply reply.updates
     adaptation.stop()
 
-This module wires the parts and holds no logic of its own. One method per event, those that are only passed on made
-from the table of events. Next: `nri.adaptation.dispatch.dispatcher` for the way of an event, and
+This module wires the parts and holds no logic of its own. Next: `nri.adaptation.events` for the event methods, and
 `nri.adaptation.registration.registry` for a plugin's way in.
 """
 
@@ -16,7 +15,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -25,17 +23,13 @@ from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.audit.update_result import UpdateResult
-from nri.adaptation.dispatch.create_event import CreateReply
 from nri.adaptation.dispatch.dispatcher import Dispatcher
 from nri.adaptation.dispatch.event_context import EventContext
 from nri.adaptation.dispatch.invoker import Invoker
-from nri.adaptation.dispatch.stop_event import StopReply
-from nri.adaptation.dispatch.update_event import UpdateReply
 from nri.adaptation.dispatch.validation import default_validators
-from nri.adaptation.events import ContainerEvent, PodEvent
+from nri.adaptation.events import Events
 from nri.adaptation.launch.installed import Installed
 from nri.adaptation.peers.builtin import BuiltinPeer, BuiltinPlugin
-from nri.adaptation.peers.event_request import EventRequest
 from nri.adaptation.peers.health import PluginHealth, health_of
 from nri.adaptation.peers.peer import EXTERNAL
 from nri.adaptation.peers.remote import RemotePeer
@@ -48,11 +42,10 @@ from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.adaptation.registration.listener import Listener
 from nri.adaptation.registration.plugin_updates import PluginUpdates
 from nri.adaptation.registration.registry import Registry
-from nri.adaptation.registration.sync_gate import Block
 from nri.adaptation.registration.update_queue import UpdateQueue
 from nri.api import messages as m
 from nri.api import naming
-from nri.api.events import BY_METHOD, EVENTS, EventMask
+from nri.api.events import EVENTS, EventMask
 from nri.errors import LocalProtocolError, NriError
 from nri.policies.default_validator import ValidatorConfig
 from nri.rules import Rules
@@ -61,7 +54,6 @@ from nri.unix import credentials
 if TYPE_CHECKING:
     import socket
 
-    from nri.api.events import EventSpec
     from nri.interfaces import Reporter
     from nri.metrics import Observer
     from nri.ttrpc import Interceptor
@@ -69,19 +61,13 @@ if TYPE_CHECKING:
 __all__ = ["Adaptation"]
 
 _RELAYED = EventMask.of(*(spec for spec in EVENTS if spec.relayed))
-_UPDATE_POD = BY_METHOD["update_pod_sandbox"]
-_REMOVE_POD, _REMOVE_CONTAINER = BY_METHOD["remove_pod_sandbox"], BY_METHOD["remove_container"]
 
 #: How long plugins have to answer Shutdown, and launched ones to end, in seconds.
 SHUTDOWN_S = 1.0
 
 
-class Adaptation:
-    """The runtime side of NRI. Thread-safe: call events from as many threads as there are requests.
-
-    Every event takes `timeout_s` (seconds) or `deadline` (absolute `time.monotonic()`), which bound the whole event;
-    without them it is bounded by the plugins' own timeouts. What an event raises is what the request should fail with:
-    `PluginError` and its kinds, `ConflictError`, `UpdateError`, `ValidationRejected`, `DeadlineExceeded`.
+class Adaptation(Events):
+    """The runtime side of NRI. Its events, and what they take and raise, are those of `nri.adaptation.events.Events`.
 
     Args:
         name, version: of the runtime, as plugins are told.
@@ -107,16 +93,6 @@ class Adaptation:
             `EventMask.of("PostStartContainer")`: faster with many plugins; but a plugin gets the event even if one
             before it fails it. Only events that are passed on without an answer.
     """
-
-    run_pod_sandbox: PodEvent
-    stop_pod_sandbox: PodEvent
-    remove_pod_sandbox: PodEvent
-    post_update_pod_sandbox: PodEvent
-    post_create_container: ContainerEvent
-    start_container: ContainerEvent
-    post_start_container: ContainerEvent
-    post_update_container: ContainerEvent
-    remove_container: ContainerEvent
 
     def __init__(  # noqa: PLR0913 - every option has a default and is given by name
         self,
@@ -156,22 +132,22 @@ class Adaptation:
         self._interceptors = interceptors
         self._policies = Policies(policy_path)
         self._reporting = Reporting(observer, reporters)
-        self._trail = AuditTrail(update, Provenance() if provenance else None)
-        updates = PluginUpdates(update, evict, self._policies, self.rules, self._trail, self._reporting)
-        self._kept = KeptUpdates(self._trail.inventory, updates)
-        self._chain = Chain(request_timeout_s, self._policies)
+        trail = AuditTrail(update, Provenance() if provenance else None)
+        updates = PluginUpdates(update, evict, self._policies, self.rules, trail, self._reporting)
+        self._kept = KeptUpdates(trail.inventory, updates)
+        chain = Chain(request_timeout_s, self._policies)
         self._handshake = Handshake(
-            settings, self._chain, self._policies, self._trail.inventory, synchronize, updates.in_synchronize,
+            settings, chain, self._policies, trail.inventory, synchronize, updates.in_synchronize,
             self._reporting,
         )  # fmt: skip
-        self._registry = Registry(self.rules, self._chain, self._handshake, UpdateQueue(updates.unsolicited))
+        self._registry = Registry(self.rules, chain, self._handshake, UpdateQueue(updates.unsolicited))
         self._installed = Installed(
             plugin_path, plugin_config_path, settings, self._policies, self._registry, interceptors
         )
-        self._housekeeping = Housekeeping(self._registry, self._chain, self._handshake, self._policies)
+        self._housekeeping = Housekeeping(self._registry, chain, self._handshake, self._policies)
         invoker = Invoker(self.rules, self._reporting)
-        context = EventContext(self.rules, self._trail, self._reporting, self._kept)
-        self._dispatcher = Dispatcher(self._chain, invoker, context, request_timeout_s, fan_out)
+        context = EventContext(self.rules, trail, self._reporting, self._kept)
+        super().__init__(Dispatcher(chain, invoker, context, request_timeout_s, fan_out), trail, chain)
         self._listener = None
         if not disable_connections:
             self._listener = Listener(
@@ -187,110 +163,6 @@ class Adaptation:
         for listener in (self._chain.note_absent, self._installed.nudge, self._count_plugins):
             self._registry.listen(listener)
         self._registry.tell_listeners()
-        self._offer_relayed_events()
-
-    # -- events -------------------------------------------------------------------------------------------------------
-
-    def _offer_relayed_events(self) -> None:
-        """One method for each event that is only passed on."""
-        for spec in EVENTS:
-            if spec.relayed:
-                relay = self._relay_pod if spec.kind == "pod" else self._relay_container
-                setattr(self, spec.method, partial(relay, spec))
-
-    def _relay_pod(
-        self, spec: EventSpec, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None
-    ) -> None:
-        limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
-        try:
-            self._dispatcher.relay(EventRequest(spec, pod), limit)
-        finally:
-            if spec is _REMOVE_POD:  # a plugin that refuses it keeps nothing here: there is no such pod any more
-                self._trail.pod_removed(pod)
-
-    def _relay_container(
-        self,
-        spec: EventSpec,
-        pod: m.PodSandbox,
-        container: m.Container,
-        *,
-        timeout_s: float | None = None,
-        deadline: float | None = None,
-    ) -> None:
-        limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
-        try:
-            self._dispatcher.relay(EventRequest(spec, pod, container), limit)
-        finally:
-            if spec is _REMOVE_CONTAINER:
-                self._trail.container_removed(container)
-
-    def update_pod_sandbox(
-        self,
-        pod: m.PodSandbox,
-        overhead: m.LinuxResources | None = None,
-        resources: m.LinuxResources | None = None,
-        *,
-        timeout_s: float | None = None,
-        deadline: float | None = None,
-    ) -> None:
-        """The resources of a pod are about to change."""
-        request = EventRequest(_UPDATE_POD, pod, None, resources, overhead)
-        self._dispatcher.relay(request, deadline if timeout_s is None else _earlier(timeout_s, deadline))
-
-    def create_container(
-        self,
-        pod: m.PodSandbox,
-        container: m.Container,
-        *,
-        timeout_s: float | None = None,
-        deadline: float | None = None,
-    ) -> CreateReply:
-        """A container is about to be created; returns what plugins make of it, to `commit` or to `abort` in the end."""
-        return self._dispatcher.create_container(
-            pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
-        )
-
-    def update_container(
-        self,
-        pod: m.PodSandbox,
-        container: m.Container,
-        resources: m.LinuxResources,
-        *,
-        timeout_s: float | None = None,
-        deadline: float | None = None,
-    ) -> UpdateReply:
-        """A container's resources are about to change; returns what plugins make of it."""
-        return self._dispatcher.update_container(
-            pod, container, resources, deadline if timeout_s is None else _earlier(timeout_s, deadline)
-        )
-
-    def stop_container(
-        self,
-        pod: m.PodSandbox,
-        container: m.Container,
-        *,
-        timeout_s: float | None = None,
-        deadline: float | None = None,
-    ) -> StopReply:
-        """A container has stopped, or is about to; returns what plugins want of others."""
-        return self._dispatcher.stop_container(
-            pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
-        )
-
-    def block_sync(
-        self, *, urgent: bool = False, timeout_s: float | None = None, deadline: float | None = None
-    ) -> Block:
-        """Keep plugins from joining until the block is released; a context manager. Hold it for each whole request.
-
-        Without it a plugin that joins in the middle of a request may see the request's container neither in the state
-        of the runtime nor in an event.
-
-        Args:
-            urgent: do not queue behind a plugin that waits to join: for requests that stop or remove.
-        """
-        return self._chain.gate.block(
-            urgent=urgent, deadline=deadline if timeout_s is None else _earlier(timeout_s, deadline)
-        )
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -400,9 +272,3 @@ class Adaptation:
 
     def _count_plugins(self) -> None:
         self._reporting.plugins_counted(self._chain.active)
-
-
-def _earlier(timeout_s: float, deadline: float | None) -> float:
-    """The earlier of the two, in monotonic seconds."""
-    limit = monotonic() + timeout_s
-    return limit if deadline is None else min(limit, deadline)

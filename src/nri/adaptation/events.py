@@ -1,13 +1,33 @@
-"""The types of the event methods that `Adaptation` makes from the table of events. For type checkers and readers."""
+"""The events of a runtime as methods: `Events`, the part of `Adaptation` through which every event comes in.
+
+Those that are only passed on are made from the table of events; those with an answer have a method each. Next:
+`nri.adaptation.dispatch.dispatcher`, the way of an event.
+"""
 
 from __future__ import annotations
 
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:
-    from nri.api import messages as m
+from nri.adaptation.peers.event_request import EventRequest
+from nri.api.events import BY_METHOD, EVENTS
 
-__all__ = ["ContainerEvent", "PodEvent"]
+if TYPE_CHECKING:
+    from nri.adaptation.audit.trail import AuditTrail
+    from nri.adaptation.dispatch.create_event import CreateReply
+    from nri.adaptation.dispatch.dispatcher import Dispatcher
+    from nri.adaptation.dispatch.stop_event import StopReply
+    from nri.adaptation.dispatch.update_event import UpdateReply
+    from nri.adaptation.registration.chain import Chain
+    from nri.adaptation.registration.sync_gate import Block
+    from nri.api import messages as m
+    from nri.api.events import EventSpec
+
+__all__ = ["ContainerEvent", "Events", "PodEvent"]
+
+_UPDATE_POD = BY_METHOD["update_pod_sandbox"]
+_REMOVE_POD, _REMOVE_CONTAINER = BY_METHOD["remove_pod_sandbox"], BY_METHOD["remove_container"]
 
 
 class PodEvent(Protocol):
@@ -29,3 +49,131 @@ class ContainerEvent(Protocol):
         deadline: float | None = None,
     ) -> None:
         """Relay it. Raises what the runtime's request should fail with."""
+
+
+class Events:
+    """The event methods of `nri.adaptation.Adaptation`. Thread-safe: call them from as many threads as requests.
+
+    Every event takes `timeout_s` (seconds) or `deadline` (absolute `time.monotonic()`), which bound the whole event;
+    without them it is bounded by the plugins' own timeouts. What an event raises is what the request should fail with:
+    `PluginError` and its kinds, `ConflictError`, `UpdateError`, `ValidationRejected`, `DeadlineExceeded`.
+    """
+
+    run_pod_sandbox: PodEvent
+    stop_pod_sandbox: PodEvent
+    remove_pod_sandbox: PodEvent
+    post_update_pod_sandbox: PodEvent
+    post_create_container: ContainerEvent
+    start_container: ContainerEvent
+    post_start_container: ContainerEvent
+    post_update_container: ContainerEvent
+    remove_container: ContainerEvent
+
+    def __init__(self, dispatcher: Dispatcher, trail: AuditTrail, chain: Chain) -> None:
+        self._dispatcher = dispatcher
+        self._trail = trail
+        self._chain = chain
+        for spec in EVENTS:
+            if spec.relayed:
+                relay = self._relay_pod if spec.kind == "pod" else self._relay_container
+                setattr(self, spec.method, partial(relay, spec))
+
+    def _relay_pod(
+        self, spec: EventSpec, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None
+    ) -> None:
+        limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        try:
+            self._dispatcher.relay(EventRequest(spec, pod), limit)
+        finally:
+            if spec is _REMOVE_POD:  # a plugin that refuses it keeps nothing here: there is no such pod any more
+                self._trail.pod_removed(pod)
+
+    def _relay_container(
+        self,
+        spec: EventSpec,
+        pod: m.PodSandbox,
+        container: m.Container,
+        *,
+        timeout_s: float | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        try:
+            self._dispatcher.relay(EventRequest(spec, pod, container), limit)
+        finally:
+            if spec is _REMOVE_CONTAINER:
+                self._trail.container_removed(container)
+
+    def update_pod_sandbox(
+        self,
+        pod: m.PodSandbox,
+        overhead: m.LinuxResources | None = None,
+        resources: m.LinuxResources | None = None,
+        *,
+        timeout_s: float | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        """The resources of a pod are about to change."""
+        request = EventRequest(_UPDATE_POD, pod, None, resources, overhead)
+        self._dispatcher.relay(request, deadline if timeout_s is None else _earlier(timeout_s, deadline))
+
+    def create_container(
+        self,
+        pod: m.PodSandbox,
+        container: m.Container,
+        *,
+        timeout_s: float | None = None,
+        deadline: float | None = None,
+    ) -> CreateReply:
+        """A container is about to be created; returns what plugins make of it, to `commit` or to `abort` in the end."""
+        return self._dispatcher.create_container(
+            pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
+
+    def update_container(
+        self,
+        pod: m.PodSandbox,
+        container: m.Container,
+        resources: m.LinuxResources,
+        *,
+        timeout_s: float | None = None,
+        deadline: float | None = None,
+    ) -> UpdateReply:
+        """A container's resources are about to change; returns what plugins make of it."""
+        return self._dispatcher.update_container(
+            pod, container, resources, deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
+
+    def stop_container(
+        self,
+        pod: m.PodSandbox,
+        container: m.Container,
+        *,
+        timeout_s: float | None = None,
+        deadline: float | None = None,
+    ) -> StopReply:
+        """A container has stopped, or is about to; returns what plugins want of others."""
+        return self._dispatcher.stop_container(
+            pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
+
+    def block_sync(
+        self, *, urgent: bool = False, timeout_s: float | None = None, deadline: float | None = None
+    ) -> Block:
+        """Keep plugins from joining until the block is released; a context manager. Hold it for each whole request.
+
+        Without it a plugin that joins in the middle of a request may see the request's container neither in the state
+        of the runtime nor in an event.
+
+        Args:
+            urgent: do not queue behind a plugin that waits to join: for requests that stop or remove.
+        """
+        return self._chain.gate.block(
+            urgent=urgent, deadline=deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        )
+
+
+def _earlier(timeout_s: float, deadline: float | None) -> float:
+    """The earlier of the two, in monotonic seconds."""
+    limit = monotonic() + timeout_s
+    return limit if deadline is None else min(limit, deadline)

@@ -5,6 +5,7 @@ The codes are public: documented in the help, tested, never reused. See `EXIT_CO
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from typing import TYPE_CHECKING
@@ -35,6 +36,10 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 
+#: Options of other programs, and how we say it.
+_MEANT = {"--json": "-o json", "--yaml": "-o yaml", "--format": "-o json or -o yaml", "--table": "-o table"}
+
+
 class Failure(click.ClickException):
     """The failure of a verb: what, where and next step in one line; `code` is the exit code."""
 
@@ -55,6 +60,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, click.UsageError):
         verb = error.ctx.command_path if error.ctx else "nri"
         text = error.format_message().rstrip(".")
+        if isinstance(error, click.NoSuchOption) and error.option_name in _MEANT:
+            text = f"no such option {error.option_name}: here it is {_MEANT[error.option_name]}"
         stop = "" if text.endswith("?") else "."
         return f"{text[:1].lower()}{text[1:]}{stop} try: {verb} --help"
     if isinstance(error, click.ClickException):
@@ -63,7 +70,8 @@ def describe(error: BaseException) -> str:
         return "interrupted"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}"
+        as_root = ". Run it as root" if isinstance(error, PermissionError) and os.geteuid() else ""
+        return f"{where}{error.strerror or error}{as_root}"
     if isinstance(error, errors.NriError):
         return str(error)
     return f"{type(error).__name__}: {error}. This is a defect of nri; -v -v shows where it happened"

@@ -1,4 +1,4 @@
-"""The entry point of the `nri` command: a table of verbs, loaded when they are called, and the way out of errors.
+"""The `nri` command: a table of verbs, loaded when they are called, and the way out of errors. Started by `entry`.
 
 Rules: nothing heavy is imported here, nor by a verb's module at its top; `nri --help` imports no verb at all.
 Next: `nri.cli.support.verb` has the classes of verbs, `nri.cli.errors` the exit codes of errors.

@@ -1,4 +1,4 @@
-"""The global options, which may stand before or after the verb, and `Settings`, which holds what they gave.
+"""The global options, which may stand before or after the verb, `Settings`, which holds what they gave, and types.
 
 Rules: `Settings` is the only state of the command; a verb gets it by `click.pass_obj`. Only click is imported at the
 top. Next: `nri.cli.output`, which prints as they say.
@@ -6,6 +6,9 @@ top. Next: `nri.cli.output`, which prints as they say.
 
 from __future__ import annotations
 
+import os
+import stat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,6 +60,35 @@ class DurationType(_FloatType):
 
 
 DURATION = DurationType()
+
+
+def is_file(path: str) -> bool:
+    """Whether a file is there. PermissionError if that may not be known: it is not the same as "no such file"."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except PermissionError:
+        raise
+    except (OSError, ValueError):
+        return False
+
+
+class FileType(click.Path):
+    """A file that has to be there, as a `pathlib.Path`."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            os.stat(value)
+        except PermissionError:
+            raise  # click would say that it does not exist
+        except OSError:
+            pass
+        return super().convert(value, param, ctx)
+
+
+FILE = FileType()
 
 
 def _store(ctx: click.Context, param: click.Parameter, value: object) -> None:

@@ -36,6 +36,10 @@ class Plugin(PluginBase):
         """Run this plugin as a program: read the flags, serve until stopped, exit with a documented code."""
         import sys
 
-        from nri.stub.program.start import main
+        try:
+            from nri.stub.program.start import main
 
-        sys.exit(main(cls, sys.argv[1:] if argv is None else list(argv)))
+            code = main(cls, sys.argv[1:] if argv is None else list(argv))
+        except KeyboardInterrupt:  # before the program listens to signals
+            code = 130
+        sys.exit(code)

@@ -62,6 +62,18 @@ def test_usage_names_the_verb_that_was_used_wrongly() -> None:
     assert line == "no such option: --x. try: nri call --help"
 
 
+@pytest.mark.parametrize(("uid", "step"), [(1000, ". Run it as root"), (0, "")])
+def test_what_only_root_may_do_is_said_to_others(monkeypatch: pytest.MonkeyPatch, uid: int, step: str) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    assert describe(PermissionError(13, "Permission denied", "/f")) == f"/f: Permission denied{step}"
+
+
+def test_a_socket_that_is_closed_to_us_is_no_missing_runtime() -> None:
+    closed = describe(errors.RuntimeUnavailable("/s", "permission denied"))
+    assert closed == "cannot connect to /s: permission denied. Run it as root, or try: nri doctor"
+    assert "Is NRI enabled?" in describe(errors.RuntimeUnavailable("/s", "no such file or directory"))
+
+
 def test_an_error_that_is_not_ours_is_said_to_be_a_defect() -> None:
     assert describe(ZeroDivisionError("x")).startswith("ZeroDivisionError: x. This is a defect of nri")
 

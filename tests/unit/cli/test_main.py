@@ -27,6 +27,12 @@ def test_each_verb_has_help_with_an_example(nri, verb: str) -> None:
     assert done.returncode == 0, done.stderr
     assert f"Examples:\n  nri {verb}" in done.stdout
     assert "Global options" in done.stdout
+    assert nri(verb, "-h").stdout == done.stdout
+
+
+def test_h_is_help(nri) -> None:
+    assert nri("-h").stdout == nri("--help").stdout
+    assert "Run the create, update and stop cases" in nri("conformance", "merge", "-h").stdout
 
 
 def test_help_imports_no_verb_and_nothing_heavy() -> None:
@@ -56,6 +62,9 @@ def test_a_verb_loads_its_heavy_parts_only_when_it_runs(verb: str) -> None:
         (("versio",), 'error: no verb "versio", did you mean version? try: nri --help'),
         (("version", "--colour"), "? try: nri version --help"),
         (("completion", "tcsh"), "try: nri completion --help"),
+        (("version", "--json"), "error: no such option --json: here it is -o json. try: nri version --help"),
+        (("--yaml", "version"), "error: no such option --yaml: here it is -o yaml. try: nri --help"),
+        (("doctor", "--format", "json"), "error: no such option --format: here it is -o json or -o yaml. try: "),
         (("version", "--timeout", "soon"), "is not a duration; write a number with a unit, such as 2s"),
         (("version", "--timeout", "0s"), "is not a positive duration"),
     ],

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
-from nri.cli.settings import DURATION, Settings, global_options
+from nri.cli.settings import DURATION, FILE, Settings, global_options, is_file
+from nri.cli.support.inputs import read_capture
+from nri.cli.support.plugin_loader import load
 
 
 @pytest.mark.parametrize("arguments", [("-o", "json", "version"), ("version", "-o", "json")])
@@ -60,3 +65,39 @@ def test_a_duration_is_go_s_or_a_number_of_seconds(text: str | float, seconds: f
 def test_what_is_no_positive_duration_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         DURATION.convert(text, None, None)
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A file in a folder that we may not look into. Root may look everywhere, so it is made up."""
+    known = os.stat
+
+    def look(path: object, **options: Any) -> os.stat_result:
+        if path == "/closed/file":
+            raise PermissionError(13, "Permission denied", path)
+        return known(path, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", look)
+    return "/closed/file"
+
+
+def test_a_file_that_may_not_be_looked_at_is_not_missing(closed: str, tmp_path: Path) -> None:
+    assert not is_file(str(tmp_path))
+    assert not is_file(str(tmp_path / "none"))
+    assert is_file(__file__)
+    with pytest.raises(PermissionError):
+        is_file(closed)
+
+
+def test_a_file_of_the_command_line_that_may_not_be_looked_at_says_so(closed: str) -> None:
+    assert FILE.convert(__file__, None, None) == Path(__file__)
+    with pytest.raises(click.BadParameter, match="does not exist"):
+        FILE.convert("/nowhere", None, None)
+    with pytest.raises(PermissionError):
+        FILE.convert(closed, None, None)
+
+
+def test_what_reads_files_does_not_call_a_closed_one_missing(closed: str) -> None:
+    for read in (load, read_capture):
+        with pytest.raises(PermissionError):
+            read(closed)

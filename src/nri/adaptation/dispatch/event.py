@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from nri.adaptation.audit import shadow
 from nri.adaptation.audit.inventory import Presence
 from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
-from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.merge.update_book import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.adaptation.plugin_policy import allow
 from nri.errors import NriError, PluginError, quote
@@ -22,6 +21,8 @@ from nri.errors import NriError, PluginError, quote
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.audit.update_result import Restoration, UpdateResult
     from nri.adaptation.dispatch.event_context import EventContext
     from nri.adaptation.merge.update_book import UpdateBook

@@ -48,7 +48,7 @@ class KeptUpdates:
         self._updates = updates
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
-        self._worker: threading.Thread | None = None
+        self._worker: threading.Thread | None = None  # not `_thread`, which is a keyword of C when this is compiled
         self._stopped = False
         self.waiting: dict[str, float] = {}
         #: Whether the runtime calls `commit()`. Then a container is not known before that.

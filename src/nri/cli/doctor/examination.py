@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def examine(settings: Settings, root: str) -> list[Finding]:
     """Look at everything below `root` and return all findings, in the order in which one would look."""
     findings: list[Finding] = []
-    version = _containerd_version(root, findings)
+    version = _containerd_version(root, findings, settings.timeout_s or 5.0)
     readings = [containerd.read(root, version), crio.read(root), isulad.read(root)]
     for reading in readings:
         findings += findings_of(reading)
@@ -30,7 +30,7 @@ def examine(settings: Settings, root: str) -> list[Finding]:
     runtimes.check(found, findings, socket_given=bool(settings.socket_path))
     paths = _sockets(settings, found, findings)
     for path in paths:
-        sockets.check(root, path, findings)
+        sockets.check(root, path, findings, settings.timeout_s)
     seen: set[tuple[str, str]] = set()
     for nri in found:
         if nri.enabled is not False and (nri.plugin_path, nri.plugin_config_path) not in seen:
@@ -42,13 +42,13 @@ def examine(settings: Settings, root: str) -> list[Finding]:
     return findings
 
 
-def _containerd_version(root: str, findings: list[Finding]) -> str:
+def _containerd_version(root: str, findings: list[Finding], timeout_s: float) -> str:
     """Ask the containerd on this machine for its version; "" when a copy of another is examined, or there is none."""
     program = shutil.which("containerd") if root == "/" else None
     if program is None:
         return ""
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=5, check=False)
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=timeout_s, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     version = containerd.parse_version(done.stdout)

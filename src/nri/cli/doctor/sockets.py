@@ -14,8 +14,8 @@ from nri.cli.doctor.findings import Finding
 from nri.config.root import inside
 
 
-def check(root: str, path: str, findings: list[Finding]) -> None:
-    """Judge the socket at `path`, as seen inside the root."""
+def check(root: str, path: str, findings: list[Finding], timeout_s: float | None = None) -> None:
+    """Judge the socket at `path`, as seen inside the root; a runtime has 2 s, or `timeout_s`, to take a connection."""
     real = inside(root, path)
     try:
         found = os.stat(real)
@@ -30,7 +30,7 @@ def check(root: str, path: str, findings: list[Finding]) -> None:
         findings.append(Finding("problem", "it is not a socket", path, "remove it and restart the runtime"))
         return
     _permissions(real, path, found, findings)
-    _listener(real, path, findings)
+    _listener(real, path, findings, timeout_s or 2.0)
 
 
 def _permissions(real: str, path: str, found: os.stat_result, findings: list[Finding]) -> None:
@@ -52,12 +52,12 @@ def _permissions(real: str, path: str, found: os.stat_result, findings: list[Fin
         findings.append(Finding("problem", "we may not connect", path, "run as root"))
 
 
-def _listener(real: str, path: str, findings: list[Finding]) -> None:
+def _listener(real: str, path: str, findings: list[Finding], timeout_s: float) -> None:
     if _listed(real):
         findings.append(Finding("ok", "a runtime listens", path))
         return
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(2.0)
+        probe.settimeout(timeout_s)
         try:
             probe.connect(real)
         except OSError as error:

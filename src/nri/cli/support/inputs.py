@@ -5,12 +5,12 @@ Rules: what cannot be used is a Failure before anything is connected or printed.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
 
 from nri.cli.errors import USAGE, Failure
+from nri.cli.settings import is_file
 from nri.config import Source, read_file
 from nri.errors import ConfigError
 
@@ -41,7 +41,7 @@ def read_capture(capture: str) -> bytes:
     """Return the bytes of a file, of standard input (-), or of the argument itself; files may hold hex digits."""
     if capture == "-":
         raw = sys.stdin.buffer.read()
-    elif os.path.isfile(capture):
+    elif is_file(capture):
         raw = Path(capture).read_bytes()
     else:
         try:

@@ -82,6 +82,11 @@ def refuse_clash(folder: Path, file_name: str) -> None:
             raise Failure(f"{other}: there is a plugin that `nri enable` did not write. Move it away first")
 
 
+def others_of_index(folder: Path, file_name: str) -> list[str]:
+    """List the other plugins of a folder that have the same index."""
+    return [path.name for path in _files(folder) if path.name != file_name and path.name[:2] == file_name[:2]]
+
+
 def is_ours(path: Path) -> bool:
     """Whether `nri enable` wrote the file."""
     try:
@@ -138,12 +143,17 @@ def find_left_over(folder: Path, drop_ins: Path, name: str) -> Path | None:
 def not_there(folder: Path, name: str) -> Failure:
     """Return the error that there is no plugin of a name, with those that there are."""
     there = ", ".join(path.name for path in _files(folder))
-    return Failure(f"{folder}: no plugin {name} there. {f'There are: {there}' if there else 'The folder is empty'}")
+    missing = "The folder is empty" if folder.is_dir() else "There is no such folder"
+    return Failure(f"{folder}: no plugin {name} there. {f'There are: {there}' if there else missing}")
 
 
 def _files(folder: Path) -> list[Path]:
-    """List the files of a folder that have an index."""
-    return sorted(path for path in folder.glob("[0-9][0-9]-*") if not path.is_dir()) if folder.is_dir() else []
+    """List the files of a folder that have an index; none if there is no folder. OSError if it may not be read."""
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    return [folder / name for name in names if re.match(r"\d\d-.", name) and not (folder / name).is_dir()]
 
 
 def _called(name: str, files: list[Path]) -> list[Path]:

@@ -14,6 +14,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from nri.cli.errors import USAGE, Failure
+from nri.cli.settings import is_file
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -58,7 +59,7 @@ def pick(module: ModuleType, class_name: str, place: str) -> type[Plugin]:
 
 def _load_file(path: str) -> ModuleType:
     """Run a file as a module of its own name, with its folder importable, as `python FILE` has it."""
-    if not os.path.isfile(path):
+    if not is_file(path):
         raise Failure(f"{path}: no such file", USAGE)
     name = os.path.splitext(os.path.basename(path))[0].replace("-", "_")
     spec = importlib.util.spec_from_file_location(name, path, loader=importlib.machinery.SourceFileLoader(name, path))

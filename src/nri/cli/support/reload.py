@@ -12,9 +12,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nri.config import Watch
 from nri.stub.program.stop import Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: How often files are looked at, and how long a plugin may take to stop, in seconds.
 GLANCE_S = 0.3
@@ -51,11 +55,12 @@ def files_of(main: Path) -> list[Path]:
 
 def child_command() -> list[str]:
     """Return this very command line, without --reload."""
-    return [sys.executable, "-m", "nri.cli.main", *(word for word in sys.argv[1:] if word != "--reload")]
+    return [sys.executable, "-m", "nri.cli.entry", *(word for word in sys.argv[1:] if word != "--reload")]
 
 
-def supervise(target: str) -> int:
-    """Run, watch, start again; returns the exit code once stopped."""
+def supervise(target: str, *, quiet: bool = False) -> int:
+    """Run, watch, start again; returns the exit code once stopped. `quiet`: without a word about it."""
+    say = _say if not quiet else lambda _: None
     stop = Stop(lambda: None)
     stop.listen()
     main = main_file(target)
@@ -63,15 +68,17 @@ def supervise(target: str) -> int:
         watch = Watch(*files_of(main))
         # A group of its own: the terminal's Ctrl-C comes to us, and we pass it on once.
         child = subprocess.Popen(child_command(), process_group=0)
-        _wait_for_change(child, watch, main, stop)
+        _wait_for_change(child, watch, main, stop, say)
         if not stop:
-            _say("a file has changed, starting again")
+            say("a file has changed, starting again")
         code = _end(child)
         if stop:
             return code or stop.exit_code
 
 
-def _wait_for_change(child: subprocess.Popen[bytes], watch: Watch, main: Path, stop: Stop) -> None:
+def _wait_for_change(
+    child: subprocess.Popen[bytes], watch: Watch, main: Path, stop: Stop, say: Callable[[str], None]
+) -> None:
     """Wait until stopped, or until a file has changed and the plugin's own is there; the child may end meanwhile."""
     changed = away = ended = False
     while not stop and (away or not changed):
@@ -80,10 +87,10 @@ def _wait_for_change(child: subprocess.Popen[bytes], watch: Watch, main: Path, s
         if changed and away == main.exists():
             away = not away
             if away:
-                _say(f"{main} is gone; waiting for it to come back")
+                say(f"{main} is gone; waiting for it to come back")
         if not (ended or changed or stop) and child.poll() is not None:
             ended = True
-            _say(f"the plugin ended with exit code {child.returncode}; waiting for a change")
+            say(f"the plugin ended with exit code {child.returncode}; waiting for a change")
 
 
 def _say(line: str) -> None:

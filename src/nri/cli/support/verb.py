@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+#: What every verb tells click: -h is help as well.
+_CONTEXT: dict[str, Any] = {"context_settings": {"help_option_names": ["-h", "--help"]}}
+
+
 class _Helpful(click.Command):
     """Help in the order in which it is needed: what it does, examples, usage, options, global options."""
 
@@ -64,7 +68,7 @@ class Verb(_Helpful):
     """A verb. `examples` are whole command lines; the first says most."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{**kwargs, **_CONTEXT})
         self.examples = examples
         self.shared = global_options()
         self.params.extend(self.shared)
@@ -74,7 +78,7 @@ class VerbGroup(_Helpful, click.Group):
     """A verb that has verbs of its own, or the command as a whole."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{**kwargs, **_CONTEXT})
         self.examples = examples
         self.shared = global_options(environment=True)
         self.params.extend(self.shared)

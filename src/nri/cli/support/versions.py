@@ -13,7 +13,7 @@ from nri import wire
 from nri.api.naming import NRI_VERSION
 
 
-def versions() -> dict[str, str]:
+def versions() -> dict[str, str | bool]:
     """Return them by name: this package and whether it is compiled, the NRI it speaks, Python, protobuf, the kernel."""
     try:
         own = metadata.version("nri")
@@ -21,7 +21,7 @@ def versions() -> dict[str, str]:
         own = "unknown"
     return {
         "nri": own,
-        "compiled": "no" if wire.__file__.endswith(".py") else "yes",
+        "compiled": not wire.__file__.endswith(".py"),
         "nri_api": NRI_VERSION,
         "python": platform.python_version(),
         "protobuf": google.protobuf.__version__,

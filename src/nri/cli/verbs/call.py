@@ -12,7 +12,7 @@ import click
 
 from nri.cli.errors import Failure
 from nri.cli.output import Output
-from nri.cli.settings import Settings
+from nri.cli.settings import FILE, Settings
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ EXAMPLES = [
 @click.option("--data", "-d", default="", metavar="JSON|@FILE|-", help="The request; default: an empty message.")
 @click.option(
     "--descriptor-set",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Messages that NRI does not have, as protoc writes them.",
 )
@@ -48,7 +48,7 @@ def command(
     settings: Settings, socket: str, method: str, data: str, descriptor_set: Path | None, as_hex: bool,
     metadata: tuple[str, ...], mux: int | None,
 ) -> None:  # fmt: skip
-    """Call a method over ttRPC and print the reply.
+    """Call a method over ttRPC and print the reply, as JSON; with -q nothing: the exit code says how it went.
 
     NRI's services may be written without their package (Runtime/RegisterPlugin), and are called through NRI's
     multiplexer; all others over plain ttRPC.
@@ -91,15 +91,19 @@ def encode(catalog: Catalog, service: str, method: str, data: str, as_hex: bool)
 
 
 def show(out: Output, catalog: Catalog, service: str, method: str, reply: bytes, as_hex: bool) -> None:
-    """Print the reply as JSON (or YAML), or in hex."""
-    if as_hex:
+    """Print the reply as JSON (or YAML), or in hex; not at all in quiet mode."""
+    if as_hex and not out.human:
+        out.document({"reply": reply.hex()})
+    elif as_hex and not out.quiet:
         out.text(reply.hex())
+    if as_hex:
         return
     from nri.trace.catalog import parse
 
     known = catalog.find(service, method)
     assert known is not None, "encode has refused unknown methods"
     value, problem = parse(known.reply, reply)
-    out.document(value)
+    if not (out.quiet and out.human):
+        out.document(value)
     if problem:
         raise Failure(f"the reply is {problem}; above are its raw fields")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from nri.cli.output import Output
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
+
+SHELLS = ("bash", "zsh", "fish")
 
 EXAMPLES = [
     "nri completion bash > /etc/bash_completion.d/nri",
@@ -16,13 +20,21 @@ EXAMPLES = [
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(SHELLS), required=False)
 @click.pass_obj
-def command(settings: Settings, shell: str) -> None:
-    """Print a completion script for bash, zsh or fish."""
+def command(settings: Settings, shell: str | None) -> None:
+    """Print a completion script for bash, zsh or fish; for the shell of $SHELL if none is named."""
     from click.shell_completion import get_completion_class
 
+    shell = shell or os.path.basename(os.environ.get("SHELL", ""))
+    if shell not in SHELLS:
+        raise click.UsageError(f"say for which shell: {', '.join(SHELLS)}", click.get_current_context())
     kind = get_completion_class(shell)
     assert kind is not None, f"click completes {shell}"
     script = kind(click.get_current_context().find_root().command, {}, "nri", "_NRI_COMPLETE")
-    Output(settings).text(script.source_template % script.source_vars())
+    text = script.source_template % script.source_vars()
+    out = Output(settings)
+    if out.human:
+        out.text(text)
+    else:
+        out.document({"shell": shell, "script": text})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri.cli.output import Output
-from nri.cli.settings import Settings
+from nri.cli.settings import FILE, Settings
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ LONGEST = 2000
 @click.option("--method", metavar="SERVICE/METHOD", help="Of responses whose request is not in the capture.")
 @click.option(
     "--descriptor-set",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Messages that NRI does not have, as protoc writes them.",
 )
@@ -45,7 +45,7 @@ def command(
     """Explain captured bytes: mux headers, ttRPC headers, requests, responses, messages as JSON, each with its offset.
 
     A file may hold the bytes themselves, or hex. Broken and cut bytes are named and passed over; then the exit code
-    is 1.
+    is 1. With -q: only the methods of the requests, one a line.
     """
     from nri.cli.support.catalog import find, open_catalog, resolve
     from nri.cli.support.inputs import read_capture
@@ -55,7 +55,9 @@ def command(
     assume = find(catalog, *resolve(catalog, method)) if method else None
     frames = Dissector(catalog, assume).run(read_capture(capture), with_mux=with_mux)
     out = Output(settings)
-    if out.human:
+    if out.human and out.quiet:
+        out.names(f"{frame['service']}/{frame['method']}" for frame in frames if frame["kind"] == "request")
+    elif out.human:
         for frame in frames:
             explain(frame, out)
     else:

@@ -43,7 +43,7 @@ def command(settings: Settings, root: str) -> int:
     Looks at the runtimes' configuration and contradictions in it, the socket and its permissions, the plugin folder,
     plugins that failed, protobuf's back end, and versions. Changes nothing.
 
-    Exits with 0 when nothing keeps plugins from working, with 1 when something does.
+    Exits with 0 when nothing keeps plugins from working, with 1 when something does. With -q: only the problems.
     """
     import os
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from nri.cli.output import Output
-from nri.cli.settings import Settings
+from nri.cli.settings import FILE, Settings
 from nri.cli.support.verb import Verb
 
 EXAMPLES = [
@@ -23,12 +23,12 @@ EXAMPLES = [
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=FILE)
 @click.option("--idx", "-idx", required=True, metavar="NN", help="Place in the order of plugins, 00 to 99.")
 @click.option("--name", "-name", metavar="NAME", help="The plugin's name; default: the file's, with dashes.")
 @click.option(
     "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Its configuration, copied word for word.",
 )
@@ -106,5 +106,11 @@ def _tell(settings: Settings, writes: list[tuple[Path, str, bytes, int]], dry_ru
         out.text(f"{'would write' if dry_run else 'wrote'} {place / target}")
         if dry_run:
             out.text("".join(f"    {line}\n" for line in content.decode(errors="replace").splitlines()).rstrip("\n"))
+    from nri.cli.support.plugin_folder import others_of_index
+
+    folder, file_name = writes[-1][:2]
+    others = others_of_index(folder, file_name)
+    if others:
+        out.note(f"{file_name[:2]} is also the index of {', '.join(others)}: no runtime says which of them comes first")
     if not dry_run:
         out.note("runtimes look into this folder when they start: restart yours to launch the plugin")

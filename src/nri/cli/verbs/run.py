@@ -42,11 +42,14 @@ def command(settings: Settings, /, target: str, reload: bool, **flags: Any) -> i
     """Run a plugin against the runtime on this machine, until it is stopped.
 
     FILE holds one plugin class, or is followed by :CLASS. What the plugin's own --help says holds here too.
+
+    All that is printed is the plugin's log: with -q only warnings, with -o json one object a line. --timeout is how
+    long the runtime may take to register and configure it.
     """
     if reload:
         from nri.cli.support.reload import supervise
 
-        return supervise(target)
+        return supervise(target, quiet=settings.quiet)
     from nri.cli.support.plugin_loader import load
     from nri.stub.program.options import parse
     from nri.stub.program.start import run
@@ -56,7 +59,10 @@ def command(settings: Settings, /, target: str, reload: bool, **flags: Any) -> i
     known = os.environ.get("NRI_PLUGIN_IDX") or os.path.basename(target)[:2].isdigit()
     if not flags.get("idx") and not known:
         arguments += ["--idx", DEFAULT_INDEX]
-    return run(plugin, parse(arguments, os.environ, target.partition(":")[0], plugin.name))
+    options = parse(arguments, os.environ, target.partition(":")[0], plugin.name)
+    if settings.timeout_s is not None:
+        options.registration_timeout_s = settings.timeout_s
+    return run(plugin, options)
 
 
 def stub_arguments(settings: Settings, flags: dict[str, Any]) -> list[str]:
@@ -72,4 +78,6 @@ def stub_arguments(settings: Settings, flags: dict[str, Any]) -> list[str]:
         arguments += ["--socket-path", settings.socket_path]
     if settings.verbose:
         arguments.append("--verbose")
-    return [*arguments, "--log-format", settings.log_format]
+    elif settings.quiet and not flags.get("log_level"):
+        arguments += ["--log-level", "warning"]
+    return [*arguments, "--log-format", "json" if settings.output == "json" else settings.log_format]

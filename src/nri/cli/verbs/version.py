@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nri.cli.output import Output
+from nri.cli.output import Output, cell
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
 
@@ -25,8 +25,8 @@ def command(settings: Settings) -> None:
     if not out.human:
         out.document(found)
     elif out.quiet:
-        out.text(found["nri"])
+        out.text(str(found["nri"]))
     else:
         width = max(map(len, found))
         for name, value in found.items():
-            out.text(f"{name.replace('_', ' '):{width}}  {value}")
+            out.text(f"{name.replace('_', ' '):{width}}  {cell(value)}")

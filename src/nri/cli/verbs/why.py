@@ -35,7 +35,7 @@ EXAMPLES = [
 @click.option("--policies", is_flag=True, help="Show the operator's policies instead.")
 @click.pass_obj
 def command(settings: Settings, container: str | None, path: str | None, plugins: bool, policies: bool) -> None:
-    """Show who changed what in a container, when, and from which value to which.
+    """Show who changed what in a container, when, and from which value to which; with -q only the plugins that did.
 
     CONTAINER is its id, or the beginning of it. The runtime must be one that is built on this package and has its admin
     socket switched on; containerd and CRI-O keep no such history.
@@ -44,7 +44,7 @@ def command(settings: Settings, container: str | None, path: str | None, plugins
         raise click.UsageError("give one of CONTAINER, --plugins and --policies")
     out = Output(settings)
     if policies:
-        out.document(_ask(settings, path, "Policies", {}))
+        _show_policies(out, _ask(settings, path, "Policies", {}))
     elif plugins:
         _show_plugins(out, _ask(settings, path, "Plugins", {})["plugins"])
     else:
@@ -62,6 +62,8 @@ def _ask(settings: Settings, path: str | None, method: str, request: dict[str, A
     try:
         return admin.ask(where, method, request, settings.timeout_s or 5.0)
     except RuntimeUnavailable as error:
+        if "permission denied" in error.reason.lower():
+            raise Failure(f"cannot connect to {where}: permission denied. Run it as root", UNREACHABLE) from None
         raise Failure(f"cannot connect to {where}: {error.reason}; {ours} (--admin-socket)", UNREACHABLE) from None
     except RpcError as error:
         if error.code == Code.UNIMPLEMENTED:
@@ -74,6 +76,9 @@ def _show_chain(out: Output, chain: dict[str, Any]) -> None:
     """Print the chain as a table, oldest change first."""
     if not out.human:
         out.document(chain)
+        return
+    if out.quiet:
+        out.names(dict.fromkeys(step["plugin"] for step in chain["steps"]))
         return
     from nri.adaptation.audit.diff import show
 
@@ -111,3 +116,43 @@ def _show_plugins(out: Output, plugins: list[dict[str, Any]]) -> None:
         Column("LAST ERROR", "last_error", 60),
     ]
     out.table(columns, plugins)
+
+
+def _show_policies(out: Output, policies: dict[str, Any]) -> None:
+    """Print the policies as a table, one row for each that the file has; only JSON has all that they say."""
+    if not out.human:
+        out.document(policies)
+        return
+    columns = [
+        Column("POLICY", "name"),
+        Column("TIMEOUT", "timeout"),
+        Column("REQUIRED", "required"),
+        Column("FAILS REQUESTS", "fail_request"),
+        Column("SHADOW", "shadow"),
+        Column("RESTART", "restart"),
+        Column("ALLOWED", "allow", 60),
+    ]
+    rows = [
+        {"name": name, **row, "required": bool(row["required"]), "timeout": _seconds(row["timeout"]),
+         "allow": _limits(row["allow"])}
+        for name, row in policies["policies"].items()
+    ]  # fmt: skip
+    out.table(columns, rows)
+    if policies["error"]:
+        out.note(f"the file as it is now is not in force: {policies['error']}")
+    if not rows:
+        out.note(f"no policies: {policies['path'] or 'no file is configured'}")
+
+
+def _seconds(timeout: Any) -> str:
+    """Write a timeout, which may differ between events."""
+    by_event = timeout if isinstance(timeout, dict) else {"": timeout}
+    parts = [f"{name} {seconds:g}s".strip() for name, seconds in by_event.items() if seconds is not None]
+    return ", ".join(parts)
+
+
+def _limits(allow: dict[str, list[str]] | None) -> str:
+    """Write what a plugin may do: everything, or what is listed."""
+    if allow is None:
+        return "everything"
+    return "; ".join(f"{name}: {', '.join(found) or 'none'}" for name, found in allow.items())

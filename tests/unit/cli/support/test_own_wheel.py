@@ -45,7 +45,7 @@ def test_its_metadata_are_those_of_the_installation_but_for_the_version(wheel: W
     about = archive.read(f"{info}/METADATA").decode()
     own = metadata.distribution("nri")
     assert about == (own.read_text("METADATA") or "").replace(f"Version: {own.version}", f"Version: {wheel.version}", 1)
-    assert "nri = nri.cli.main:main" in archive.read(f"{info}/entry_points.txt").decode()
+    assert "nri = nri.cli.entry:start" in archive.read(f"{info}/entry_points.txt").decode()
     assert f"{info}/licenses/LICENSE" in archive.namelist()
     assert b"Tag: py3-none-any" in archive.read(f"{info}/WHEEL")
 

@@ -58,6 +58,19 @@ def test_a_method_of_a_descriptor_set_is_called_with_json(
     assert json.loads(done.stdout) == {"text": "hello Ada"}
 
 
+def test_quiet_prints_nothing_and_json_also_holds_a_reply_in_hex(nri, server: str, messages: str) -> None:
+    words = ("call", server, f"{GREETER}/Hello")
+    known = ("--descriptor-set", messages, "-d", '{"name": "Ada"}')
+    in_hex = ("--hex", "-d", HELLO(name="Ada").SerializeToString().hex())
+    for form in (known, in_hex):
+        done = nri(*words, *form, "-q")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert nri(*words, "--descriptor-set", messages, "-q").returncode == 1, "the exit code says how it went"
+    assert json.loads(nri(*words, *in_hex, "-o", "json").stdout) == {
+        "reply": REPLY(text="hello Ada").SerializeToString().hex()
+    }
+
+
 def test_metadata_and_timeout_reach_the_server(nri, server: str, messages: str, greeter: Greeter) -> None:
     nri(
         "call",

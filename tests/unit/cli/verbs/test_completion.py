@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 
 import pytest
@@ -16,6 +17,24 @@ def test_each_shells_script_is_printed(nri, shell: str, mark: str) -> None:
     assert done.returncode == 0
     assert mark in done.stdout
     assert "_NRI_COMPLETE" in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_without_a_name_it_is_the_shell_of_the_user(nri, shell: str) -> None:
+    done = nri("completion", env={"SHELL": f"/usr/bin/{shell}"})
+    assert (done.returncode, done.stdout) == (0, nri("completion", shell).stdout)
+
+
+@pytest.mark.parametrize("shell", ["", "/bin/tcsh"])
+def test_a_shell_that_is_not_known_has_to_be_named(nri, shell: str) -> None:
+    done = nri("completion", env={"SHELL": shell})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: say for which shell: bash, zsh, fish. try: nri completion --help\n"
+
+
+def test_json_has_the_script(nri) -> None:
+    found = json.loads(nri("completion", "fish", "-o", "json").stdout)
+    assert found == {"shell": "fish", "script": nri("completion", "fish").stdout.removesuffix("\n")}
 
 
 def test_bash_takes_its_script(nri) -> None:

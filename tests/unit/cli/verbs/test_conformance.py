@@ -4,12 +4,39 @@ from __future__ import annotations
 
 import json
 
+GOOD = {"id": "good", "op": "stop", "container": {"id": "c"}, "expect": {}}
+BAD = {"id": "bad", "op": "stop", "container": {"id": "c"}, "expect": {"error": "no"}}
+OTHER = {"id": "1", "op": "spec", "expect": {}}
 
-def test_no_case_at_all_is_none_passed_and_none_failed(nri, tmp_path) -> None:
-    cases = tmp_path / "cases.jsonl"
-    cases.write_text(json.dumps({"id": "1", "op": "spec", "expect": {}}) + "\n")
-    done = nri("conformance", "merge", str(cases))
-    assert (done.returncode, done.stdout) == (0, "0 passed, 0 failed\n"), done.stderr
+
+def write(tmp_path, *cases) -> str:
+    path = tmp_path / "cases.jsonl"
+    path.write_text("".join(json.dumps(case) + "\n" for case in cases))
+    return str(path)
+
+
+def test_nothing_run_is_no_pass(nri, tmp_path) -> None:
+    done = nri("conformance", "merge", write(tmp_path, OTHER))
+    assert (done.returncode, done.stdout) == (1, "0 passed, 0 failed\n"), done.stderr
+    assert "no create or stop or update case in there, so nothing was run; 1 of other kinds were skipped" in done.stderr
+    assert nri("conformance", "merge", write(tmp_path)).returncode == 1
+
+
+def test_json_has_the_numbers_and_the_failures(nri, tmp_path) -> None:
+    done = nri("conformance", "merge", "-o", "json", write(tmp_path, GOOD, BAD, OTHER))
+    found = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert (found["passed"], found["failed"], found["skipped"]) == (1, 1, 1)
+    assert [(one["case"], one["op"]) for one in found["failures"]] == [("bad", "stop")]
+    assert found["failures"][0]["diff"]
+
+
+def test_quiet_prints_the_names_of_failing_cases_only(nri, tmp_path) -> None:
+    path = write(tmp_path, GOOD, BAD)
+    for words in (("conformance", "merge", "-q"), ("-q", "conformance", "merge"), ("conformance", "-q", "merge")):
+        done = nri(*words, path)
+        assert (done.returncode, done.stdout) == (1, "bad\n"), done.stderr
+    assert nri("conformance", "merge", "-q", write(tmp_path, GOOD)).stdout == ""
 
 
 def test_a_file_that_is_not_there_is_one_line(nri) -> None:

@@ -47,6 +47,14 @@ def test_a_capture_may_be_a_file_of_bytes_or_hex_or_standard_input(nri, tmp_path
     assert '"pluginName": "foo"' in done.stdout
 
 
+def test_quiet_prints_the_methods_of_the_requests(nri) -> None:
+    done = nri("decode", "-q", f"{REGISTER} {REGISTERED} {CONFIGURE} {CONFIGURED}")
+    assert done.stdout.splitlines() == [
+        "nri.pkg.api.v1alpha1.Runtime/RegisterPlugin",
+        "nri.pkg.api.v1alpha1.Plugin/Configure",
+    ]
+
+
 def test_json_is_one_document_of_frames(nri) -> None:
     found = json.loads(nri("decode", REGISTER, "-o", "json").stdout)
     assert [frame["kind"] for frame in found] == ["mux", "request"]

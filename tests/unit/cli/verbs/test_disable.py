@@ -56,8 +56,9 @@ def test_it_never_removes_what_it_did_not_write(nri, places, tmp_path: Path) -> 
 
 
 def test_it_names_what_there_is_when_the_name_is_wrong_or_not_enough(nri, places, tmp_path: Path) -> None:
-    assert "The folder is empty" in nri("disable", "a", *places).stderr
+    assert "There is no such folder" in nri("disable", "a", *places).stderr
     (tmp_path / "plugins").mkdir()
+    assert "The folder is empty" in nri("disable", "a", *places).stderr
     for name in ("10-a", "20-a", "30-b"):
         (tmp_path / "plugins" / name).touch()
     assert "no plugin c there. There are: 10-a, 20-a, 30-b" in nri("disable", "c", *places).stderr

@@ -106,6 +106,13 @@ def test_a_python_file_that_never_starts_its_plugin_is_refused(nri, plugin: Path
     assert "it never calls main(), so that it would end at once. Add at its end: MyPlugin.main()" in done.stderr
 
 
+def test_a_second_plugin_of_an_index_is_told(nri, plugin: Path, places) -> None:
+    assert "the index of" not in nri("enable", str(plugin), "--idx", "10", *places).stderr
+    done = nri("enable", str(plugin), "--idx", "10", "--name", "other", *places)
+    assert done.returncode == 0
+    assert "10 is also the index of 10-pod-name: no runtime says which of them comes first" in done.stderr
+
+
 def test_any_other_program_is_launched_as_it_is(nri, plugin: Path, places, tmp_path: Path) -> None:
     program = tmp_path / "tool"
     program.write_text(f"#!/bin/sh\nexec {sys.executable} {shlex.quote(str(plugin))}\n")

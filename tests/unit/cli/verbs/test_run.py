@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from nri.api import messages as m
+from nri.cli.settings import Settings
+from nri.cli.verbs.run import stub_arguments
 from tests.support.scripted_runtime import ScriptedRuntime
 from tests.unit.cli.conftest import command, environment
 
@@ -234,3 +236,42 @@ def test_reload_lets_the_plugin_run_while_its_file_is_away_for_seconds(listen, p
     finally:
         process.kill()
         process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "level", "form"),
+    [
+        ([], "", "text"),
+        (["-q"], "warning", "text"),
+        (["-q", "--log-level", "info"], "info", "text"),
+        (["-o", "json"], "", "json"),
+        (["-o", "json", "--log-format", "text"], "", "json"),
+        (["--log-format", "json"], "", "json"),
+    ],
+)
+def test_quiet_and_json_are_those_of_the_log(arguments: list[str], level: str, form: str) -> None:
+    settings = Settings()
+    settings.quiet, settings.output = "-q" in arguments, "json" if "-o" in arguments else "table"
+    settings.log_format = "json" if arguments[-1:] == ["json"] else "text"
+    flags = {"log_level": "info"} if "--log-level" in arguments else {}
+    words = stub_arguments(settings, flags)
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    assert (given.get("--log-level", ""), given["--log-format"]) == (level, form)
+
+
+def test_the_log_has_only_warnings_in_quiet_mode(nri, listen, plugin: Path) -> None:
+    loud, quiet = (
+        nri("run", str(plugin), "--idx", "10", "--no-reconnect", "--socket-path", Runs(listen).path, *more).stderr
+        for more in ((), ("-q",))
+    )
+    assert "registered with" in loud
+    assert [line for line in quiet.splitlines() if not line.startswith("error: lost the runtime")] == []
+
+
+def test_the_timeout_is_how_long_the_runtime_may_take_to_register_it(nri, listen, plugin: Path) -> None:
+    done = nri(
+        "run", str(plugin), "--idx", "10", "--no-reconnect", "--timeout", "300ms",
+        "--socket-path", listen(lambda runtime: runtime.closed_by_plugin()),
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "an answer to RegisterPlugin from the runtime (0.3 s)" in done.stderr

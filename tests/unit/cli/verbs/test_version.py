@@ -15,12 +15,14 @@ def test_version_tells_everything_that_a_report_needs(nri) -> None:
     assert "protobuf backend" in table
     assert nri("version", "-q").stdout.strip() == found["nri"]
     assert nri("--version").stdout == table
+    assert isinstance(found["compiled"], bool), "a program must be able to test it"
+    assert ["compiled", "yes" if found["compiled"] else "no"] in [line.split() for line in table.splitlines()]
 
 
 def test_yaml_has_the_same_content_as_json(nri) -> None:
     class Versions:
         nri: str
-        compiled: str
+        compiled: bool
         nri_api: str
         python: str
         protobuf: str

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -9,9 +10,22 @@ from nri.adaptation.admin import Admin
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.plugin_policy.policy import Policies
 from nri.api import messages as m
+from nri.cli.errors import Failure
+from nri.cli.settings import Settings
+from nri.cli.verbs.why import _ask
+from nri.errors import RuntimeUnavailable
 from nri.rules import Rules
 from nri.ttrpc import Server
 
+POLICY = """
+["10-a"]
+timeout = "1500ms"
+required = true
+fail_request = ["CreateContainer"]
+["20-b"]
+shadow = true
+allow.fields = ["Env", "Mounts"]
+"""
 HEALTH = {"plugin": "10-a", "kind": "external", "state": "active", "pid": 7, "events": "CreateContainer"}
 
 
@@ -24,7 +38,9 @@ def socket():
     replies = [("10-a", reply.SerializeToString())]
     provenance.record("CreateContainer", container.id, request.SerializeToString(), replies)
     with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder:
-        served = Admin(f"{folder}/admin.sock", provenance, Policies(None), lambda: [HEALTH], Rules.DEFAULT)
+        Path(folder, "policy.toml").write_text(POLICY)
+        policies = Policies(f"{folder}/policy.toml")
+        served = Admin(f"{folder}/admin.sock", provenance, policies, lambda: [HEALTH], Rules.DEFAULT)
         served.start()
         yield served.path
         served.stop()
@@ -54,9 +70,31 @@ def test_plugins_are_shown_with_their_state(nri, socket):
     assert done.stdout.splitlines()[1].split()[:3] == ["10-a", "external", "active"]
 
 
-def test_policies_are_shown_as_a_document(nri, socket):
-    done = nri("why", "--policies", "--admin-socket", socket)
-    assert json.loads(done.stdout)["policies"] == {}
+def test_policies_are_shown_as_a_table_and_in_full_as_json(nri, socket):
+    table = nri("why", "--policies", "--admin-socket", socket).stdout.splitlines()
+    assert [line.split("  ")[0] for line in table] == ["POLICY", "10-a", "20-b"]
+    assert table[1].split() == ["10-a", "1.5s", "yes", "CreateContainer", "no", "on-failure", "everything"]
+    assert table[2].split()[:5] == ["20-b", "-", "no", "no", "yes"]
+    assert table[2].endswith("fields: Env, Mounts")
+    found = json.loads(nri("why", "--policies", "--admin-socket", socket, "-o", "json").stdout)
+    assert found["policies"]["10-a"]["required"] is True
+    assert nri("why", "--policies", "--admin-socket", socket, "-q").stdout == "10-a\n20-b\n"
+
+
+def test_quiet_prints_the_plugins_that_changed_the_container(nri, socket):
+    assert nri("why", "1f2e", "--admin-socket", socket, "-q").stdout == "10-a\n"
+    assert nri("why", "--plugins", "--admin-socket", socket, "-q").stdout == "10-a\n"
+
+
+def test_a_socket_that_is_closed_to_us_says_so_and_nothing_of_other_runtimes(monkeypatch):
+    def closed(path, *_):
+        raise RuntimeUnavailable(path, "Permission denied")
+
+    monkeypatch.setattr("nri.adaptation.admin.ask", closed)
+    with pytest.raises(Failure) as caught:
+        _ask(Settings(), "/run/admin.sock", "Plugins", {})
+    assert caught.value.code == 3
+    assert caught.value.message == "cannot connect to /run/admin.sock: permission denied. Run it as root"
 
 
 def test_an_unknown_container_fails_with_the_likely_reasons(nri, socket):

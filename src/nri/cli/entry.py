@@ -1,0 +1,42 @@
+"""The very start of the `nri` command: Ctrl-C ends it with one line and code 130, also while it is still being loaded.
+
+Rules: next to nothing is imported at the top. Next: `nri.cli.main`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+def _quit(*_: object) -> NoReturn:
+    """End at once. The interpreter is not asked to tidy up, because it may be in the middle of an import."""
+    sys.stderr.write("error: interrupted\n")
+    os._exit(130)
+
+
+def start() -> NoReturn:
+    """Load the command and run it. A SIGINT that is ignored, as in a shell's background, stays ignored."""
+    heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if heeded:
+        signal.signal(signal.SIGINT, _quit)
+    try:
+        from nri.cli.main import main
+
+        if heeded:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        main()
+    except KeyboardInterrupt:  # outside of the part of `main` that makes a line of every error
+        _quit()
+    finally:
+        if heeded:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is said: no traceback while Python comes to its end
+
+
+if __name__ == "__main__":
+    start()

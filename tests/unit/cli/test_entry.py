@@ -1,0 +1,58 @@
+"""The start of the command: an interrupt while it is being loaded is one line and code 130, wherever it comes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import environment
+
+#: Interrupts itself when a module is about to be imported.
+CODE = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["nri", *{arguments!r}]
+from nri.cli.entry import start
+start()
+"""
+PLUGIN = "import nri\nclass P(nri.Plugin):\n    def create_container(self, pod, container): pass\n"
+
+
+def run(module: str, arguments: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+    code = CODE.format(module=module, arguments=arguments)
+    words = [sys.executable, "-c", code]
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=environment(), **options)
+
+
+MODULES = ("nri.cli.main", "click", "nri.cli.settings", "nri.cli.verbs.version", "nri.cli.support.versions")
+
+
+@pytest.mark.parametrize("module", [*MODULES, "google.protobuf"])
+def test_an_interrupt_while_it_is_loaded_is_one_line_and_code_130(module: str) -> None:
+    done = run(module, ["version"])
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "error: interrupted")
+
+
+@pytest.mark.parametrize("module", ["nri.stub.plugin", "nri.stub.program.start", "nri.stub.session.session"])
+def test_an_interrupt_before_a_plugin_listens_is_one_line_and_code_130(tmp_path: Path, module: str) -> None:
+    (tmp_path / "p.py").write_text(PLUGIN)
+    done = run(module, ["run", str(tmp_path / "p.py"), "--socket-path", str(tmp_path / "no.sock")])
+    assert (done.returncode, done.stderr.strip()) == (130, "error: interrupted")
+
+
+def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
+    done = run("click", ["version", "-q"], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_exit_code_of_the_command_is_that_of_the_process() -> None:
+    assert run("-", ["version", "-q"]).returncode == 0
+    assert run("-", ["versio"]).returncode == 2
