@@ -171,7 +171,7 @@ def test_a_request_that_is_no_message_is_refused_here(path) -> None:
         with pytest.raises(TypeError, match="a request is a protobuf message or bytes, not dict"):
             client.call("test.Pods", "Rename", {"name": "web"})  # type: ignore[call-overload]
         with pytest.raises(TypeError, match="a protobuf message or bytes, not the class PodSandbox"):
-            client.call("test.Pods", "Rename", m.PodSandbox)
+            client.call("test.Pods", "Rename", m.PodSandbox)  # type: ignore[call-overload]
 
 
 def test_a_socket_that_nobody_serves_is_told_without_words_of_nri(path) -> None:
