@@ -95,9 +95,10 @@ def check_class(cls: type, base: type) -> None:
 
 def _check_attribute(cls: type, name: str, value: Any) -> None:
     """Raise TypeError or ValueError for a setting of the class that nothing can be done with."""
+    if hasattr(type(value), "__get__"):
+        return  # worked out later
     kinds, wanted = _ATTRIBUTES[name]
-    fits = type(value).__name__ in kinds or ("class" in kinds and isinstance(value, type))
-    if not fits and not hasattr(type(value), "__get__"):
+    if type(value).__name__ not in kinds and not ("class" in kinds and isinstance(value, type)):
         raise TypeError(f"{cls.__name__}.{name} is {value!r}: {wanted} is expected")
     if name == "config_format" and value not in FORMATS:
         raise ValueError(f"{cls.__name__}.{name} is {value!r}: {wanted} is expected")
