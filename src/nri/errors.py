@@ -176,9 +176,10 @@ class RuntimeUnavailable(NriError):
         reason: what went wrong, in a few words.
     """
 
-    def __init__(self, socket: str, reason: str) -> None:
+    def __init__(self, socket: str, reason: str, hint: str = "") -> None:
+        """`hint` is the next step where the socket is not a runtime's NRI socket."""
         step = "Run it as root, or try" if "permission denied" in reason else "Is NRI enabled? try"
-        super().__init__(f"cannot connect to {socket}: {reason}. {step}: nri doctor")
+        super().__init__(f"cannot connect to {socket}: {reason}. {hint or f'{step}: nri doctor'}")
         self.socket = socket
         self.reason = reason
 

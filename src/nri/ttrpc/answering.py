@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from time import monotonic
 
-from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError
+from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError
 from nri.stream import SentInPart
-from nri.ttrpc.codes import Code, code_of
+from nri.ttrpc.codes import Code, status_of
 from nri.ttrpc.envelope import Request, Response
 from nri.ttrpc.frames import REMOTE_CLOSED, REMOTE_OPEN
 from nri.ttrpc.halves import Data
@@ -40,13 +40,6 @@ TOLD_TIMEOUT_S = 300.0
 POLL_READS = 16
 #: A deadline for what must not wait at all.
 NOW = 0.0
-
-
-def _status(error: Exception) -> tuple[int, str]:
-    """Code and text of what a handler has raised."""
-    if isinstance(error, RpcError):
-        return error.code, error.message
-    return code_of(error), str(error) or type(error).__name__
 
 
 class Answerer:
@@ -167,7 +160,7 @@ class Answerer:
         try:
             reply = self._handler(request)
         except Exception as error:  # noqa: BLE001 - the caller gets an answer, whatever the handler raises
-            self._refuse(request, *_status(error), patient)
+            self._refuse(request, *status_of(error), patient)
             return
         if reply is LATER:
             return

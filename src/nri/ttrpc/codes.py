@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nri.errors import CODE_NAMES, DeadlineExceeded
+from nri.errors import CODE_NAMES, DeadlineExceeded, RpcError, describe
 
-__all__ = ["Code", "code_of", "name_of"]
+__all__ = ["Code", "code_of", "name_of", "status_of"]
 
 
 class Code:
@@ -47,6 +47,17 @@ def code_of(error: BaseException) -> int:
         if isinstance(error, kind):
             return code
     return Code.UNKNOWN
+
+
+def status_of(error: Exception) -> tuple[int, str]:
+    """Code and text that a server answers with when a handler raises `error`.
+
+    Where the code says nothing, the text begins with the exception's type: `KeyError: 'zone'`.
+    """
+    if isinstance(error, RpcError):
+        return error.code, error.message
+    code = code_of(error)
+    return code, describe(error) if code == Code.UNKNOWN else str(error) or type(error).__name__
 
 
 def name_of(code: int) -> str:

@@ -14,6 +14,7 @@ is `nri.adaptation.audit.trail`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from nri.adaptation.merge.fields import RESOURCES_TREE
 from nri.api import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from typing import Self
 
 __all__ = ["APPLIED", "CLAMPED", "STALE", "UNSUPPORTED", "FieldOutcome", "Restoration", "UpdateResult", "results_of"]
@@ -200,7 +201,11 @@ def results_of(
     """
     told: dict[str, UpdateResult] = {}
     failed = []
+    if returned is not None and not isinstance(returned, Iterable):
+        raise _wrong(returned, "{}")
     for each in returned or ():
+        if not isinstance(each, (UpdateResult, m.ContainerUpdate)):
+            raise _wrong(each, "{} among others")
         if isinstance(each, UpdateResult):
             told[each.update.container_id] = each
             if each.failed and not each.update.ignore_failure:
@@ -212,3 +217,9 @@ def results_of(
             told[each.container_id] = result
             failed.append(each)
     return failed, [told.get(update.container_id) or UpdateResult(update) for update in updates]
+
+
+def _wrong(given: object, what: str) -> TypeError:
+    returned = what.format(type(given).__name__)
+    wanted = "None for all applied, or a list of the ContainerUpdate messages or UpdateResults that failed is expected"
+    return TypeError(f"the runtime's update callback returned {returned}: {wanted}")

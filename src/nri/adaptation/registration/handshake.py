@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.audit.reporting import SERIALS
 from nri.adaptation.peers.remote import RemotePeer
@@ -22,7 +22,7 @@ from nri.adaptation.plugin_policy.event_policy import event_policies
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import ALL, EventMask
-from nri.errors import NriError, RemoteProtocolError
+from nri.errors import NriError, RemoteProtocolError, describe
 from nri.ttrpc.link import REPLY_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Handshake:
             entered = self._enter(peer)
         except Exception as error:
             log.exception("the runtime could not tell its state; plugin %s cannot join", peer.qualified)
-            peer.signal(Signal.FATAL, f"the runtime could not tell its state: {error}")
+            peer.signal(Signal.FATAL, f"the runtime could not tell its state: {describe(error)}")
             return
         if entered is None:
             peer.signal(Signal.STOP, "the runtime is stopping")
@@ -130,7 +130,7 @@ class Handshake:
             return False
         except Exception as error:
             log.exception("failed to %s plugin %s", what, peer.qualified)
-            peer.signal(Signal.FATAL, f"failed to {what}: {error}")
+            peer.signal(Signal.FATAL, f"failed to {what}: {describe(error)}")
             return False
         return peer.state is not State.GONE
 
@@ -187,8 +187,7 @@ class Handshake:
         try:
             news = self._inventory.begin()
             try:
-                pods, containers = self._snapshot()
-                state = (list(pods), list(containers))
+                state = _state_of(self._snapshot())
             except BaseException:
                 self._inventory.cancel(news)
                 raise
@@ -249,3 +248,23 @@ class Handshake:
         reporting.reply_merged(peer.label, _SYNCHRONIZE, serial, reply, None)
         reporting.event_ends(_SYNCHRONIZE, serial, encoded, None, duration_s)
         return updates
+
+
+def _state_of(told: Any) -> Snapshot:
+    """What the runtime's `synchronize` callback has returned; TypeError says what it should have been."""
+    wanted = "(pods, containers) is expected, PodSandbox and Container messages"
+    if not isinstance(told, (tuple, list)) or len(told) != 2:
+        got = f"{len(told)} things" if isinstance(told, (tuple, list)) else type(told).__name__
+        raise TypeError(f"the runtime's synchronize callback returned {got}: {wanted}")
+    state = []
+    for each, kind in zip(told, (m.PodSandbox, m.Container), strict=True):
+        if not isinstance(each, Iterable):
+            raise TypeError(f"the runtime's synchronize callback returned {type(each).__name__} among them: {wanted}")
+        messages = list(each)
+        wrong = next((one for one in messages if not isinstance(one, kind)), None)
+        if wrong is not None:
+            got = f"{type(wrong).__name__} for a {kind.__name__}"
+            raise TypeError(f"the runtime's synchronize callback returned {got}: {wanted}")
+        state.append(messages)
+    pods, containers = state
+    return pods, containers

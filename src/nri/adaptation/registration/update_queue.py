@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from nri.api import messages as m
-from nri.errors import NriError, RpcError
+from nri.errors import NriError, RpcError, describe
 from nri.ttrpc import LATER, Code, Request
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class UpdateQueue:
             endpoint.reply_error(request, Code.UNKNOWN, str(error))
         except Exception as error:
             log.exception("the runtime failed to apply updates of plugin %s", peer.qualified)
-            endpoint.reply_error(request, Code.UNKNOWN, str(error) or type(error).__name__)
+            endpoint.reply_error(request, Code.UNKNOWN, describe(error))
         else:
             endpoint.reply(request, reply)
 

@@ -7,6 +7,7 @@ from nri.api.events import EVENTS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType
+    from typing import Any
 
 __all__ = ["ARGUMENTS", "check_class", "kebab_case"]
 
@@ -24,6 +25,16 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 
 #: The handlers that know of which pod they are called, or of which pods: `nri.when` can choose for them.
 _OF_PODS = frozenset((*(spec.method for spec in EVENTS), "synchronize"))
+
+#: How the text of a configuration may be written.
+FORMATS = ("auto", "json", "yaml", "toml")
+#: Settings of a class -> names of the types that they may have, and the same for people.
+_ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
+    "config_format": (("str",), "one of " + ", ".join(FORMATS)),
+    "failure_policy": (("FailurePolicy", "NoneType"), "nri.FailurePolicy(...)"),
+    "log_file": (("str", "NoneType"), "the path of a file"),
+    "Config": (("class", "NoneType"), "a class with annotations"),
+}
 
 _CAMEL = {spec.rpc: spec.method for spec in EVENTS} | {"Configure": "configure", "Synchronize": "synchronize"}
 #: What people put before or after the name of an event, here and in other libraries.
@@ -65,6 +76,8 @@ def check_class(cls: type, base: type) -> None:
             raise TypeError(f"{cls.__name__}.{name} is marked with nri.when, which chooses pods, and handles no pod")
         if name.startswith("_"):
             continue
+        if name in _ATTRIBUTES:
+            _check_attribute(cls, name, value)
         code = getattr(function, "__code__", None)
         if name in ARGUMENTS:
             if code is None and not callable(value):
@@ -78,6 +91,17 @@ def check_class(cls: type, base: type) -> None:
                     f"{cls.__name__}.{name} is not an NRI event; did you mean {meant}? "
                     f"(a helper of that name may start with an underscore)"
                 )
+
+
+def _check_attribute(cls: type, name: str, value: Any) -> None:
+    """Raise TypeError or ValueError for a setting of the class that nothing can be done with."""
+    if hasattr(type(value), "__get__"):
+        return  # worked out later
+    kinds, wanted = _ATTRIBUTES[name]
+    if type(value).__name__ not in kinds and not ("class" in kinds and isinstance(value, type)):
+        raise TypeError(f"{cls.__name__}.{name} is {value!r}: {wanted} is expected")
+    if name == "config_format" and value not in FORMATS:
+        raise ValueError(f"{cls.__name__}.{name} is {value!r}: {wanted} is expected")
 
 
 def _meant(name: str) -> str | None:

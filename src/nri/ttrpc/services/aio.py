@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from nri.errors import DeadlineExceeded, RuntimeUnavailable
+from nri.errors import DeadlineExceeded
 from nri.ttrpc.services.aio_connection import AsyncConnection
 from nri.ttrpc.services.aio_streams import AsyncClientStream
-from nri.ttrpc.services.codec import DEFAULT_TIMEOUT_S, WAIT_S, decoded, request_of
+from nri.ttrpc.services.codec import DEFAULT_TIMEOUT_S, WAIT_S, decoded, request_of, unreachable
 from nri.ttrpc.waiters import payload_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class AsyncClient:
         try:
             return cls(AsyncConnection(*await asyncio.open_unix_connection(path)))
         except OSError as error:
-            raise RuntimeUnavailable(path, error.strerror or str(error)) from None
+            raise unreachable(path, error) from None
 
     @property
     def closed(self) -> str | None:

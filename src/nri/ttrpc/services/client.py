@@ -9,9 +9,8 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from nri.errors import RuntimeUnavailable
 from nri.ttrpc.endpoint import Endpoint
-from nri.ttrpc.services.codec import DEFAULT_TIMEOUT_S, WAIT_S, decoded, encoded, request_of
+from nri.ttrpc.services.codec import DEFAULT_TIMEOUT_S, WAIT_S, decoded, encoded, request_of, unreachable
 from nri.ttrpc.services.streams import ClientStream
 from nri.ttrpc.transport import SocketTransport
 
@@ -39,7 +38,7 @@ class Client:
         try:
             return cls(Endpoint(SocketTransport.connect(path), interceptors=interceptors))
         except OSError as error:
-            raise RuntimeUnavailable(path, error.strerror or str(error)) from None
+            raise unreachable(path, error) from None
 
     @overload
     def call(

@@ -5,7 +5,7 @@ Messages are protobuf's, of any package, or bytes where no type is given.
 
 from __future__ import annotations
 
-from nri.errors import RpcError
+from nri.errors import RpcError, RuntimeUnavailable
 from nri.ttrpc.codes import Code
 from nri.ttrpc.envelope import Request
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-__all__ = ["DEFAULT_TIMEOUT_S", "WAIT_S", "decoded", "encoded", "request_of"]
+__all__ = ["DEFAULT_TIMEOUT_S", "WAIT_S", "decoded", "encoded", "request_of", "unreachable"]
 
 #: The deadline of a call that names none, in seconds.
 DEFAULT_TIMEOUT_S = 10.0
@@ -22,13 +22,20 @@ DEFAULT_TIMEOUT_S = 10.0
 WAIT_S = 10.0
 
 
+def unreachable(path: str, error: OSError) -> RuntimeUnavailable:
+    """The error for a socket that cannot be connected to."""
+    hint = "Its owner and mode say who may" if isinstance(error, PermissionError) else "Is its server running?"
+    return RuntimeUnavailable(path, error.strerror or str(error), hint)
+
+
 def encoded(message: Any) -> bytes:
     """A message's bytes; bytes as they are. TypeError for anything else."""
     if isinstance(message, bytes):
         return message
     serialize = getattr(message, "SerializeToString", None)
-    if serialize is None:
-        raise TypeError(f"a protobuf message or bytes, not {type(message).__name__}")
+    if serialize is None or isinstance(message, type):
+        given = f"the class {message.__name__}" if isinstance(message, type) else type(message).__name__
+        raise TypeError(f"a request is a protobuf message or bytes, not {given}")
     data: bytes = serialize()
     return data
 

@@ -20,7 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri.errors import ConnectionClosed, DeadlineExceeded, RpcError
-from nri.ttrpc.codes import Code, code_of
+from nri.ttrpc.codes import Code, status_of
 from nri.ttrpc.endpoint import LATER, Endpoint
 from nri.ttrpc.frames import REMOTE_OPEN
 from nri.ttrpc.halves import Data
@@ -218,9 +218,6 @@ class Server:
 
 def _fail(endpoint: Endpoint, request: Request, error: Exception) -> None:
     """Answer with the status of what a method has raised; what it did not mean to raise is logged, once."""
-    if isinstance(error, RpcError):
-        endpoint.reply_error(request, error.code, error.message)
-        return
-    if not isinstance(error, DeadlineExceeded):  # the client's own, which it knows
+    if not isinstance(error, (RpcError, DeadlineExceeded)):  # the latter is the client's own, which it knows
         log.error("%s/%s failed", request.service, request.method, exc_info=error)
-    endpoint.reply_error(request, code_of(error), str(error) or type(error).__name__)
+    endpoint.reply_error(request, *status_of(error))

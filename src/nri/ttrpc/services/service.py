@@ -102,6 +102,10 @@ class Service:
     __slots__ = ("methods", "name")
 
     def __init__(self, name: str, methods: Mapping[str, Method]) -> None:
+        for method, row in methods.items():
+            if not isinstance(row, Method):
+                hint = f'write {{"{method}": nri.ttrpc.Method(function, RequestType, ReplyType)}}'
+                raise LocalProtocolError(f"method {method} of {name} is no Method but {type(row).__name__}: {hint}")
         self.name = name
         self.methods = dict(methods)
 
@@ -136,7 +140,11 @@ class Services:
 
     def __init__(self, services: Iterable[Service]) -> None:
         self._services: dict[str, Service] = {}
+        if isinstance(services, Service):
+            raise LocalProtocolError(f"the services are a list, not the one service {services.name}: write [service]")
         for service in services:
+            if not isinstance(service, Service):
+                raise LocalProtocolError(f"nri.ttrpc.Service objects are served, not {type(service).__name__}")
             if service.name in self._services:
                 raise LocalProtocolError(f"service {service.name} is registered twice")
             self._services[service.name] = service
@@ -145,15 +153,20 @@ class Services:
         """The method that a request is for. RpcError(12) if there is none, or it is called in the wrong way."""
         service = self._services.get(request.service)
         if service is None:
-            raise RpcError(Code.UNIMPLEMENTED, f"service {request.service}")
+            raise RpcError(Code.UNIMPLEMENTED, f"service {request.service}: {_instead(self._services)}")
         method = service.methods.get(request.method)
         if method is None:
-            raise RpcError(Code.UNIMPLEMENTED, f"method {request.method}")
+            raise RpcError(Code.UNIMPLEMENTED, f"method {request.method}: {_instead(service.methods)}")
         if method.streaming is None and request.flags & REMOTE_OPEN:
             raise RpcError(Code.UNIMPLEMENTED, f"method {request.method} takes one message and no stream")
         if method.streaming is not None and not request.flags & (REMOTE_OPEN | REMOTE_CLOSED):
             raise RpcError(Code.UNIMPLEMENTED, f"method {request.method} is a stream: call it as one")
         return method
+
+
+def _instead(names: Iterable[str]) -> str:
+    """What somebody may have meant who asked for something else, for an error's text."""
+    return f"not served here, but {', '.join(names) or 'nothing'}"
 
 
 def dispatcher(services: Iterable[Service]) -> Callable[[Request], bytes]:

@@ -105,3 +105,13 @@ def test_a_failed_update_event_gives_side_updates_back(nri_runtime: FakeRuntime,
     assert reply.abort() == []
     undone = nri_runtime.updates[-1]
     assert (undone.container_id, undone.message.linux.resources.cpu.shares.value) == ("other", 512)
+
+
+@pytest.mark.parametrize(
+    ("returned", "what"), [(5, "int"), (True, "bool"), (["c1"], "str among others"), ("c1", "str among others")]
+)
+def test_a_callback_that_returns_something_else_is_told_what_is_expected(returned, what: str) -> None:
+    with pytest.raises(
+        TypeError, match=rf"the runtime's update callback returned {what}: None for all applied, or a list"
+    ):
+        results_of([update()], returned)

@@ -12,6 +12,7 @@ import pytest
 import nri
 from nri.adaptation import Adaptation
 from nri.api import messages as m
+from nri.errors import LocalProtocolError
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import RawPlugin, eventually, register, response
 
@@ -37,9 +38,35 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
         raw.sock.sendall(response(1, m.ConfigureResponse(events=1)))
         assert raw.ended()
         raw.close()
-    assert "the runtime could not tell its state: state file is gone" in nri_runtime.health("10-raw").last_error
+    assert (
+        "the runtime could not tell its state: OSError: state file is gone" in nri_runtime.health("10-raw").last_error
+    )
     assert nri_runtime.adaptation._trail.inventory._news == []
     nri_runtime.start_container()
+    nri_runtime.add(Quiet())
+
+
+@pytest.mark.parametrize(
+    ("state", "what"),
+    [
+        (None, "NoneType"),
+        ([], "0 things"),
+        ({}, "dict"),
+        (([], 5), "int among them"),
+        (([make_pod()], ["c1"]), "str for a Container"),
+        (([make_container()], []), "Container for a PodSandbox"),
+        (({"p": make_pod()}, {}), "str for a PodSandbox"),
+    ],
+)
+def test_a_callback_that_tells_something_else_is_told_what_is_expected(
+    nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, state: Any, what: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(nri_runtime.adaptation._handshake, "_snapshot", lambda: state)
+        with pytest.raises(LocalProtocolError) as caught:
+            nri_runtime.add(Quiet())
+    wanted = f"TypeError: the runtime's synchronize callback returned {what}: (pods, containers) is expected"
+    assert wanted in str(caught.value)
     nri_runtime.add(Quiet())
 
 

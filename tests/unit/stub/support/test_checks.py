@@ -127,3 +127,38 @@ def test_a_mark_of_background_work_makes_a_name_the_plugins_own() -> None:
 def test_a_choice_of_pods_where_there_is_no_pod_is_an_error(name: str) -> None:
     with pytest.raises(TypeError, match=rf"Wrong\.{name} is marked with nri\.when, which chooses pods"):
         type("Wrong", (nri.Plugin,), {name: nri.when(labels="app")(lambda self: None)})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "text"),
+    [
+        ("config_format", "ini", ValueError, "'ini': one of auto, json, yaml, toml is expected"),
+        ("config_format", None, TypeError, "None: one of auto, json, yaml, toml is expected"),
+        ("failure_policy", {"fail_request": True}, TypeError, r"nri\.FailurePolicy\(\.\.\.\) is expected"),
+        ("log_file", 5, TypeError, "5: the path of a file is expected"),
+        ("Config", {"cpus": "0-3"}, TypeError, "a class with annotations is expected"),
+    ],
+)
+def test_a_setting_of_the_class_that_means_nothing_is_an_error(name: str, value, error, text: str) -> None:
+    with pytest.raises(error, match=rf"Wrong\.{name} is .*{text}"):
+        type("Wrong", (nri.Plugin,), {name: value})
+
+
+def test_settings_of_the_class_may_be_all_that_they_can_be() -> None:
+    class Right(nri.Plugin):
+        config_format = "toml"
+        failure_policy = nri.FailurePolicy(fail_request=True)
+        log_file = "/dev/null"
+
+        class Config: ...
+
+    class None_(Right):  # noqa: N801
+        failure_policy = None
+        log_file = None
+        Config = None
+
+        @property
+        def config_format(self) -> str:
+            return "json"
+
+    assert (Right.name, None_().config_format) == ("right", "json")

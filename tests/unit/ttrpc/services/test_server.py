@@ -42,7 +42,10 @@ def test_bytes_go_in_and_out_where_no_types_are_given(path) -> None:
 
 @pytest.mark.parametrize(
     ("service", "method", "text"),
-    [("test.Other", "Rename", "service test.Other"), ("test.Pods", "Other", "method Other")],
+    [
+        ("test.Other", "Rename", "service test.Other: not served here, but test.Pods"),
+        ("test.Pods", "Other", "method Other: not served here, but Rename"),
+    ],
 )
 def test_what_is_not_served_is_unimplemented(path, service, method, text) -> None:
     with Server(path, [RENAME]), Client.connect(path) as client:
@@ -145,9 +148,9 @@ def test_what_a_method_raises_is_logged_once_with_its_name_and_a_status_is_not(
         raise KeyError("lost") if payload else RpcError(Code.NOT_FOUND, "meant so")
 
     with Server(path, [pods(("Fails", Method(fails)))]), Client.connect(path) as client:
-        with pytest.raises(RpcError, match="lost") as caught:
+        with pytest.raises(RpcError) as caught:
             client.call("test.Pods", "Fails", b"x")
-        assert caught.value.code == Code.UNKNOWN
+        assert (caught.value.code, caught.value.message) == (Code.UNKNOWN, "KeyError: 'lost'")
         with pytest.raises(RpcError, match="meant so"):
             client.call("test.Pods", "Fails")
     (record,) = (record for record in caplog.records if record.name == "nri.ttrpc")
@@ -165,8 +168,27 @@ def test_a_reply_that_is_not_of_its_class_is_internal(path) -> None:
 
 def test_a_request_that_is_no_message_is_refused_here(path) -> None:
     with Server(path, [RENAME]), Client.connect(path) as client:
-        with pytest.raises(TypeError, match="a protobuf message or bytes, not dict"):
+        with pytest.raises(TypeError, match="a request is a protobuf message or bytes, not dict"):
             client.call("test.Pods", "Rename", {"name": "web"})  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match="a protobuf message or bytes, not the class PodSandbox"):
+            client.call("test.Pods", "Rename", m.PodSandbox)  # type: ignore[call-overload]
+
+
+def test_a_socket_that_nobody_serves_is_told_without_words_of_nri(path) -> None:
+    with pytest.raises(RuntimeUnavailable) as caught:
+        Client.connect(path)
+    assert str(caught.value) == f"cannot connect to {path}: No such file or directory. Is its server running?"
+
+
+def test_what_is_no_list_of_services_is_told_with_the_next_step(path) -> None:
+    with pytest.raises(LocalProtocolError, match=r"a list, not the one service test\.Pods: write \[service\]"):
+        Server(path, RENAME)  # type: ignore[arg-type]
+    with pytest.raises(LocalProtocolError, match=r"nri\.ttrpc\.Service objects are served, not str"):
+        Server(path, ["test.Pods"])  # type: ignore[list-item]
+    with pytest.raises(
+        LocalProtocolError, match=r"method Raw of test\.Pods is no Method but function: write {\"Raw\": nri"
+    ):
+        Service("test.Pods", {"Raw": lambda data: data})  # type: ignore[dict-item]
 
 
 def test_an_unknown_way_to_stream_is_a_mistake() -> None:
