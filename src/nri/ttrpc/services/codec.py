@@ -5,7 +5,7 @@ Messages are protobuf's, of any package, or bytes where no type is given.
 
 from __future__ import annotations
 
-from nri.errors import RpcError
+from nri.errors import LocalProtocolError, RpcError
 from nri.ttrpc.codes import Code
 from nri.ttrpc.envelope import Request
 
@@ -14,12 +14,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-__all__ = ["DEFAULT_TIMEOUT_S", "WAIT_S", "decoded", "encoded", "request_of"]
+__all__ = ["DEFAULT_TIMEOUT_S", "WAIT_S", "check_streaming", "decoded", "encoded", "request_of"]
 
 #: The deadline of a call that names none, in seconds.
 DEFAULT_TIMEOUT_S = 10.0
 #: How long one message of a stream may take to be sent, or to come, in seconds, where nothing else is said.
 WAIT_S = 10.0
+
+
+def check_streaming(streaming: object) -> None:
+    """LocalProtocolError unless it says who streams."""
+    if streaming not in ("client", "server", "both"):
+        raise LocalProtocolError(
+            f'streaming says who sends many messages: "client", "server" or "both", not {streaming!r}'
+        )
 
 
 def encoded(message: Any) -> bytes:
