@@ -49,9 +49,10 @@ class AsyncClientStream(Generic[M]):
         self._messages: deque[bytes] = deque()
         self._size_bytes = 0
         self._news = asyncio.Event()
-        self._over = False
+        self._over = True  # until it is open
         self._error: RpcError | None = None
         self._id, frame = self._side.open(call, sends=streaming != "server", receives=not self._single)
+        self._over = False
         connection.streams[self._id] = self
         connection.write(b"".join(frame))
 

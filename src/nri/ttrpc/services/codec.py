@@ -25,9 +25,8 @@ WAIT_S = 10.0
 def check_streaming(streaming: object) -> None:
     """LocalProtocolError unless it says who streams."""
     if streaming not in ("client", "server", "both"):
-        raise LocalProtocolError(
-            f'streaming says who sends many messages: "client", "server" or "both", not {streaming!r}'
-        )
+        who = '"client", "server" or "both"'
+        raise LocalProtocolError(f"streaming says who sends many messages: {who}, not {streaming!r}")
 
 
 def encoded(message: Any) -> bytes:

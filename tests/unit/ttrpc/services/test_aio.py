@@ -66,6 +66,9 @@ def test_statuses_deadlines_and_oversized_requests_cost_one_call(path: str) -> N
         assert (caught.value.code, caught.value.message) == (Code.NOT_FOUND, "no luck")
         with pytest.raises(OversizedMessage):
             await client.call(NAME, "Look", bytes(4 << 20))
+        with pytest.raises(OversizedMessage):
+            client.stream(NAME, "List", bytes(4 << 20), streaming="server")
+        gc.collect()
         with pytest.raises(RpcError, match="unmarshalling"):
             await client.call(NAME, "Look", Item(payload=b"\xff"), _Broken)
         assert (await client.call(NAME, "Look", Item(number=3), Item)).number == 3
