@@ -2,7 +2,7 @@
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-interop test-faults test-compiled test-pythons test-real test-packaging test-deploy lint format docs \
+.PHONY: help demo test test-quick test-interop test-faults test-compiled test-loaded test-pythons test-real test-packaging test-deploy lint format docs \
         bench generate lock fresh wheel release-check venv clean
 
 help:            ## this list
@@ -30,6 +30,9 @@ test-interop: setup ## our side against peers in Go and Rust
 
 test-faults: setup  ## the other side misbehaves
 	@$(PY) tools/check.py faults
+
+test-loaded: setup ## the quick and fault suites beside eight busy loops
+	@$(PY) tools/loaded.py
 
 test-compiled: setup ## compile the hot path, and run the tests against it
 	@$(PY) tools/check.py compiled

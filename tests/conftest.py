@@ -1,6 +1,7 @@
 """What all tests share: markers by folder, Hypothesis profiles, and the rule that nothing skips unnoticed in CI."""
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -29,6 +30,10 @@ MARKERS = {
     "faults": "faults",
     "real": "real",
 }
+
+# A shell that starts us in the background has us ignore Ctrl-C, and so would programs that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadlines: a slow machine is not a wrong answer. CI draws the same examples each time; `long` draws new ones.
 hypothesis.settings.register_profile("dev", max_examples=60, deadline=None)

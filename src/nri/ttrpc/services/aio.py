@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from nri.errors import DeadlineExceeded
 from nri.ttrpc.services.aio_connection import AsyncConnection
 from nri.ttrpc.services.aio_streams import AsyncClientStream
-from nri.ttrpc.services.codec import DEFAULT_TIMEOUT_S, WAIT_S, decoded, request_of, unreachable
+from nri.ttrpc.services.codec import DEFAULT_TIMEOUT_S, WAIT_S, check_streaming, decoded, request_of, unreachable
 from nri.ttrpc.waiters import payload_of
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class AsyncClient:
     ) -> Any:
         """Open a stream: as `Client.stream`."""
         self._connection.check()
+        check_streaming(streaming)
         asked = request_of(service, method, request, timeout_s, metadata)
         return AsyncClientStream(self._connection, asked, reply_type, streaming, wait_s)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
 
 from nri.errors import ConnectionClosed, ProtocolError
 from nri.ttrpc.connection import ClientSide
@@ -39,7 +40,7 @@ class AsyncConnection:
 
     Attributes:
         side: what is known of the streams.
-        calls, streams: who waits for what comes on which stream.
+        calls, streams: who waits for what comes on which stream; a stream that is dropped unread is no more there.
         closed: the reason why the connection is closed, or None while it is open.
     """
 
@@ -47,9 +48,9 @@ class AsyncConnection:
         self._reader, self._writer = reader, writer
         self.side = ClientSide()
         self.calls: dict[int, asyncio.Future[Response]] = {}
-        self.streams: dict[int, Receiver] = {}
+        self.streams: WeakValueDictionary[int, Receiver] = WeakValueDictionary()
         self.closed: str | None = None
-        self._full: set[Receiver] = set()
+        self._full: set[int] = set()
         self._room = asyncio.Event()
         self._room.set()
         self._task = asyncio.create_task(self._read(), name="ttrpc-reader")
@@ -78,15 +79,22 @@ class AsyncConnection:
         elif isinstance(item, Response) and not call.done():
             call.set_result(item)
 
-    def holds_too_much(self, stream: Receiver, too_much: bool) -> None:
-        """Stop reading because of this stream, or go on as far as it is concerned."""
-        if too_much:
-            self._full.add(stream)
-            self._room.clear()
-        else:
-            self._full.discard(stream)
-            if not self._full:
-                self._room.set()
+    def hold(self, stream_id: int) -> None:
+        """Stop reading, because this stream holds too much."""
+        self._full.add(stream_id)
+        self._room.clear()
+
+    def go_on(self, stream_id: int) -> None:
+        """Go on reading, as far as this stream is concerned."""
+        self._full.discard(stream_id)
+        if not self._full:
+            self._room.set()
+
+    def forget(self, stream_id: int) -> None:
+        """Drop what still comes for a stream."""
+        self.side.forget(stream_id)
+        self.streams.pop(stream_id, None)
+        self.go_on(stream_id)
 
     def check(self) -> None:
         """Raise ConnectionClosed if it is closed."""

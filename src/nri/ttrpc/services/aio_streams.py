@@ -44,13 +44,15 @@ class AsyncClientStream(Generic[M]):
         self._kind = reply_type
         self._wait_s = wait_s
         self._single = streaming == "client"
-        self._deadline = asyncio.get_running_loop().time() + call.timeout_ns / 1e9 if call.timeout_ns else None
+        self._loop = asyncio.get_running_loop()
+        self._deadline = self._loop.time() + call.timeout_ns / 1e9 if call.timeout_ns else None
         self._messages: deque[bytes] = deque()
         self._size_bytes = 0
         self._news = asyncio.Event()
-        self._over = False
+        self._over = True  # until it is open
         self._error: RpcError | None = None
         self._id, frame = self._side.open(call, sends=streaming != "server", receives=not self._single)
+        self._over = False
         connection.streams[self._id] = self
         connection.write(b"".join(frame))
 
@@ -68,7 +70,7 @@ class AsyncClientStream(Generic[M]):
         if isinstance(item, Response) or item.last:
             self._end()
         elif len(self._messages) >= ROOM_MESSAGES or self._size_bytes >= ROOM_BYTES:
-            self._connection.holds_too_much(self, True)
+            self._connection.hold(self._id)
         self._news.set()
 
     def wake(self) -> None:
@@ -78,7 +80,7 @@ class AsyncClientStream(Generic[M]):
     def _end(self) -> None:
         self._over = True
         self._connection.streams.pop(self._id, None)
-        self._connection.holds_too_much(self, False)
+        self._connection.go_on(self._id)
 
     async def receive(self, timeout_s: float | None = _ITS_OWN) -> M | None:
         """Wait for the next message; None after the last one. Arguments and errors are those of `ClientStream`."""
@@ -97,7 +99,7 @@ class AsyncClientStream(Generic[M]):
         payload = self._messages.popleft()
         self._size_bytes -= len(payload)
         if len(self._messages) <= ROOM_MESSAGES // 2 and self._size_bytes <= ROOM_BYTES // 2:
-            self._connection.holds_too_much(self, False)
+            self._connection.go_on(self._id)
         message: M = decoded(self._kind, payload)
         return message
 
@@ -111,7 +113,7 @@ class AsyncClientStream(Generic[M]):
         seconds = self._wait_s if timeout_s == _ITS_OWN else timeout_s
         if seconds is None:
             return asyncio.timeout_at(self._deadline)
-        until = asyncio.get_running_loop().time() + seconds
+        until = self._loop.time() + seconds
         return asyncio.timeout_at(until if self._deadline is None else min(until, self._deadline))
 
     async def send(self, message: Any, timeout_s: float | None = _ITS_OWN) -> None:
@@ -148,11 +150,16 @@ class AsyncClientStream(Generic[M]):
     def close(self) -> None:
         """Give up: our half is closed, and what still comes is dropped. Nothing happens if the stream has ended."""
         self._connection.write(self._side.streams.close(self._id))
-        self._side.forget(self._id)
+        self._connection.forget(self._id)
         self._messages.clear()
         self._size_bytes = 0
-        self._end()
+        self._over = True
         self._news.set()
+
+    def __del__(self) -> None:
+        """A stream that is dropped unread must not hold up its connection. The collector may be in another thread."""
+        if not (self._over or self._loop.is_closed()):
+            self._loop.call_soon_threadsafe(self._connection.forget, self._id)
 
     async def __aenter__(self) -> Self:
         return self

@@ -10,7 +10,15 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from nri.ttrpc.endpoint import Endpoint
-from nri.ttrpc.services.codec import DEFAULT_TIMEOUT_S, WAIT_S, decoded, encoded, request_of, unreachable
+from nri.ttrpc.services.codec import (
+    DEFAULT_TIMEOUT_S,
+    WAIT_S,
+    check_streaming,
+    decoded,
+    encoded,
+    request_of,
+    unreachable,
+)
 from nri.ttrpc.services.streams import ClientStream
 from nri.ttrpc.transport import SocketTransport
 
@@ -142,6 +150,7 @@ class Client:
         Raises: OversizedMessage, DeadlineExceeded, ConnectionClosed; nothing of what the server answers, which comes
             with the first message.
         """
+        check_streaming(streaming)
         call = request_of(service, method, request, timeout_s, metadata)
         return ClientStream(self._endpoint, call, reply_type, streaming, wait_s)
 

@@ -5,7 +5,7 @@ Messages are protobuf's, of any package, or bytes where no type is given.
 
 from __future__ import annotations
 
-from nri.errors import RpcError, RuntimeUnavailable
+from nri.errors import LocalProtocolError, RpcError, RuntimeUnavailable
 from nri.ttrpc.codes import Code
 from nri.ttrpc.envelope import Request
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-__all__ = ["DEFAULT_TIMEOUT_S", "WAIT_S", "decoded", "encoded", "request_of", "unreachable"]
+__all__ = ["DEFAULT_TIMEOUT_S", "WAIT_S", "check_streaming", "decoded", "encoded", "request_of", "unreachable"]
 
 #: The deadline of a call that names none, in seconds.
 DEFAULT_TIMEOUT_S = 10.0
@@ -26,6 +26,13 @@ def unreachable(path: str, error: OSError) -> RuntimeUnavailable:
     """The error for a socket that cannot be connected to."""
     hint = "Its owner and mode say who may" if isinstance(error, PermissionError) else "Is its server running?"
     return RuntimeUnavailable(path, error.strerror or str(error), hint)
+
+
+def check_streaming(streaming: object) -> None:
+    """LocalProtocolError unless it says who streams."""
+    if streaming not in ("client", "server", "both"):
+        who = '"client", "server" or "both"'
+        raise LocalProtocolError(f"streaming says who sends many messages: {who}, not {streaming!r}")
 
 
 def encoded(message: Any) -> bytes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from nri.errors import LocalProtocolError, RpcError
 from nri.ttrpc.codes import Code
 from nri.ttrpc.frames import REMOTE_CLOSED, REMOTE_OPEN
-from nri.ttrpc.services.codec import decoded
+from nri.ttrpc.services.codec import check_streaming, decoded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class Method:
         wants_request: bool = False,
         streaming: Streaming | None = None,
     ) -> None:
-        if streaming not in (None, "client", "server", "both"):
-            raise LocalProtocolError(f'streaming is "client", "server", "both" or None, not {streaming!r}')
+        if streaming is not None:
+            check_streaming(streaming)
         self.function = function
         self.request_type = request_type
         self.reply_type = reply_type

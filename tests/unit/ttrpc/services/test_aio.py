@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -65,6 +66,9 @@ def test_statuses_deadlines_and_oversized_requests_cost_one_call(path: str) -> N
         assert (caught.value.code, caught.value.message) == (Code.NOT_FOUND, "no luck")
         with pytest.raises(OversizedMessage):
             await client.call(NAME, "Look", bytes(4 << 20))
+        with pytest.raises(OversizedMessage):
+            client.stream(NAME, "List", bytes(4 << 20), streaming="server")
+        gc.collect()
         with pytest.raises(RpcError, match="unmarshalling"):
             await client.call(NAME, "Look", Item(payload=b"\xff"), _Broken)
         assert (await client.call(NAME, "Look", Item(number=3), Item)).number == 3
@@ -199,6 +203,24 @@ def test_a_stream_that_is_not_received_holds_up_the_connection_and_fills_no_memo
             await asyncio.sleep(0.1)
             assert await given_up.receive() == bytes(2000)
         assert await client.call("s", "Look", b"x") == b"x"
+
+    run(path, work, methods(Fast=Method(fast, streaming="server"), Look=Method(lambda payload: payload)))
+
+
+def test_a_stream_that_is_dropped_unread_lets_the_connection_go_on(path: str) -> None:
+    def fast(_: bytes) -> Iterator[bytes]:
+        for _ in range(3000):
+            yield bytes(2000)
+
+    async def work(client: AsyncClient) -> None:
+        stream: AsyncClientStream[bytes] | None = client.stream("s", "Fast", streaming="server")
+        await asyncio.sleep(0.2)
+        assert stream is not None
+        assert stream._messages
+        stream = None
+        gc.collect()
+        assert await client.call("s", "Look", b"x") == b"x"
+        assert not client._connection.streams
 
     run(path, work, methods(Fast=Method(fast, streaming="server"), Look=Method(lambda payload: payload)))
 

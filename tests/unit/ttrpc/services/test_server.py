@@ -191,9 +191,12 @@ def test_what_is_no_list_of_services_is_told_with_the_next_step(path) -> None:
         Service("test.Pods", {"Raw": lambda data: data})  # type: ignore[dict-item]
 
 
-def test_an_unknown_way_to_stream_is_a_mistake() -> None:
-    with pytest.raises(LocalProtocolError, match='"client", "server", "both" or None, not \'bidi\''):
+def test_an_unknown_way_to_stream_is_a_mistake(path) -> None:
+    with pytest.raises(LocalProtocolError, match='"client", "server" or "both", not \'bidi\''):
         Method(lambda stream: stream, streaming="bidi")  # type: ignore[arg-type]
+    with Server(path, [RENAME]), Client.connect(path) as client:
+        with pytest.raises(LocalProtocolError, match="streaming says who sends many messages"):
+            client.stream("test.Pods", "Rename", streaming="bidi")  # type: ignore[call-overload]
 
 
 def test_a_server_that_stops_closes_its_connections(path) -> None:

@@ -328,6 +328,14 @@ def test_an_oversized_message_is_refused_here_and_the_stream_goes_on(path: str) 
             assert stream.receive() == largest
 
 
+def test_an_oversized_request_opens_no_stream(client: Client) -> None:
+    with pytest.raises(OversizedMessage):
+        client.stream(NAME, "List", bytes(4 << 20), streaming="server")
+    gc.collect()
+    assert not client._endpoint.link.waiters
+    assert client.call(NAME, "Look", Item(number=1), Item).number == 1
+
+
 def test_a_server_message_that_is_too_long_fails_its_stream(path: str) -> None:
     with serving(path, "server", lambda _: [bytes((4 << 20) + 1)]), Client.connect(path) as client:
         with client.stream("s", "M", streaming="server") as stream, pytest.raises(RpcError) as caught:

@@ -1,0 +1,29 @@
+"""A connection that has ended."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from nri.errors import DeadlineExceeded
+from nri.mux import Trunk
+from nri.ttrpc import Endpoint
+from tests.support.endpoints import a_request, end, soon
+
+
+def test_a_released_connection_holds_no_parts_of_messages() -> None:
+    """Its owner may remember it long after it is gone."""
+    near, far = socket.socketpair()
+    trunk = Trunk(near)
+    endpoint = Endpoint(trunk, client_id=1, server_id=2)
+    far.sendall(a_request(bytes(3000))[:1000])
+    assert endpoint.poll()
+    with pytest.raises(DeadlineExceeded):
+        endpoint.call("s", "m", bytes(3_000_000), deadline=soon(0.05))
+    assert endpoint.link.server._reader._data
+    assert trunk._unsent
+    end(endpoint)
+    far.close()
+    assert not endpoint.link.server._reader._data
+    assert not trunk._unsent

@@ -1,0 +1,116 @@
+"""Idle connections are watched, and close calls are not disturbed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from nri.ttrpc import Monitor
+from nri.ttrpc.link import Link
+from tests.support.endpoints import soon
+
+
+def test_a_monitor_serves_requests_that_come_between_calls(pairs) -> None:
+    monitor = Monitor()
+    try:
+        pair = pairs(near_request=lambda r: b"served by the monitor")
+        monitor.add(pair.near)
+        for _ in range(5):
+            assert pair.far.start("t", "m", b"", soon(), lambda r: None) is None
+            assert pair.call(b"x") == b"x"
+        replies: list[object] = []
+        pair.far.start("t", "m", b"", soon(), replies.append)
+        until = soon()
+        while not replies and time.monotonic() < until:
+            time.sleep(0.001)
+        assert replies[0].payload == b"served by the monitor"
+    finally:
+        monitor.stop()
+
+
+def test_what_a_peer_asks_after_each_burst_of_calls_is_served(pairs) -> None:
+    monitor = Monitor()
+    try:
+        pair = pairs(near_request=lambda r: r.payload)
+        monitor.add(pair.near)
+        for n in range(5):
+            for _ in range(10):
+                pair.call()
+            assert pair.far.call("t", "m", b"%d" % n, deadline=soon()) == b"%d" % n
+    finally:
+        monitor.stop()
+
+
+@pytest.mark.pure
+def test_a_connection_that_ends_after_a_burst_of_calls_leaves_the_monitor_at_rest(pairs) -> None:
+    looks: list[object] = []
+
+    class Counting(Monitor):
+        def _look(self, last_s: float | None) -> float | None:
+            looks.append(last_s)
+            return super()._look(last_s)
+
+    monitor = Counting()
+    try:
+        pair = pairs()
+        monitor.add(pair.near)
+        for _ in range(5):
+            pair.call()
+        pair.near.close()
+        time.sleep(0.3)
+        assert len(looks) < 30, "the monitor is told of the end again and again"
+    finally:
+        monitor.stop()
+
+
+@pytest.mark.pure
+def test_between_calls_that_follow_each_other_closely_nothing_is_watched(
+    pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.ttrpc.monitor.CLOSE_S", 60.0)
+    told: list[int] = []
+
+    class Counting(Monitor):
+        def modify(self, link: Link, events: int) -> None:
+            told.append(events)
+            super().modify(link, events)
+
+    monitor = Counting()
+    try:
+        pair = pairs()
+        monkeypatch.setattr("nri.ttrpc.monitor.LOOK_S", 60.0)
+        monitor.add(pair.near)
+        for _ in range(100):
+            pair.call()
+        assert len(told) <= 3, "it is watched, or said to be read, at every call"
+    finally:
+        monitor.stop()
+
+
+def test_a_monitor_that_is_stopped_after_a_burst_of_calls_lets_callers_go_on(pairs) -> None:
+    monitor = Monitor()
+    pair = pairs()
+    monitor.add(pair.near)
+    for _ in range(5):
+        pair.call()
+    monitor.stop()
+    for _ in range(5):
+        assert pair.call(b"on") == b"on"
+
+
+@pytest.mark.parametrize("calls", [1, 5], ids=["one call", "a burst of calls"])
+def test_a_monitor_notices_a_peer_that_goes_between_calls(pairs, calls: int) -> None:
+    monitor = Monitor()
+    try:
+        pair = pairs()
+        monitor.add(pair.near)
+        for _ in range(calls):
+            pair.call()
+        pair.far.close()
+        until = soon()
+        while not pair.closed and time.monotonic() < until:
+            time.sleep(0.001)
+        assert pair.closed == ["closed"]
+    finally:
+        monitor.stop()

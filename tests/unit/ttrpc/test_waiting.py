@@ -1,0 +1,179 @@
+"""The rare ways of a call: others read, the peer is slow or goes, a wait is interrupted."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import pytest
+
+from nri.errors import ConnectionClosed, DeadlineExceeded
+from nri.mux import Trunk
+from nri.ttrpc import LATER, Endpoint, Request
+from nri.ttrpc.waiters import Waiter
+from tests.support.endpoints import PATIENCE_S, end, serve, soon
+
+
+def test_a_peer_that_does_not_read_costs_the_deadline_and_reads_whole_messages_later() -> None:
+    near, far = socket.socketpair()
+    endpoint = Endpoint(Trunk(near), client_id=1, server_id=2)
+    big = bytes(3_000_000)
+    with pytest.raises(DeadlineExceeded):
+        endpoint.call("s", "m", big, deadline=soon(0.1))
+    with pytest.raises(DeadlineExceeded):
+        endpoint.call("s", "m", b"second", deadline=soon(0.1))
+    seen = []
+    server = Endpoint(Trunk(far), client_id=2, server_id=1, on_request=lambda r: seen.append(len(r.payload)) or b"ok")
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    assert endpoint.call("s", "m", b"third", deadline=soon()) == b"ok"
+    assert seen == [len(big), len(b"third")], "the message that was cut short must end before another one begins"
+    endpoint.close()
+    thread.join(PATIENCE_S)
+    server.release(soon(1))
+    endpoint.release(soon(1))
+
+
+def test_when_the_peer_goes_every_pending_and_later_call_fails(pairs) -> None:
+    entered = threading.Event()
+    pair = pairs(lambda r: entered.set() or time.sleep(0.2) or b"")
+    failures: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            pair.call()
+        except ConnectionClosed as error:
+            failures.append(error)
+
+    callers = [threading.Thread(target=call) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    entered.wait(PATIENCE_S)
+    pair.far_sock.shutdown(socket.SHUT_RDWR)
+    for caller in callers:
+        caller.join(PATIENCE_S)
+    assert len(failures) == 3, failures
+    with pytest.raises(ConnectionClosed):
+        pair.call()
+    assert len(pair.closed) == 1, "the end is told once"
+
+
+def test_an_answer_that_was_written_before_the_peer_went_still_arrives() -> None:
+    near, far = socket.socketpair()
+    endpoint = Endpoint(Trunk(near), client_id=1, server_id=2)
+    server = Endpoint(Trunk(far), client_id=2, server_id=1, on_request=lambda r: b"last words")
+
+    def once() -> None:
+        server.serve(until=lambda: bool(answered))
+        server.close()
+
+    answered: list[int] = []
+    server._answerer._handler = lambda r: answered.append(1) or b"last words"  # type: ignore[assignment]
+    thread = threading.Thread(target=once, daemon=True)
+    thread.start()
+    assert endpoint.call("s", "m", b"", deadline=soon()) == b"last words"
+    thread.join(PATIENCE_S)
+    for each in (endpoint, server):
+        each.close()
+        each.release(soon(1))
+
+
+def test_many_threads_may_call_and_each_gets_its_own_answer(pairs) -> None:
+    pair = pairs()
+    wrong: list[object] = []
+
+    def work(n: int) -> None:
+        for i in range(200):
+            payload = f"{n}-{i}".encode()
+            if pair.call(payload) != payload:
+                wrong.append(payload)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(t.is_alive() for t in threads), "a caller waits for ever"
+    assert wrong == []
+
+
+def test_callers_with_short_deadlines_do_not_take_the_reader_away_from_the_others(pairs) -> None:
+    def answer(request):
+        if request.payload == b"slow":
+            time.sleep(0.02)
+        return request.payload
+
+    pair = pairs(answer)
+    lost: list[bytes] = []
+
+    def patient() -> None:
+        for _ in range(20):
+            if pair.call(b"patient") != b"patient":
+                lost.append(b"patient")  # noqa: PERF401
+
+    def hasty() -> None:
+        for _ in range(20):
+            try:
+                pair.call(b"slow", soon(0.005))
+            except DeadlineExceeded:
+                pass
+
+    threads = [threading.Thread(target=f) for f in (patient, hasty, patient, hasty)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(t.is_alive() for t in threads), "a caller waits for ever"
+    assert lost == []
+
+
+def test_what_was_begun_and_sent_in_part_is_sent_to_its_end_by_whoever_waits_for_the_answer() -> None:
+    near, far = socket.socketpair()
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
+    endpoint = Endpoint(Trunk(near), client_id=1, server_id=2)
+    payload = bytes(16_000)
+    sent = endpoint.begin("s", "m", payload, soon())
+    assert sent is not None, "a part of it is on its way"
+    seen: list[int] = []
+    server = serve(far, seen)
+    assert endpoint.collect(sent) == payload
+    assert endpoint.call("s", "m", b"next", deadline=soon()) == b"next"
+    assert seen == [len(payload), 4]
+    end(endpoint, server)
+
+
+@pytest.mark.pure
+def test_a_wait_that_is_interrupted_leaves_no_caller_behind(pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    go, entered = threading.Event(), threading.Event()
+
+    def slow(request: Request) -> object:
+        entered.set()
+        assert go.wait(PATIENCE_S)
+        return LATER if request.payload == b"never answered" else request.payload
+
+    class Lock:
+        def acquire(self, **_: float) -> bool:
+            raise KeyboardInterrupt
+
+        def release(self) -> None: ...
+
+    class Interrupted(Waiter):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lock = Lock()
+
+    pair = pairs(slow)
+    reader = threading.Thread(target=pair.call)
+    reader.start()
+    assert entered.wait(PATIENCE_S)
+    with monkeypatch.context() as patched:
+        patched.setattr("nri.ttrpc.endpoint.Waiter", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pair.call(b"never answered")
+    go.set()
+    reader.join(PATIENCE_S)
+    assert pair.call(b"next") == b"next"
+    sent = pair.near.begin("s", "m", b"x", soon())
+    assert sent is not None, "nobody else waits for an answer"
+    assert pair.near.collect(sent) == b"x"
