@@ -20,6 +20,7 @@ MARKERS = {
     "wire": "quick",
     "support": "quick",
     "docs": "quick",
+    "checkers": "slow",
     "packaging": "slow",
     "deploy": "real",
     "peers": "interop",

@@ -30,6 +30,7 @@ BIN = Path(sys.executable).parent
 # Folders of tests by stage. What is not named here is quick: a new folder is never left out by mistake.
 LATER = {
     "docs": ("docs",),
+    "checkers": ("checkers",),
     "packaging": ("packaging",),
     "interop": ("peers", "interop", "upstream", "differential"),
     "faults": ("faults",),
@@ -113,8 +114,8 @@ def stages() -> list[Stage]:
 
 
 def compiled_stages() -> list[Stage]:
-    """The same tests against the compiled wheel, but for those of packages and other people's programs."""
-    left_out = (f"--ignore=tests/{name}" for name in ("packaging", "deploy", "peers"))
+    """The same tests against the compiled wheel, but for those of types, packages and other people's programs."""
+    left_out = (f"--ignore=tests/{name}" for name in ("checkers", "packaging", "deploy", "peers"))
     tests = (sys.executable, "-m", "pytest", "-q", "-m", "not pure", "tests", *left_out)
     folder = compiled.FOLDER
     return [

@@ -12,7 +12,7 @@ from nri.api.selectors import Filters, Pattern, Selector
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Any, TypeAlias, TypeVar
+    from typing import Any, Never, TypeAlias, TypeVar
 
     F = TypeVar("F", bound=Callable[..., Any])
     Selectors: TypeAlias = str | Iterable[str] | Mapping[str, str | bool]
@@ -21,7 +21,7 @@ __all__ = ["when"]
 
 
 def when(
-    *misplaced: object,
+    *misplaced: Never,
     namespaces: str | Iterable[str] | None = None,
     labels: Selectors | None = None,
     annotations: Selectors | None = None,

@@ -1,0 +1,25 @@
+"""Refuse what other plugins make of containers: a validator."""
+
+import nri
+
+
+class Guard(nri.Plugin):
+    """Let only one plugin mount paths of the host, and nobody add devices to pods that are not marked."""
+
+    class Config:
+        may_mount: str = "10-injector"
+
+    config: Config
+
+    def validate_container_adjustment(self, request: nri.ValidationRequest) -> None:
+        adjustment = nri.Adjustment.of(request.adjust)
+        for path in adjustment.mounts:
+            owner = request.owner("Mounts", path)
+            if owner != self.config.may_mount:
+                raise nri.Reject(f"{owner} must not mount {path}")
+        if adjustment.devices and nri.effective(request.pod, "devices.example.com", request.container.name) is None:
+            raise nri.Reject(f"pod {request.pod.name} gets no devices")
+
+
+if __name__ == "__main__":
+    Guard.main()

@@ -1,0 +1,32 @@
+"""Keep containers of a namespace on CPUs of their own, and everybody else off them."""
+
+import nri
+from nri.api import cpuset
+
+
+class Pin(nri.Plugin):
+    """Pin the containers of chosen namespaces to some CPUs, and all others to the rest."""
+
+    failure_policy = nri.FailurePolicy(fail_request=True, keep_connected=True)
+
+    class Config:
+        namespaces: list[str] = ["realtime"]  # noqa: RUF012 - a default is copied for each plugin
+        cpus: str = "2-3"
+        others: str = "0-1"
+
+        def __post_init__(self) -> None:
+            if cpuset.parse(self.cpus) & cpuset.parse(self.others):
+                raise ValueError(f"cpus {self.cpus} and others {self.others} have CPUs in common")
+
+    config: Config
+
+    @nri.when(namespaces="!kube-system")
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.CreateAnswer:
+        if nri.cpuset_cpus_of(container) is not None:
+            return None  # somebody has decided already
+        chosen = pod.namespace in self.config.namespaces
+        return nri.Adjustment().set_cpuset_cpus(self.config.cpus if chosen else self.config.others)
+
+
+if __name__ == "__main__":
+    Pin.main()

@@ -1,0 +1,81 @@
+"""Type checkers see a user's plugin as the user does: mypy --strict, and pyright in strict mode.
+
+The example plugins and `handlers.py` pass both; in `mistakes.py` both find each line that is marked, and no other.
+basedpyright is pyright with its Node.js in the wheel; in this mode its rules are pyright's.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.needs import need
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+EXAMPLES = ROOT / "examples" / "plugins"
+BIN = Path(sys.executable).parent
+RIGHT = [HERE / "handlers.py", *sorted(EXAMPLES.glob("*.py"))]
+WRONG = HERE / "mistakes.py"
+
+#: A file and a line of it -> what is wrong there.
+Found = dict[tuple[str, int], str]
+
+
+def mypy(*files: Path) -> Found:
+    """Check files as `mypy --strict` does in a folder of their own, without this project's settings."""
+    need((BIN / "mypy").exists(), "mypy (make venv)")
+    options = ["--strict", "--config-file=", "--no-error-summary", f"--cache-dir={ROOT / '.mypy_cache' / 'checkers'}"]
+    done = subprocess.run(
+        [BIN / "mypy", *options, "--output=json", *files],
+        cwd=EXAMPLES, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return {(row["file"], row["line"]): row["message"] for row in rows if row["severity"] == "error"}
+
+
+def pyright(*files: Path) -> Found:
+    """Check files as pyright does in strict mode."""
+    need((BIN / "basedpyright").exists(), "basedpyright (make venv)")
+    options = ["--project", HERE / "pyrightconfig.json", "--pythonpath", sys.executable, "--outputjson"]
+    done = subprocess.run([BIN / "basedpyright", *options, *files], capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr or done.stdout
+    rows = json.loads(done.stdout)["generalDiagnostics"]
+    return {(row["file"], row["range"]["start"]["line"] + 1): row["message"] for row in rows}
+
+
+@pytest.mark.parametrize("checker", [mypy, pyright])
+def test_handlers_plain_and_async_and_the_example_plugins_have_no_mistakes(checker) -> None:
+    assert checker(*RIGHT) == {}
+
+
+@pytest.mark.parametrize("checker", [mypy, pyright])
+def test_every_slip_is_found_and_nothing_else(checker) -> None:
+    marked = {number for number, line in enumerate(WRONG.read_text().splitlines(), 1) if line.endswith("# wrong")}
+    found = {line: message for (_, line), message in checker(WRONG).items()}
+    assert len(marked) > 20
+    assert (sorted(marked - found.keys()), {line: found[line] for line in found.keys() - marked}) == ([], {})
+
+
+def test_the_example_plugins_pass_their_own_tests() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-W",
+        "error",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        "/dev/null",
+        EXAMPLES,
+    ]
+    done = subprocess.run(command, cwd=EXAMPLES, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{(EXAMPLES / 'test_plugins.py').read_text().count('def test_')} passed" in done.stdout
