@@ -53,7 +53,7 @@ def test_the_way_goes_from_the_call_to_the_socket_and_back(capsys: pytest.Captur
     main([])
     text = capsys.readouterr().out
     places = [text.index(f" {name}  ") for name in ("Trunk.send", "Trunk.receive")]
-    assert 0 < text.index("Adaptation.create_container  ") < places[0] < places[1]
+    assert 0 < text.index("Events.create_container  ") < places[0] < places[1]
 
 
 @pytest.mark.parametrize(("limit", "code"), [(["--limit-calls", "3"], 1), (["--limit-files", "3"], 1), ([], 0)])
