@@ -54,10 +54,10 @@ def test_the_bytes_that_plugins_are_sent_are_those_of_the_reference(
         state, question, reply = _asked(case, pod, container)
 
         def sent(state: Any = state, question: Any = question) -> Any:
-            question.follow(state)
+            question.refresh()
             if isinstance(state, CreateMerge):
-                return m.CreateContainerRequest.FromString(question.payload).container
-            return m.UpdateContainerRequest.FromString(question.payload).linux_resources
+                return m.CreateContainerRequest.FromString(question.encoded()).container
+            return m.UpdateContainerRequest.FromString(question.encoded()).linux_resources
 
         error = run.fold(state, sent, reply)
         run.outcome = {}
