@@ -5,7 +5,8 @@ meets both. A figure is the ratio of the present revision to the earlier one in 
 middle half of the rounds as its spread. A case is worse if that whole middle half lies on the wrong side of 1.
 
 The processes of a case are started anew several times: where a process lies in memory is worth a few per cent by
-itself, which rounds of the same two processes cannot tell from a change. Next: `bench.pairs`.
+itself, which rounds of the same two processes cannot tell from a change. Runtime and plugins have a core each, so that
+the scheduler does not decide whether they share one. Next: `bench.pairs`.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Comparison:
                     started = stack.enter_context(
                         pairing(
                             build, build, case.plugins, delay_ms=case.delay_ms, fan_out=case.fan_out,
-                            recorder=BOTH if case.recorder else (),
+                            recorder=BOTH if case.recorder else (), pinned=True,
                         )
                     )  # fmt: skip
                     started.round(case.kind, max(case.callers * 4, events // 2), case.callers)  # warm up

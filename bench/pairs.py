@@ -8,6 +8,7 @@ named ("go", "nri", "pure"), or a `Build` of any revision.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import tempfile
@@ -135,11 +136,14 @@ def pairing(
     delay_ms: int = 0,
     fan_out: bool = False,
     recorder: Collection[str] = (),
+    pinned: bool = False,
 ) -> Iterator[Pairing]:
     """Start a runtime and its plugins and wait until all are synchronized.
 
     Args:
         recorder: "runtime", "plugin" or both: who keeps every step of every event.
+        pinned: the runtime on one core, the plugins on another. Else a busy machine decides whether they share one,
+            which is worth a third of a latency: small differences drown in that.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-b-")))
@@ -156,7 +160,29 @@ def pairing(
             argv = [*_argv(plugin, "plugin"), "-socket", folder / "s", "-name", f"bench{n}", "-idx", f"{n:02d}"]
             running.plugins.append(_joined(stack, argv, env))
             running.ask("wait", count=n + 1, timeout_ms=120_000)
+        if pinned:  # now: a process that has one core when it connects would not poll
+            for process, cpu in zip((running.runtime, *running.plugins), _cores(), strict=False):
+                _pin(process.pid, cpu)
         yield running
+
+
+def _cores() -> Iterator[int]:
+    """A CPU for the runtime, then one of another core for each of its plugins; nothing on a machine of one core."""
+    mine = sorted(os.sched_getaffinity(0))
+    text = Path(f"/sys/devices/system/cpu/cpu{mine[0]}/topology/thread_siblings_list").read_text()
+    bounds = (part.partition("-") for part in text.strip().split(","))
+    siblings = {cpu for low, _, high in bounds for cpu in range(int(low), int(high or low) + 1)}
+    others = [cpu for cpu in mine if cpu not in siblings]
+    if others:
+        yield mine[0]
+        yield from itertools.repeat(others[0])
+
+
+def _pin(pid: int, cpu: int) -> None:
+    """Put all threads of a process on one CPU; threads that they make inherit it."""
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(task), {cpu})
 
 
 def _joined(stack: contextlib.ExitStack, argv: list[str | Path], env: dict[str, str]) -> LineProcess:

@@ -121,7 +121,7 @@ def run_recorder(case: Case, rounds: int, scale: float) -> Measured:
         with contextlib.ExitStack() as stack:
             running: dict[str, Pairing] = {}
             for name, (side, recorder) in RECORDED.items():
-                running[name] = stack.enter_context(pairing(side, side, case.plugins, recorder=recorder))
+                running[name] = stack.enter_context(pairing(side, side, case.plugins, recorder=recorder, pinned=True))
                 running[name].round(case.kind, events // 2)
             names = tuple(running)
             for n in range(first, min(first + SITTING, rounds)):
