@@ -2,6 +2,6 @@
 
 `adjustment` is for a container that is being created, `update` for one that exists, `eviction` asks to stop one,
 `failure` is the policy that a plugin declares. `linux` and `resources` hold the setters that these share, `view` the
-readers, also for messages that were `received`; `builder` is the base of all, and `checks` what every setter asks first.
+readers, also for messages that were `received`; `builder` is the base of all, `checks` what every setter asks first.
 `answers` has the types of what handlers return. Pure, and empty itself: a plugin pays only for the parts it uses.
 """
