@@ -1,7 +1,6 @@
 """Keep containers of a namespace on CPUs of their own, and everybody else off them."""
 
 import nri
-from nri.api import cpuset
 
 
 class Pin(nri.Plugin):
@@ -15,8 +14,8 @@ class Pin(nri.Plugin):
         others: str = "0-1"
 
         def __post_init__(self) -> None:
-            if cpuset.parse(self.cpus) & cpuset.parse(self.others):
-                raise ValueError(f"cpus {self.cpus} and others {self.others} have CPUs in common")
+            if self.cpus == self.others:
+                raise ValueError(f"cpus and others are the same CPUs, {self.cpus}")
 
     config: Config
 

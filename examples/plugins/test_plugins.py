@@ -34,9 +34,9 @@ def test_others_stay_off_the_pinned_cpus(nri_runtime: FakeRuntime) -> None:
     assert nri_runtime.create_container(make_pod(namespace="kube-system")).cpuset_cpus is None
 
 
-def test_cpus_in_common_are_a_mistake_of_the_configuration(nri_runtime: FakeRuntime) -> None:
-    with pytest.raises(nri.ConfigError, match="have CPUs in common"):
-        nri_runtime.add(Pin(), config="others: 0-2")
+def test_the_same_cpus_twice_are_a_mistake_of_the_configuration(nri_runtime: FakeRuntime) -> None:
+    with pytest.raises(nri.ConfigError, match="are the same CPUs, 2-3"):
+        nri_runtime.add(Pin(), config="others: 2-3")
 
 
 def test_weights_follow_the_number_of_containers() -> None:

@@ -141,14 +141,15 @@ class FakeRuntime(Events):
                 return row
         raise LookupError(f"no plugin {label} has ever registered: {[row.plugin for row in self.plugins]}")
 
-    def tick(self) -> FakeRuntime:
-        """Let all plugins take one turn of their background work (`nri.every`), now and in the thread of the test.
+    def tick(self, label: str = "") -> FakeRuntime:
+        """Let a plugin (``NN-name``), or all, take one turn of background work (`nri.every`), now and in this thread.
 
         A turn that is under way is waited for. Raises what the methods raise; in real time that is only logged.
         """
         self._live()
         for attached in list(self._attached.values()):
-            attached.background.tick()
+            if label in ("", attached.label):
+                attached.background.tick()
         return self
 
     # -- making things go wrong ---------------------------------------------------------------------------------------

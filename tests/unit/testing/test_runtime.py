@@ -233,10 +233,13 @@ def test_background_work_runs_by_hand_only_where_that_is_wanted() -> None:
         assert plugin.turns == []
         assert runtime.tick() is runtime
         assert len(plugin.turns) == 2
-        runtime.disconnect().tick()
-        assert len(plugin.turns) == 2, "a turn without a connection is left out"
-        runtime.restart().tick()
+        runtime.tick("10-counts")
+        runtime.tick("20-other")
         assert len(plugin.turns) == 4
+        runtime.disconnect().tick()
+        assert len(plugin.turns) == 4, "a turn without a connection is left out"
+        runtime.restart().tick()
+        assert len(plugin.turns) == 6
 
 
 def test_what_background_work_raises_reaches_the_test() -> None:

@@ -1,5 +1,5 @@
 """Parts that programs, sessions, handlers and plugins share.
 
 The request at hand (`context`), the other side (`runtime_handle`, `pending`), the state of the node (`mirror`), `logs`,
-and the `checks` of a plugin's class.
+the `checks` of a plugin's class, what it has `before` a runtime is there, and the pods that a handler chooses (`when`).
 """

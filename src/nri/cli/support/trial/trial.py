@@ -19,7 +19,7 @@ from nri.cli.support.trial.contestants import name_in
 from nri.cli.support.trial.outcome import Miss, Outcome, PodResult, Result
 from nri.cli.support.trial.programs import program
 from nri.cli.support.trial.watching import Watching
-from nri.errors import ConfigError, LocalProtocolError, NriError
+from nri.errors import ConfigError, LocalProtocolError, NriError, describe
 from nri.testing import FakeRuntime
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ class Trial:
         self._watching.take()
         for workload in workloads:
             self._start_pod(workload, outcome)
+        self._take_turns()
         self._settle(timeout_s)
         self._note(outcome, outcome.results[-1])
         for result in outcome.results:
@@ -149,6 +150,14 @@ class Trial:
         outcome.miss(result, misses)
         result.shadows += seen.shadows
         result.left_out += seen.left_out
+
+    def _take_turns(self) -> None:
+        """Let background work see the pods: its first turn came before there was one. Failure says which one fails."""
+        for row in self._runtime.plugins:
+            try:
+                self._runtime.tick(row.plugin)
+            except Exception as error:
+                raise Failure(f"plugin {row.plugin}: background work failed: {describe(error)}") from error
 
     def _settle(self, timeout_s: float) -> None:
         """Wait for what plugins ask for by themselves: until all is answered, and nothing came for a moment."""

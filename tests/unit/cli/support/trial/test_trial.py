@@ -70,6 +70,26 @@ def test_what_the_last_container_asks_for_by_itself_is_not_lost(attempt: Try, ho
     assert result.evictions == [(result.id, "old")]
 
 
+EVERY = """
+    mirror = True
+
+    @nri.every(3600)
+    def work(self):
+        for container in self.state.containers.values():
+            self.runtime.update(nri.Update(container).set_cpu_shares(256)).result()
+"""
+
+
+def test_background_work_takes_a_turn_with_the_pods_there(attempt: Try) -> None:
+    (pod,) = attempt(EVERY).pods
+    assert [(step.change.field, step.change.after) for step in pod.containers[0].steps] == [("CPUShares", 256)]
+
+
+def test_background_work_that_fails_is_told_with_the_plugins_name(attempt: Try) -> None:
+    with pytest.raises(Failure, match=r"plugin 10-tried: background work failed: KeyError: 'c'"):
+        attempt(EVERY.replace("256)).result()", "256))\n            raise KeyError('c')"))
+
+
 def test_a_plugin_that_does_not_answer_in_time_is_a_failure(attempt: Try) -> None:
     body = "    def create_container(self, pod, container):\n        time.sleep(1)\n        return nri.Adjustment()"
     outcome = attempt(body, timeout_s=0.1)
