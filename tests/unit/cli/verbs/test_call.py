@@ -104,7 +104,8 @@ def test_a_status_is_code_1_with_its_text(nri, server: str, messages: str) -> No
 
 def test_an_unknown_method_of_the_server_is_told_by_the_server(nri, server: str) -> None:
     done = nri("call", server, f"{GREETER}/Bye", "--hex")
-    assert (done.returncode, done.stderr) == (1, "error: rpc error: code = Unimplemented desc = method Bye\n")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: rpc error: code = Unimplemented desc = method Bye")
 
 
 @pytest.mark.parametrize(
