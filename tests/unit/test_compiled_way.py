@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tomllib
@@ -25,6 +26,12 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
 WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
 CONFIG = WHEEL["hooks"]["custom"]
+#: Names that are words of the language to gcc.
+WORDS_OF_C = {
+    "__alignof", "__asm", "__attribute", "__auto_type", "__complex", "__const", "__imag", "__inline",
+    "__int128", "__real", "__restrict", "__signed", "__thread", "__typeof", "__volatile", "_Alignas",
+    "_Alignof", "_Atomic", "_Bool", "_Complex", "_Generic", "_Imaginary", "_Noreturn", "_Thread_local",
+}  # fmt: skip
 RESOURCES = nri.Update("c1").set_memory_limit(5).message.linux.resources
 
 
@@ -141,6 +148,13 @@ def test_the_types_of_fields_are_there_when_it_is_compiled_and_imported(path: st
             and (hasattr(value, "_fields") or is_dataclass(value))
         ):
             get_type_hints(value)  # NameError: a type that is imported for type checkers only
+
+
+@pytest.mark.parametrize("path", chosen(SOURCE, CONFIG["modules"], CONFIG["exceptions"]))
+def test_no_attribute_becomes_a_word_of_c_when_it_is_compiled(path: str) -> None:
+    nodes = ast.walk(ast.parse((SOURCE / path).read_text()))
+    wrong = {node.attr for node in nodes if isinstance(node, ast.Attribute) and f"_{node.attr}" in WORDS_OF_C}
+    assert not wrong, "mypyc puts an underscore before the name"
 
 
 def test_a_pattern_means_files_without_init_and_exceptions() -> None:
