@@ -6,6 +6,8 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 from nri.mux import Trunk, cut, pack
 from nri.ttrpc import Endpoint
@@ -21,7 +23,12 @@ def soon(seconds: float = PATIENCE_S) -> float:
 class Pair:
     """Two endpoints on one trunk; the far one serves in a thread."""
 
-    def __init__(self, on_request=None, near_request=None, near_interceptors=()) -> None:
+    def __init__(
+        self,
+        on_request: Callable[[Any], Any] | None = None,
+        near_request: Callable[[Any], Any] | None = None,
+        near_interceptors: Any = (),
+    ) -> None:
         near, far = socket.socketpair()
         self.near_sock, self.far_sock = near, far
         self.closed: list[str] = []
@@ -37,7 +44,7 @@ class Pair:
         self.thread = threading.Thread(target=self.far.serve, daemon=True)
         self.thread.start()
 
-    def call(self, payload: bytes = b"", deadline: float | None = None, **options) -> bytes:
+    def call(self, payload: bytes = b"", deadline: float | None = None, **options: Any) -> bytes:
         return self.near.call("s", "m", payload, deadline=soon() if deadline is None else deadline, **options)
 
     def close(self) -> None:
@@ -68,9 +75,11 @@ def fill(endpoint: Endpoint) -> None:
 
 
 def serve(sock: socket.socket, seen: list[int]) -> Endpoint:
-    server = Endpoint(
-        Trunk(sock), client_id=2, server_id=1, on_request=lambda r: seen.append(len(r.payload)) or r.payload
-    )
+    def echo(request: Any) -> Any:
+        seen.append(len(request.payload))
+        return request.payload
+
+    server = Endpoint(Trunk(sock), client_id=2, server_id=1, on_request=echo)
     threading.Thread(target=server.serve, daemon=True).start()
     return server
 
@@ -80,7 +89,7 @@ def a_request(payload: bytes = b"") -> bytes:
     return cut(2, *ClientSide().request("s", "m", payload)[1])
 
 
-def ends(work, what: str) -> list[BaseException]:
+def ends(work: Callable[[], object], what: str) -> list[BaseException]:
     """Run it in a thread, and see that it ends long before a reply is given up."""
     errors: list[BaseException] = []
 
