@@ -1,0 +1,317 @@
+"""The node under attack: an adaptation on a socket, four threads of events, and a count of all that must be bounded.
+
+As a program: `python -m tests.torture.node OPTIONS`, options and answers are JSON, one line each. Commands on stdin:
+``ready NN-name ...`` waits for plugins, ``begin`` notes what the process holds and starts the events, ``end`` stops them,
+waits for what the attack has left behind, and tells everything, ``exit`` stops the adaptation.
+Half of the threads hold `block_sync` around each request, as a runtime should; the others do without. What follows from
+the numbers is `tests.torture.judge`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import json
+import logging
+import os
+import resource
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nri.adaptation import Adaptation
+from nri.api import messages as m
+from nri.errors import NriError
+from nri.policies.default_validator import ValidatorConfig
+from tests.torture.healthy import INDICES, VARIABLE
+
+THREADS = 4
+#: What the process may use at all: a node that takes more fails the attack, and not the machine that tests it.
+ADDRESS_SPACE = 4 << 30
+#: Between two events of a thread, in seconds.
+PAUSE_S = 0.002
+STATE_CHANGES = ("RunPodSandbox", "PostCreateContainer", "StartContainer", "PostStartContainer")
+
+
+@dataclass
+class Options:
+    """What an attack may want of the node.
+
+    Attributes:
+        folder: where its socket, its log and its files are.
+        timeout_s: how long a plugin has for a request.
+        registration_timeout_s: how long a connection may stay without a name.
+        policy: text of policy.toml, or "".
+        validator: configuration of the default validator, or none.
+        plugins: whether it launches those in the folder ``plugins``, with the drop-ins of ``conf.d``.
+        snapshot_s: how long its `synchronize` takes.
+        standing: containers that are there all the time.
+        histories: containers that have a history before the attack begins.
+        annotations: of every pod.
+    """
+
+    folder: str
+    timeout_s: float = 1.0
+    registration_timeout_s: float = 5.0
+    policy: str = ""
+    validator: dict[str, Any] = field(default_factory=dict)
+    plugins: bool = False
+    snapshot_s: float = 0.0
+    standing: int = 20
+    histories: int = 0
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+class Node:
+    """The runtime's side."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        folder = Path(options.folder)
+        policy = folder / "policy.toml"
+        if options.policy:
+            policy.write_text(options.policy)
+        self.pods = [m.PodSandbox(id=f"pod-{n}", name=f"pod-{n}") for n in range(options.standing)]
+        self.containers = [
+            m.Container(id=f"standing-{n}", pod_sandbox_id=f"pod-{n}", name="main") for n in range(options.standing)
+        ]
+        self.snapshots = self.updated = self.evicted = 0
+        self.adaptation = Adaptation(
+            "torture",
+            "v1",
+            synchronize=self.snapshot,
+            update=self.update,
+            evict=self.evict,
+            socket_path=str(folder / "nri.sock"),
+            admin_socket=str(folder / "admin.sock"),
+            plugin_path=str(folder / "plugins") if options.plugins else "/nonexistent",
+            plugin_config_path=str(folder / "conf.d"),
+            policy_path=str(policy) if options.policy else None,
+            request_timeout_s=options.timeout_s,
+            registration_timeout_s=options.registration_timeout_s,
+            default_validator=ValidatorConfig.from_dict(options.validator) if options.validator else None,
+        )
+        self.adaptation.start()
+
+    # -- the callbacks ------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
+        """All that stands."""
+        self.snapshots += 1
+        time.sleep(self.options.snapshot_s)
+        return self.pods, self.containers
+
+    def update(self, updates: list[m.ContainerUpdate]) -> None:
+        """Count what plugins want."""
+        self.updated += len(updates)
+
+    def evict(self, evictions: list[m.ContainerEviction]) -> None:
+        """Count likewise."""
+        self.evicted += len(evictions)
+
+    def make_histories(self) -> None:
+        """Create containers, so that there is something to be forgotten."""
+        for n in range(self.options.histories):
+            pod = m.PodSandbox(id=f"kept-pod-{n}", name=f"kept-{n}", namespace="torture")
+            reply = self.adaptation.create_container(pod, m.Container(id=f"kept-{n}", pod_sandbox_id=pod.id))
+            reply.commit()
+
+    def histories(self) -> int:
+        """How many of those are still known."""
+        records = self.adaptation.provenance
+        return 0 if records is None else sum(bool(records.explain(f"kept-{n}")) for n in range(self.options.histories))
+
+
+class Events:
+    """One thread of a runtime: pods with one container each, one after the other."""
+
+    def __init__(self, node: Node, number: int) -> None:
+        self._node, self._number = node, number
+        self.stopping = False
+        #: Event, pod, seconds, error or "".
+        self.record: list[tuple[str, str, float, str]] = []
+        self.thread = threading.Thread(target=self._run, name=f"events-{number}", daemon=True)
+
+    def _run(self) -> None:
+        life = 0
+        while not self.stopping:
+            life += 1
+            self._live(f"{self._number}-{life}")
+
+    def _live(self, life: str) -> None:
+        annotations = {"torture/life": life, **self._node.options.annotations}
+        pod = m.PodSandbox(id=f"life-{life}", name=life, namespace="torture", annotations=annotations)
+        container = m.Container(id=f"c-{life}", pod_sandbox_id=pod.id, name="main", args=["sleep", "1"], env=["A=b"])
+        if self._ask("RunPodSandbox", pod) and self._ask("CreateContainer", pod, container):
+            for rpc in ("PostCreateContainer", "StartContainer", "PostStartContainer", "UpdateContainer"):
+                self._ask(rpc, pod, container)
+            self._ask("StopContainer", pod, container)
+            self._ask("RemoveContainer", pod, container)
+        self._ask("StopPodSandbox", pod)
+        self._ask("RemovePodSandbox", pod)
+
+    def _ask(self, rpc: str, pod: m.PodSandbox, container: m.Container | None = None) -> bool:
+        """Ask for one event, timed from the runtime's first call to the last answer."""
+        time.sleep(PAUSE_S)
+        began = time.monotonic()
+        error = ""
+        try:
+            if self._number % 2:
+                with self._node.adaptation.block_sync(urgent=rpc.startswith(("Stop", "Remove"))):
+                    error = self._send(rpc, pod, container)
+            else:
+                error = self._send(rpc, pod, container)
+        except NriError as wrong:
+            error = str(wrong)[:500] or repr(wrong)
+        except Exception as wrong:
+            error = f"not an error of NRI: {wrong!r}"[:500]
+        self.record.append((rpc, pod.id, time.monotonic() - began, error))
+        return not error
+
+    def _send(self, rpc: str, pod: m.PodSandbox, container: m.Container | None) -> str:
+        adaptation = self._node.adaptation
+        if container is None:
+            {
+                "RunPodSandbox": adaptation.run_pod_sandbox,
+                "StopPodSandbox": adaptation.stop_pod_sandbox,
+                "RemovePodSandbox": adaptation.remove_pod_sandbox,
+            }[rpc](pod)
+        elif rpc == "CreateContainer":
+            reply = adaptation.create_container(pod, container)
+            reply.commit()
+            set_ = {each.key for each in reply.adjust.env}
+            missing = [index for index in INDICES if VARIABLE + index not in set_]
+            return f"the adjustments of {missing} are lost" if missing else ""
+        elif rpc == "UpdateContainer":
+            resources = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=512)))
+            adaptation.update_container(pod, container, resources).commit()
+        elif rpc == "StopContainer":
+            adaptation.stop_container(pod, container).commit()
+        else:
+            {
+                "PostCreateContainer": adaptation.post_create_container,
+                "StartContainer": adaptation.start_container,
+                "PostStartContainer": adaptation.post_start_container,
+                "RemoveContainer": adaptation.remove_container,
+            }[rpc](pod, container)
+        return ""
+
+
+class Holdings:
+    """What the process holds: memory, descriptors, threads; with the highest of each, looked at ten times a second."""
+
+    def __init__(self) -> None:
+        self.before = self.now()
+        Path("/proc/self/clear_refs").write_text("5")  # the highest memory, from now on
+        self.most = dict(self.before)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="holdings", daemon=True)
+        self._thread.start()
+
+    @staticmethod
+    def now() -> dict[str, int]:
+        """Memory in KiB, and numbers."""
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        return {"memory": _status("VmRSS"), **Holdings._counts()}
+
+    @staticmethod
+    def _counts() -> dict[str, int]:
+        return {"descriptors": len(os.listdir("/proc/self/fd")), "threads": threading.active_count()}
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.1):
+            for name, number in self._counts().items():
+                self.most[name] = max(self.most[name], number)
+
+    def end(self) -> None:
+        """Look no longer."""
+        self._over.set()
+        self._thread.join()
+        self.most["memory"] = max(_status("VmHWM"), self.before["memory"])
+
+    def settle(self, patience_s: float) -> dict[str, int]:
+        """Wait until no more is held than before, for some time at most; returns what is held then."""
+        until = time.monotonic() + patience_s
+        while True:
+            now = self.now()
+            if all(now[name] <= self.before[name] for name in ("descriptors", "threads")):
+                return now
+            if time.monotonic() > until:
+                return now
+            time.sleep(0.05)
+
+
+def _status(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1])
+    raise LookupError(name)
+
+
+def serve(node: Node) -> None:
+    """Do what is asked on stdin."""
+    holdings: Holdings | None = None
+    threads: list[Events] = []
+    for line in sys.stdin:
+        command, *labels = line.split()
+        answer: dict[str, Any] = {}
+        if command == "ready":
+            answer["ready"] = node.adaptation.ready(labels, 30)
+        elif command == "begin":
+            node.make_histories()
+            holdings = Holdings()
+            threads = [Events(node, number) for number in range(THREADS)]
+            for each in threads:
+                each.thread.start()
+        elif command == "end":
+            assert holdings is not None
+            answer = _end(node, threads, holdings)
+        else:
+            node.adaptation.stop()
+            return
+        print(json.dumps(answer), flush=True)
+
+
+def _end(node: Node, threads: list[Events], holdings: Holdings) -> dict[str, Any]:
+    for each in threads:
+        each.stopping = True
+    until = time.monotonic() + 20 * node.options.timeout_s + 10
+    for each in threads:
+        each.thread.join(max(0.0, until - time.monotonic()))
+    hanging = [each.thread.name for each in threads if each.thread.is_alive()]
+    if hanging:
+        faulthandler.dump_traceback()
+    holdings.end()
+    after = holdings.settle(7.0)  # threads for plugins' updates stay for five seconds
+    return {
+        "events": [each.record for each in threads],
+        "hanging": hanging,
+        "before": holdings.before,
+        "most": holdings.most,
+        "after": after,
+        "histories": node.histories(),
+        "snapshots": node.snapshots,
+        "updated": node.updated,
+        "plugins": [row.to_json() for row in node.adaptation.plugins],
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Be a node until stdin ends."""
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    options = Options(**json.loads(arguments[0]))
+    form = "%(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(filename=f"{options.folder}/log", level=logging.INFO, format=form)
+    node = Node(options)
+    print(json.dumps(asdict(options)), flush=True)
+    serve(node)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
