@@ -30,7 +30,12 @@ def main(arguments: list[str]) -> int:
     chosen = [ATTACKS[name] for name in options.only] if options.only else [r for r in ROWS if r.short or not options.short]
     outcomes, broken = [], 0
     for row in chosen:
-        outcome = course.run(row, options.seconds, options.timeout)
+        try:
+            outcome = course.run(row, options.seconds, options.timeout)
+        except course.Course as error:
+            print(f"{row.name:<24} FAILED: {error}", flush=True)
+            broken += 1
+            continue
         wrong = judge.faults(outcome)
         outcomes.append(outcome)
         broken += bool(wrong)

@@ -137,20 +137,21 @@ class Outcome:
 
 def run(attack: Attack, seconds: float, timeout_s: float) -> Outcome:
     """Run one attack and return what came of it."""
+    timeout_s = attack.node.get("timeout_s", timeout_s)
     outcome = Outcome(attack, seconds, timeout_s)
     with tempfile.TemporaryDirectory(prefix="nri-t-") as folder, ExitStack() as stack:
         options = json.dumps({"folder": folder, "timeout_s": timeout_s, **attack.node})
         path = f"{folder}/nri.sock"
         if attack.prepare is not None:
             attack.prepare(Path(folder))
-        node = stack.enter_context(Program("tests.torture.node", options))
-        node.line()
+        node = stack.enter_context(Program("tests.torture.node"))
+        node.ask(options)
         healthy = stack.enter_context(Program("tests.torture.healthy", path))
         if healthy.line() != "ready" or not node.ask("ready " + " ".join(LABELS))["ready"]:
             raise Course("the healthy plugins do not take part")
         node.ask("begin")
         time.sleep(CALM_S)
-        hostile = stack.enter_context(Program("tests.torture.hostile", attack.name, path, str(seconds)))
+        hostile = stack.enter_context(Program("tests.torture.hostile", attack.name, path, str(seconds), str(timeout_s)))
         outcome.count = json.loads(hostile.line(seconds + PATIENCE_S))
         hostile.process.wait(PATIENCE_S)
         time.sleep(CALM_S)

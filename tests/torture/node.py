@@ -1,8 +1,9 @@
 """The node under attack: an adaptation on a socket, four threads of events, and a count of all that must be bounded.
 
-As a program: `python -m tests.torture.node OPTIONS`, options and answers are JSON, one line each. Commands on stdin:
+As a program: `python -m tests.torture.node`. The first line on stdin has the options, as JSON; the others are commands:
 ``ready NN-name ...`` waits for plugins, ``begin`` notes what the process holds and starts the events, ``end`` stops them,
-waits for what the attack has left behind, and tells everything, ``exit`` stops the adaptation.
+waits for what the attack has left behind, and tells everything, ``exit`` stops the adaptation. Each is answered by a line
+of JSON.
 Half of the threads hold `block_sync` around each request, as a runtime should; the others do without. What follows from
 the numbers is `tests.torture.judge`.
 """
@@ -19,9 +20,9 @@ import resource
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from nri.adaptation import Adaptation
 from nri.api import messages as m
@@ -52,6 +53,7 @@ class Options:
         standing: containers that are there all the time.
         histories: containers that have a history before the attack begins.
         annotations: of every pod.
+        compat: "default" or "reference".
     """
 
     folder: str
@@ -64,6 +66,7 @@ class Options:
     standing: int = 20
     histories: int = 0
     annotations: dict[str, str] = field(default_factory=dict)
+    compat: Literal["default", "reference"] = "default"
 
 
 class Node:
@@ -91,6 +94,7 @@ class Node:
             plugin_path=str(folder / "plugins") if options.plugins else "/nonexistent",
             plugin_config_path=str(folder / "conf.d"),
             policy_path=str(policy) if options.policy else None,
+            compat=options.compat,
             request_timeout_s=options.timeout_s,
             registration_timeout_s=options.registration_timeout_s,
             default_validator=ValidatorConfig.from_dict(options.validator) if options.validator else None,
@@ -301,17 +305,17 @@ def _end(node: Node, threads: list[Events], holdings: Holdings) -> dict[str, Any
     }
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Be a node until stdin ends."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-    options = Options(**json.loads(arguments[0]))
+    options = Options(**json.loads(sys.stdin.readline()))
     form = "%(levelname)s %(name)s: %(message)s"
     logging.basicConfig(filename=f"{options.folder}/log", level=logging.INFO, format=form)
     node = Node(options)
-    print(json.dumps(asdict(options)), flush=True)
+    print("{}", flush=True)
     serve(node)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -28,15 +28,6 @@ def all_are_refused(outcome: Outcome) -> None:
     assert outcome.count.get("refused", 0) >= 8, outcome.count
 
 
-def guard_by_name(target: Target) -> None:
-    """A plugin called 99-`10-guard`, where `10-guard` is required."""
-    with target.connect("10-guard", "99") as plugin:
-        plugin.register()
-        if not plugin.reply().code:
-            target.count["registered"] += 1
-        plugin.wait_for("Configure", 1.0)
-
-
 def impostor(target: Target) -> None:
     """It joins and answers everything, so that it would have taken part."""
     with target.connect("10-guard", "99") as plugin:
