@@ -3,11 +3,44 @@
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 
-from tests.torture import course, judge
+from tests.torture import course, judge, plugin_course, runtimes, table
 from tests.torture.attacks import ATTACKS, ROWS
-from tests.torture.table import line, write
+from tests.torture.soak import soak
+
+
+def attack_nodes(names: list[str], seconds: float, timeout_s: float) -> tuple[list[course.Outcome], int]:
+    """Run attacks on nodes; returns the outcomes and how many were not withstood."""
+    outcomes, broken = [], 0
+    for name in names:
+        try:
+            outcome = course.run(ATTACKS[name], seconds, timeout_s)
+        except course.Course as error:
+            print(f"{name:<24} FAILED: {error}", flush=True)
+            broken += 1
+            continue
+        wrong = judge.faults(outcome)
+        outcomes.append(outcome)
+        broken += bool(wrong)
+        print(table.line(outcome), flush=True)
+        for each in wrong:
+            print(f"    FAILED: {each}", flush=True)
+    return outcomes, broken
+
+
+def attack_plugins(names: list[str]) -> tuple[list[plugin_course.PluginOutcome], int]:
+    """Run attacks on plugins; returns the same."""
+    outcomes, broken = [], 0
+    for name in names:
+        outcome = plugin_course.run(runtimes.ATTACKS[name])
+        outcomes.append(outcome)
+        broken += bool(outcome.wrong)
+        print(table.plugin_line(outcome), flush=True)
+        for each in outcome.wrong:
+            print(f"    FAILED: {each}", flush=True)
+    return outcomes, broken
 
 
 def main(arguments: list[str]) -> int:
@@ -15,37 +48,29 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", action="append", metavar="NAME", help="this attack; may be given several times")
     parser.add_argument("--short", action="store_true", help="the attacks of the short run only")
-    parser.add_argument("--seconds", type=float, default=8.0, help="how long each goes on; default 8")
+    parser.add_argument("--seconds", type=float, default=8.0, help="how long each attack on a node goes on; default 8")
     parser.add_argument("--timeout", type=float, default=2.0, help="the request timeout in seconds; default 2")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/reliability.md")
+    parser.add_argument("--write", action="store_true", help="write the numbers into docs/reliability.md")
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="one node, attacks in random order, for so long")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the soak's order")
     parser.add_argument("--list", action="store_true", help="only list the attacks")
     options = parser.parse_args(arguments)
     if options.list:
-        for row in ROWS:
+        for row in (*ROWS, *runtimes.ROWS):
             print(f"{row.name:<26}{row.does}")
         return 0
-    unknown = [name for name in options.only or () if name not in ATTACKS]
+    if options.soak is not None:
+        return int(bool(soak(options.soak, options.timeout, options.seed)))
+    names = options.only or [row.name for row in (*ROWS, *runtimes.ROWS) if row.short or not options.short]
+    unknown = [name for name in names if name not in ATTACKS and name not in runtimes.ATTACKS]
     if unknown:
         parser.error(f"no attack {', '.join(unknown)}; see --list")
-    chosen = [ATTACKS[name] for name in options.only] if options.only else [r for r in ROWS if r.short or not options.short]
-    outcomes, broken = [], 0
-    for row in chosen:
-        try:
-            outcome = course.run(row, options.seconds, options.timeout)
-        except course.Course as error:
-            print(f"{row.name:<24} FAILED: {error}", flush=True)
-            broken += 1
-            continue
-        wrong = judge.faults(outcome)
-        outcomes.append(outcome)
-        broken += bool(wrong)
-        print(line(outcome), flush=True)
-        for each in wrong:
-            print(f"    FAILED: {each}", flush=True)
-    print(f"{len(chosen) - broken} attacks withstood, {broken} not")
+    nodes, first = attack_nodes([name for name in names if name in ATTACKS], options.seconds, options.timeout)
+    plugins, second = attack_plugins([name for name in names if name in runtimes.ATTACKS])
+    print(f"{len(names) - first - second} attacks withstood, {first + second} not")
     if options.write:
-        write(outcomes)
-    return int(bool(broken))
+        table.write(nodes, plugins)
+    return int(bool(first + second))
 
 
 if __name__ == "__main__":

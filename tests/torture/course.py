@@ -1,7 +1,7 @@
 """The course of one attack: node, healthy plugins, some calm, the attack, some calm, and everything that was counted.
 
-Processes are started and ended here, each by its own handle. `run` returns an `Outcome`; it raises only if the course
-itself could not be run. Next: `tests.torture.judge`.
+Processes are started and ended here, each by its own handle. `run` returns an `Outcome`; it raises `Course` only if the
+course itself could not be run. A `Setting` takes several attacks, as `tests.torture.soak` needs it. Next: `tests.torture.judge`.
 """
 
 from __future__ import annotations
@@ -135,37 +135,61 @@ class Outcome:
         return self.log.count(b"\n")
 
 
-def run(attack: Attack, seconds: float, timeout_s: float) -> Outcome:
-    """Run one attack and return what came of it."""
-    timeout_s = attack.node.get("timeout_s", timeout_s)
-    outcome = Outcome(attack, seconds, timeout_s)
-    with tempfile.TemporaryDirectory(prefix="nri-t-") as folder, ExitStack() as stack:
-        options = json.dumps({"folder": folder, "timeout_s": timeout_s, **attack.node})
-        path = f"{folder}/nri.sock"
-        if attack.prepare is not None:
-            attack.prepare(Path(folder))
-        node = stack.enter_context(Program("tests.torture.node"))
-        node.ask(options)
-        healthy = stack.enter_context(Program("tests.torture.healthy", path))
-        if healthy.line() != "ready" or not node.ask("ready " + " ".join(LABELS))["ready"]:
-            raise Course("the healthy plugins do not take part")
-        node.ask("begin")
+class Setting:
+    """A node with its healthy plugins, ready for attacks one after the other."""
+
+    def __init__(self, attack: Attack, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        with ExitStack() as stack:
+            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-t-")))
+            self.socket = f"{self._folder}/nri.sock"
+            if attack.prepare is not None:
+                attack.prepare(self._folder)
+            self._node = stack.enter_context(Program("tests.torture.node"))
+            self._node.ask(json.dumps({"folder": str(self._folder), **attack.node, "timeout_s": timeout_s}))
+            self._healthy = stack.enter_context(Program("tests.torture.healthy", self.socket))
+            if self._healthy.line() != "ready" or not self._node.ask("ready " + " ".join(LABELS))["ready"]:
+                raise Course("the healthy plugins do not take part")
+            self._stack = stack.pop_all()
+        self._logged = 0
+
+    def hostile(self, attack: Attack, seconds: float) -> Program:
+        """Start an attack's process."""
+        return Program("tests.torture.hostile", attack.name, self.socket, str(seconds), str(self.timeout_s))
+
+    def run(self, attack: Attack, seconds: float) -> Outcome:
+        """Run one attack, from calm to calm."""
+        outcome = Outcome(attack, seconds, self.timeout_s)
+        self._node.ask("begin")
         time.sleep(CALM_S)
-        hostile = stack.enter_context(Program("tests.torture.hostile", attack.name, path, str(seconds), str(timeout_s)))
-        outcome.count = json.loads(hostile.line(seconds + PATIENCE_S))
-        hostile.process.wait(PATIENCE_S)
+        with self.hostile(attack, seconds) as hostile:
+            outcome.count = json.loads(hostile.line(seconds + PATIENCE_S))
+            hostile.process.wait(PATIENCE_S)
         time.sleep(CALM_S)
-        told = node.ask("end", PATIENCE_S + 30 * timeout_s)
-        outcome.shown = _shown(folder) if attack.check is not None else ""
-        seen = healthy.ask("seen")
-        outcome.log = Path(folder, "log").read_bytes()
+        told = self._node.ask("end", PATIENCE_S + 30 * self.timeout_s)
+        outcome.shown = _shown(self._folder) if attack.check is not None else ""
+        seen = self._healthy.ask("seen")
+        log = (self._folder / "log").read_bytes()
+        outcome.log, self._logged = log[self._logged :], len(log)
         for name in ("events", "before", "most", "after"):
             setattr(outcome, name, told.pop(name))
         outcome.seen, outcome.ended, outcome.rest = seen["seen"], seen["ended"], told
-    return outcome
+        return outcome
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
 
 
-def _shown(folder: str) -> str:
+def run(attack: Attack, seconds: float, timeout_s: float) -> Outcome:
+    """Run one attack on a node of its own and return what came of it."""
+    with Setting(attack, attack.node.get("timeout_s", timeout_s)) as setting:
+        return setting.run(attack, seconds)
+
+
+def _shown(folder: Path) -> str:
     """What an operator's terminal gets to see of the node."""
     start = "import sys; from nri.cli.entry import start; sys.exit(start())"
     command = (sys.executable, "-c", start, "why", "--admin-socket", f"{folder}/admin.sock")

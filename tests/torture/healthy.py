@@ -1,7 +1,7 @@
 """Five healthy plugins in one process: they note every event in order, and each changes every container.
 
-As a program: `python -m tests.torture.healthy SOCKET`. It prints ``ready`` once all take part, and at a line on stdin
-what each has seen, as one line of JSON. None connects again: an end before that is a fault of the node.
+As a program: `python -m tests.torture.healthy SOCKET`. It prints ``ready`` once all take part, and at each line on
+stdin what each has seen since the last one, as one line of JSON. None connects again: an end before that is a fault of the node.
 """
 
 from __future__ import annotations
@@ -78,9 +78,11 @@ def main(arguments: list[str]) -> int:
             print(f"not ready: {ended}", flush=True)
             return 1
     print("ready", flush=True)
-    sys.stdin.readline()
-    seen = {f"{plugin.index}-steady": plugin.seen for plugin in plugins}
-    print(json.dumps({"seen": seen, "ended": ended}), flush=True)
+    for _ in sys.stdin:
+        seen = {}
+        for plugin in plugins:
+            seen[f"{plugin.index}-steady"], plugin.seen = plugin.seen, []
+        print(json.dumps({"seen": seen, "ended": ended}), flush=True)
     return 0
 
 

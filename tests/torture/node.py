@@ -82,7 +82,7 @@ class Node:
         self.containers = [
             m.Container(id=f"standing-{n}", pod_sandbox_id=f"pod-{n}", name="main") for n in range(options.standing)
         ]
-        self.snapshots = self.updated = self.evicted = 0
+        self.snapshots = self.updated = self.evicted = self.rounds = 0
         self.adaptation = Adaptation(
             "torture",
             "v1",
@@ -144,7 +144,7 @@ class Events:
         life = 0
         while not self.stopping:
             life += 1
-            self._live(f"{self._number}-{life}")
+            self._live(f"{self._node.rounds}-{self._number}-{life}")
 
     def _live(self, life: str) -> None:
         annotations = {"torture/life": life, **self._node.options.annotations}
@@ -267,7 +267,9 @@ def serve(node: Node) -> None:
         if command == "ready":
             answer["ready"] = node.adaptation.ready(labels, 30)
         elif command == "begin":
-            node.make_histories()
+            node.rounds += 1
+            if node.rounds == 1:
+                node.make_histories()
             holdings = Holdings()
             threads = [Events(node, number) for number in range(THREADS)]
             for each in threads:

@@ -42,6 +42,7 @@ class RuntimeAttack:
         exits: the code with which the plugin ends, if it must.
         memory_mib: how much its memory may grow at its peak.
         log_lines: how many lines it may print.
+        short: it is part of the short run, which CI has.
     """
 
     name: str
@@ -52,6 +53,7 @@ class RuntimeAttack:
     exits: int | None = None
     memory_mib: int = 64
     log_lines: int = 60
+    short: bool = True
 
 
 def works(runtime: ScriptedRuntime) -> bool:

@@ -1,22 +1,30 @@
-"""The numbers of a run: a line for the terminal, and the table of docs/reliability.md.
+"""The numbers of a run: a line for the terminal, and the two tables of docs/reliability.md.
 
-The table stands between two marks of the page, and only what was measured is written anew.
+The tables stand between marks of the page, and only rows that were measured are written anew.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.torture.course import Outcome
+from tests.torture.plugin_course import PluginOutcome
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
-REGION = re.compile(r"(<!-- measured: torture -->\n).*?(<!-- end -->)", re.DOTALL)
-HEAD = (
-    "| attack | what it does | what happens | events, failed in its name | worst event | memory | log lines |",
-    "|---|---|---|---|---|---|---|",
-)
+REGION = r"(<!-- measured: {} -->\n).*?(<!-- end -->)"
+NODES, PLUGINS = "attacks-on-nodes", "attacks-on-plugins"
+HEADS: Mapping[str, Sequence[str]] = {
+    NODES: (
+        "| attack | what a plugin does | what happens | events | failed in its name | worst event | memory | log lines |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
+    ),
+    PLUGINS: (
+        "| attack | what a runtime does | what happens | served again after | memory | log lines |",
+        "|---|---|---|---:|---:|---:|",
+    ),
+}
 
 
 def line(outcome: Outcome) -> str:
@@ -25,34 +33,59 @@ def line(outcome: Outcome) -> str:
     counted = " ".join(f"{name}={number}" for name, number in sorted(outcome.count.items()))
     return (
         f"{outcome.attack.name:<24} events {events:>6}, failed {outcome.refused:>5}, worst {outcome.worst_s:>6.2f} s, "
-        f"memory {outcome.memory_mib:>+7.1f} MiB, log {outcome.log_lines:>5} lines  {counted[:90]}"
+        f"memory {outcome.memory_mib:>+7.1f} MiB, log {outcome.log_lines:>5} lines  {counted[:60]}"
+    )
+
+
+def plugin_line(outcome: PluginOutcome) -> str:
+    """One outcome of a hostile runtime for a terminal."""
+    return (
+        f"{outcome.attack.name:<24} {outcome.seconds:>6.1f} s, memory {outcome.memory_mib:>+7.1f} MiB, "
+        f"log {outcome.log_lines:>5} lines"
     )
 
 
 def row(outcome: Outcome) -> str:
     """One outcome as a row of the page."""
     attack = outcome.attack
-    events = f"{sum(map(len, outcome.events)):,}, {outcome.refused:,}"
     return (
-        f"| `{attack.name}` | {attack.does} | {attack.happens} | {events} | {outcome.worst_s:.2f} s "
-        f"| {max(0.0, outcome.memory_mib):+.0f} MiB | {outcome.log_lines:,} |"
+        f"| `{attack.name}` | {attack.does} | {attack.happens} | {sum(map(len, outcome.events)):,} | {outcome.refused:,} "
+        f"| {outcome.worst_s:.2f} s | {max(0.0, outcome.memory_mib):.0f} MiB | {outcome.log_lines:,} |"
     )
 
 
-def write(outcomes: Iterable[Outcome]) -> None:
+def plugin_row(outcome: PluginOutcome) -> str:
+    """One outcome of a hostile runtime as a row of the page."""
+    attack = outcome.attack
+    after = f"{outcome.seconds:.1f} s" if attack.exits is None else "ends"
+    return (
+        f"| `{attack.name}` | {attack.does} | {attack.happens} | {after} | {max(0.0, outcome.memory_mib):.0f} MiB "
+        f"| {outcome.log_lines:,} |"
+    )
+
+
+def names_in(text: str, table: str) -> list[str]:
+    """The attacks that a table of the page has."""
+    match = re.search(REGION.format(table), text, re.DOTALL)
+    return re.findall(r"(?m)^\| `([a-z0-9-]+)` \|", match[0]) if match else []
+
+
+def write(nodes: Iterable[Outcome], plugins: Iterable[PluginOutcome]) -> None:
     """Put the rows into the page; rows of attacks that were not run stay."""
-    text = PAGE.read_text(encoding="utf-8")
-    match = REGION.search(text)
-    assert match is not None, f"{PAGE} has no place for the table"
-    rows = {name: each for each in match[0].splitlines() if (name := _name(each))}
-    rows.update((outcome.attack.name, row(outcome)) for outcome in outcomes)
+    from tests.torture import runtimes
     from tests.torture.attacks import ROWS
 
-    kept = [rows[each.name] for each in ROWS if each.name in rows]
-    body = "\n".join([*HEAD, *kept])
-    PAGE.write_text(text[: match.start()] + f"{match[1]}{body}\n{match[2]}" + text[match.end() :], encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    text = _replaced(text, NODES, {each.attack.name: row(each) for each in nodes}, [each.name for each in ROWS])
+    order = [each.name for each in runtimes.ROWS]
+    text = _replaced(text, PLUGINS, {each.attack.name: plugin_row(each) for each in plugins}, order)
+    PAGE.write_text(text, encoding="utf-8")
 
 
-def _name(each: str) -> str:
-    match = re.match(r"\| `([a-z0-9-]+)` \|", each)
-    return match[1] if match else ""
+def _replaced(text: str, table: str, rows: Mapping[str, str], order: Sequence[str]) -> str:
+    match = re.search(REGION.format(table), text, re.DOTALL)
+    assert match is not None, f"{PAGE} has no place for the table {table}"
+    known = {name[1]: each for each in match[0].splitlines() if (name := re.match(r"\| `([a-z0-9-]+)` \|", each))}
+    known.update(rows)
+    body = "\n".join([*HEADS[table], *(known[name] for name in order if name in known)])
+    return text[: match.start()] + f"{match[1]}{body}\n{match[2]}" + text[match.end() :]
