@@ -96,7 +96,8 @@ def _holdings(outcome: Outcome) -> Iterator[str]:
     for name, slack in AFTER.items():
         # What was started for the events themselves is gone by then.
         if after[name] > before[name] + slack:
-            yield f"{after[name] - before[name]} {name} are left over"
+            names = f": {outcome.rest.get('threads')}" if name == "threads" else ""
+            yield f"{after[name] - before[name]} {name} are left over{names}"
 
 
 def _log(outcome: Outcome) -> Iterator[str]:

@@ -225,7 +225,7 @@ class Holdings:
 
     @staticmethod
     def _counts() -> dict[str, int]:
-        return {"descriptors": len(os.listdir("/proc/self/fd")), "threads": threading.active_count()}
+        return {"descriptors": len(os.listdir("/proc/self/fd")), "threads": _status("Threads")}
 
     def _watch(self) -> None:
         while not self._over.wait(0.1):
@@ -300,6 +300,7 @@ def _end(node: Node, threads: list[Events], holdings: Holdings) -> dict[str, Any
         "before": holdings.before,
         "most": holdings.most,
         "after": after,
+        "threads": sorted(each.name for each in threading.enumerate()),
         "histories": node.histories(),
         "snapshots": node.snapshots,
         "updated": node.updated,
