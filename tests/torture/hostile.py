@@ -85,7 +85,9 @@ class Hostile:
         except OSError as error:
             raise Gone(str(error)) from None
 
-    def request_bytes(self, method: str, message: Any = b"", stream_id: int = 0, service: str = RUNTIME_SERVICE) -> bytes:
+    def request_bytes(
+        self, method: str, message: Any = b"", stream_id: int = 0, service: str = RUNTIME_SERVICE
+    ) -> bytes:
         """The trunk's bytes of a request to the runtime; a message or its bytes."""
         if not stream_id:
             stream_id, self.next_id = self.next_id, self.next_id + 2

@@ -74,7 +74,9 @@ def _plugins(outcome: Outcome) -> Iterator[str]:
         yield from _out_of_turn(label, outcome, set(seen), seen)
 
 
-def _out_of_turn(label: str, outcome: Outcome, known: set[tuple[str, str]], seen: list[tuple[str, str]]) -> Iterator[str]:
+def _out_of_turn(
+    label: str, outcome: Outcome, known: set[tuple[str, str]], seen: list[tuple[str, str]]
+) -> Iterator[str]:
     """The events of each thread are asked for one after the other, and must come so."""
     place = {each: n for n, each in enumerate(seen)}
     for thread in outcome.events:

@@ -68,7 +68,9 @@ def events_first(runtime: ScriptedRuntime) -> None:
     registration = runtime.request()
     for _ in range(2):
         for spec in EVENTS:
-            response = runtime.call(spec.rpc, m.CreateContainerRequest(pod=POD, container=CONTAINER).SerializeToString())
+            response = runtime.call(
+                spec.rpc, m.CreateContainerRequest(pod=POD, container=CONTAINER).SerializeToString()
+            )
             assert response.code or not response.payload, f"{spec.rpc} was handled before Configure: {response}"
         runtime.call("Synchronize", m.SynchronizeRequest(pods=[POD]))
         runtime.call("StateChange", m.StateChangeEvent(event=m.Event.Value("RUN_POD_SANDBOX"), pod=POD))
@@ -212,17 +214,60 @@ def malformed_answers(runtime: ScriptedRuntime) -> None:
 ROWS = (
     RuntimeAttack("events-first", "sends every event before Configure", "no handler runs", events_first),
     RuntimeAttack("garbage", "sends random bytes", "the connection ends; it connects again", garbage),
-    RuntimeAttack("huge-mux-frame", "announces a frame of 4 GiB", "the connection ends; it connects again", huge_mux_frame),
-    RuntimeAttack("huge-message", "announces a message of 4 GiB and sends 100 MiB of it", "read and dropped", huge_message),
-    RuntimeAttack("streams", "uses stream ids that are even, used or unknown", "refused or dropped; it goes on", streams, stays=True),
-    RuntimeAttack("malformed", "sends requests that cannot be read, for each method", "one status for all; it goes on", malformed, stays=True),
-    RuntimeAttack("endless-state", "sends parts of its state without end, of empty entries", "refused", endless_state, memory_mib=400),
-    RuntimeAttack("texts", "has names and errors with control characters, and of 100 kB", "logged escaped and short", texts, stays=True),
+    RuntimeAttack(
+        "huge-mux-frame", "announces a frame of 4 GiB", "the connection ends; it connects again", huge_mux_frame
+    ),
+    RuntimeAttack(
+        "huge-message", "announces a message of 4 GiB and sends 100 MiB of it", "read and dropped", huge_message
+    ),
+    RuntimeAttack(
+        "streams",
+        "uses stream ids that are even, used or unknown",
+        "refused or dropped; it goes on",
+        streams,
+        stays=True,
+    ),
+    RuntimeAttack(
+        "malformed",
+        "sends requests that cannot be read, for each method",
+        "one status for all; it goes on",
+        malformed,
+        stays=True,
+    ),
+    RuntimeAttack(
+        "endless-state",
+        "sends parts of its state without end, of empty entries",
+        "refused",
+        endless_state,
+        memory_mib=400,
+    ),
+    RuntimeAttack(
+        "texts",
+        "has names and errors with control characters, and of 100 kB",
+        "logged escaped and short",
+        texts,
+        stays=True,
+    ),
     RuntimeAttack("flood", "sends 5,000 requests before it reads an answer", "answered in order", flood, stays=True),
-    RuntimeAttack("never-answers", "never answers what the plugin asks for", "events are served; what waits is bounded", never_answers),
-    RuntimeAttack("again-and-again", "configures and synchronizes fifty times", "done each time", again_and_again, stays=True),
+    RuntimeAttack(
+        "never-answers",
+        "never answers what the plugin asks for",
+        "events are served; what waits is bounded",
+        never_answers,
+    ),
+    RuntimeAttack(
+        "again-and-again", "configures and synchronizes fifty times", "done each time", again_and_again, stays=True
+    ),
     RuntimeAttack("half-a-request", "sends half a request, waits and hangs up", "it connects again", half_a_request),
-    RuntimeAttack("malformed-answers", "answers the registration with what cannot be read", "it connects again", malformed_answers),
-    RuntimeAttack("bad-configuration", "configures with 2,000 unknown keys", "refused at once, with a short error; exit code 1", bad_configuration, exits=1),
-)  # fmt: skip
+    RuntimeAttack(
+        "malformed-answers", "answers the registration with what cannot be read", "it connects again", malformed_answers
+    ),
+    RuntimeAttack(
+        "bad-configuration",
+        "configures with 2,000 unknown keys",
+        "refused at once, with a short error; exit code 1",
+        bad_configuration,
+        exits=1,
+    ),
+)
 ATTACKS = {row.name: row for row in ROWS}

@@ -111,24 +111,42 @@ def slow_letters(target: Target) -> None:
 
 ROWS = (
     Attack(
-        "updates", "asks for 500 updates at a time, a hundred requests under way", "refused when its queue is full; events go on",
-        updates, memory_mib=192,
+        "updates",
+        "asks for 500 updates at a time, a hundred requests under way",
+        "refused when its queue is full; events go on",
+        updates,
+        memory_mib=192,
     ),
     Attack(
-        "joiners", "sixteen connections join and leave all the time, where a snapshot takes 20 ms",
-        "events and joins go on side by side", joiners, node={"snapshot_s": 0.02}, check=some_join, log_lines=400,
+        "joiners",
+        "sixteen connections join and leave all the time, where a snapshot takes 20 ms",
+        "events and joins go on side by side",
+        joiners,
+        node={"snapshot_s": 0.02},
+        check=some_join,
+        log_lines=400,
     ),
     Attack(
-        "registrations", "registers under ever new names and hangs up, on four connections at a time",
-        "forgotten again", registrations, log_lines=200,
+        "registrations",
+        "registers under ever new names and hangs up, on four connections at a time",
+        "forgotten again",
+        registrations,
+        log_lines=200,
     ),
     Attack("registers-again", "registers over and over on one connection", "refused; its name stays", registers_again),
     Attack(
-        "silent-connections", "three hundred connections that say nothing", "the oldest of more than 64 are closed",
-        silent_connections, log_lines=50,
+        "silent-connections",
+        "three hundred connections that say nothing",
+        "the oldest of more than 64 are closed",
+        silent_connections,
+        log_lines=50,
     ),
     Attack(
-        "slow-letters", "two hundred connections that register byte by byte", "closed when their time is up",
-        slow_letters, node={"registration_timeout_s": 1.0}, short=False,
+        "slow-letters",
+        "two hundred connections that register byte by byte",
+        "closed when their time is up",
+        slow_letters,
+        node={"registration_timeout_s": 1.0},
+        short=False,
     ),
-)  # fmt: skip
+)

@@ -122,16 +122,49 @@ def streams(target: Target) -> None:
 
 ROWS = (
     Attack("garbage", "sends random bytes, before and after joining", "the connection ends", garbage, log_lines=300),
-    Attack("huge-frames", "sends frames that announce 4 GiB", "nothing is allocated; the connection ends", huge_frames, log_lines=300),
     Attack(
-        "oversized-answers", "answers with messages of 5 MiB", "read, dropped, refused by name", oversized_answers, OURS,
+        "huge-frames",
+        "sends frames that announce 4 GiB",
+        "nothing is allocated; the connection ends",
+        huge_frames,
+        log_lines=300,
+    ),
+    Attack(
+        "oversized-answers",
+        "answers with messages of 5 MiB",
+        "read, dropped, refused by name",
+        oversized_answers,
+        OURS,
         short=False,
     ),
-    Attack("envelopes", "answers with envelopes that cannot be read", "refused by name", envelopes, OURS, log_lines=300, short=False),
-    Attack("replies", "answers every event with a reply that cannot be read", "refused by name, without a traceback", replies, OURS),
-    Attack("requests", "sends requests that cannot be read, for each method", "one status for all; it may stay", requests, log_lines=300),
     Attack(
-        "streams", "uses streams that are even, used, unknown or not its own", "refused or dropped; its own events may fail",
-        lambda target: target.again(partial(streams, target)), OURS,
+        "envelopes",
+        "answers with envelopes that cannot be read",
+        "refused by name",
+        envelopes,
+        OURS,
+        log_lines=300,
+        short=False,
     ),
-)  # fmt: skip
+    Attack(
+        "replies",
+        "answers every event with a reply that cannot be read",
+        "refused by name, without a traceback",
+        replies,
+        OURS,
+    ),
+    Attack(
+        "requests",
+        "sends requests that cannot be read, for each method",
+        "one status for all; it may stay",
+        requests,
+        log_lines=300,
+    ),
+    Attack(
+        "streams",
+        "uses streams that are even, used, unknown or not its own",
+        "refused or dropped; its own events may fail",
+        lambda target: target.again(partial(streams, target)),
+        OURS,
+    ),
+)

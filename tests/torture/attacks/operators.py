@@ -97,8 +97,11 @@ def install_configured(folder: Path) -> None:
 
 ROWS = (
     Attack(
-        "required-annotation", "every pod requires 25,000 plugins, in an annotation of 250 kB",
-        "refused, with a short error, and quickly", nothing, ("required", "missing", "annotation", "too long"),
+        "required-annotation",
+        "every pod requires 25,000 plugins, in an annotation of 250 kB",
+        "refused, with a short error, and quickly",
+        nothing,
+        ("required", "missing", "annotation", "too long"),
         node={
             "annotations": {REQUIRED: "[" + ", ".join(f"nobody{n}" for n in range(20_000)) + "]"},
             "validator": {"enable": True},
@@ -106,13 +109,23 @@ ROWS = (
         },
     ),
     Attack(
-        "swapped-plugin", "the file of a plugin that is started again and again changes hands all the time",
-        "checked at each start: what others may write does not run", swapped_plugin,
-        node=RESTARTED, check=was_not_run, prepare=install, short=False,
+        "swapped-plugin",
+        "the file of a plugin that is started again and again changes hands all the time",
+        "checked at each start: what others may write does not run",
+        swapped_plugin,
+        node=RESTARTED,
+        check=was_not_run,
+        prepare=install,
+        short=False,
     ),
     Attack(
-        "swapped-drop-in", "the drop-in of such a plugin changes hands all the time",
-        "what others may write is not given to it", swapped_drop_in,
-        node=RESTARTED, check=was_not_run, prepare=install_configured, short=False,
+        "swapped-drop-in",
+        "the drop-in of such a plugin changes hands all the time",
+        "what others may write is not given to it",
+        swapped_drop_in,
+        node=RESTARTED,
+        check=was_not_run,
+        prepare=install_configured,
+        short=False,
     ),
-)  # fmt: skip
+)

@@ -59,16 +59,27 @@ def bad_masks(target: Target) -> None:
 
 ROWS = (
     Attack(
-        "duplicates", "eight connections register as a plugin that is there", "refused by name; that one stays",
-        duplicates, check=all_are_refused, log_lines=100,
+        "duplicates",
+        "eight connections register as a plugin that is there",
+        "refused by name; that one stays",
+        duplicates,
+        check=all_are_refused,
+        log_lines=100,
     ),
     Attack(
-        "guard-by-name", "joins as 99-`10-guard`, where 10-guard is required", "counts as what it is: creations are refused",
-        lambda target: target.again(partial(impostor, target)), ("10-guard",),
-        node={"validator": {"enable": True, "required_plugins": ["10-guard"]}}, check=no_creation_passes,
+        "guard-by-name",
+        "joins as 99-`10-guard`, where 10-guard is required",
+        "counts as what it is: creations are refused",
+        lambda target: target.again(partial(impostor, target)),
+        ("10-guard",),
+        node={"validator": {"enable": True, "required_plugins": ["10-guard"]}},
+        check=no_creation_passes,
     ),
     Attack(
-        "bad-masks", "answers Configure with events that do not exist, or garbage", "it does not join", bad_masks,
+        "bad-masks",
+        "answers Configure with events that do not exist, or garbage",
+        "it does not join",
+        bad_masks,
         log_lines=200,
     ),
-)  # fmt: skip
+)

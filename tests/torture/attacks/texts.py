@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from nri.api import messages as m
 from nri.api.naming import PLUGIN_SERVICE_CONN, RUNTIME_SERVICE_CONN
 from nri.mux import pack
@@ -14,9 +12,7 @@ from tests.torture.course import Outcome
 from tests.torture.hostile import Answer, Refusal, Target
 
 #: A forged line, a cleared screen, a title, a turned text, a bell, C1 controls, and much of it.
-EVIL = (
-    "x\nWARNING nri.adaptation: plugin 05-steady is gone\r\x1b[2J\x1b]0;owned\x07\u202egnp.exe\u2066\x9b31m\x00\u2028end"
-)
+EVIL = "x\nWARNING nri.adaptation: plugin 05-steady is gone\r\x1b[2J\x1b]0;owned\x07\u202egnp.exe\u2066\x9b31m\x00\u2028end"
 LONG = EVIL + "y" * 100_000
 
 
@@ -112,23 +108,47 @@ def shown(outcome: Outcome) -> None:
 OURS = ("20-hostile",)
 ROWS = (
     Attack(
-        "names", "registers with control characters in name, index, version and method", "refused; logged escaped and short",
-        names, check=shown, log_lines=400,
+        "names",
+        "registers with control characters in name, index, version and method",
+        "refused; logged escaped and short",
+        names,
+        check=shown,
+        log_lines=400,
     ),
     Attack(
-        "errors", "refuses events with control characters, and with 100 kB of them", "escaped and cut where they come in",
-        errors, OURS, check=shown,
+        "errors",
+        "refuses events with control characters, and with 100 kB of them",
+        "escaped and cut where they come in",
+        errors,
+        OURS,
+        check=shown,
     ),
     Attack(
-        "refuses-configure", "refuses Configure and Synchronize with such texts", "it does not join; one short line each",
-        refuses_configure, check=shown, log_lines=300, short=False,
+        "refuses-configure",
+        "refuses Configure and Synchronize with such texts",
+        "it does not join; one short line each",
+        refuses_configure,
+        check=shown,
+        log_lines=300,
+        short=False,
     ),
     Attack("values", "sets such values, ids and reasons", "`nri why` shows them escaped", values, OURS, check=shown),
     Attack(
-        "reasons", "refuses as a validator for such a reason", "escaped", reasons, OURS, check=shown, short=False,
-    ),
-    Attack(
-        "stray", "answers Configure with bytes that are no message", "it does not join", stray, check=shown, log_lines=300,
+        "reasons",
+        "refuses as a validator for such a reason",
+        "escaped",
+        reasons,
+        OURS,
+        check=shown,
         short=False,
     ),
-)  # fmt: skip
+    Attack(
+        "stray",
+        "answers Configure with bytes that are no message",
+        "it does not join",
+        stray,
+        check=shown,
+        log_lines=300,
+        short=False,
+    ),
+)
