@@ -56,12 +56,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--list", action="store_true", help="only list the attacks")
     options = parser.parse_args(arguments)
     if options.list:
-        for row in (*ROWS, *runtimes.ROWS):
-            print(f"{row.name:<26}{row.does}")
+        for name, does in [(row.name, row.does) for row in ROWS] + [(row.name, row.does) for row in runtimes.ROWS]:
+            print(f"{name:<26}{does}")
         return 0
     if options.soak is not None:
         return int(bool(soak(options.soak, options.timeout, options.seed)))
-    names = options.only or [row.name for row in (*ROWS, *runtimes.ROWS) if row.short or not options.short]
+    names = options.only or [
+        *(row.name for row in ROWS if row.short or not options.short),
+        *(row.name for row in runtimes.ROWS if row.short or not options.short),
+    ]
     unknown = [name for name in names if name not in ATTACKS and name not in runtimes.ATTACKS]
     if unknown:
         parser.error(f"no attack {', '.join(unknown)}; see --list")

@@ -1,7 +1,8 @@
 """The course of one attack: node, healthy plugins, some calm, the attack, some calm, and everything that was counted.
 
-Processes are started and ended here, each by its own handle. `run` returns an `Outcome`; it raises `Course` only if the
-course itself could not be run. A `Setting` takes several attacks, as `tests.torture.soak` needs it. Next: `tests.torture.judge`.
+Processes are started and ended here, each by its own handle. `run` returns an `Outcome`; it raises `Course` only if
+the course itself could not be run. A `Setting` takes several attacks, as `tests.torture.soak` needs it. Next:
+`tests.torture.judge`.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class Setting:
 
     def hostile(self, attack: Attack, seconds: float) -> Program:
         """Start an attack's process."""
-        return Program("tests.torture.hostile", attack.name, self.socket, str(seconds), str(self.timeout_s))
+        return Program("tests.torture.attacker", attack.name, self.socket, str(seconds), str(self.timeout_s))
 
     def run(self, attack: Attack, seconds: float) -> Outcome:
         """Run one attack, from calm to calm."""

@@ -1,7 +1,8 @@
 """Five healthy plugins in one process: they note every event in order, and each changes every container.
 
 As a program: `python -m tests.torture.healthy SOCKET`. It prints ``ready`` once all take part, and at each line on
-stdin what each has seen since the last one, as one line of JSON. None connects again: an end before that is a fault of the node.
+stdin what each has seen since the last one, as one line of JSON. None connects again: an end before that is a fault
+of the node.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""The hostile plugin: one connection on which every byte is the attack's own, and the process that runs one attack.
+"""The hostile plugin's tools: one connection on which every byte is the attack's own, and what it is aimed at.
 
 `Hostile` registers and answers by hand, or does not. `Target` is what an attack is given: where the node listens, and
-when it is over. As a program: `python -m tests.torture.hostile NAME SOCKET SECONDS TIMEOUT`, which prints what it counted
-as one line of JSON. Next: `tests.torture.attacks`.
+when it is over. Next: `tests.torture.attacks`; `tests.torture.attacker`, the process that runs one.
 """
 
 from __future__ import annotations
 
-import json
 import socket
-import sys
 import threading
 import time
 from collections import Counter
@@ -254,20 +251,3 @@ class Target:
             thread.start()
         for thread in threads:
             thread.join(self.seconds + 5.0)
-
-
-def main(arguments: list[str]) -> int:
-    """Run one attack."""
-    from tests.torture.attacks import ATTACKS
-
-    name, path, seconds, timeout_s = arguments
-    target = Target(path, float(seconds), float(timeout_s))
-    ATTACKS[name].run(target)
-    print(json.dumps(target.count), flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    from tests.torture import hostile
-
-    sys.exit(hostile.main(sys.argv[1:]))  # by its name, or its classes would be there twice

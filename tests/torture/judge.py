@@ -65,7 +65,7 @@ def _plugins(outcome: Outcome) -> Iterator[str]:
             yield f"healthy plugin {label} got an event twice"
         missing = passed - set(seen)
         if missing:
-            yield f"healthy plugin {label} did not get {len(missing)} of {len(passed)} events, as {sorted(missing)[0]}"
+            yield f"healthy plugin {label} did not get {len(missing)} of {len(passed)} events, as {min(missing)}"
         common = [each for each in seen if each in passed]
         if order is None:
             order = common

@@ -1,21 +1,17 @@
 """The node under attack: an adaptation on a socket, four threads of events, and a count of all that must be bounded.
 
-As a program: `python -m tests.torture.node`. The first line on stdin has the options, as JSON; the others are commands:
-``ready NN-name ...`` waits for plugins, ``begin`` notes what the process holds and starts the events, ``end`` stops them,
-waits for what the attack has left behind, and tells everything, ``exit`` stops the adaptation. Each is answered by a line
-of JSON.
-Half of the threads hold `block_sync` around each request, as a runtime should; the others do without. What follows from
-the numbers is `tests.torture.judge`.
+As a program: `python -m tests.torture.node`. The first line on stdin has the options, as JSON; the others are
+commands: ``ready NN-name ...`` waits for plugins, ``begin`` notes what the process holds and starts the events,
+``end`` stops them, waits for what the attack has left behind, and tells everything, ``exit`` stops the adaptation.
+Each is answered by a line of JSON. Its events are `tests.torture.lives`; what follows from the numbers is
+`tests.torture.judge`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
-import gc
 import json
 import logging
-import os
 import resource
 import sys
 import threading
@@ -26,16 +22,13 @@ from typing import Any, Literal
 
 from nri.adaptation import Adaptation
 from nri.api import messages as m
-from nri.errors import NriError
 from nri.policies.default_validator import ValidatorConfig
-from tests.torture.healthy import INDICES, VARIABLE
+from tests.torture.holdings import Holdings
+from tests.torture.lives import Events
 
 THREADS = 4
 #: What the process may use at all: a node that takes more fails the attack, and not the machine that tests it.
 ADDRESS_SPACE = 4 << 30
-#: Between two events of a thread, in seconds.
-PAUSE_S = 0.002
-STATE_CHANGES = ("RunPodSandbox", "PostCreateContainer", "StartContainer", "PostStartContainer")
 
 
 @dataclass
@@ -128,133 +121,6 @@ class Node:
         """How many of those are still known."""
         records = self.adaptation.provenance
         return 0 if records is None else sum(bool(records.explain(f"kept-{n}")) for n in range(self.options.histories))
-
-
-class Events:
-    """One thread of a runtime: pods with one container each, one after the other."""
-
-    def __init__(self, node: Node, number: int) -> None:
-        self._node, self._number = node, number
-        self.stopping = False
-        #: Event, pod, seconds, error or "".
-        self.record: list[tuple[str, str, float, str]] = []
-        self.thread = threading.Thread(target=self._run, name=f"events-{number}", daemon=True)
-
-    def _run(self) -> None:
-        life = 0
-        while not self.stopping:
-            life += 1
-            self._live(f"{self._node.rounds}-{self._number}-{life}")
-
-    def _live(self, life: str) -> None:
-        annotations = {"torture/life": life, **self._node.options.annotations}
-        pod = m.PodSandbox(id=f"life-{life}", name=life, namespace="torture", annotations=annotations)
-        container = m.Container(id=f"c-{life}", pod_sandbox_id=pod.id, name="main", args=["sleep", "1"], env=["A=b"])
-        if self._ask("RunPodSandbox", pod) and self._ask("CreateContainer", pod, container):
-            for rpc in ("PostCreateContainer", "StartContainer", "PostStartContainer", "UpdateContainer"):
-                self._ask(rpc, pod, container)
-            self._ask("StopContainer", pod, container)
-            self._ask("RemoveContainer", pod, container)
-        self._ask("StopPodSandbox", pod)
-        self._ask("RemovePodSandbox", pod)
-
-    def _ask(self, rpc: str, pod: m.PodSandbox, container: m.Container | None = None) -> bool:
-        """Ask for one event, timed from the runtime's first call to the last answer."""
-        time.sleep(PAUSE_S)
-        began = time.monotonic()
-        error = ""
-        try:
-            if self._number % 2:
-                with self._node.adaptation.block_sync(urgent=rpc.startswith(("Stop", "Remove"))):
-                    error = self._send(rpc, pod, container)
-            else:
-                error = self._send(rpc, pod, container)
-        except NriError as wrong:
-            error = str(wrong)[:500] or repr(wrong)
-        except Exception as wrong:
-            error = f"not an error of NRI: {wrong!r}"[:500]
-        self.record.append((rpc, pod.id, time.monotonic() - began, error))
-        return not error
-
-    def _send(self, rpc: str, pod: m.PodSandbox, container: m.Container | None) -> str:
-        adaptation = self._node.adaptation
-        if container is None:
-            {
-                "RunPodSandbox": adaptation.run_pod_sandbox,
-                "StopPodSandbox": adaptation.stop_pod_sandbox,
-                "RemovePodSandbox": adaptation.remove_pod_sandbox,
-            }[rpc](pod)
-        elif rpc == "CreateContainer":
-            reply = adaptation.create_container(pod, container)
-            reply.commit()
-            set_ = {each.key for each in reply.adjust.env}
-            missing = [index for index in INDICES if VARIABLE + index not in set_]
-            return f"the adjustments of {missing} are lost" if missing else ""
-        elif rpc == "UpdateContainer":
-            resources = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=512)))
-            adaptation.update_container(pod, container, resources).commit()
-        elif rpc == "StopContainer":
-            adaptation.stop_container(pod, container).commit()
-        else:
-            {
-                "PostCreateContainer": adaptation.post_create_container,
-                "StartContainer": adaptation.start_container,
-                "PostStartContainer": adaptation.post_start_container,
-                "RemoveContainer": adaptation.remove_container,
-            }[rpc](pod, container)
-        return ""
-
-
-class Holdings:
-    """What the process holds: memory, descriptors, threads; with the highest of each, looked at ten times a second."""
-
-    def __init__(self) -> None:
-        self.before = self.now()
-        Path("/proc/self/clear_refs").write_text("5")  # the highest memory, from now on
-        self.most = dict(self.before)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="holdings", daemon=True)
-        self._thread.start()
-
-    @staticmethod
-    def now() -> dict[str, int]:
-        """Memory in KiB, and numbers."""
-        gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)
-        return {"memory": _status("VmRSS"), **Holdings._counts()}
-
-    @staticmethod
-    def _counts() -> dict[str, int]:
-        return {"descriptors": len(os.listdir("/proc/self/fd")), "threads": _status("Threads")}
-
-    def _watch(self) -> None:
-        while not self._over.wait(0.1):
-            for name, number in self._counts().items():
-                self.most[name] = max(self.most[name], number)
-
-    def end(self) -> None:
-        """Look no longer."""
-        self._over.set()
-        self._thread.join()
-        self.most["memory"] = max(_status("VmHWM"), self.before["memory"])
-
-    def settle(self, patience_s: float) -> dict[str, int]:
-        """Wait until no more is held than before, for some time at most; returns what is held then."""
-        until = time.monotonic() + patience_s
-        while True:
-            now = self.now()
-            if all(now[name] <= self.before[name] for name in ("descriptors", "threads")):
-                return now
-            if time.monotonic() > until:
-                return now
-            time.sleep(0.05)
-
-
-def _status(name: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1])
-    raise LookupError(name)
 
 
 def serve(node: Node) -> None:

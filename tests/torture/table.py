@@ -17,7 +17,7 @@ REGION = r"(<!-- measured: {} -->\n).*?(<!-- end -->)"
 NODES, PLUGINS = "attacks-on-nodes", "attacks-on-plugins"
 HEADS: Mapping[str, Sequence[str]] = {
     NODES: (
-        "| attack | what a plugin does | what happens | events | failed in its name | worst event | memory | log lines |",
+        "| attack | what a plugin does | what happens | events | failed | worst event | memory | log lines |",
         "|---|---|---|---:|---:|---:|---:|---:|",
     ),
     PLUGINS: (
@@ -47,9 +47,9 @@ def plugin_line(outcome: PluginOutcome) -> str:
 
 def row(outcome: Outcome) -> str:
     """One outcome as a row of the page."""
-    attack = outcome.attack
+    attack, events = outcome.attack, sum(map(len, outcome.events))
     return (
-        f"| `{attack.name}` | {attack.does} | {attack.happens} | {sum(map(len, outcome.events)):,} | {outcome.refused:,} "
+        f"| `{attack.name}` | {attack.does} | {attack.happens} | {events:,} | {outcome.refused:,} "
         f"| {outcome.worst_s:.2f} s | {max(0.0, outcome.memory_mib):.0f} MiB | {outcome.log_lines:,} |"
     )
 

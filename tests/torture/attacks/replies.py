@@ -24,7 +24,7 @@ def updates(number: int, name: str = "nobody-{}", event: type = m.CreateContaine
         row = m.ContainerUpdate(container_id=name.format(n))
         row.linux.resources.cpu.shares.value = 2 + n
         rows.append(row)
-    return event(update=rows).SerializeToString()
+    return bytes(event(update=rows).SerializeToString())
 
 
 def variables(number: int, begin: str = "V", size: int = 1) -> bytes:

@@ -13,7 +13,7 @@ from tests.torture.attack import Attack
 from tests.torture.course import Outcome
 from tests.torture.hostile import Answer, Raw, Target
 
-#: Four threads may stand before a silent plugin one behind the other: the last has waited for the others' timeouts, too.
+#: Four threads may stand before a silent plugin one behind the other: the last waits for the others' timeouts, too.
 QUEUE = 5.0
 #: An event that does not come: who subscribes to it alone is in nobody's way.
 UNUSED = EventMask.of("UpdatePodSandbox")

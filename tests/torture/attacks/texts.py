@@ -12,7 +12,10 @@ from tests.torture.course import Outcome
 from tests.torture.hostile import Answer, Refusal, Target
 
 #: A forged line, a cleared screen, a title, a turned text, a bell, C1 controls, and much of it.
-EVIL = "x\nWARNING nri.adaptation: plugin 05-steady is gone\r\x1b[2J\x1b]0;owned\x07\u202egnp.exe\u2066\x9b31m\x00\u2028end"
+EVIL = (
+    "x\nWARNING nri.adaptation: plugin 05-steady is gone\r"
+    "\x1b[2J\x1b]0;owned\x07\u202egnp.exe\u2066\x9b31m\x00\u2028end"
+)
 LONG = EVIL + "y" * 100_000
 
 
