@@ -36,6 +36,7 @@ class Attack:
         node: more options of the node's process (`tests.torture.node.Options`).
         check: more that must hold, as assertions on the outcome.
         prepare: called with the node's folder before it starts.
+        root: its preparation gives files to another user.
         short: it is part of the short run, which CI has.
     """
 
@@ -50,4 +51,5 @@ class Attack:
     node: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Outcome], object] | None = None
     prepare: Callable[[Path], object] | None = None
+    root: bool = False
     short: bool = True

@@ -44,7 +44,7 @@ MORE = """
         type(self).configured = False
 """
 #: What the plugin may use at all: one that takes more fails the attack, and not the machine.
-ADDRESS_SPACE = 2 << 30
+ADDRESS_SPACE = 6 << 30
 #: How long the plugin may take to find the next runtime: its delays are random, up to 4 s after two short connections.
 PATIENCE_S = 40.0
 

@@ -214,7 +214,7 @@ ROWS = (
         "huge-message", "announces a message of 4 GiB and sends 100 MiB of it", "read and dropped", huge_message
     ),
     RuntimeAttack(
-        "streams",
+        "stream-ids",
         "uses stream ids that are even, used or unknown",
         "refused or dropped; it goes on",
         streams,
@@ -232,7 +232,8 @@ ROWS = (
         "sends parts of its state without end, of empty entries",
         "refused",
         endless_state,
-        memory_mib=400,
+        memory_mib=2600,
+        short=False,
     ),
     RuntimeAttack(
         "texts",

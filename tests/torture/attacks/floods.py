@@ -49,7 +49,9 @@ def joiners(target: Target) -> None:
 
 def some_join(outcome: Outcome) -> None:
     """Events pass, but those who wait to join come in, too."""
-    assert outcome.count.get("joined", 0) >= CROWD, f"{outcome.count.get('joined', 0)} joined only"
+    joined = outcome.count.get("joined", 0)
+    assert joined >= CROWD, f"{joined} joined only"
+    assert outcome.log_lines <= 3 * joined + 100, f"{outcome.log_lines} lines for {joined} that joined"
 
 
 def registrations(target: Target) -> None:
@@ -124,7 +126,7 @@ ROWS = (
         joiners,
         node={"snapshot_s": 0.02},
         check=some_join,
-        log_lines=400,
+        log_lines=2000,
     ),
     Attack(
         "registrations",

@@ -19,41 +19,44 @@ def nothing(target: Target) -> None:
     target.sleep(target.seconds)
 
 
+#: Who is not root.
+NOBODY = 65534
 GOOD = f"#!{sys.executable}\nimport sys\nsys.exit(1)\n"
 EVIL = f"#!{sys.executable}\nopen({{marker!r}}, 'w').write('ran')\n"
 
 
-def swapped_plugin(target: Target) -> None:
-    """The file of a plugin that is started again and again is now good, now one that others may write."""
-    folder = Path(target.path).parent
-    plugin, marker = folder / "plugins" / "10-guard", folder / "marker"
-    evil = folder / "evil"
-    evil.write_text(EVIL.format(marker=str(marker)))
-    evil.chmod(0o777)
-    good = folder / "good"
-    while not target.over:
-        good.write_text(GOOD)
-        good.chmod(0o755)
-        os.replace(good, plugin)
-        target.sleep(0.002)
-        link = folder / "link"
-        link.symlink_to(evil)
-        os.replace(link, plugin)
-        target.count["swaps"] += 1
-        target.sleep(0.002)
-    target.count["ran"] += marker.exists()
-
-
-def install(folder: Path) -> None:
-    """A plugin that ends at once, so that it is started again and again."""
+def install_linked(folder: Path) -> None:
+    """A plugin that ends at once; it is a link, and its way leads through a folder of somebody else."""
+    marker = folder / "marker"
+    for name, text, owner in (("good", GOOD, 0), ("foreign/evil", EVIL.format(marker=str(marker)), NOBODY)):
+        (folder / name).mkdir(mode=0o755, parents=True)
+        (folder / name / "plugin").write_text(text)
+        (folder / name / "plugin").chmod(0o755)
+        for path in (folder / name, folder / name / "plugin"):
+            os.chown(path, owner, owner)
+    os.chown(folder / "foreign", NOBODY, NOBODY)
+    (folder / "foreign" / "now").symlink_to(folder / "good")
     (folder / "plugins").mkdir(mode=0o755)
-    (folder / "plugins" / "10-guard").write_text(GOOD)
-    (folder / "plugins" / "10-guard").chmod(0o755)
+    (folder / "plugins" / "10-guard").symlink_to(folder / "foreign" / "now" / "plugin")
+
+
+def swapped_plugin(target: Target) -> None:
+    """The owner of that folder has the way lead now to root's plugin, now to his own."""
+    folder = Path(target.path).parent
+    foreign = folder / "foreign"
+    while not target.over:
+        for where in (foreign / "evil", folder / "good"):
+            link = foreign / "new"
+            link.symlink_to(where)
+            os.replace(link, foreign / "now")
+            target.count["swaps"] += 1
+            target.sleep(0.002)
+    target.count["ran"] += (folder / "marker").exists()
 
 
 def was_not_run(outcome: Outcome) -> None:
     assert outcome.count["swaps"], "nothing was swapped"
-    assert not outcome.count.get("ran"), "a file that others may write was used"
+    assert not outcome.count.get("ran"), "a file of another user was used"
 
 
 def swapped_drop_in(target: Target) -> None:
@@ -89,8 +92,9 @@ Guard.main()
 
 def install_configured(folder: Path) -> None:
     """That plugin, with a drop-in."""
-    install(folder)
+    (folder / "plugins").mkdir(mode=0o755)
     (folder / "plugins" / "10-guard").write_text(CONFIGURED)
+    (folder / "plugins" / "10-guard").chmod(0o755)
     (folder / "conf.d").mkdir(mode=0o755)
     (folder / "conf.d" / "10-guard.conf").write_text("good: 1\n")
 
@@ -110,12 +114,13 @@ ROWS = (
     ),
     Attack(
         "swapped-plugin",
-        "the file of a plugin that is started again and again changes hands all the time",
-        "checked at each start: what others may write does not run",
+        "on the way to a plugin that is started again and again, a link of another user changes all the time",
+        "not started: others decide on the way",
         swapped_plugin,
         node=RESTARTED,
         check=was_not_run,
-        prepare=install,
+        prepare=install_linked,
+        root=True,
         short=False,
     ),
     Attack(

@@ -6,9 +6,10 @@ from functools import partial
 
 from nri.api import messages as m
 from nri.ttrpc import Code
+from nri.ttrpc.envelope import Request
 from tests.torture.attack import Attack
 from tests.torture.course import Outcome
-from tests.torture.hostile import Raw, Target
+from tests.torture.hostile import Answer, Raw, Target
 
 
 def as_another(target: Target) -> None:
@@ -57,6 +58,59 @@ def bad_masks(target: Target) -> None:
     target.again(turn)
 
 
+def guard(target: Target) -> None:
+    """Register as 10-guard, which only another user may be called."""
+    with target.connect("guard", "10") as plugin:
+        plugin.register()
+        assert plugin.reply().code, "the name was given to the wrong user"
+        target.count["refused"] += 1
+
+
+def is_refused_and_missed(outcome: Outcome) -> None:
+    assert outcome.count.get("refused"), "nothing was refused"
+    passed = [row for thread in outcome.events for row in thread if row[0] == "RunPodSandbox" and not row[3]]
+    assert not passed, f"{len(passed)} pods were started without 10-guard, which is required"
+
+
+def touches_everything(target: Target) -> None:
+    """It may set variables; tries an empty object, a field of the future, updates with and without resources."""
+    empty = m.ContainerAdjustment()
+    empty.linux.rdt.SetInParent()
+    update = m.ContainerUpdate(container_id="standing-3")
+    full = m.ContainerUpdate(container_id="standing-3")
+    full.linux.resources.cpu.shares.value = 2
+    replies = [
+        m.CreateContainerResponse(adjust=empty).SerializeToString(),
+        m.CreateContainerResponse(adjust=m.ContainerAdjustment(mounts=[m.Mount(destination="/x")])).SerializeToString(),
+        m.CreateContainerResponse(update=[update]).SerializeToString(),
+        m.CreateContainerResponse(update=[full]).SerializeToString(),
+        b"\x0a\x06\xfa\x3f\x03new",
+    ]
+
+    def turn() -> None:
+        with target.connect() as plugin:
+            plugin.join(m.SynchronizeResponse(update=[full, update]).SerializeToString())
+
+            def answer(request: Request) -> Answer:
+                if request.method != "CreateContainer":
+                    return b""
+                plugin.ask("UpdateContainers", m.UpdateContainersRequest(update=[full]))
+                target.count["creations"] += 1
+                return replies[target.count["creations"] % len(replies)]
+
+            plugin.serve(target, answer)
+
+    target.again(turn)
+
+
+def nothing_came_through(outcome: Outcome) -> None:
+    assert outcome.count.get("creations"), "it was never asked"
+    assert not outcome.rest["updated"], f"{outcome.rest['updated']} updates that are not allowed were applied"
+    passed = [row for thread in outcome.events for row in thread if row[0] == "CreateContainer" and not row[3]]
+    during = outcome.count["creations"] - outcome.refused
+    assert during <= 1, f"{during} of {outcome.count['creations']} answers were taken, of {len(passed)} creations"
+
+
 ROWS = (
     Attack(
         "duplicates",
@@ -74,6 +128,27 @@ ROWS = (
         ("10-guard",),
         node={"validator": {"enable": True, "required_plugins": ["10-guard"]}},
         check=no_creation_passes,
+    ),
+    Attack(
+        "wrong-bearer",
+        "root registers as 10-guard, which only user 12345 may be called, and which is required",
+        "refused at registration; creations are refused",
+        lambda target: target.again(partial(guard, target)),
+        ("10-guard",),
+        node={"policy": '["10-guard"]\nuid = 12345\nrequired = true\n'},
+        check=is_refused_and_missed,
+        log_lines=200,
+        short=False,
+    ),
+    Attack(
+        "not-allowed",
+        "may set variables; tries mounts, an empty object, an unknown field, updates on three ways",
+        "each is refused by name; nothing comes through",
+        touches_everything,
+        ("20-hostile",),
+        node={"policy": '["20-hostile"]\nallow = { fields = ["Env"] }\n'},
+        check=nothing_came_through,
+        log_lines=200,
     ),
     Attack(
         "bad-masks",
