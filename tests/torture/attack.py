@@ -30,8 +30,10 @@ class Attack:
         happens: what the node makes of it, for the table.
         run: the attack; runs in a process of its own until `Target.over`.
         refusals: texts, of which one is in the error of each event that may fail; none: no event may fail.
+        fails: some event must fail, or the attack was none.
         worst: how many request timeouts the worst event may take.
         memory_mib: how much the node's memory may grow, at its peak.
+        after_mib: how much of that may stay in the allocator's pools when all is given back.
         log_lines: how many lines the node may log in a second of the attack, beside a hundred.
         node: more options of the node's process (`tests.torture.node.Options`).
         check: more that must hold, as assertions on the outcome.
@@ -45,8 +47,10 @@ class Attack:
     happens: str
     run: Callable[[Target], object]
     refusals: tuple[str, ...] = ()
+    fails: bool = True
     worst: float = 2.0
-    memory_mib: int = 96
+    memory_mib: int = 128
+    after_mib: int = 48
     log_lines: int = 50
     node: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Outcome], object] | None = None

@@ -19,8 +19,6 @@ LINE_BYTES = 6000
 #: Descriptors and threads that an attack may hold on top, while it goes on, and afterwards.
 MOST = {"descriptors": 200, "threads": 40}
 AFTER = {"descriptors": 2, "threads": 0}
-#: What stays in the interpreter's own pools when all is given back, in MiB.
-AFTER_MIB = 48
 
 
 def faults(outcome: Outcome) -> list[str]:
@@ -36,6 +34,10 @@ def faults(outcome: Outcome) -> list[str]:
 
 def _events(outcome: Outcome) -> Iterator[str]:
     attack = outcome.attack
+    if not any(outcome.count.values()):
+        yield "the attack did nothing"
+    if attack.refusals and attack.fails and not outcome.refused:
+        yield "nothing was refused"
     if outcome.rest.get("hanging"):
         yield f"events hang: {outcome.rest['hanging']}"
     for number, thread in enumerate(outcome.events):
@@ -90,7 +92,7 @@ def _holdings(outcome: Outcome) -> Iterator[str]:
     if outcome.memory_mib > outcome.attack.memory_mib:
         yield f"memory grew by {outcome.memory_mib:.0f} MiB, at most {outcome.attack.memory_mib} are allowed"
     left_mib = (after["memory"] - before["memory"]) / 1024
-    if left_mib > AFTER_MIB:
+    if left_mib > outcome.attack.after_mib:
         yield f"{left_mib:.0f} MiB of memory are not given back"
     for name, slack in MOST.items():
         if most[name] > before[name] + slack:

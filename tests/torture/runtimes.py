@@ -261,6 +261,7 @@ ROWS = (
         "configures with 2,000 unknown keys",
         "refused at once, with a short error; exit code 1",
         bad_configuration,
+        log_lines=120,
         exits=1,
     ),
 )

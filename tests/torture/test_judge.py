@@ -23,9 +23,9 @@ def well() -> Outcome:
     events = [[("RunPodSandbox", f"life-{thread}-{n}", 0.01, "") for n in range(12)] for thread in range(2)]
     seen = [(row[0], row[1]) for pair in zip(*events, strict=True) for row in pair]
     return Outcome(
-        Attack("made", "", "", lambda target: None, refusals=("20-hostile",)), 2.0, 1.0,
+        Attack("made", "", "", lambda target: None, refusals=("20-hostile",), fails=False), 2.0, 1.0,
         events=events, seen={label: list(seen) for label in LABELS},
-        before=dict(HELD), most=dict(HELD), after=dict(HELD), log=b"INFO nri.adaptation: plugin is active\n" * 3,
+        before=dict(HELD), most=dict(HELD), after=dict(HELD), log=b"INFO nri.adaptation: plugin is active\n" * 3, count={"turns": 1},
     )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def memory_that_swells(outcome: Outcome) -> None:
 
 
 def memory_that_stays(outcome: Outcome) -> None:
-    outcome.after["memory"] += (judge.AFTER_MIB + 1) * 1024
+    outcome.after["memory"] += (outcome.attack.after_mib + 1) * 1024
 
 
 def descriptors_that_stay(outcome: Outcome) -> None:
@@ -115,6 +115,14 @@ def a_turned_text_on_the_terminal(outcome: Outcome) -> None:
     outcome.shown = "05-steady \u202egnp"
 
 
+def an_attack_that_is_none(outcome: Outcome) -> None:
+    outcome.count.clear()
+
+
+def an_attack_that_nobody_refuses(outcome: Outcome) -> None:
+    outcome.attack = replace(outcome.attack, fails=True)
+
+
 FAULTS: dict[Callable[[Outcome], None], str] = {
     an_event_that_waits: "took longer than 2 s",
     an_event_that_fails: "failed that must not",
@@ -136,6 +144,8 @@ FAULTS: dict[Callable[[Outcome], None], str] = {
     a_long_line: "a line of the log has",
     an_escape_in_the_log: "the log holds the raw character",
     a_turned_text_on_the_terminal: "a terminal is shown",
+    an_attack_that_is_none: "did nothing",
+    an_attack_that_nobody_refuses: "nothing was refused",
 }
 
 

@@ -117,7 +117,8 @@ ROWS = (
         "asks for 500 updates at a time, a hundred requests under way",
         "refused when its queue is full; events go on",
         updates,
-        memory_mib=192,
+        memory_mib=320,
+        after_mib=256,
     ),
     Attack(
         "joiners",

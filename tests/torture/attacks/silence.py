@@ -71,6 +71,7 @@ def reads_nothing(target: Target) -> None:
     with target.connect() as plugin:
         plugin.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         plugin.join()
+        target.count["joined"] += 1
         target.sleep(target.seconds)
 
 
