@@ -63,8 +63,6 @@ def main(arguments: list[str]) -> int:
         for name, does in [(row.name, row.does) for row in ROWS] + [(row.name, row.does) for row in runtimes.ROWS]:
             print(f"{name:<26}{does}")
         return 0
-    if options.soak is not None:
-        return int(bool(soak(options.soak, options.timeout, options.seed)))
     names = options.only or [
         *(row.name for row in ROWS if row.short or not options.short),
         *(row.name for row in runtimes.ROWS if row.short or not options.short),
@@ -72,6 +70,8 @@ def main(arguments: list[str]) -> int:
     unknown = [name for name in names if name not in ATTACKS and name not in runtimes.ATTACKS]
     if unknown:
         parser.error(f"no attack {', '.join(unknown)}; see --list")
+    if options.soak is not None:
+        return int(bool(soak(options.soak, options.timeout, options.seed, options.only or ())))
     nodes, first = attack_nodes([name for name in names if name in ATTACKS], options.seconds, options.timeout)
     plugins, second = attack_plugins([name for name in names if name in runtimes.ATTACKS])
     print(f"{len(names) - first - second} attacks withstood, {first + second} not")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import partial
 from contextlib import ExitStack
 
 from tests.torture import judge
@@ -24,12 +25,13 @@ WARM = 3
 GROWTH_MIB = 48
 
 
-def soak(minutes: float, timeout_s: float, seed: int, tell: Callable[[str], object] = print) -> int:
-    """Soak for so many minutes; returns how many faults there were."""
+def soak(minutes: float, timeout_s: float, seed: int, names: Sequence[str] = ()) -> int:
+    """Soak for so many minutes, with these attacks or all that any node does for; returns how many faults there were."""
     dice = random.Random(seed)
     until = time.monotonic() + 60 * minutes
+    tell = partial(print, flush=True)
     tell(f"soak: {minutes:g} minutes, seed {seed}")
-    rows = [row for row in ROWS if not row.node]  # those for which any node does
+    rows = [ATTACKS[name] for name in names] or [row for row in ROWS if not row.node]
     held: list[dict[str, int]] = []
     faults = events = joins = 0
     with Setting(Attack("soak", "", "", lambda target: None), timeout_s) as setting:

@@ -25,7 +25,8 @@ def well() -> Outcome:
     return Outcome(
         Attack("made", "", "", lambda target: None, refusals=("20-hostile",), fails=False), 2.0, 1.0,
         events=events, seen={label: list(seen) for label in LABELS},
-        before=dict(HELD), most=dict(HELD), after=dict(HELD), log=b"INFO nri.adaptation: plugin is active\n" * 3, count={"turns": 1},
+        before=dict(HELD), most=dict(HELD), after=dict(HELD), log=b"INFO nri.adaptation: plugin is active\n" * 3,
+        count={"turns": 1},
     )  # fmt: skip
 
 
@@ -72,7 +73,7 @@ def a_healthy_plugin_that_is_cut_off(outcome: Outcome) -> None:
 
 
 def memory_that_swells(outcome: Outcome) -> None:
-    outcome.most["memory"] += 100 * 1024
+    outcome.most["memory"] += (outcome.attack.memory_mib + 1) * 1024
 
 
 def memory_that_stays(outcome: Outcome) -> None:
