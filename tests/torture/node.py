@@ -117,10 +117,11 @@ class Node:
             reply = self.adaptation.create_container(pod, m.Container(id=f"kept-{n}", pod_sandbox_id=pod.id))
             reply.commit()
 
-    def histories(self) -> int:
-        """How many of those are still known."""
+    def forgotten(self) -> int:
+        """How many of those are known no more."""
         records = self.adaptation.provenance
-        return 0 if records is None else sum(bool(records.explain(f"kept-{n}")) for n in range(self.options.histories))
+        assert records is not None
+        return sum(records.explain(f"kept-{n}") is None for n in range(self.options.histories))
 
 
 def serve(node: Node) -> None:
@@ -167,7 +168,7 @@ def _end(node: Node, threads: list[Events], holdings: Holdings) -> dict[str, Any
         "most": holdings.most,
         "after": after,
         "threads": sorted(each.name for each in threading.enumerate()),
-        "histories": node.histories(),
+        "forgotten": node.forgotten(),
         "snapshots": node.snapshots,
         "updated": node.updated,
         "plugins": [row.to_json() for row in node.adaptation.plugins],

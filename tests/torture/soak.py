@@ -10,8 +10,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
-from functools import partial
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 
 from tests.torture import judge
 from tests.torture.attack import Attack
@@ -22,17 +23,22 @@ from tests.torture.table import line
 #: Rounds after which a node has made all that it keeps for good.
 WARM = 3
 #: What memory may go up by from then on, over the whole soak, in MiB.
-GROWTH_MIB = 48
+GROWTH_MIB = 64
 
 
 def soak(minutes: float, timeout_s: float, seed: int, names: Sequence[str] = ()) -> int:
-    """Soak for so many minutes, with these attacks or all that any node does for; returns how many faults there were."""
+    """Soak for so many minutes; returns how many faults there were.
+
+    Args:
+        names: of the attacks; none: all for which any node does.
+    """
     dice = random.Random(seed)
     until = time.monotonic() + 60 * minutes
     tell = partial(print, flush=True)
     tell(f"soak: {minutes:g} minutes, seed {seed}")
     rows = [ATTACKS[name] for name in names] or [row for row in ROWS if not row.node]
     held: list[dict[str, int]] = []
+    threads: list[str] = []
     faults = events = joins = 0
     with Setting(Attack("soak", "", "", lambda target: None), timeout_s) as setting:
         while time.monotonic() < until:
@@ -40,7 +46,9 @@ def soak(minutes: float, timeout_s: float, seed: int, names: Sequence[str] = ())
             seconds = dice.uniform(1.0, 6.0)
             with ExitStack() as stack:
                 if dice.random() < 0.5:
-                    stack.enter_context(setting.hostile(ATTACKS["joiners"], seconds))
+                    guests = ATTACKS["joiners"]
+                    stack.enter_context(setting.hostile(guests, seconds))
+                    row = replace(row, log_lines=row.log_lines + guests.log_lines)
                     joins += 1
                 outcome = setting.run(row, seconds)
             wrong = judge.faults(outcome)
@@ -48,6 +56,7 @@ def soak(minutes: float, timeout_s: float, seed: int, names: Sequence[str] = ())
             events += sum(map(len, outcome.events))
             faults += len(wrong)
             tell(line(outcome))
+            threads = outcome.rest["threads"]
             for each in wrong:
                 tell(f"    FAILED: {each}")
     for each in growth(held):
@@ -55,7 +64,7 @@ def soak(minutes: float, timeout_s: float, seed: int, names: Sequence[str] = ())
         tell(f"    FAILED: {each}")
     if len(held) > WARM:
         first, last = held[WARM - 1], held[-1]
-        tell(f"held after round {WARM}: {first}, after round {len(held)}: {last}")
+        tell(f"held after round {WARM}: {first}, after round {len(held)}: {last}; threads: {', '.join(threads)}")
     tell(f"{len(held)} rounds, {joins} of them beside plugins that join and leave, {events} events, {faults} faults")
     return faults
 

@@ -7,7 +7,7 @@ import time
 from functools import partial
 
 from nri.api import messages as m
-from nri.api.events import EventMask
+from nri.api.events import ALL, EventMask
 from nri.ttrpc.envelope import Request, encode_response
 from tests.torture.attack import Attack
 from tests.torture.course import Outcome
@@ -115,7 +115,7 @@ def others_updates_pass(outcome: Outcome) -> None:
 
 def validator_that_hangs(target: Target) -> None:
     """Answers all events; does not answer as a validator."""
-    with target.connect() as plugin:
+    with target.connect(events=ALL) as plugin:
         plugin.join().serve(target, lambda each: None if each.method == "ValidateContainerAdjustment" else b"")
 
 
