@@ -168,7 +168,7 @@ class Setting:
             hostile.process.wait(PATIENCE_S)
         time.sleep(CALM_S)
         told = self._node.ask("end", PATIENCE_S + 30 * self.timeout_s)
-        outcome.shown = _shown(self._folder) if attack.check is not None else ""
+        outcome.shown = self.shown() if attack.check is not None else ""
         seen = self._healthy.ask("seen")
         log = (self._folder / "log").read_bytes()
         outcome.log, self._logged = log[self._logged :], len(log)
@@ -176,6 +176,16 @@ class Setting:
             setattr(outcome, name, told.pop(name))
         outcome.seen, outcome.ended, outcome.rest = seen["seen"], seen["ended"], told
         return outcome
+
+    def shown(self) -> str:
+        """What an operator's terminal gets to see of the node."""
+        start = "import sys; from nri.cli.entry import start; sys.exit(start())"
+        command = (sys.executable, "-c", start, "why", "--admin-socket", f"{self._folder}/admin.sock")
+        texts = []
+        for argument in ("--plugins", "standing-1"):
+            done = subprocess.run((*command, argument), cwd=ROOT, capture_output=True, check=False, timeout=PATIENCE_S)
+            texts.append((done.stdout + done.stderr).decode(errors="surrogateescape"))
+        return "\n".join(texts)
 
     def __enter__(self) -> Self:
         return self
@@ -188,14 +198,3 @@ def run(attack: Attack, seconds: float, timeout_s: float) -> Outcome:
     """Run one attack on a node of its own and return what came of it."""
     with Setting(attack, attack.node.get("timeout_s", timeout_s)) as setting:
         return setting.run(attack, seconds)
-
-
-def _shown(folder: Path) -> str:
-    """What an operator's terminal gets to see of the node."""
-    start = "import sys; from nri.cli.entry import start; sys.exit(start())"
-    command = (sys.executable, "-c", start, "why", "--admin-socket", f"{folder}/admin.sock")
-    texts = []
-    for argument in ("--plugins", "standing-1"):
-        done = subprocess.run((*command, argument), cwd=ROOT, capture_output=True, check=False, timeout=PATIENCE_S)
-        texts.append((done.stdout + done.stderr).decode(errors="surrogateescape"))
-    return "\n".join(texts)

@@ -41,6 +41,7 @@ def soak(minutes: float, timeout_s: float, seed: int, names: Sequence[str] = ())
     threads: list[str] = []
     faults = events = joins = 0
     with Setting(Attack("soak", "", "", lambda target: None), timeout_s) as setting:
+        setting.shown()  # who answers `nri why` stays
         while time.monotonic() < until:
             row = dice.choice(rows)
             seconds = dice.uniform(1.0, 6.0)
