@@ -7,7 +7,7 @@ import pytest
 from tests.torture import course, judge, plugin_course, runtimes, table
 from tests.torture.attacks import ATTACKS, ROWS
 
-SECONDS = 1.5
+SECONDS = 1.2
 TIMEOUT_S = 1.0
 
 

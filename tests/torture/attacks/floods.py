@@ -135,7 +135,13 @@ ROWS = (
         registrations,
         log_lines=200,
     ),
-    Attack("registers-again", "registers over and over on one connection", "refused; its name stays", registers_again),
+    Attack(
+        "registers-again",
+        "registers over and over on one connection",
+        "refused; its name stays",
+        registers_again,
+        short=False,
+    ),
     Attack(
         "silent-connections",
         "three hundred connections that say nothing",

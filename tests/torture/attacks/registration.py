@@ -156,5 +156,6 @@ ROWS = (
         "it does not join",
         bad_masks,
         log_lines=200,
+        short=False,
     ),
 )

@@ -157,6 +157,7 @@ ROWS = (
         "refused by name, by their number",
         empty_entries_to_all,
         OURS,
+        short=False,
     ),
     Attack(
         "empty-nested",

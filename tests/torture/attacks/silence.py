@@ -144,6 +144,7 @@ ROWS = (
         "each answer is dropped; the breaker leaves it out",
         late,
         worst=QUEUE,
+        short=False,
     ),
     Attack(
         "half-a-message",
