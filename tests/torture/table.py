@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tests.torture import judge
 from tests.torture.course import Outcome
 from tests.torture.plugin_course import PluginOutcome
 
@@ -46,10 +47,11 @@ def plugin_line(outcome: PluginOutcome) -> str:
 
 
 def row(outcome: Outcome) -> str:
-    """One outcome as a row of the page."""
+    """One outcome as a row of the page; what does not hold is called open."""
     attack, events = outcome.attack, sum(map(len, outcome.events))
+    happens = _open(judge.faults(outcome)) or attack.happens
     return (
-        f"| `{attack.name}` | {attack.does} | {attack.happens} | {events:,} | {outcome.refused:,} "
+        f"| `{attack.name}` | {attack.does} | {happens} | {events:,} | {outcome.refused:,} "
         f"| {outcome.worst_s:.2f} s | {max(0.0, outcome.memory_mib):.0f} MiB | {outcome.log_lines:,} |"
     )
 
@@ -58,10 +60,17 @@ def plugin_row(outcome: PluginOutcome) -> str:
     """One outcome of a hostile runtime as a row of the page."""
     attack = outcome.attack
     after = f"{outcome.seconds:.1f} s" if attack.exits is None else "ends"
+    happens = _open(outcome.wrong) or attack.happens
     return (
-        f"| `{attack.name}` | {attack.does} | {attack.happens} | {after} | {max(0.0, outcome.memory_mib):.0f} MiB "
+        f"| `{attack.name}` | {attack.does} | {happens} | {after} | {max(0.0, outcome.memory_mib):.0f} MiB "
         f"| {outcome.log_lines:,} |"
     )
+
+
+def _open(faults: Sequence[str]) -> str:
+    """What does not hold, fit for a cell; "" if all does."""
+    text = re.split(r", as |, the first |: \[|: b'|Traceback|traceback", faults[0])[0] if faults else ""
+    return f"**open:** {re.sub(r'[|`<>*_]', ' ', text)[:120].strip(' :')}" if text else ""
 
 
 def names_in(text: str, table: str) -> list[str]:
