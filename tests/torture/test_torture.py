@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from tests.torture import course, judge, plugin_course, runtimes, table
 from tests.torture.attacks import ATTACKS, ROWS
+from tests.torture.known import KNOWN
 
 SECONDS = 1.2
 TIMEOUT_S = 1.0
 
 
-@pytest.mark.parametrize("name", [row.name for row in ROWS if row.short])
+def marked(rows: Any) -> Iterator[Any]:
+    """The names of the short run; those that are known not to hold yet must fail."""
+    for row in rows:
+        if row.short:
+            reason = KNOWN.get(row.name)
+            marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+            yield pytest.param(row.name, marks=marks)
+
+
+@pytest.mark.parametrize("name", marked(ROWS))
 def test_a_node_withstands(name: str) -> None:
     outcome = course.run(ATTACKS[name], SECONDS, TIMEOUT_S)
     print(table.line(outcome))
@@ -19,8 +32,12 @@ def test_a_node_withstands(name: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", [row.name for row in runtimes.ROWS if row.short])
+@pytest.mark.parametrize("name", marked(runtimes.ROWS))
 def test_a_plugin_withstands(name: str) -> None:
     outcome = plugin_course.run(runtimes.ATTACKS[name])
     print(table.plugin_line(outcome))
     assert not outcome.wrong, "\n".join(outcome.wrong)
+
+
+def test_what_does_not_hold_yet_is_an_attack() -> None:
+    assert set(KNOWN) <= ATTACKS.keys() | runtimes.ATTACKS.keys()
