@@ -1,4 +1,4 @@
-"""What does not hold yet, attack by attack, with what was seen. An entry that has become true fails its test: remove it."""
+"""What does not hold yet, attack by attack, with what was seen; an entry that has become true fails its test."""
 
 from __future__ import annotations
 
