@@ -1,4 +1,4 @@
-"""Every exception that `nri` raises, in one tree. Imports nothing, so every layer may raise these.
+"""Every exception that `nri` raises, in one tree. Imports only `nri.text`, so every layer may raise these.
 
     NriError
     ├── ProtocolError                  somebody broke the rules of the wire
@@ -29,6 +29,8 @@ exception becomes on the wire is decided in `nri.stub.session.service`; which ex
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from nri.text import quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,26 +68,6 @@ CODE_NAMES = (
     "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable",
     "DataLoss", "Unauthenticated",
 )  # fmt: skip
-
-
-_ESCAPES = dict(zip('"\\\a\b\f\n\r\t\v', ('\\"', "\\\\", "\\a", "\\b", "\\f", "\\n", "\\r", "\\t", "\\v"), strict=True))
-
-
-def quote(text: str) -> str:
-    """Quote a name as the reference prints it: double quotes, and escapes for what does not print."""
-    return f'"{text}"' if text.isalnum() else '"' + "".join(map(_escape, text)) + '"'
-
-
-def _escape(char: str) -> str:
-    known = _ESCAPES.get(char)
-    if known is not None:
-        return known
-    if char.isprintable():
-        return char
-    code = ord(char)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def describe(error: BaseException) -> str:
