@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nri.text import quote
+from nri.text import plain, quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -184,8 +184,8 @@ class ConfigError(NriError):
     def __init__(
         self, source: str, key: str, reason: str, suggestion: str = "", others: Sequence[ConfigError] = ()
     ) -> None:
-        where = f"{source}: {key}" if key else source
-        text = f"{where}: {reason}" + (f" ({suggestion})" if suggestion else "")
+        where = f"{plain(source)}: {plain(key)}" if key else plain(source)
+        text = f"{where}: {plain(reason)}" + (f" ({plain(suggestion)})" if suggestion else "")
         super().__init__("\n".join([text, *map(str, others)]))
         self.source = source
         self.key = key
