@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["LINE_LENGTH", "cut", "escape", "lines", "plain", "quote"]
+__all__ = ["LINE_LENGTH", "cut", "escape", "json_text", "lines", "plain", "quote"]
 
 #: Characters of a text of others in an error or a line of a log, if nothing else is said.
 LINE_LENGTH: Final = 1024
@@ -47,6 +47,14 @@ def lines(text: str, length: int = LINE_LENGTH) -> str:
     return "\n".join([plain(line, length) for line in text.split("\n")])
 
 
+def json_text(text: str) -> str:
+    r"""JSON in which what does not print is escaped as JSON has it, so that it holds the same data; lines stay lines.
+
+    JSON's own writers escape the control characters below 32, or else all that is not ASCII.
+    """
+    return text if text.isprintable() else "".join(map(_escape_in_json, text))
+
+
 def quote(text: str) -> str:
     """Quote a name as the reference prints it: double quotes, and escapes for what does not print."""
     return f'"{text}"' if text.isalnum() else '"' + "".join([_QUOTED.get(char) or _escape(char) for char in text]) + '"'
@@ -58,6 +66,16 @@ def _cut(shown: str, whole: int, length: int) -> str:
         return shown
     mark = f"... (cut: {whole} characters)"
     return shown[: max(0, length - len(mark))] + mark
+
+
+def _escape_in_json(char: str) -> str:
+    if char.isprintable() or char == "\n":
+        return char
+    code = ord(char)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
 def _escape(char: str) -> str:

@@ -60,7 +60,8 @@ def main() -> int:
             target.run(arguments.file.read_bytes())
         return 0
     seed = random.SystemRandom().randrange(1 << 30) if arguments.seed is None else arguments.seed
-    return int(any([explore(target, arguments.minutes, seed) for target in wanted]))
+    found = [target.name for target in wanted if explore(target, arguments.minutes, seed)]
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

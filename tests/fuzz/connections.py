@@ -1,8 +1,8 @@
 """Targets for whole connections: a plugin with a runtime that sends anything, and a runtime with such a plugin.
 
-Sessions, adaptation, sockets and messages are the real ones. Held are: nothing but documented errors, no traceback in a
-log, no handler before Configure, answers that are frames, and on the runtime's side a healthy plugin beside it that gets
-every event.
+Sessions, adaptation, sockets and messages are the real ones. What is held: nothing but documented errors, no traceback
+in a log, no handler before Configure, answers that are frames; and on the runtime's side, a healthy plugin gets every
+event.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from nri.errors import NriError, ProtocolError
 from nri.mux import Demux, cut
 from nri.rules import Rules
 from nri.stub.session.session import Session
+from nri.stub.support.logs import _TextFormatter
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import decode_request, encode_request, encode_response, request_prefix
@@ -41,15 +42,16 @@ _PLUGIN, _RUNTIME = naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN
 
 
 class _Log(logging.Handler):
-    """Keeps the lines that have a traceback, or are not fit to be one line."""
+    """Keeps the lines that have a traceback, or are not fit to be one line: those of plugins as they are written."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.setFormatter(_TextFormatter("%(message)s"))
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if record.exc_info or not text.isprintable() or len(text) > 4096:
+        text = self.format(record) if record.name.startswith("nri.plugin") else record.getMessage()
+        if record.exc_info or not text.replace("\n  ", "").isprintable() or len(text) > 4096:
             self.lines.append(f"{text[:2000]!r} {record.exc_info}")
 
 
@@ -193,8 +195,9 @@ def _read_frames(sock: socket.socket) -> None:
 
 _POD, _CONTAINER = make_pod(name="web"), make_container(name="app")
 _REPLIES = {
-    "Configure": m.ConfigureResponse, "Synchronize": m.SynchronizeResponse, "CreateContainer": m.CreateContainerResponse,
-    "UpdateContainer": m.UpdateContainerResponse, "StopContainer": m.StopContainerResponse,
+    "Configure": m.ConfigureResponse, "Synchronize": m.SynchronizeResponse,
+    "CreateContainer": m.CreateContainerResponse, "UpdateContainer": m.UpdateContainerResponse,
+    "StopContainer": m.StopContainerResponse,
     "ValidateContainerAdjustment": m.ValidateContainerAdjustmentResponse,
 }  # fmt: skip
 #: Fields of an input: the bytes of RegisterPlugin, then of one thing per request of the runtime that comes in.
@@ -204,7 +207,11 @@ _REGISTER, _REPLY, _RAW, _STATUS, _ASK = 1, 2, 3, 4, 5
 @st.composite
 def _answers(draw: st.DrawFn) -> bytes:
     """What a plugin does on one connection; as a rule it registers and takes part, then answers anything."""
-    register = m.RegisterPluginRequest(plugin_name="odd", plugin_idx="10", NRI_version=draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=4)))
+    register = m.RegisterPluginRequest(
+        plugin_name="odd",
+        plugin_idx="10",
+        NRI_version=draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=4)),
+    )
     first = register.SerializeToString() if draw(st.integers(0, 4)) else draw(inputs.messages(m.RegisterPluginRequest))
     data = bytes_field(_REGISTER, first)
     usual: list[Any] = [m.ConfigureResponse(), m.SynchronizeResponse()]
@@ -352,7 +359,11 @@ def _merge(data: bytes) -> None:
     update = m.UpdateContainerRequest(pod=_POD, container=_CONTAINER)
     stop = m.StopContainerRequest(pod=_POD, container=_CONTAINER)
     for rules in (Rules.DEFAULT, Rules.REFERENCE):
-        states: dict[int, Any] = {1: CreateMerge(create, rules), 2: UpdateMerge(update, rules), 3: StopMerge(stop, rules)}
+        states: dict[int, Any] = {
+            1: CreateMerge(create, rules),
+            2: UpdateMerge(update, rules),
+            3: StopMerge(stop, rules),
+        }
         kinds = {1: m.CreateContainerResponse, 2: m.UpdateContainerResponse, 3: m.StopContainerResponse}
         for place, (number, _, value) in enumerate(iter_fields(data)):
             if number not in states or not isinstance(value, bytes):

@@ -3,8 +3,9 @@
 A `Target` is a parser with a strategy for its inputs, which are bytes, so that each can be saved and tried again. The
 check returns or raises one of the target's documented exceptions for every input there is; all else is a finding.
 Hypothesis draws the inputs and makes a finding small. Drawing takes longer than most parsers do, so a long search also
-tries variants of each input, made by a few edits (`VARIANTS`), and makes a finding among those small itself. Next: `tests.fuzz.targets`, the table of targets;
-`python -m tests.fuzz` runs them for as long as wanted, `tests/fuzz/test_fuzz.py` for a moment.
+tries variants of each input, made by a few edits (`VARIANTS`), and makes a finding among those small itself. Next:
+`tests.fuzz.targets`, the table of targets; `python -m tests.fuzz` runs them for as long as wanted,
+`tests/fuzz/test_fuzz.py` for a moment.
 """
 
 from __future__ import annotations

@@ -146,14 +146,17 @@ def _policy_read(data: bytes) -> None:
 
 # -- manifests --------------------------------------------------------------------------------------------------------
 
+_PROFILE = {"type": "Localhost", "localhostProfile": "p"}
 _CONTAINER = {
-    "name": "c", "image": "i", "command": ["a"], "args": ["b"], "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {}}],
-    "envFrom": [{}], "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "hugepages-2Mi": "4Mi"}},
+    "name": "c", "image": "i", "command": ["a"], "args": ["b"], "envFrom": [{}],
+    "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {}}],
+    "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "hugepages-2Mi": "4Mi"}},
     "volumeMounts": [{"name": "v", "mountPath": "/v", "readOnly": True}],
-    "securityContext": {"runAsUser": 1, "runAsGroup": 2, "seccompProfile": {"type": "Localhost", "localhostProfile": "p"}},
+    "securityContext": {"runAsUser": 1, "runAsGroup": 2, "seccompProfile": _PROFILE},
 }  # fmt: skip
 _SPEC = {
-    "containers": [_CONTAINER], "initContainers": [{"name": "i"}], "volumes": [{"name": "v", "hostPath": {"path": "/h"}}],
+    "containers": [_CONTAINER], "initContainers": [{"name": "i"}],
+    "volumes": [{"name": "v", "hostPath": {"path": "/h"}}],
     "hostNetwork": True, "runtimeClassName": "r", "securityContext": {"supplementalGroups": [1, 2]},
 }  # fmt: skip
 _META = {"name": "web", "namespace": "n", "uid": "u", "labels": {"a": "b"}, "annotations": {"c": "d"}}
@@ -163,8 +166,8 @@ _PODS = (
     {"kind": "Deployment", "metadata": _META, "spec": {"template": {"metadata": {"labels": {}}, "spec": _SPEC}}},
     {"kind": "CronJob", "metadata": _META, "spec": {"jobTemplate": {"spec": {"template": {"spec": _SPEC}}}}},
 )
-_POD_KEYS = ("kind", "metadata", "spec", "items", "template", "jobTemplate", *_CONTAINER, *_SPEC, *_META, "limits", "requests",
-             "cpu", "memory", "value", "valueFrom", "type", "path")  # fmt: skip
+_POD_KEYS = ("kind", "metadata", "spec", "items", "template", "jobTemplate", *_CONTAINER, *_SPEC, *_META,
+             "limits", "requests", "cpu", "memory", "value", "valueFrom", "type", "path")  # fmt: skip
 
 
 def _pod(data: bytes) -> None:
@@ -173,7 +176,10 @@ def _pod(data: bytes) -> None:
             assert message.SerializeToString()
 
 
-_IMAGES = ({"config": {"Env": ["A=1"], "Entrypoint": ["/e"], "Cmd": ["c"]}}, [{"Config": {"Env": ["A=1"], "Cmd": None}}])
+_IMAGES = (
+    {"config": {"Env": ["A=1"], "Entrypoint": ["/e"], "Cmd": ["c"]}},
+    [{"Config": {"Env": ["A=1"], "Cmd": None}}],
+)
 
 
 def _image(data: bytes) -> None:
@@ -192,7 +198,8 @@ _CASES = (
      "plugins": [{"index": "10", "name": "a", "adjust": {"env": [{"key": "A", "value": "2"}]}}],
      "expect": {"seen": [{"id": "c"}], "adjust": {}, "update": [], "owners": {}}},
     {"id": "2", "op": "update", "container": {"id": "c"}, "resources": {"cpu": {"shares": {"value": "5"}}},
-     "plugins": [{"index": "10", "name": "a", "update": [{"container_id": "c", "linux": {"resources": {}}}], "error": "x"}],
+     "plugins": [{"index": "10", "name": "a", "error": "x",
+                  "update": [{"container_id": "c", "linux": {"resources": {}}}]}],
      "expect": {"seen": [], "update": [], "error": "x"}},
     {"id": "3", "op": "stop", "container": {"id": "c"}, "plugins": [{"index": "10", "name": "a", "error": None}],
      "expect": {"update": []}},
@@ -214,9 +221,11 @@ def _conformance(data: bytes) -> None:
 # -- files of container runtimes --------------------------------------------------------------------------------------
 
 _RUNTIMES = (
-    b'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\ndisabled_plugins = ["io.containerd.nri.v1.nri"]\n'
-    b'[plugins."io.containerd.nri.v1.nri"]\ndisable = false\nsocket_path = "/run/x"\nplugin_request_timeout = "2s"\n'
-    b'[plugins."io.containerd.nri.v1.nri".default_validator]\nenable = true\n',
+    (
+        b'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\ndisabled_plugins = ["io.containerd.nri.v1.nri"]\n'
+        b'[plugins."io.containerd.nri.v1.nri"]\ndisable = false\nsocket_path = "/x"\nplugin_request_timeout = "2s"\n'
+        b'[plugins."io.containerd.nri.v1.nri".default_validator]\nenable = true\n'
+    ),
     b'[crio.nri]\nenable_nri = true\nnri_listen = "/run/x"\nnri_plugin_request_timeout = "2s"\n',
     b'{"nri-support": true, "nri-plugin-request-timeout": 5, "disable-connections": false}',
 )
@@ -243,6 +252,7 @@ def _hex(data: bytes) -> None:
 
 
 _ERROR = (ConfigError,)
+_LINES = inputs.documents(_CASES, _CASE_KEYS).map(lambda data: data.replace(b"\n", b" "))
 TARGETS = (
     Target("json", inputs.documents([_CONFIG], _KEYS), _reads("json"), _ERROR),
     Target("yaml", inputs.texts([_YAML]) | inputs.documents([_CONFIG], _KEYS), _reads("yaml"), _ERROR),
@@ -251,7 +261,7 @@ TARGETS = (
     Target("policies", inputs.texts([_POLICY]), _policy_read, _ERROR, 0.5),
     Target("pod", inputs.documents(_PODS, _POD_KEYS), _pod, _ERROR),
     Target("image", inputs.documents(_IMAGES, ("config", "Config", "Env", "Entrypoint", "Cmd")), _image, _ERROR),
-    Target("conformance", inputs.documents(_CASES, _CASE_KEYS).map(lambda data: data.replace(b"\n", b" ")) | st.binary(max_size=20), _conformance, _ERROR),
+    Target("conformance", _LINES | st.binary(max_size=20), _conformance, _ERROR),
     Target("runtimes", inputs.spoiled(_RUNTIMES, [w.encode() for w in inputs.WORDS]), _runtimes, (), 0.5),
     Target("hex", inputs.texts(["0a0b", "\\x0a 0b", "0x0a:0b|0c,"]), _hex),
 )  # fmt: skip

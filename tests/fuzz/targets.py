@@ -1,7 +1,7 @@
 """The table of targets: every parser of the package whose input comes from elsewhere.
 
 Each row says what the input is made of, what is done with it, and which exceptions are documented there. Those that
-need a connection are `tests.fuzz.connections`, those of files `tests.fuzz.files`; here are the ones for bytes and words.
+need a connection are in `tests.fuzz.connections`, those of files in `tests.fuzz.files`; here are bytes and words.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _REFUSED = encode_response(code=2, message="no")
 _FRAMES = [
     frames.pack(1, frames.REQUEST, _CREATE) + frames.pack(3, frames.REQUEST, _REGISTER),
     frames.pack(1, frames.RESPONSE, _REFUSED) + frames.pack(3, frames.RESPONSE, b""),
-    frames.pack(1, frames.REQUEST, _CREATE, 2) + frames.pack(1, frames.DATA, b"x") + frames.pack(1, frames.DATA, b"", 5),
+    frames.pack(1, frames.REQUEST, _CREATE, 2)
+    + frames.pack(1, frames.DATA, b"x")
+    + frames.pack(1, frames.DATA, b"", 5),
 ]
 _TRUNK = [cut(2, each) for each in _FRAMES] + [cut(1, bytes(5000)) + pack(2, _FRAMES[0])]
 
@@ -152,10 +154,20 @@ _ROWS = (
     Target("decode", inputs.spoiled([*_TRUNK, *_FRAMES]) | inputs.fields | st.binary(max_size=60), _decode),
     *connections.TARGETS,
     *files.TARGETS,
-    Target("quantity", _words("500m", "1.5Gi", "2e3", "-.5", "1Ei"), lambda data: quantity.parse(_text(data)), (ValueError,)),
+    Target(
+        "quantity",
+        _words("500m", "1.5Gi", "2e3", "-.5", "1Ei"),
+        lambda data: quantity.parse(_text(data)),
+        (ValueError,),
+    ),
     Target("cpuset", _words("0-3,8", "0-15:2/4", "1023"), _cpuset, (ValueError,)),
     Target("selectors", _words("prod-*", "!prod", "key=value", "!key", "a!=b*"), _selector),
-    Target("events", _words("pod,container", "CreateContainer", "all", "StopContainer, post_start_container"), _events, (ValueError,)),
+    Target(
+        "events",
+        _words("pod,container", "CreateContainer", "all", "StopContainer, post_start_container"),
+        _events,
+        (ValueError,),
+    ),
     Target("duration", _words("1m30s", "-.5h", "250ms", "2us"), _duration, (ValueError,)),
     Target("plugin-name", _words("10-pin", "99-a.b_c+d"), _plugin_name, (ValueError,)),
 )

@@ -61,7 +61,9 @@ def _refuse_odd(source: Source, tree: Any) -> None:
         elif isinstance(value, (list, tuple)):
             waiting += [(item, (*path, place)) for place, item in enumerate(value)]
         elif isinstance(value, str) and not _is_text(value):
-            raise ConfigError(at(source, line_of(source, path)), show(path), "holds half of a character", "see: surrogate")
+            raise ConfigError(
+                at(source, line_of(source, path)), show(path), "holds half of a character", "see: surrogate"
+            )
 
 
 def line_of(source: Source, path: Path) -> int | None:
@@ -93,7 +95,7 @@ def deep_line(text: str) -> int | None:
 def _indigestible(source: Source, form: str, error: Exception) -> ConfigError:
     """The error for what a parser cannot digest: too deep, or a number with too many digits."""
     line = deep_line(source.text) if isinstance(error, RecursionError) else None
-    digits = re.search(r"[0-9]{%d,}" % LONGEST_NUMBER, source.text)
+    digits = re.search(rf"[0-9]{{{LONGEST_NUMBER},}}", source.text)
     if not isinstance(error, RecursionError) and digits:
         line = source.text.count("\n", 0, digits.start()) + 1
     return ConfigError(at(source, line), "", f"not valid {form}: {first_line(error)}")

@@ -140,7 +140,7 @@ class ContainerReader:
             document.number(said_by(key), key, _MOST_ID, "securityContext.") for key in ("runAsUser", "runAsGroup")
         )
         groups = said_by("supplementalGroups")
-        for one in document.list(groups, "supplementalGroups", "securityContext."):
+        for one in document.items(groups, "supplementalGroups", "securityContext."):
             if not is_number(one, _MOST_ID):
                 where = "securityContext.supplementalGroups"
                 raise document.error(f"expected group ids from 0 to {_MOST_ID}", where, groups, "supplementalGroups")
@@ -153,6 +153,4 @@ class ContainerReader:
                 wrong = f'expected one of {", ".join(_SECCOMP)}, not "{kind}"'
                 raise document.error(wrong, "seccompProfile.type", profile, "type")
             made.linux.seccomp_profile.profile_type = _SECCOMP[kind]  # type: ignore[assignment]
-            made.linux.seccomp_profile.localhost_ref = document.text(
-                profile, "localhostProfile", "seccompProfile."
-            )
+            made.linux.seccomp_profile.localhost_ref = document.text(profile, "localhostProfile", "seccompProfile.")

@@ -59,7 +59,7 @@ class Document:
             raise self.error("expected a list of tables", f"{where}{key}", tree, key)
         return value
 
-    def list(self, tree: Any, key: str, where: str = "") -> list[Any]:
+    def items(self, tree: Any, key: str, where: str = "") -> list[Any]:
         """Return the list at a key of a table; ConfigError if another kind of value stands there."""
         value = tree.get(key)
         if value is None:
@@ -68,9 +68,9 @@ class Document:
             raise self.error("expected a list", f"{where}{key}", tree, key)
         return value
 
-    def texts(self, tree: Any, key: str, where: str = "") -> list[str]:  # type: ignore[valid-type]  # the builtin
+    def texts(self, tree: Any, key: str, where: str = "") -> list[str]:
         """Return the list of texts at a key of a table; ConfigError if it is no list, or one of other things."""
-        value = self.list(tree, key, where)
+        value = self.items(tree, key, where)
         if not all(map(_is_scalar, value)):
             raise self.error("expected a list of texts", f"{where}{key}", tree, key)
         return [text(one) for one in value]

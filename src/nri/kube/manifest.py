@@ -72,7 +72,7 @@ def _parts(source: Source) -> Iterator[Source]:
 def _pods_in(document: Document, tree: Any) -> list[dict[str, Any]]:
     """List the pods that a document holds: one, or those of a List."""
     if isinstance(tree, dict) and tree.get("kind") == "List":
-        return [pod for item in document.list(tree, "items") for pod in _pods_in(document, item)]
+        return [pod for item in document.items(tree, "items") for pod in _pods_in(document, item)]
     pod = _find_pod(document, tree)
     return [] if pod is None else [pod]
 

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from nri.cli.output import Column, Output, cell, safe
+from nri.cli.output import Column, Output, cell
 from nri.cli.settings import Settings
+from nri.text import escape
 
 COLUMNS = [Column("ID", "id", 4), Column("NAME", "name"), Column("TAGS", "tags")]
 ROWS = [{"id": "0123456789", "name": "web", "tags": ["a", "b"]}, {"id": "abc", "name": "", "tags": None}]
@@ -52,7 +53,7 @@ def test_streamed_values_are_one_line_each(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_names_cannot_steer_the_terminal() -> None:
-    assert safe("a\x1b[31mb\n") == "a\\x1b[31mb\\x0a"
+    assert escape("a\x1b[31mb\n") == "a\\x1b[31mb\\x0a"
     assert cell("a\x1b]0;title\x07") == "a\\x1b]0;title\\x07"
 
 

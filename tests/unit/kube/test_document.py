@@ -45,7 +45,7 @@ WHOLE = Source("pod.yaml", "a: 1\nspec:\n  first: x\n  k: {v: [1]}\n  n: -1\n")
 @pytest.mark.parametrize(
     ("kind", "key", "text"),
     [
-        ("list", "k", "pod.yaml:4: spec.k: expected a list"),
+        ("items", "k", "pod.yaml:4: spec.k: expected a list"),
         ("texts", "k", "pod.yaml:4: spec.k: expected a list"),
         ("text", "k", "pod.yaml:4: spec.k: expected text"),
         ("pairs", "k", "pod.yaml:4: spec.k.v: expected text"),

@@ -18,6 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from nri.api import naming
+from nri.text import lines as lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,10 +171,10 @@ class Process:
 
     @property
     def last_words(self) -> str:
-        """The last lines that it wrote to stderr."""
+        """The last lines that it wrote to stderr, each of them plain (`nri.text`)."""
         lines = [*self._lines, *([self._partial] if self._partial else [])]
         text = b"\n".join(lines)[-LAST_BYTES:]
-        return text.decode(errors="replace").strip()
+        return lines_of(text.decode(errors="replace").strip())
 
 
 def _signal_name(number: int) -> str:
