@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import random
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +31,32 @@ CORPUS = HERE / "corpus"
 ROUND = 1000
 #: How many variants of an input a long search tries as well.
 VARIANTS = 20
+
+
+#: How long one input may take, in seconds, before it counts as a hang; most take less than a millisecond.
+PATIENCE_S = 30.0
+
+
+class Hang(Exception):
+    """An input was not answered within `PATIENCE_S`."""
+
+
+@contextmanager
+def _alarm() -> Iterator[None]:
+    """Raise Hang in the body when it takes too long; what else wants the alarm (pytest's timeout) gets it back."""
+
+    def ring(*_: object) -> None:
+        raise Hang(f"no end within {PATIENCE_S:g} s")
+
+    began = time.monotonic()
+    handler = signal.signal(signal.SIGALRM, ring)
+    left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        left_s = max(0.001, left_s - (time.monotonic() - began)) if left_s else 0.0
+        signal.setitimer(signal.ITIMER_REAL, left_s, interval_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +80,8 @@ class Target:
     def run(self, data: bytes) -> None:
         """Try one input; raises for a finding."""
         try:
-            self.check(data)
+            with _alarm():
+                self.check(data)
         except self.documented as error:
             if isinstance(error, NriError):
                 assert all(line.isprintable() for line in str(error).split("\n")), "its text is not fit for a terminal"
@@ -65,7 +94,7 @@ class Search:
     target: Target
     tried: int = 0
     found: bytes | None = None
-    error: BaseException | None = None
+    error: Exception | None = None
     until: float = field(default=float("inf"))
     variants: int = 0
 
@@ -85,12 +114,14 @@ class Search:
         )
         @hypothesis.given(self.target.inputs)
         def attempt(data: bytes) -> None:
-            if time.monotonic() > self.until and self.found is None:
+            if isinstance(self.error, Hang) or (time.monotonic() > self.until and self.found is None):
                 return
             try:
                 self.tried += 1
                 self.target.run(data)
-            except BaseException as error:
+            except Hang as error:  # to make it small would take many times as long
+                self.found, self.error = data, error
+            except Exception as error:
                 self.found, self.error = data, error
                 raise
             if self.variants and self.found is None:
@@ -98,9 +129,7 @@ class Search:
 
         try:
             attempt()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # the test's own, or what Hypothesis makes of one that comes and goes
+        except Exception as error:  # the test's own, or what Hypothesis makes of one that comes and goes
             if self.found is None:
                 raise
             self.error = self.error or error
@@ -118,18 +147,16 @@ class Search:
                 self.found, self.error = self._smaller(variant, error)
                 return
 
-    def _error_of(self, data: bytes) -> BaseException | None:
+    def _error_of(self, data: bytes) -> Exception | None:
         try:
             self.target.run(data)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
+        except Exception as error:
             return error
         return None
 
-    def _smaller(self, data: bytes, error: BaseException) -> tuple[bytes, BaseException]:
+    def _smaller(self, data: bytes, error: Exception) -> tuple[bytes, Exception]:
         """Cut out of a finding what it can do without, in ever smaller pieces."""
-        size = len(data) // 2
+        size = 0 if isinstance(error, Hang) else len(data) // 2
         while size:
             start = 0
             while start < len(data):

@@ -61,9 +61,9 @@ def _refuse_odd(source: Source, tree: Any) -> None:
         elif isinstance(value, (list, tuple)):
             waiting += [(item, (*path, place)) for place, item in enumerate(value)]
         elif isinstance(value, str) and not _is_text(value):
-            raise ConfigError(
-                at(source, line_of(source, path)), show(path), "holds half of a character", "see: surrogate"
-            )
+            odd = _MAY_BE_ODD.search(source.text)
+            line = source.text.count("\n", 0, odd.start()) + 1 if odd else None
+            raise ConfigError(at(source, line), show(path), "holds half of a character (a surrogate)")
 
 
 def line_of(source: Source, path: Path) -> int | None:
