@@ -155,7 +155,7 @@ class Process:
                 self._stderr_ended = True
                 return
             *lines, rest = (self._partial + data).rsplit(b"\n", LAST_LINES + 1)
-            self._lines.extend(line[:LINE_BYTES] for line in lines[-LAST_LINES:])
+            self._lines.extend(_short(line) for line in lines[-LAST_LINES:])
             self._partial = rest[:LINE_BYTES]
         self._flooded = True
 
@@ -175,6 +175,10 @@ class Process:
         lines = [*self._lines, *([self._partial] if self._partial else [])]
         text = b"\n".join(lines)[-LAST_BYTES:]
         return lines_of(text.decode(errors="replace").strip())
+
+
+def _short(line: bytes) -> bytes:
+    return line if len(line) <= LINE_BYTES else line[: LINE_BYTES - 3] + b"..."
 
 
 def _signal_name(number: int) -> str:
