@@ -131,7 +131,7 @@ def test_json_has_one_object_for_each_line(tmp_path: Path) -> None:
 def test_nothing_in_a_line_steers_a_terminal_or_looks_like_another_line(
     form: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    root = logging.Logger("root of the test")
+    root = logging.Logger("root of the test")  # noqa: LOG001 - one of its own, with no handlers of pytest
     monkeypatch.setattr(logging, "getLogger", lambda name=None: root)
     logs.set_up("INFO", form, str(tmp_path / "log"))
     odd = "a\x1b[2J\x9b\u202e\n2026-01-01 INFO forged"
