@@ -146,11 +146,12 @@ def _fill(draw: st.DrawFn, message: Any, depth: int) -> Any:
         inner = field.message_type
         target = getattr(message, field.name)
         if inner is not None and inner.GetOptions().map_entry:
-            for key in draw(st.lists(_TEXTS, max_size=2)):
-                if inner.fields_by_name["value"].message_type is not None:
+            key_field, value_field = inner.fields_by_name["key"], inner.fields_by_name["value"]
+            for key in draw(st.lists(_scalar(key_field), max_size=2)):
+                if value_field.message_type is not None:
                     _fill(draw, target[key], depth - 1)
                 else:
-                    target[key] = draw(_TEXTS)
+                    target[key] = draw(_scalar(value_field))
         elif field.is_repeated:
             for _ in range(draw(st.integers(0, 2))):
                 if inner is not None:

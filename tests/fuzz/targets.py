@@ -1,7 +1,8 @@
 """The table of targets: every parser of the package whose input comes from elsewhere.
 
 Each row says what the input is made of, what is done with it, and which exceptions are documented there. Those that
-need a connection are in `tests.fuzz.connections`, those of files in `tests.fuzz.files`; here are bytes and words.
+need a connection are in `tests.fuzz.plugin_side` and `tests.fuzz.runtime_side`, those of files in `tests.fuzz.files`;
+here are bytes and words.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from nri.ttrpc import frames
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, decode_request, decode_response, encode_request, encode_response, request_prefix
 from nri.wire import iter_fields
-from tests.fuzz import connections, files, inputs
+from tests.fuzz import files, inputs, merges, plugin_side, runtime_side
 from tests.fuzz.engine import Target
 
 __all__ = ["TARGETS"]
@@ -152,7 +153,9 @@ _ROWS = (
     ),
     Target("ttrpc", inputs.spoiled(_FRAMES) | st.binary(max_size=60), _ttrpc, (RemoteProtocolError,)),
     Target("decode", inputs.spoiled([*_TRUNK, *_FRAMES]) | inputs.fields | st.binary(max_size=60), _decode),
-    *connections.TARGETS,
+    *plugin_side.TARGETS,
+    *runtime_side.TARGETS,
+    *merges.TARGETS,
     *files.TARGETS,
     Target(
         "quantity",
