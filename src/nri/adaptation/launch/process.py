@@ -156,7 +156,7 @@ class Process:
                 return
             *lines, rest = (self._partial + data).rsplit(b"\n", LAST_LINES + 1)
             self._lines.extend(_short(line) for line in lines[-LAST_LINES:])
-            self._partial = rest[:LINE_BYTES]
+            self._partial = rest[: LINE_BYTES + 1]  # one more, which shows that the line is too long
         self._flooded = True
 
     def _reap(self) -> None:
@@ -172,7 +172,7 @@ class Process:
     @property
     def last_words(self) -> str:
         """The last lines that it wrote to stderr, each of them plain (`nri.text`)."""
-        lines = [*self._lines, *([self._partial] if self._partial else [])]
+        lines = [*self._lines, *([_short(self._partial)] if self._partial else [])]
         text = b"\n".join(lines)[-LAST_BYTES:]
         return lines_of(text.decode(errors="replace").strip())
 
