@@ -160,8 +160,8 @@ def test_refused_connections_are_counted_and_logged_at_a_bounded_rate(
                 sock.connect(path)
                 if number % 2:
                     sock.sendall(register("no name!", "10"))
-            eventually(lambda: seen.refused.count("registration refused") == 100, "all registrations are refused")
-            eventually(lambda: seen.refused.count("not registered") >= 100, "silent ones make room")
+            eventually(lambda: "registration refused" in seen.refused, "a registration is refused")
+            eventually(lambda: seen.refused.count("not registered") >= 100, "those that do not register make room")
         finally:
             for sock in socks:
                 sock.close()
