@@ -29,6 +29,7 @@ MARKERS = {
     "upstream": "interop",
     "faults": "faults",
     "torture": "faults",
+    "fuzz": "slow",
     "real": "real",
 }
 

@@ -35,6 +35,7 @@ LATER = {
     "interop": ("peers", "interop", "upstream", "differential"),
     "faults": ("faults",),
     "torture": ("torture",),
+    "fuzz": ("fuzz",),
     "deploy": ("deploy",),
     "real": ("real",),
 }
