@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from nri.adaptation.audit.diff import Change, changes, described, show, spots
 from nri.adaptation.merge import CreateMerge
-from nri.adaptation.merge.effects import put_resource
-from nri.adaptation.merge.entries import read
+from nri.adaptation.merge.effects import put_resources
+from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.fields import RESOURCES_TREE, TREE, Row, Visibility
 from nri.api import messages as m
 from nri.rules import Rules
 
-__all__ = ["REQUEST", "Explanation", "Record", "Step", "explain"]
+__all__ = ["REQUEST", "Explanation", "Record", "Step", "explain", "reply_kind", "updates_of"]
 
 #: Stands for the plugin where the runtime's own request (the kubelet's, mostly) changed something.
 REQUEST = "(request)"
@@ -197,21 +197,20 @@ class _Replay:
         if record.event == "UpdateContainer" and mine:
             request = m.UpdateContainerRequest.FromString(record.request)
             self._made.name = self._made.name or request.container.name
-            self._resources(record, REQUEST, request.linux_resources, target)
+            self._resources(record, REQUEST, read(request.linux_resources, RESOURCES_TREE), target)
         for plugin, raw in record.replies:
-            for update in _updates(record.event, raw):
-                if update.container_id == self._made.container:
-                    self._resources(record, plugin, update.linux.resources, target)
+            mine = [update for update in updates_of(record.event, raw) if update.container_id == self._made.container]
+            entries = [entry for update in mine for entry in read(update.linux.resources, RESOURCES_TREE)]
+            if entries:
+                self._resources(record, plugin, entries, target)
         if not record.failed:
             self._now = target
 
-    def _resources(self, record: Record, plugin: str, resources: m.LinuxResources, target: m.Container) -> None:
+    def _resources(self, record: Record, plugin: str, entries: list[Entry], target: m.Container) -> None:
         """Put resources over those of the container, and note the differences."""
-        entries = read(resources, RESOURCES_TREE)
         before = m.Container()
         before.CopyFrom(target)
-        for entry in entries:
-            put_resource(target, entry)
+        put_resources(target, entries)
         self._add(record, plugin, changes(self._made.container, spots(entries), before, target))
 
     def _add(self, record: Record, plugin: str, found: list[Change], note: str = "") -> None:
@@ -228,7 +227,12 @@ _REPLIES: dict[str, Any] = {
 }
 
 
-def _updates(event: str, raw: bytes) -> list[m.ContainerUpdate]:
+def updates_of(event: str, raw: bytes) -> list[m.ContainerUpdate]:
     """The updates of a reply; for ``UpdateContainers`` the plugin's own request."""
-    kind = _REPLIES.get(event)
+    kind = reply_kind(event)
     return [] if kind is None else list(kind.FromString(raw).update)
+
+
+def reply_kind(event: str) -> Any:
+    """The message in which updates come with an event; None if none do."""
+    return _REPLIES.get(event)

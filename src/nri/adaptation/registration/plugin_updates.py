@@ -86,7 +86,7 @@ class PluginUpdates:
                     plugin, failed.container_id, event,
                 )  # fmt: skip
         if creation.evictions and self._evict is not None:
-            self._evict([m.ContainerEviction(container_id=container_id, reason=why) for _, why in creation.evictions])
+            self._evict([m.ContainerEviction(container_id=container_id, reason=why) for why in creation.evictions.values()])
 
     def _there(self, asked: Iterable[Any]) -> Iterator[Any]:
         """Those of some updates or evictions whose container is there, or about to be."""
