@@ -1,4 +1,4 @@
-"""Every exception that `nri` raises, in one tree. Imports nothing, so every layer may raise these.
+"""Every exception that `nri` raises, in one tree. Imports nothing else of ours, so every layer may raise these.
 
     NriError
     ├── ProtocolError                  somebody broke the rules of the wire
@@ -29,6 +29,8 @@ exception becomes on the wire is decided in `nri.stub.session.service`; which ex
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from nri.texts import cut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -287,7 +289,8 @@ class Conflict(NamedTuple):
 
     def __str__(self) -> str:
         # A simple field has no key: the text then ends in a blank, as it does in the reference.
-        return f"plugins {quote(self.claimant)} and {quote(self.holder)} both tried to set {self.field_name} {self.key}"
+        who = f"plugins {quote(self.claimant)} and {quote(self.holder)}"
+        return f"{who} both tried to set {self.field_name} {cut(self.key)}"
 
 
 class ConflictError(NriError):
@@ -323,7 +326,7 @@ class UpdateError(NriError):
 
     def __init__(self, plugin: str, container_id: str, reason: str, text: str = "") -> None:
         """`text` replaces the whole line, for cases where the reference has one that users know."""
-        super().__init__(text or f'plugin "{plugin}": update of container "{container_id}": {reason}')
+        super().__init__(text or f'plugin "{plugin}": update of container "{cut(container_id)}": {reason}')
         self.plugin = plugin
         self.container_id = container_id
         self.reason = reason

@@ -1,4 +1,4 @@
-"""Texts of the other side: error messages, reasons, names. Whoever sent them chose their length; we do not keep it. Pure.
+"""Texts of the other side: error messages, reasons, ids. Who sent them chose their length; it is not ours. Pure.
 
 A text is cut where it comes in, so that nothing behind that place (errors, records, logs) holds more than that. Next:
 `nri.errors`.
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["LONGEST", "cut"]
 
 #: Characters of a text of the other side that are kept: a traceback fits, a dump does not.
-LONGEST: Final = 4096
+LONGEST: Final = 2048
 
 
 def cut(text: str, longest: int = LONGEST) -> str:

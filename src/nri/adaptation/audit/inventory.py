@@ -295,6 +295,9 @@ class Known:
     def __contains__(self, container_id: object) -> bool:
         return container_id in self._inventory._records
 
+    def __len__(self) -> int:
+        return len(self._inventory._records)
+
     def is_creating(self, container_id: str) -> bool:
         """Whether a container is being created, so that an update for it can only be kept."""
         return container_id in self._inventory._creations

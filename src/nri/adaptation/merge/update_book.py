@@ -19,6 +19,7 @@ from nri.adaptation.merge.ledger import Ledger
 from nri.api import messages as m
 from nri.errors import ConflictError, PluginError, UpdateError, quote
 from nri.rules import Rules
+from nri.texts import cut
 
 __all__ = ["NO_CONTAINER", "UNKNOWN_CONTAINER", "Eviction", "Ignored", "Known", "UpdateBook", "folded"]
 
@@ -153,7 +154,7 @@ class UpdateBook:
     def _plan(self, update: m.ContainerUpdate, plugin: str) -> _Planned:
         target = update.container_id
         if target == self._created:
-            text = f"plugin {quote(plugin)} asked update of {quote(target)} during creation"
+            text = f"plugin {quote(plugin)} asked update of {quote(cut(target))} during creation"
             raise UpdateError(plugin, target, "it is being created", text)
         entries = self._entries(update, plugin) if update.linux.HasField("resources") else []
         Claimer(self.ledger, self._rules, target, plugin).claim(entries)
