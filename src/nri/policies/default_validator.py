@@ -15,7 +15,7 @@ from typing import Any
 from nri.api.annotations import REQUIRED_PLUGINS, effective
 from nri.api.messages import Field, FieldOwners, PluginInstance, SecurityProfile, ValidateContainerAdjustmentRequest
 from nri.config import Source, parse_text
-from nri.config.complaint import shorten, suggest
+from nri.config.complaint import MOST_PROBLEMS, shorten, suggest
 from nri.errors import ConfigError, quote
 
 __all__ = ["INDEX", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "plugin_map", "rejection"]
@@ -71,10 +71,15 @@ class ValidatorConfig:
         """
         values: dict[str, Any] = {}
         errors: list[ConfigError] = []
+        dialect: list[str] = []
         for key, value in tree.items():
             name = _KEYS.get(key)
+            if len(errors) == MOST_PROBLEMS:
+                errors.append(ConfigError(source, "", "and more problems like these"))
+                break
             if name is None:
-                errors.append(ConfigError(source, key, "unknown key", suggest(key, _dialect(tree))))
+                dialect = dialect or _dialect(tree)
+                errors.append(ConfigError(source, key, "unknown key", suggest(key, dialect)))
             elif not _fits(name, value):
                 errors.append(ConfigError(source, key, f"expected {_EXPECTED[_TYPES[name]]}, not {shorten(value)}"))
             else:
