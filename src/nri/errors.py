@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nri.texts import cut
+from nri.text import cut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

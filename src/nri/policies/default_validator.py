@@ -18,7 +18,7 @@ from nri.api.messages import Field, FieldOwners, PluginInstance, SecurityProfile
 from nri.config import Source, parse_text
 from nri.config.complaint import MOST_PROBLEMS, shorten, suggest
 from nri.errors import ConfigError, quote
-from nri.texts import cut
+from nri.text import cut
 
 __all__ = ["INDEX", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "plugin_map", "rejection"]
 

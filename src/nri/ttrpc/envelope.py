@@ -15,7 +15,6 @@ copy of google/rpc/status.proto. Golden bytes and Hypothesis against Go hold it 
 from __future__ import annotations
 
 from nri.errors import RemoteProtocolError
-from nri.texts import cut
 from nri.wire import LENGTHS, bytes_field, iter_fields, read_varint, varint, varint_field
 
 TYPE_CHECKING = False
@@ -285,5 +284,5 @@ def decode_response(data: bytes) -> Response:
                 if inner == 1 and isinstance(content, int):
                     response.code = content & 0xFFFFFFFF
                 elif inner == 2 and isinstance(content, bytes):
-                    response.message = cut(content.decode(errors="replace"))
+                    response.message = content.decode(errors="replace")
     return response

@@ -20,7 +20,7 @@ from typing import Any
 from nri.adaptation.audit.explanation import Explanation, explain
 from nri.adaptation.audit.record import Record, parts_of, size_of
 from nri.rules import Rules
-from nri.texts import LONGEST, cut
+from nri.text import LINE_LENGTH, cut
 
 __all__ = ["Provenance", "Record"]
 
@@ -133,7 +133,7 @@ class Provenance:
             outcomes: what became of single fields of updates: (container, field, outcome, reason).
         """
         if failed:
-            failed = cut(failed, 2 * LONGEST)
+            failed = cut(failed, 4 * LINE_LENGTH)
         size_bytes = len(request) + len(failed) + 100 * (len(touched) + len(outcomes))
         for _, reply in replies:
             size_bytes += len(reply)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.api import messages as m
 from nri.errors import quote
+from nri.text import cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +146,7 @@ class Reporting:
     def shadow_answered(self, report: ShadowReport) -> None:
         """Log what a shadow plugin would have done, and tell the observer."""
         if not report.empty:
-            log.info("%s", report)
+            log.info("%s", cut(str(report)))
         if self._observer is not None:
             try:
                 self._observer.record_shadow(report)
@@ -168,7 +169,8 @@ class Reporting:
                 del self._left_out[next(iter(self._left_out))]
         if told:
             more = f", and {count} like it in the last minute" if count else ""
-            which = f"container {quote(container)}, which is not there" if container else "a container without an id"
+            named = f"container {quote(cut(container, 128))}, which is not there"
+            which = named if container else "a container without an id"
             log.warning("plugin %s asked in %s for an update of %s: left out%s", plugin, event, which, more)
 
     def plugins_counted(self, active: int) -> None:

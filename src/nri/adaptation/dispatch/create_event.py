@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nri.adaptation.dispatch.event import ROOM, AnsweredEvent, Parts
+from nri.adaptation.dispatch.bounds import ROOM
+from nri.adaptation.dispatch.event import AnsweredEvent, Parts
 from nri.adaptation.dispatch.event_reply import EventReply
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.container_view import normalise

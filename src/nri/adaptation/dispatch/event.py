@@ -9,22 +9,18 @@ runtime. Next: `nri.adaptation.dispatch.create_event`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
 from nri.adaptation.audit.inventory import Presence
 from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
-from nri.adaptation.merge import limits
+from nri.adaptation.dispatch.bounds import HEADERS, ROOM, leave_room, left_out, too_much
 from nri.adaptation.merge.update_book import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
-from nri.adaptation.peers.synchronize import ENVELOPE
 from nri.adaptation.plugin_policy import allow
-from nri.errors import NriError, PluginError, quote
-from nri.texts import cut
-from nri.ttrpc.codes import Code
-from nri.ttrpc.frames import MAX_DATA
+from nri.errors import NriError, PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.dispatch.event_context import EventContext
@@ -34,7 +30,7 @@ if TYPE_CHECKING:
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.api import messages as m
 
-__all__ = ["ROOM", "AnsweredEvent", "Event", "Parts"]
+__all__ = ["AnsweredEvent", "Event", "Parts"]
 
 
 class Parts(NamedTuple):
@@ -43,15 +39,6 @@ class Parts(NamedTuple):
     pod: Any
     container: Any
     linux_resources: Any = None
-
-
-#: Bytes that the request to a plugin may have.
-ROOM: Final = MAX_DATA - ENVELOPE
-#: What the headers of fields may add to a request for a reply, in bytes.
-_HEADERS: Final = 64
-
-#: Updates left out that a record of an event names.
-_NAMED: Final = 20
 
 
 class Event:
@@ -120,23 +107,6 @@ class Event:
         return b""
 
 
-def _left_out(container_id: str, ignored: Sequence[Ignored]) -> list[tuple[str, str, str, str]]:
-    """What was left out as outcomes of updates, the first ones by container and all others by their number."""
-    absent = [each for each in ignored if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER)]
-    rows = [
-        (
-            container_id,
-            f"update of container {quote(cut(one.container_id, 256))} by {one.plugin}",
-            "left out",
-            one.reason,
-        )
-        for one in absent[:_NAMED]
-    ]
-    if len(absent) > _NAMED:
-        rows.append((container_id, f"{len(absent) - _NAMED} more updates", "left out", "as those before them"))
-    return rows
-
-
 class AnsweredEvent(Event):
     """An event whose answers are merged into one result. Abstract: see its three kinds.
 
@@ -190,9 +160,9 @@ class AnsweredEvent(Event):
             self.merge.apply(peer.label, message)
             self.request.refresh()
             # A request grows by no more than the reply has: so it is looked at only where it may be too long.
-            self._room -= len(reply) + _HEADERS
-            if self._room < 0:
-                self._leave_room(peer)
+            self._room -= len(reply) + HEADERS
+            if self._room < 0 and self._context.rules.event_replies_limited:
+                leave_room(self.rpc, peer.label, self.asked, self.request.encoded())
         except NriError as error:
             peer.last_error = str(error)
             if self._context.reporting.watched:
@@ -208,10 +178,9 @@ class AnsweredEvent(Event):
         """
         if not self._context.rules.event_replies_limited:
             return reply
-        reason = limits.too_much(self.reply_type, reply, limits.MOST_ENTRIES, limits.MOST_BYTES)
-        if not reason:
+        error = too_much(self.reply_type, self.rpc, peer.label, reply)
+        if error is None:
             return reply
-        error = PluginError(peer.label, f"its reply to {self.rpc} {reason}", code=Code.RESOURCE_EXHAUSTED)
         peer.last_error = str(error)
         if policy.policy.shadow:
             report = shadow.failure(peer.label, self.rpc, self.request.pod, error.reason)
@@ -222,15 +191,6 @@ class AnsweredEvent(Event):
         if self._context.reporting.watched:
             self._context.reporting.reply_merged(peer.label, self.rpc, self.serial, None, error)
         raise error
-
-    def _leave_room(self, peer: Peer) -> None:
-        """Raise PluginError if the next plugin's request, with this answer in it, is more than a message takes."""
-        if not self._context.rules.event_replies_limited:
-            return
-        length = len(self.request.encoded())
-        if length > ROOM and length > len(self.asked or b""):
-            reason = f"its reply to {self.rpc} makes the next request {length} bytes long, at most {ROOM} are sent"
-            raise PluginError(peer.label, reason, code=Code.RESOURCE_EXHAUSTED)
 
     def _read(self, peer: Peer, reply: bytes) -> Any:
         try:
@@ -292,7 +252,7 @@ class AnsweredEvent(Event):
         asked = self.request.encoded() if self.asked is None else self.asked
         container_id = "" if container is None else container.id
         book = self.merge.book
-        outcomes: Any = () if book is None or not book.ignored else _left_out(container_id, book.ignored)
+        outcomes: Any = () if book is None or not book.ignored else left_out(container_id, book.ignored)
         provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed, outcomes)
 
     def side_updates(self, book: UpdateBook) -> list[m.ContainerUpdate]:

@@ -20,7 +20,7 @@ from nri.api import messages as m
 from nri.api.events import BY_METHOD
 from nri.errors import NriError, PluginError, ValidationRejected
 from nri.policies.default_validator import INDEX, NAME, UNKNOWN_REASON, DefaultValidator, failure
-from nri.texts import cut
+from nri.text import cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

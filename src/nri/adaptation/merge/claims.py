@@ -16,7 +16,7 @@ from nri.adaptation.merge.ledger import Ledger
 from nri.api.removal import split
 from nri.errors import PluginError
 from nri.rules import Rules
-from nri.texts import cut
+from nri.text import cut
 
 __all__ = ["Claimer"]
 

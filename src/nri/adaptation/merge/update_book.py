@@ -19,7 +19,7 @@ from nri.adaptation.merge.ledger import Ledger
 from nri.api import messages as m
 from nri.errors import ConflictError, PluginError, UpdateError, quote
 from nri.rules import Rules
-from nri.texts import cut
+from nri.text import cut
 
 __all__ = ["NO_CONTAINER", "UNKNOWN_CONTAINER", "Eviction", "Ignored", "Known", "UpdateBook", "folded"]
 

@@ -18,7 +18,7 @@ from nri.adaptation.peers.breaker import Breaker
 from nri.adaptation.peers.fifo_lock import FifoLock
 from nri.adaptation.peers.state import Action, Signal, State, step
 from nri.api.events import EventMask
-from nri.texts import LONGEST, cut
+from nri.text import LINE_LENGTH, cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +127,7 @@ class Peer(ABC):
 
     @last_error.setter
     def last_error(self, text: str) -> None:
-        self._last_error = cut(text, 2 * LONGEST)
+        self._last_error = cut(text, 4 * LINE_LENGTH)
 
     @property
     def qualified(self) -> str:

@@ -8,7 +8,7 @@ callbacks may take the runtime's locks.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nri.adaptation.audit.inventory import Presence
 from nri.adaptation.audit.reporting import ANSWERS
@@ -18,6 +18,7 @@ from nri.adaptation.merge.update_book import folded
 from nri.adaptation.plugin_policy import allow
 from nri.api import messages as m
 from nri.errors import NriError
+from nri.text import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 __all__ = ["PluginUpdates"]
 
 log = logging.getLogger("nri.adaptation")
+
+#: Containers that a line of the log names.
+_NAMED: Final = 5
 
 
 class PluginUpdates:
@@ -65,8 +69,11 @@ class PluginUpdates:
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
         self._check(peer, "Synchronize", encoded, [*self._there(updates)], [])
         present, missing = self._present(peer.label, "Synchronize", updates)
-        for update in [*missing, *self._apply(peer.label, "Synchronize", encoded, present)]:
-            log.warning("plugin %s: update of container %s failed", peer.qualified, update.container_id)
+        failed = [*missing, *self._apply(peer.label, "Synchronize", encoded, present)]
+        if failed:
+            named = ", ".join(cut(update.container_id, 256) for update in failed[:_NAMED])
+            more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+            log.warning("plugin %s: update of container %s%s failed", peer.qualified, named, more)
 
     def unsolicited(self, peer: Peer, request: m.UpdateContainersRequest) -> list[m.ContainerUpdate]:
         """Apply what a plugin asks for by itself; returns the updates that failed."""
