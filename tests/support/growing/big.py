@@ -1,20 +1,31 @@
-"""Big inputs for `bench.linear` and for the tests of bounds: adjustments, updates and texts of any number of entries.
+"""Adjustments, updates and containers of any number of entries.
 
 Every repeated field and map of an adjustment is filled from the merge table and the descriptors, so a new field is
-measured without a line here. Next: `bench.linear`.
+covered without a line here. Next: `tests.support.growing.creations`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from nri.adaptation.merge.fields import ROWS, Kind, Row
 from nri.api import messages as m
 
-__all__ = ["REPEATED", "adjustment", "container", "fill", "rows", "update", "updates"]
+__all__ = ["POD", "REPEATED", "Case", "adjustment", "container", "fill", "names", "rows", "update", "updates"]
+
+#: A case makes its input of a size, and returns what is measured.
+Case = Callable[[int], Callable[[], object]]
+
+POD = m.PodSandbox(id="pod", name="pod", namespace="web")
 
 #: The rows of the merge table that hold any number of entries.
 REPEATED: tuple[Row, ...] = tuple(row for row in ROWS if row.kind not in (Kind.SIMPLE, Kind.RESET))
+
+
+def names(prefix: str, count: int) -> list[str]:
+    """So many keys."""
+    return [f"{prefix}{n}" for n in range(count)]
 
 
 def rows(below: str = "") -> dict[str, Row]:
