@@ -21,8 +21,8 @@ from tests.support.growing.big import Case
 MOST = 2.3
 RUNS = 7
 #: A run that is shorter than this is done with a larger input, in seconds.
-SHORTEST_S = 0.02
-LARGEST = 128_000
+SHORTEST_S = 0.01
+LARGEST = 16_000
 #: The same for whole events, whose replies have limits.
 LARGEST_EVENT = 2_000
 

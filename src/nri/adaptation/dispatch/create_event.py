@@ -119,10 +119,11 @@ class CreateEvent(AnsweredEvent):
             if provenance is not None:
                 provenance.tidy()
 
-    def validation_request(self, present: Iterable[Peer]) -> bytes:
+    def validation_request(self, present: Iterable[Peer], *, sent: bool) -> bytes:
         """The request that all validators get: the container as it was, the merged result, and who set what.
 
-        PluginError, with the name of the plugin that asked for most, if it is longer than a message may be.
+        PluginError, with the name of the plugin that asked for most, if it is to be sent and longer than a message may
+        be.
         """
         reply = self.merge.reply()
         if self._context.rules.hooks_only_when_set and not reply.adjust.hooks.ListFields():
@@ -137,7 +138,7 @@ class CreateEvent(AnsweredEvent):
         )
         normalise(message.container)
         encoded: bytes = message.SerializeToString()
-        if len(encoded) > ROOM and self._context.rules.event_replies_limited and self.replies:
+        if sent and len(encoded) > ROOM and self._context.rules.event_replies_limited and self.replies:
             largest = max(self.replies, key=lambda reply: len(reply[1]))[0]
             reason = f"its reply to {self.rpc} makes the request to validators {len(encoded)} bytes long"
             raise PluginError(largest, f"{reason}, at most {ROOM} are sent", code=Code.RESOURCE_EXHAUSTED)

@@ -156,7 +156,8 @@ class Dispatcher:
                 self._ask_in_turn(event, peers, deadline)
         if chain.validators and isinstance(event, CreateEvent):
             present = event.answered if self._rules.validators_see_answerers else peers
-            encoded = event.validation_request(present)
+            sent = any(peer.takes_bytes for peer in chain.validators)
+            encoded = event.validation_request(present, sent=sent)
             if deadline is not None:
                 _look_at_clock(event, deadline)
             validate(self._invoker, chain.validators, encoded, event.request.pod, deadline)

@@ -66,10 +66,12 @@ def _describe(field: Any) -> _Field:
         return True, packed, None
     if inside.GetOptions().map_entry:
         value = inside.fields_by_name["value"].message_type
-        return True, False, None if value is None else {2: (False, False, _table(value))}
+        if value is None:
+            return True, False, None
+        return False, False, {1: _UNKNOWN, 2: (False, False, _table(value))}  # its key counts, and what the value has
     if field.is_repeated:
         return True, False, _table(inside)
-    if len(inside.fields) == 1 and not inside.fields[0].is_repeated:
+    if len(inside.fields) == 1 and not inside.fields[0].is_repeated and inside.fields[0].message_type is None:
         return True, False, None  # a message around one value
     return False, False, _table(inside)
 
