@@ -51,8 +51,9 @@ def _validate(annotation: str) -> Callable[[], object]:
 
     def run() -> None:
         default_validator._names.cache_clear()
-        default_validator.LONGEST_ANNOTATION = len(annotation)
+        longest, default_validator.LONGEST_ANNOTATION = default_validator.LONGEST_ANNOTATION, len(annotation)
         VALIDATOR.validate(request)
+        default_validator.LONGEST_ANNOTATION = longest
 
     return run
 

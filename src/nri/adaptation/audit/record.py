@@ -55,7 +55,8 @@ _REPLIES: dict[str, Any] = {
 
 def size_of(record: Record) -> int:
     """About how much memory a record holds, in bytes."""
-    size_bytes = _RECORD_BYTES + len(record.request) + 4 * len(record.failed)
+    size_bytes = _RECORD_BYTES + len(record.request)
+    size_bytes += len(record.failed) * (1 if record.failed.isascii() else 4)
     for _, reply in record.replies:
         size_bytes += _REPLY_BYTES + len(reply)
     for outcome in record.outcomes:
