@@ -41,12 +41,13 @@ _Raw = tuple[float, str, str, bytes, Sequence[tuple[str, bytes]], str, Sequence[
 class _History:
     """The records of one container. The first one, its creation, outlives later ones; what was refused goes first."""
 
-    __slots__ = ("forgotten", "records", "size_bytes", "sizes")
+    __slots__ = ("forgotten", "records", "refused", "size_bytes", "sizes")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.sizes: list[int] = []
         self.size_bytes = 0
+        self.refused = 0
         self.forgotten = 0
 
     def add(self, record: Record, size_bytes: int) -> None:
@@ -54,15 +55,16 @@ class _History:
         self.records.append(record)
         self.sizes.append(size_bytes)
         self.size_bytes += size_bytes
+        if record.failed:
+            self.refused += 1
 
     def forget_one(self) -> int:
         """Drop the oldest refusal after the first record, else the oldest record after it; returns its size."""
-        place = 1
-        for at, record in enumerate(self.records[1:], 1):
-            if record.failed:
-                place = at
-                break
-        return self._remove(place)
+        if self.refused:
+            for at, record in enumerate(self.records):
+                if record.failed and at:
+                    return self._remove(at)
+        return self._remove(1)
 
     def drop(self, record: Record) -> int:
         """Drop a record, if it is there; returns its size."""
@@ -73,7 +75,8 @@ class _History:
 
     def _remove(self, place: int) -> int:
         size_bytes = self.sizes.pop(place)
-        del self.records[place]
+        if self.records.pop(place).failed:
+            self.refused -= 1
         self.size_bytes -= size_bytes
         self.forgotten += 1
         return size_bytes
@@ -134,9 +137,7 @@ class Provenance:
         """
         if failed:
             failed = cut(failed, 4 * LINE_LENGTH)
-        size_bytes = len(request) + len(failed) + 100 * (len(touched) + len(outcomes))
-        for _, reply in replies:
-            size_bytes += len(reply)
+        size_bytes = size_of(request, replies, failed, outcomes)
         self._loose.append((touched, (self._clock(), event, container, request, replies, failed, outcomes), size_bytes))
         self._loose_bytes += size_bytes
         if len(self._loose) >= _LOOSE_RECORDS or self._loose_bytes >= _LOOSE_BYTES:
@@ -163,12 +164,10 @@ class Provenance:
             touched, raw, size_bytes = self._loose.popleft()
             self._loose_bytes -= size_bytes
             record = Record(*raw)
-            others = {target for target in touched if target and target != record.container}
-            for target, part in parts_of(record, others) if others else ((record.container, record),):
-                # What was refused tells something of a container that is known; it makes none known.
-                own = target == record.container
-                if target and target not in gone and (own or not record.failed or target in self._histories):
-                    self._append(target, part)
+            if touched:
+                self._sort_parts(record, {target for target in touched if target and target != record.container})
+            elif record.container and record.container not in gone:
+                self._append(record.container, record, size_bytes)
         if not self._loose:
             self._loose_bytes = 0
         while gone and not self._loose:  # what is loose still may be of theirs
@@ -184,8 +183,15 @@ class Provenance:
         if len(self._refused) > 2 * self._max_containers:  # most of them have gone with their containers
             self._refused = deque(each for each in self._refused if self._is_kept(*each))
 
-    def _append(self, target: str, record: Record) -> None:
-        size_bytes = size_of(record)
+    def _sort_parts(self, record: Record, others: Collection[str]) -> None:
+        for target, part in parts_of(record, others):
+            # What was refused tells something of a container that is known; it makes none known.
+            if target not in self._gone and (
+                target == record.container or not record.failed or target in self._histories
+            ):
+                self._append(target, part, size_of(part.request, part.replies, part.failed, part.outcomes))
+
+    def _append(self, target: str, record: Record, size_bytes: int) -> None:
         history = self._histories.get(target)
         if history is None:
             history = self._histories[target] = _History()
