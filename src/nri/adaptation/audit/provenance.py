@@ -137,7 +137,11 @@ class Provenance:
         """
         if failed:
             failed = cut(failed, 4 * LINE_LENGTH)
-        size_bytes = size_of(request, replies, failed, outcomes)
+        size_bytes = len(request) + len(failed)
+        for _, reply in replies:
+            size_bytes += len(reply)
+        if touched or outcomes:
+            size_bytes += 100 * (len(touched) + len(outcomes))
         self._loose.append((touched, (self._clock(), event, container, request, replies, failed, outcomes), size_bytes))
         self._loose_bytes += size_bytes
         if len(self._loose) >= _LOOSE_RECORDS or self._loose_bytes >= _LOOSE_BYTES:
@@ -167,7 +171,7 @@ class Provenance:
             if touched:
                 self._sort_parts(record, {target for target in touched if target and target != record.container})
             elif record.container and record.container not in gone:
-                self._append(record.container, record, size_bytes)
+                self._append(record.container, record)
         if not self._loose:
             self._loose_bytes = 0
         while gone and not self._loose:  # what is loose still may be of theirs
@@ -189,9 +193,10 @@ class Provenance:
             if target not in self._gone and (
                 target == record.container or not record.failed or target in self._histories
             ):
-                self._append(target, part, size_of(part.request, part.replies, part.failed, part.outcomes))
+                self._append(target, part)
 
-    def _append(self, target: str, record: Record, size_bytes: int) -> None:
+    def _append(self, target: str, record: Record) -> None:
+        size_bytes = size_of(record)
         history = self._histories.get(target)
         if history is None:
             history = self._histories[target] = _History()

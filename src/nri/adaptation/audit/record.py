@@ -53,19 +53,14 @@ _REPLIES: dict[str, Any] = {
 }
 
 
-def size_of(
-    request: bytes,
-    replies: Sequence[tuple[str, bytes]],
-    failed: str,
-    outcomes: Sequence[tuple[str, str, str, str]],
-) -> int:
-    """About how much memory a record with these fields holds, in bytes."""
-    size_bytes = _RECORD_BYTES + len(request)
-    for _, reply in replies:
+def size_of(record: Record) -> int:
+    """About how much memory a record holds, in bytes."""
+    size_bytes = _RECORD_BYTES + len(record.request)
+    for _, reply in record.replies:
         size_bytes += _REPLY_BYTES + len(reply)
-    if failed:
-        size_bytes += len(failed) * (1 if failed.isascii() else 4)
-    for outcome in outcomes:
+    if record.failed:
+        size_bytes += len(record.failed) * (1 if record.failed.isascii() else 4)
+    for outcome in record.outcomes:
         size_bytes += _OUTCOME_BYTES + len(outcome[1]) + len(outcome[3])
     return size_bytes
 

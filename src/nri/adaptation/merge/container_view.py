@@ -117,7 +117,7 @@ class ContainerView:
             added: Sequence[m.Container] = ()
             if entry.row.path == "env":
                 added = self._additions() if self._odd else ()
-                self._odd = self._odd or any("=" in key for key in entry.keys)
+                self._odd = self._odd or "=" in "".join(entry.keys)
             if not all(self._appends(container, entry) for container in (self._base, *added)):
                 self._change(self._seen(all_entries(fields)))
                 return
