@@ -59,6 +59,12 @@ class Rules:
     evictions_kept: bool = True
     """Evictions in the replies to events reach the runtime."""
 
+    # --- limits
+    event_replies_limited: bool = True
+    """The reply to an event has a most of entries and bytes, and leaves room for the next request: else it fails."""
+    other_updates_limited: bool = True
+    """What a plugin asks for at Synchronize or by itself has a most of entries, by the number of containers."""
+
     # --- failure policy
     late_answer_costs_event: bool = True
     """A plugin that answers late stays connected, unless the operator wants otherwise; it loses that event only."""

@@ -140,7 +140,8 @@ class Adaptation(Events):
             settings, chain, self._policies, trail.inventory, synchronize, updates.in_synchronize,
             self._reporting,
         )  # fmt: skip
-        self._registry = Registry(self.rules, chain, self._handshake, UpdateQueue(updates.unsolicited), self._reporting)
+        queue = UpdateQueue(updates.unsolicited, updates.most)
+        self._registry = Registry(self.rules, chain, self._handshake, queue, self._reporting)
         self._installed = Installed(
             plugin_path, plugin_config_path, settings, self._policies, self._registry, interceptors
         )

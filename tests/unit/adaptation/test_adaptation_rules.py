@@ -252,6 +252,44 @@ def test_late_answer_costs_event(mode: Mode) -> None:
 
 
 @both
+def test_other_updates_limited(mode: Mode) -> None:
+    class Asks(nri.Plugin):
+        def __init__(self, first: int) -> None:
+            self.first = first
+
+        def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> Any:
+            return many(self.first)
+
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+    plugin = Asks(10)
+    with FakeRuntime(compat=mode, containers=[make_container(id=f"c{n}") for n in range(900)]) as runtime:
+        runtime.add(plugin)
+        wanted = many(6000)
+        if mode == "default":
+            with pytest.raises(
+                RpcError, match="plugin 10-asks: its request UpdateContainers has more than 16000 entries"
+            ):
+                plugin.runtime.update(*wanted).result(timeout=20)
+            assert runtime.health("10-asks").state == "active"
+            assert "has more than 16000 entries" in runtime.health("10-asks").last_error
+        else:
+            plugin.runtime.update(*wanted).result(timeout=20)
+            assert len(runtime.updates) == 910, "those of containers that are there"
+        if mode == "default":
+            with pytest.raises(NriError):
+                runtime.add(Asks(6000), name="much")
+            error = runtime.health("10-much").last_error
+            assert error == "failed to synchronize: the reply to Synchronize has more than 16000 entries"
+        else:
+            runtime.add(Asks(6000), name="much")
+
+
+def many(count: int) -> list[nri.Update]:
+    return [nri.Update(f"c{n}").set_cpu_shares(5) for n in range(count)]
+
+
+@both
 def test_hooks_only_when_set(mode: Mode) -> None:
     seen: list[bool] = []
 

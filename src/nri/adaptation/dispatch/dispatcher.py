@@ -3,6 +3,7 @@
     past the sync gate                      no plugin joins in the middle of an event
     for each plugin, by index               `order`: one event at a time, in one order for all plugins
         ask it, wait for its answer         `invoker`: its deadline, and what its failure means
+        weigh a big answer                  `nri.adaptation.merge.limits`: too much is refused before any work is done
         on to the next one                  the plugin is free for the next event before the answer is merged
         add the answer to the event         `event`: policy, then merge
     validate                                `validation`: one refusal fails the creation
@@ -25,8 +26,9 @@ from nri.adaptation.dispatch.order import Place
 from nri.adaptation.dispatch.stop_event import StopEvent, StopReply
 from nri.adaptation.dispatch.update_event import UpdateEvent, UpdateReply
 from nri.adaptation.dispatch.validation import validate
+from nri.adaptation.merge.limits import MOST_ENTRIES
 from nri.api.events import EventMask
-from nri.errors import LocalProtocolError, NriError, PluginUnavailable
+from nri.errors import DeadlineExceeded, LocalProtocolError, NriError, PluginUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,7 +156,11 @@ class Dispatcher:
                 self._ask_in_turn(event, peers, deadline)
         if chain.validators and isinstance(event, CreateEvent):
             present = event.answered if self._rules.validators_see_answerers else peers
-            validate(self._invoker, chain.validators, event.validation_request(present), event.request.pod, deadline)
+            sent = any(peer.takes_bytes for peer in chain.validators)
+            encoded = event.validation_request(present, sent=sent)
+            if deadline is not None:
+                _look_at_clock(event, deadline)
+            validate(self._invoker, chain.validators, encoded, event.request.pod, deadline)
 
     def _ask_in_turn(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
         """One plugin after the other; each sees what the earlier ones did."""
@@ -167,10 +173,14 @@ class Dispatcher:
                 if policy is not None:
                     reply = self._invoker.invoke(peer, policy, event, deadline, sent=sent)
                     event.answer = next(ANSWERS)
+                    if reply is not None and len(reply) > MOST_ENTRIES:
+                        reply = event.weigh(peer, policy, reply)
                 # The plugin is left before its answer is merged: merging is not its time.
                 place.advance()
                 if reply is not None and policy is not None:
                     event.add(peer, policy, reply)
+                    if deadline is not None:
+                        _look_at_clock(event, deadline)
         finally:
             place.leave()
 
@@ -240,6 +250,12 @@ class Dispatcher:
         for label, policy in self._chain.absent:
             if policy.requires(event.number, event.request.pod.namespace):
                 raise PluginUnavailable(label, f"required for {event.rpc}, but not connected")
+
+
+def _look_at_clock(event: Event, deadline: float) -> None:
+    """Raise DeadlineExceeded if the caller's deadline has passed while we were at work."""
+    if monotonic() >= deadline:
+        raise DeadlineExceeded(event.rpc)
 
 
 def _policy_of(peer: Peer, event: Event, sent: Sent | None) -> EventPolicy | None:

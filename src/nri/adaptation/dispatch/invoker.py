@@ -8,7 +8,7 @@ The table of outcomes (nri-protocol 5.5, and the operator's policy on top of it)
 | late | stays, or is closed if its policy says so; a miss for its breaker | goes on, or fails if its policy says so |
 | connection lost | is gone; a miss | goes on, or fails if its policy says so |
 | the caller's own deadline passed | as if it had not been asked | fails with DeadlineExceeded |
-| this side failed (an interceptor) | as if it had not been asked | fails with that error |
+| this side failed (interceptor, request too long) | as if it had not been asked | fails with that error |
 | left out (breaker open) or gone | not called | goes on, or fails if its policy says so |
 
 Errors raised here are what the runtime's request fails with. Next: `nri.adaptation.peers.remote`, which is asked.
@@ -25,6 +25,7 @@ from nri.errors import (
     ConnectionClosed,
     DeadlineExceeded,
     NriError,
+    OversizedMessage,
     PluginClosed,
     PluginError,
     PluginRejected,
@@ -202,6 +203,9 @@ class Invoker:
         if not isinstance(error, NriError):
             peer.breaker.abandoned()
             raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__), error)
+        if isinstance(error, OversizedMessage):  # it was not even asked
+            peer.breaker.abandoned()
+            raise error
         if not isinstance(error, _SILENT):
             peer.last_error = str(error)
             self._answered(peer)

@@ -22,6 +22,7 @@ from nri.api.events import ALL, BY_NUMBER, EventMask
 from nri.api.messages import ContainerAdjustment, ContainerEviction, ContainerUpdate
 from nri.api.selectors import Parsed, Pattern, matches
 from nri.errors import PluginError
+from nri.text import plain
 
 __all__ = ["EVICT", "Allow", "AllowedField", "EventName", "breach"]
 
@@ -128,10 +129,11 @@ def _breach(
     evict: Iterable[ContainerEviction],
     namespace_of: Callable[[str], str | None],
 ) -> str | None:
+    paths = allow.paths
     for target, row in _touched(adjust, update, evict):
         what = f"set {row.label}" if row else EVICT
         if target is not None:
-            what += f' of container "{target}"'
+            what += f' of container "{plain(target, 256)}"'
         if event and not allow.events_mask & BY_NUMBER[event].bit:
             return f"{what} in {BY_NUMBER[event].rpc} (allow.events)"
         where = namespace if target is None else namespace_of(target)
@@ -139,7 +141,6 @@ def _breach(
             return f"{what}, which nobody knows (allow.namespaces)"
         if where is not None and not allow.namespace(where):
             return f'{what} in namespace "{where}" (allow.namespaces)'
-        paths = allow.paths
         if paths is not None and (row.path if row else EVICT) not in paths:
             return f"{what} (allow.fields)"
     return None

@@ -16,8 +16,8 @@ from nri.api import naming
 from nri.api.selectors import Filters, Pattern
 from nri.config import Duration, Source, read_file
 from nri.config.complaint import Problem
-from nri.config.place import show
-from nri.config.syntax import line_of, parse_text
+from nri.config.reader import located
+from nri.config.syntax import parse_text
 from nri.config.typed import Partial, build, check
 from nri.errors import ConfigError
 
@@ -98,7 +98,7 @@ def parse(source: Source) -> dict[str, Table]:
         if table is not None:
             tables[name] = table
     if problems:
-        first, *others = (_error(source, problem) for problem in problems)
+        first, *others = located(source, problems)
         raise ConfigError(first.source, first.key, first.reason, first.suggestion, others)
     return tables
 
@@ -165,9 +165,3 @@ def _duration(seconds: float | None, path: tuple[str, ...], problems: list[Probl
         problems.append(
             Problem(path, f"expected between 1ms and 24h, not {seconds:g} s", 'such as 2, "500ms" or "1m30s"')
         )
-
-
-def _error(source: Source, problem: Problem) -> ConfigError:
-    line = line_of(source, problem.path)
-    where = f"{source.name}:{line}" if line else source.name
-    return ConfigError(where, show(problem.path), problem.reason, problem.suggestion)

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.audit.reporting import SERIALS
+from nri.adaptation.merge import limits
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
 from nri.adaptation.plugin_policy.event_policy import event_policies
@@ -156,7 +157,7 @@ class Handshake:
         if mask.unknown:
             raise RemoteProtocolError(f"invalid plugin events: {mask.unknown:#x}")
         peer.mask = mask
-        peer.declared = reply.failure_policy if reply.HasField("failure_policy") else None
+        peer.declared = _copy(reply.failure_policy) if reply.HasField("failure_policy") else None
         self.apply_policy(peer)
         peer.signal(Signal.CONFIGURED)
 
@@ -223,6 +224,7 @@ class Handshake:
         reporting = self._reporting
         policy = self._policies.for_plugin(peer.index, peer.name)
         timeout_s = self._patience_s(policy)
+        most = limits.most_for(len(state[1])) if self._settings.rules.other_updates_limited else 0
         if policy.filters is not None:
             state = policy.filters.select(*state)
         serial = next(SERIALS)
@@ -233,10 +235,10 @@ class Handshake:
             reporting.plugin_asked(peer.label, _SYNCHRONIZE, serial, request)
         try:
             if self._settings.rules.synchronize_timeout_per_message:
-                updates = peer.synchronize(*state, timeout_s, each=True)
+                updates = peer.synchronize(*state, timeout_s, each=True, most=most)
             else:
                 with self._one_at_a_time:
-                    updates = peer.synchronize(*state, timeout_s, each=False)
+                    updates = peer.synchronize(*state, timeout_s, each=False, most=most)
         except NriError as error:
             duration_s = monotonic() - began
             reporting.plugin_failed(peer.label, _SYNCHRONIZE, serial, error, duration_s)
@@ -249,6 +251,14 @@ class Handshake:
         reporting.reply_merged(peer.label, _SYNCHRONIZE, serial, reply, None)
         reporting.event_ends(_SYNCHRONIZE, serial, encoded, None, duration_s)
         return updates
+
+
+def _copy(declared: m.FailurePolicy) -> m.FailurePolicy:
+    """A message that does not keep the whole reply alive, whatever else is in that."""
+    copy = m.FailurePolicy()
+    copy.CopyFrom(declared)
+    copy.DiscardUnknownFields()
+    return copy
 
 
 def _state_of(told: Any) -> Snapshot:

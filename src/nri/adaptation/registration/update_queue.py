@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from nri.adaptation.merge import limits
 from nri.api import messages as m
 from nri.errors import NriError, RpcError, describe
 from nri.ttrpc import LATER, Code, Request
@@ -39,10 +40,16 @@ class UpdateQueue:
 
     Args:
         apply: does what a request asks for, and returns the updates that failed.
+        most: tells how many entries a request may have; 0 for no limit.
     """
 
-    def __init__(self, apply: Callable[[RemotePeer, m.UpdateContainersRequest], list[m.ContainerUpdate]]) -> None:
+    def __init__(
+        self,
+        apply: Callable[[RemotePeer, m.UpdateContainersRequest], list[m.ContainerUpdate]],
+        most: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._apply = apply
+        self._most = most
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._queues: dict[RemotePeer, deque[Request]] = {}
@@ -106,6 +113,12 @@ class UpdateQueue:
 
     def _answer(self, peer: RemotePeer, request: Request) -> None:
         endpoint = peer.endpoint
+        most = self._most()
+        reason = limits.too_much(m.UpdateContainersRequest, request.payload, most) if most else ""
+        if reason:
+            peer.last_error = f"plugin {peer.label}: its request UpdateContainers {reason}"
+            endpoint.reply_error(request, Code.RESOURCE_EXHAUSTED, peer.last_error)
+            return
         try:
             message = m.UpdateContainersRequest.FromString(request.payload)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
