@@ -1,24 +1,25 @@
 """The handshake with a plugin: configure it, hand it the state of the runtime, put it into the chain.
 
-Handshakes run in parallel, each in a thread of its own. Only the moment in which the runtime's state is read and the
-plugin is put into the chain is exclusive; while the plugin takes the state in, its lock is held, so events for it queue
-up and reach it afterwards, in order. So every container is either in the state or in an event, and a plugin that is
-slow to synchronize delays only what needs it. Next: `nri.adaptation.registration.registry`, which starts handshakes.
+Handshakes run in parallel, each in a thread of its own. Only the moment in which the runtime's state is read and
+plugins are put into the chain is exclusive (`nri.adaptation.registration.admission`); while a plugin takes the state
+in, its lock is held, so events for it queue up and reach it afterwards, in order. So every container is either in the
+state or in an event, and a plugin that is slow to synchronize delays only what needs it. Next:
+`nri.adaptation.registration.registry`, which starts handshakes.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nri.adaptation.audit.reporting import SERIALS
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
 from nri.adaptation.plugin_policy.event_policy import event_policies
+from nri.adaptation.registration.admission import Admission
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import ALL, EventMask
@@ -26,10 +27,13 @@ from nri.errors import NriError, RemoteProtocolError, describe
 from nri.ttrpc.link import REPLY_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from nri.adaptation.audit.inventory import Inventory, News
+    from collections.abc import Callable, Iterable
+
+    from nri.adaptation.audit.inventory import Inventory
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies
+    from nri.adaptation.registration.admission import Snapshot
     from nri.adaptation.registration.chain import Chain
     from nri.rules import Rules
 
@@ -38,8 +42,6 @@ __all__ = ["Handshake", "RuntimeSettings"]
 log = logging.getLogger("nri.adaptation")
 
 _SYNCHRONIZE = "Synchronize"
-
-Snapshot = tuple[Sequence[m.PodSandbox], Sequence[m.Container]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,10 @@ class Handshake:
         reporting: Reporting,
     ) -> None:
         self._settings = settings
-        self._chain = chain
         self._policies = policies
-        self._inventory = inventory
-        self._snapshot = snapshot
         self._apply = apply
         self._reporting = reporting
-        self._stopping = False
+        self._admission = Admission(chain, inventory, snapshot, self.apply_policy)
         # Where all parts of a state share one timeout, plugins that join together must not share it, too.
         self._one_at_a_time = threading.Lock()
 
@@ -95,24 +94,23 @@ class Handshake:
 
     def stop(self) -> None:
         """Let no further plugin in: the runtime stops."""
-        self._stopping = True
+        self._admission.stop()
 
     def admit(self, peer: Peer) -> None:
         """Configure a plugin, hand it the state, let it take part; if it fails, it is closed."""
         if not self._guarded(peer, "configure", self.configure):
             return
         try:
-            entered = self._enter(peer)
+            entry = self._admission.enter(peer)
         except Exception as error:
             log.exception("the runtime could not tell its state; plugin %s cannot join", peer.qualified)
             peer.signal(Signal.FATAL, f"the runtime could not tell its state: {describe(error)}")
             return
-        if entered is None:
+        if entry is None:
             peer.signal(Signal.STOP, "the runtime is stopping")
             return
-        news, state = entered
-        updates = self._hand_over(peer, state)
-        self._inventory.seed(news, *state)
+        updates = self._hand_over(peer, entry.state)
+        entry.seed()
         if updates:
             try:
                 self._apply(peer, updates)
@@ -176,31 +174,6 @@ class Handshake:
         if isinstance(peer, RemotePeer):
             peer.endpoint.link.reply_timeout_s = max(REPLY_TIMEOUT_S, self._patience_s(policy))
 
-    def _enter(self, peer: Peer) -> tuple[News, Snapshot] | None:
-        """Read the runtime's state and put the plugin into the chain, with no event under way.
-
-        None: the runtime stops, or the plugin left while it waited.
-        """
-        gate = self._chain.gate
-        if not gate.join(lambda: self._stopping or peer.state is State.GONE):
-            return None
-        try:
-            news = self._inventory.begin()
-            try:
-                state = _state_of(self._snapshot())
-            except BaseException:
-                self._inventory.cancel(news)
-                raise
-            peer.lock.acquire()  # nobody else knows it yet, so this does not wait
-            peer.signal(Signal.JOINING)
-            self._chain.add(peer)
-            # Whatever changed since it was configured went to the plugins in the chain, and it was not there yet.
-            self.apply_policy(peer)
-            self._chain.refresh()
-        finally:
-            gate.joined()
-        return news, state
-
     def _hand_over(self, peer: Peer, state: Snapshot) -> list[m.ContainerUpdate]:
         """Synchronize; events for the plugin wait meanwhile. Returns the updates that it asks for."""
         updates: list[m.ContainerUpdate] = []
@@ -248,23 +221,3 @@ class Handshake:
         reporting.reply_merged(peer.label, _SYNCHRONIZE, serial, reply, None)
         reporting.event_ends(_SYNCHRONIZE, serial, encoded, None, duration_s)
         return updates
-
-
-def _state_of(told: Any) -> Snapshot:
-    """What the runtime's `synchronize` callback has returned; TypeError says what it should have been."""
-    wanted = "(pods, containers) is expected, PodSandbox and Container messages"
-    if not isinstance(told, (tuple, list)) or len(told) != 2:
-        got = f"{len(told)} things" if isinstance(told, (tuple, list)) else type(told).__name__
-        raise TypeError(f"the runtime's synchronize callback returned {got}: {wanted}")
-    state = []
-    for each, kind in zip(told, (m.PodSandbox, m.Container), strict=True):
-        if not isinstance(each, Iterable):
-            raise TypeError(f"the runtime's synchronize callback returned {type(each).__name__} among them: {wanted}")
-        messages = list(each)
-        wrong = next((one for one in messages if not isinstance(one, kind)), None)
-        if wrong is not None:
-            got = f"{type(wrong).__name__} for a {kind.__name__}"
-            raise TypeError(f"the runtime's synchronize callback returned {got}: {wanted}")
-        state.append(messages)
-    pods, containers = state
-    return pods, containers
