@@ -62,6 +62,10 @@ class Rules:
     # --- failure policy
     late_answer_costs_event: bool = True
     """A plugin that answers late stays connected, unless the operator wants otherwise; it loses that event only."""
+    declared_failure_spares_stop: bool = True
+    """What a plugin declares fails no Stop and no Remove that it does not answer; the operator's own word does."""
+    open_breaker_lets_go: bool = True
+    """While a plugin is left out, only what the operator requires is refused, whatever the plugin declared."""
 
     # --- life
     events_need_start: bool = True

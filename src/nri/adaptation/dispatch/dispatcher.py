@@ -25,6 +25,7 @@ from nri.adaptation.dispatch.order import Place
 from nri.adaptation.dispatch.stop_event import StopEvent, StopReply
 from nri.adaptation.dispatch.update_event import UpdateEvent, UpdateReply
 from nri.adaptation.dispatch.validation import validate
+from nri.adaptation.plugin_policy.policy import DISPOSAL_EVENTS
 from nri.api.events import EventMask
 from nri.errors import LocalProtocolError, NriError, PluginUnavailable
 
@@ -43,7 +44,7 @@ __all__ = ["Dispatcher"]
 log = logging.getLogger("nri.adaptation")
 
 #: What always gets through: a node must be able to get rid of pods, whoever joins.
-URGENT: Final = EventMask.of("StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer")
+URGENT: Final = DISPOSAL_EVENTS
 
 
 class Dispatcher:

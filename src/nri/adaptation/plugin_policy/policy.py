@@ -28,7 +28,7 @@ from nri.config.watch import fingerprint
 from nri.errors import ConfigError
 from nri.rules import Rules
 
-__all__ = ["DEFAULT_PATH", "REQUIRED_EVENTS", "PluginPolicy", "Policies", "resolve"]
+__all__ = ["DEFAULT_PATH", "DISPOSAL_EVENTS", "REQUIRED_EVENTS", "PluginPolicy", "Policies", "resolve"]
 
 #: Where the operator writes.
 DEFAULT_PATH = "/etc/nri/policy.toml"
@@ -36,6 +36,9 @@ DEFAULT_PATH = "/etc/nri/policy.toml"
 #: The events that are refused while a required plugin is absent. Stop, Remove and what comes after the fact always
 #: pass: a node must be able to get rid of pods whatever its plugins do.
 REQUIRED_EVENTS = EventMask.parse("RunPodSandbox,UpdatePodSandbox,CreateContainer,StartContainer,UpdateContainer")
+
+#: The events by which a node gets rid of pods. What a plugin declares about itself does not fail them.
+DISPOSAL_EVENTS = EventMask.parse("StopPodSandbox,RemovePodSandbox,StopContainer,RemoveContainer")
 
 _NONE = EventMask(0)
 _RUNTIMES = (None,) * (len(EVENTS) + 1)
@@ -118,9 +121,12 @@ def resolve(table: Table, declared: FailurePolicy | None = None, rules: Rules = 
 
     The wire cannot tell a declared false from nothing declared, so only a declared true counts.
     """
-    fail_request = table.fail_request
-    if fail_request is None:
-        fail_request = declared is not None and declared.fail_request
+    if table.fail_request is not None:
+        fail_request = _events(table.fail_request)
+    elif declared is not None and declared.fail_request:
+        fail_request = ALL - DISPOSAL_EVENTS if rules.declared_failure_spares_stop else ALL
+    else:
+        fail_request = _NONE
     keep_connected = table.keep_connected
     if keep_connected is None:
         keep_connected = rules.late_answer_costs_event or (declared is not None and declared.keep_connected)
@@ -129,7 +135,7 @@ def resolve(table: Table, declared: FailurePolicy | None = None, rules: Rules = 
     return PluginPolicy(
         timeout=_timeouts(table.timeouts),
         keep_connected=keep_connected,
-        fail_request=_NONE if shadow else _events(fail_request),
+        fail_request=_NONE if shadow else fail_request,
         required=bool(table.required) and not shadow,
         exempt_namespaces=table.required.exempt_namespaces if isinstance(table.required, RequiredTable) else (),
         breaker_misses=breaker.misses if isinstance(breaker, BreakerTable) else 0,

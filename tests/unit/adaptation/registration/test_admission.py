@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Self
 
 import pytest
 
@@ -140,7 +141,7 @@ class Comers:
             label = f"10-raw{number}"
             eventually(lambda label=label: self.runtime.health(label).state == "gone", "it is gone")
 
-    def __enter__(self) -> Comers:
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Self
 
 import pytest
 
@@ -169,7 +170,7 @@ class Joiners:
             if self._stop.is_set():
                 return
 
-    def __enter__(self) -> Joiners:
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         eventually(lambda: self.turns >= 2, "they have begun")
