@@ -154,7 +154,7 @@ class Adaptation(Events):
                 socket_path, self._registry, allowed_uids, registration_timeout_s, interceptors,
                 replace_live=not self.rules.live_socket_kept,
             )  # fmt: skip
-        self._builtin = [*default_validators(default_validator), *builtin]
+        self._builtin = [*default_validators(default_validator, self.rules), *builtin]
         self._admin = None
         if admin_socket is not None:
             records = self._trail.provenance or Provenance()

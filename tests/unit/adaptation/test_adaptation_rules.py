@@ -17,6 +17,7 @@ from nri.adaptation.launch.discovery import discover
 from nri.adaptation.peers.synchronize import hand_over
 from nri.api import messages as m
 from nri.errors import ConfigError, LocalProtocolError, NriError, PluginError, RegistrationError, RpcError
+from nri.policies.default_validator import ValidatorConfig
 from nri.rules import Rules
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import RawPlugin, eventually, register, request
@@ -208,6 +209,28 @@ def test_synchronize_timeout_per_message(each: bool) -> None:
     hand_over(call, [], containers, 5.0, each=each)
     assert len(deadlines) > 3
     assert len(set(deadlines)) == (len(deadlines) if each else 1)
+
+
+@both
+def test_indexed_names_exact(mode: Mode) -> None:
+    class Creates(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+    class Imposter(Creates):
+        name = "10-guard"
+
+    class Guard(Creates):
+        name = "guard"
+
+    required = ValidatorConfig(enable=True, required_plugins=("10-guard",))
+    with FakeRuntime(compat=mode, default_validator=required) as runtime:
+        runtime.add(Imposter(), idx="99")
+        if mode == "reference":
+            runtime.create_container()
+        else:
+            with pytest.raises(NriError, match='required plugin "10-guard" not present'):
+                runtime.create_container()
+            runtime.add(Guard(), idx="10").create_container()
 
 
 @both

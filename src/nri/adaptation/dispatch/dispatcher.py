@@ -24,7 +24,7 @@ from nri.adaptation.dispatch.event_context import EventContext
 from nri.adaptation.dispatch.order import Place
 from nri.adaptation.dispatch.stop_event import StopEvent, StopReply
 from nri.adaptation.dispatch.update_event import UpdateEvent, UpdateReply
-from nri.adaptation.dispatch.validation import validate
+from nri.adaptation.dispatch.validation import present, validate
 from nri.adaptation.plugin_policy.policy import DISPOSAL_EVENTS
 from nri.api.events import EventMask
 from nri.errors import LocalProtocolError, NriError, PluginUnavailable
@@ -146,6 +146,9 @@ class Dispatcher:
         """The plugins in ascending index, then those of them that validate."""
         chain = self._chain
         peers = chain.peers
+        expected: list[Peer] = []
+        if chain.validators and isinstance(event, CreateEvent):
+            expected = present(chain.validators, event.request.pod)
         if chain.absent:
             self._refuse_if_required(event)
         if peers:
@@ -153,9 +156,13 @@ class Dispatcher:
                 self._ask_all_at_once(event, peers, deadline)
             else:
                 self._ask_in_turn(event, peers, deadline)
-        if chain.validators and isinstance(event, CreateEvent):
-            present = event.answered if self._rules.validators_see_answerers else peers
-            validate(self._invoker, chain.validators, event.validation_request(present), event.request.pod, deadline)
+        # Who validates is looked at again: an event that has gone on beside a joiner may have met a validator.
+        if (expected or chain.validators) and isinstance(event, CreateEvent):
+            pod = event.request.pod
+            asked = dict.fromkeys([*expected, *present(chain.validators, pod)])
+            if asked:
+                answered = event.answered if self._rules.validators_see_answerers else peers
+                validate(self._invoker, asked, event.validation_request(answered), pod, deadline)
 
     def _ask_in_turn(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
         """One plugin after the other; each sees what the earlier ones did."""

@@ -110,9 +110,7 @@ class UpdateQueue:
         try:
             message = m.UpdateContainersRequest.FromString(request.payload)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
-            endpoint.reply_error(
-                request, Code.INTERNAL, f"ttrpc: error unmarshalling payload: {error}", patient=False
-            )
+            endpoint.reply_error(request, Code.INTERNAL, f"ttrpc: error unmarshalling payload: {error}", patient=False)
             return
         try:
             reply = m.UpdateContainersResponse(failed=self._apply(peer, message)).SerializeToString()
