@@ -137,8 +137,8 @@ class Adaptation(Events):
         self._kept = KeptUpdates(trail.inventory, updates)
         chain = Chain(request_timeout_s, self._policies)
         self._handshake = Handshake(
-            settings, chain, self._policies, trail.inventory, synchronize, updates.in_synchronize,
-            self._reporting,
+            settings, chain, self._policies, trail.inventory, synchronize,
+            updates.check_synchronize, updates.in_synchronize, self._reporting,
         )  # fmt: skip
         self._registry = Registry(self.rules, chain, self._handshake, UpdateQueue(updates.unsolicited))
         self._installed = Installed(

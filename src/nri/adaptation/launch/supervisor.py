@@ -21,6 +21,7 @@ from nri.adaptation.peers.health import PluginHealth, health_of, state_word
 from nri.adaptation.peers.peer import LAUNCHED
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
+from nri.adaptation.plugin_policy import bearer
 from nri.api import naming
 from nri.backoff import Backoff
 from nri.config.watch import fingerprint
@@ -159,7 +160,11 @@ class Supervisor:
         self._changed = False
         self._fingerprint = self._look_at_files()
         self._gone_since = 0.0
+        policy = self._policies.for_plugin(found.index, found.name)
+        refusal = bearer.refusal(policy, found.label, launched=True, uid=os.geteuid())
         try:
+            if refusal:
+                raise ConfigError(found.path, "", refusal)
             config, _ = config_text(self._folder, found.index, found.name)
             process = Process(found)
         except (ConfigError, OSError) as error:

@@ -62,6 +62,9 @@ class PluginPolicy:
         shadow: called and recorded, its answer never applied; it then can fail no request either.
         allow: what it may touch; None for everything.
         filters: which pods it gets to see; None for all.
+        uid: users whose processes may bear its name; None for all that may connect.
+        launched: True: only one that this runtime has launched may bear its name; False: only one that connects.
+        strict: nobody may: the operator names plugins, and not this one.
     """
 
     timeout: tuple[float | None, ...] = _RUNTIMES
@@ -75,6 +78,9 @@ class PluginPolicy:
     shadow: bool = False
     allow: Allow | None = None
     filters: Filters | None = None
+    uid: tuple[int, ...] | None = None
+    launched: bool | None = None
+    strict: bool = False
 
     def timeout_s(self, event: int = 0) -> float | None:
         """Seconds that the plugin has to answer this event; None for the runtime's timeout."""
@@ -107,6 +113,9 @@ class PluginPolicy:
             "shadow": self.shadow,
             "allow": None if self.allow is None else _lists(self.allow, "events", "namespaces", "fields"),
             "filters": None if self.filters is None else _lists(self.filters, "namespace", "label", "annotation"),
+            "uid": None if self.uid is None else list(self.uid),
+            "launched": self.launched,
+            "strict": self.strict,
         }
 
 
@@ -144,6 +153,9 @@ def resolve(table: Table, declared: FailurePolicy | None = None, rules: Rules = 
         shadow=shadow,
         allow=table.allow,
         filters=table.filters,
+        uid=(table.uid,) if isinstance(table.uid, int) else None if table.uid is None else tuple(table.uid),
+        launched=table.launched,
+        strict=bool(table.strict),
     )
 
 

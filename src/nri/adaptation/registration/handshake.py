@@ -16,8 +16,10 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri.adaptation.audit.reporting import SERIALS
+from nri.adaptation.peers.peer import LAUNCHED
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
+from nri.adaptation.plugin_policy import bearer
 from nri.adaptation.plugin_policy.event_policy import event_policies
 from nri.adaptation.registration.admission import Admission
 from nri.api import messages as m
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies
-    from nri.adaptation.registration.admission import Snapshot
+    from nri.adaptation.registration.admission import Entry
     from nri.adaptation.registration.chain import Chain
     from nri.rules import Rules
 
@@ -67,6 +69,7 @@ class Handshake:
 
     Args:
         snapshot: the runtime's callback: all pods and containers, now.
+        check: says why the policy does not allow a plugin's reply to Synchronize, None if it does.
         apply: does what a plugin asks for in its reply to Synchronize.
     """
 
@@ -77,11 +80,13 @@ class Handshake:
         policies: Policies,
         inventory: Inventory,
         snapshot: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
+        check: Callable[[Peer, list[m.ContainerUpdate]], NriError | None],
         apply: Callable[[Peer, list[m.ContainerUpdate]], object],
         reporting: Reporting,
     ) -> None:
         self._settings = settings
         self._policies = policies
+        self._check = check
         self._apply = apply
         self._reporting = reporting
         self._admission = Admission(chain, inventory, snapshot, self.apply_policy)
@@ -109,7 +114,7 @@ class Handshake:
         if entry is None:
             peer.signal(Signal.STOP, "the runtime is stopping")
             return
-        updates = self._hand_over(peer, entry.state)
+        updates = self._hand_over(peer, entry)
         entry.seed()
         if updates:
             try:
@@ -165,8 +170,19 @@ class Handshake:
         """
         return max(policy.timeout_s() or 0.0, self._settings.request_timeout_s)
 
+    def refusal(self, peer: Peer, index: str, name: str) -> str:
+        """Why the operator's policy does not let this plugin bear a name; "" if it does."""
+        if not isinstance(peer, RemotePeer):
+            return ""
+        policy = self._policies.for_plugin(index, name)
+        return bearer.refusal(policy, naming.full_name(index, name), launched=peer.kind == LAUNCHED, uid=peer.uid)
+
     def apply_policy(self, peer: Peer) -> None:
         """Work out what the operator's policy means for this plugin, now or after the policy has changed."""
+        refusal = self.refusal(peer, peer.index, peer.name)
+        if refusal:
+            peer.signal(Signal.FATAL, refusal)
+            return
         settings = self._settings
         policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, settings.rules)
         peer.event_policies = event_policies(peer.mask, policy, settings.request_timeout_s)
@@ -174,12 +190,12 @@ class Handshake:
         if isinstance(peer, RemotePeer):
             peer.endpoint.link.reply_timeout_s = max(REPLY_TIMEOUT_S, self._patience_s(policy))
 
-    def _hand_over(self, peer: Peer, state: Snapshot) -> list[m.ContainerUpdate]:
+    def _hand_over(self, peer: Peer, entry: Entry) -> list[m.ContainerUpdate]:
         """Synchronize; events for the plugin wait meanwhile. Returns the updates that it asks for."""
         updates: list[m.ContainerUpdate] = []
 
         def synchronize(peer: Peer) -> None:
-            updates.extend(self._synchronize(peer, state))
+            updates.extend(self._synchronize(peer, entry))
 
         try:
             if not self._guarded(peer, "synchronize", synchronize):
@@ -190,11 +206,12 @@ class Handshake:
             peer.lock.release()
         return updates
 
-    def _synchronize(self, peer: Peer, state: Snapshot) -> list[m.ContainerUpdate]:
-        """Hand over the state; returns the updates that the plugin asks for."""
+    def _synchronize(self, peer: Peer, entry: Entry) -> list[m.ContainerUpdate]:
+        """Hand over the state; returns the updates that the plugin asks for and may ask for."""
         reporting = self._reporting
         policy = self._policies.for_plugin(peer.index, peer.name)
         timeout_s = self._patience_s(policy)
+        state = entry.state
         if policy.filters is not None:
             state = policy.filters.select(*state)
         serial = next(SERIALS)
@@ -218,6 +235,13 @@ class Handshake:
         reply = m.SynchronizeResponse(update=updates)
         encoded: bytes = reply.SerializeToString()
         reporting.plugin_answered(peer.label, _SYNCHRONIZE, serial, encoded, duration_s)
-        reporting.reply_merged(peer.label, _SYNCHRONIZE, serial, reply, None)
-        reporting.event_ends(_SYNCHRONIZE, serial, encoded, None, duration_s)
+        refusal = None
+        if updates:
+            entry.seed()  # the policy may ask in which namespace a container is
+            refusal = self._check(peer, updates)
+        reporting.reply_merged(peer.label, _SYNCHRONIZE, serial, reply, refusal)
+        reporting.event_ends(_SYNCHRONIZE, serial, b"" if refusal else encoded, refusal, duration_s)
+        if refusal is not None:
+            log.warning("%s: its reply to Synchronize is refused: %s", peer.qualified, refusal)
+            return []
         return updates
