@@ -91,7 +91,7 @@ def test_a_validator_that_leaves_while_the_event_is_on_its_way_fails_the_creatio
 
 def test_a_validator_that_joins_in_the_middle_of_an_event_that_did_not_wait_for_it_is_asked() -> None:
     """`synchronize` hangs, so events go on beside the joiner; what it is to forbid must not slip through."""
-    with FakeRuntime(request_timeout_s=0.2) as runtime:
+    with FakeRuntime(request_timeout_s=2.0) as runtime:
         admission = runtime.adaptation._handshake._admission
         original, go = admission._snapshot, threading.Event()
         admission._snapshot = lambda: (go.wait(20), original())[1]
