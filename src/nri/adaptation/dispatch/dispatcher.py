@@ -146,7 +146,7 @@ class Dispatcher:
         """The plugins in ascending index, then those of them that validate."""
         chain = self._chain
         peers = chain.peers
-        expected: list[Peer] = []
+        expected: Sequence[Peer] = ()
         if chain.validators and isinstance(event, CreateEvent):
             expected = present(chain.validators, event.request.pod)
         if chain.absent:

@@ -91,6 +91,10 @@ class Admission:
         """Let nobody in any more."""
         self._stopping = True
 
+    def rest(self, held_s: float) -> None:
+        """Events may have waited so many seconds for a plugin to take the state in: let nobody in for as long."""
+        self._chain.gate.rest(held_s)
+
     def enter(self, peer: Peer) -> Entry | None:
         """Put a plugin into the chain, with its lock held. None: the runtime stops, or the plugin left while it waited.
 

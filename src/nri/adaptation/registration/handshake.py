@@ -193,6 +193,7 @@ class Handshake:
     def _hand_over(self, peer: Peer, entry: Entry) -> list[m.ContainerUpdate]:
         """Synchronize; events for the plugin wait meanwhile. Returns the updates that it asks for."""
         updates: list[m.ContainerUpdate] = []
+        began = monotonic()
 
         def synchronize(peer: Peer) -> None:
             updates.extend(self._synchronize(peer, entry))
@@ -204,6 +205,7 @@ class Handshake:
             peer.signal(Signal.SYNCHRONIZED)
         finally:
             peer.lock.release()
+            self._admission.rest(monotonic() - began)
         return updates
 
     def _synchronize(self, peer: Peer, entry: Entry) -> list[m.ContainerUpdate]:

@@ -13,7 +13,8 @@ an event that it gets, never in neither. Three parties, three rules:
 
 Neither side starves the other, as in a phase-fair lock: whoever waits when a joiner is through is let in at that very
 moment, before any other joiner. And joiners rest for as long as they have held up others, whether they got in or gave
-up: plugins that come back all the time have half of the time at most, and coming back renews no right of way.
+up: plugins that come back all the time have half of the time at most, and coming back renews no right of way. The time
+for which a plugin takes the state in counts as well, because events for it wait then.
 
 Next: `nri.adaptation.registration.admission`, in which plugins wait together for one turn of a joiner.
 """
@@ -121,7 +122,9 @@ class SyncGate:
                 if self._round == held_for:
                     self._held_events -= 1
                 else:
-                    self._leave()
+                    self._events -= 1
+                    if not self._events:
+                        self._idle()
                 raise
             if self._round == held_for:
                 self._held_events -= 1
@@ -132,16 +135,17 @@ class SyncGate:
     def leave(self) -> None:
         """An event is over."""
         with self._guard:
-            self._leave()
+            self._events -= 1
+            if not self._events and (self._waiting or self._pending is not None):
+                self._idle()
 
-    def _leave(self) -> None:
-        self._events -= 1
-        if not self._events:
-            if self._pending is not None:
-                work, self._pending = self._pending, None
-                work()
-            if self._waiting:
-                self._turn.notify_all()
+    def _idle(self) -> None:
+        """No event is under way."""
+        if self._pending is not None:
+            work, self._pending = self._pending, None
+            work()
+        if self._waiting:
+            self._turn.notify_all()
 
     def when_idle(self, work: Callable[[], None]) -> None:
         """Do something as soon as no event is under way, under the gate's own lock. Always the same thing."""
@@ -236,6 +240,13 @@ class SyncGate:
             self._held_events = self._held_blocks = 0
             self._round += 1
             self._rest(self._inside_since, now - self._inside_since)
+            self._turn.notify_all()
+
+    def rest(self, held_s: float) -> None:
+        """Events may have waited so many seconds for a plugin that has joined: no other one joins for as long."""
+        with self._guard:
+            self._rest_until = max(self._rest_until, monotonic() + min(held_s, self._preference_s))
+            self._way_from = max(self._way_from, self._rest_until)
             self._turn.notify_all()
 
     def _rest(self, way_until: float, inside_s: float) -> None:

@@ -211,3 +211,36 @@ def test_events_that_never_end_all_at_once_do_not_keep_plugins_out(patient: Fake
         stop.set()
         for thread in threads:
             thread.join()
+
+
+def test_plugins_that_come_back_without_ever_taking_the_state_leave_events_half_of_the_time() -> None:
+    """Each may take the request timeout for it, and events for it wait meanwhile; but not one after the other."""
+    with FakeRuntime(request_timeout_s=0.2) as runtime:
+        runtime.add(Watches(), idx="50")
+        adaptation = runtime.adaptation
+        stop = threading.Event()
+
+        def come_back(number: int) -> None:
+            turn = 0
+            while not stop.is_set():
+                turn += 1
+                raw = configured(runtime, 100 * turn + number)
+                raw.wait_for(b"Synchronize")
+                raw.ended()  # it never answers
+                raw.close()
+
+        threads = [threading.Thread(target=come_back, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: adaptation._chain.active < len(adaptation._chain.peers), "one of them takes its time")
+        quick = 0
+        for _ in range(2000):
+            peers = len(adaptation._chain.peers)
+            adaptation.start_container(make_pod(), make_container(id="c"))
+            quick += peers == 1
+            if quick > 40:
+                break
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert quick > 40, "events pass while none of them is in the way"
