@@ -90,6 +90,8 @@ class Rules:
     """Plugins are told that the runtime stops."""
     synchronize_timeout_per_message: bool = True
     """Every part of a split Synchronize has the whole request timeout."""
+    lost_validators_refuse: bool = True
+    """A validator that leaves while a creation is on its way fails it."""
     indexed_names_exact: bool = True
     """A required plugin that is named with its index is that plugin, and not one whose own name reads like it."""
     validators_see_answerers: bool = True

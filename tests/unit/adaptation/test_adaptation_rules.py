@@ -212,6 +212,24 @@ def test_synchronize_timeout_per_message(each: bool) -> None:
 
 
 @both
+def test_lost_validators_refuse(mode: Mode) -> None:
+    class Kills(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            validator.close()
+            eventually(lambda: runtime.health("99-validator").state == "gone", "the validator is gone")
+
+    with FakeRuntime(compat=mode) as runtime:
+        bit = 1 << m.Event.VALIDATE_CONTAINER_ADJUSTMENT - 1
+        validator = RawPlugin(runtime, "validator", "99", events=bit).join()
+        runtime.add(Kills())
+        if mode == "reference":
+            runtime.create_container()
+        else:
+            with pytest.raises(NriError, match="99-validator has left before it was asked"):
+                runtime.create_container()
+
+
+@both
 def test_indexed_names_exact(mode: Mode) -> None:
     class Creates(nri.Plugin):
         def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...

@@ -147,7 +147,7 @@ class Dispatcher:
         chain = self._chain
         peers = chain.peers
         expected: Sequence[Peer] = ()
-        if chain.validators and isinstance(event, CreateEvent):
+        if chain.validators and self._invoker.validators_missed and isinstance(event, CreateEvent):
             expected = present(chain.validators, event.request.pod)
         if chain.absent:
             self._refuse_if_required(event)

@@ -72,13 +72,18 @@ class Sent:
 
 
 class Invoker:
-    """Asks plugins on behalf of the dispatcher. Holds nothing of an event, so all threads share one."""
+    """Asks plugins on behalf of the dispatcher. Holds nothing of an event, so all threads share one.
 
-    __slots__ = ("_breaker_lets_go", "_name_plugins", "_reporting")
+    Attributes:
+        validators_missed: a validator that leaves while an event is on its way fails it.
+    """
+
+    __slots__ = ("_breaker_lets_go", "_name_plugins", "_reporting", "validators_missed")
 
     def __init__(self, rules: Rules, reporting: Reporting) -> None:
         self._name_plugins = rules.errors_name_plugin
         self._breaker_lets_go = rules.open_breaker_lets_go
+        self.validators_missed = rules.lost_validators_refuse
         self._reporting = reporting
 
     def begin(self, peer: Peer, policy: EventPolicy, event: Event, caller_deadline: float | None) -> Sent | None:

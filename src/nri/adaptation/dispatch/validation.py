@@ -121,7 +121,8 @@ def _verdict(
         return error
     try:
         if peer.state is State.GONE:
-            if policy.policy.shadow:
+            missed = invoker.validators_missed or _is_required(peer, event.request.pod)
+            if policy.policy.shadow or not missed:
                 return None
             return PluginClosed(peer.label, f"validator plugin {peer.label} has left before it was asked")
         reply = invoker.invoke(peer, policy, event, deadline, insist=not policy.policy.shadow)
