@@ -175,6 +175,8 @@ class Admission:
                 peer.lock.release()
             else:
                 ticket.entry = entry
+        if all(ticket.entry is None for ticket in batch):
+            entry.seed()  # nobody else will
         self._chain.refresh()
 
 
