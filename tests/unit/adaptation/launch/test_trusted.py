@@ -142,7 +142,8 @@ def test_a_program_bears_its_own_name_and_a_script_gets_its_own_path(tmp_path: P
         assert started(Found(str(script), "20", "script"), file).last_words == str(script)
     with TrustedFile(str(tmp_path / "10-program")) as file:
         process = Process(Found(str(tmp_path / "10-program"), "10", "program"), file)
-        assert Path(f"/proc/{process.pid}/comm").read_text().strip() in {"10-program", ""}
+        comm = Path(f"/proc/{process.pid}/comm")  # it is there also after the end, until that is taken note of
+        eventually(lambda: comm.read_text() == "10-program\n", "it has its own name")
         process.kill()
         process.wait(lambda: 10.0)
         process.socket.close()
@@ -151,7 +152,7 @@ def test_a_program_bears_its_own_name_and_a_script_gets_its_own_path(tmp_path: P
 @pytest.mark.parametrize("looked_at", [False, True])
 def test_no_descriptor_of_the_runtime_is_inherited(tmp_path: Path, looked_at: bool) -> None:
     script = file_at(tmp_path / "10-a", f"#!{sys.executable}\nimport os, sys\n" + LISTS)
-    leaked = [os.dup(fd) for fd in os.pipe()]
+    leaked = os.pipe()
     high = 700
     os.dup2(leaked[0], high, inheritable=True)
     for fd in leaked:
@@ -162,7 +163,7 @@ def test_no_descriptor_of_the_runtime_is_inherited(tmp_path: Path, looked_at: bo
         if file is not None:
             file.close()
     finally:
-        for fd in (*leaked, high, *(fd - 2 for fd in leaked)):
+        for fd in (*leaked, high):
             os.close(fd)
 
 
