@@ -41,8 +41,6 @@ log = logging.getLogger("nri.adaptation")
 RELEASE_S = 2.0
 #: Plugins that are remembered by name; beyond that, who went longest ago is forgotten.
 REMEMBERED = 256
-#: At most one refusal of a name is logged in so many seconds; anybody who may connect can cause them.
-REFUSALS_S = 1.0
 
 
 class Registry:
@@ -63,7 +61,6 @@ class Registry:
         self._stopped = False
         self._by_label: dict[str, Peer] = {}
         self.monitor = Monitor("nri-monitor")
-        self._untold, self._tell_after = 0, 0.0
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -128,22 +125,10 @@ class Registry:
         refusal = self._handshake.refusal(peer, index, name)
         if refusal:
             peer.last_error = refusal
-            self._tell_refusal(peer, refusal)
             raise RpcError(Code.PERMISSION_DENIED, refusal)
         self._claim(peer, index, name)
         peer.version = plain(request.NRI_version, identity.VERSION_LENGTH)
         peer.signal(Signal.REGISTER)
-
-    def _tell_refusal(self, peer: RemotePeer, refusal: str) -> None:
-        """Log that a name was refused, but not as often as somebody may ask."""
-        now = monotonic()
-        with self._lock:
-            self._untold += 1
-            if now < self._tell_after:
-                return
-            more, self._untold, self._tell_after = self._untold - 1, 0, now + REFUSALS_S
-        also = f" ({more} more were refused since the last one)" if more else ""
-        log.warning("%s: registration refused: %s%s", peer.qualified, refusal, also)
 
     def _claim(self, peer: Peer, index: str, name: str) -> None:
         """Give a plugin its name, if need be from one who is gone."""
