@@ -18,7 +18,7 @@ from nri.adaptation.merge.update_book import folded
 from nri.adaptation.plugin_policy import allow
 from nri.api import messages as m
 from nri.errors import NriError
-from nri.text import cut
+from nri.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,9 +71,16 @@ class PluginUpdates:
         present, missing = self._present(peer.label, "Synchronize", updates)
         failed = [*missing, *self._apply(peer.label, "Synchronize", encoded, present)]
         if failed:
-            named = ", ".join(cut(update.container_id, 256) for update in failed[:_NAMED])
+            named = ", ".join(plain(update.container_id, 128) for update in failed[:_NAMED])
             more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-            log.warning("plugin %s: update of container %s%s failed", peer.qualified, named, more)
+            self._reporting.lines.line(
+                "updates that failed",
+                logging.WARNING,
+                "plugin %s: update of container %s%s failed",
+                peer.qualified,
+                named,
+                more,
+            )
 
     def unsolicited(self, peer: Peer, request: m.UpdateContainersRequest) -> list[m.ContainerUpdate]:
         """Apply what a plugin asks for by itself; returns the updates that failed."""
@@ -97,7 +104,7 @@ class PluginUpdates:
             for failed in self._apply(plugin, "UpdateContainers", encoded, [update]):
                 log.warning(
                     "plugin %s: its update of container %s, asked for in %s while that was being created, failed",
-                    plugin, failed.container_id, event,
+                    plugin, plain(failed.container_id, 128), event,
                 )  # fmt: skip
         if creation.evictions and self._evict is not None:
             reasons = creation.evictions.values()
