@@ -68,6 +68,10 @@ class Rules:
     # --- failure policy
     late_answer_costs_event: bool = True
     """A plugin that answers late stays connected, unless the operator wants otherwise; it loses that event only."""
+    declared_failure_spares_stop: bool = True
+    """What a plugin declares fails no Stop and no Remove that it does not answer; the operator's own word does."""
+    open_breaker_lets_go: bool = True
+    """While a plugin is left out, only what the operator requires is refused, whatever the plugin declared."""
 
     # --- life
     events_need_start: bool = True
@@ -92,6 +96,10 @@ class Rules:
     """Plugins are told that the runtime stops."""
     synchronize_timeout_per_message: bool = True
     """Every part of a split Synchronize has the whole request timeout."""
+    lost_validators_refuse: bool = True
+    """A validator that leaves while a creation is on its way fails it."""
+    indexed_names_exact: bool = True
+    """A required plugin that is named with its index is that plugin, and not one whose own name reads like it."""
     validators_see_answerers: bool = True
     """Validators are told of the plugins that answered, not of those that were about to be called."""
     unsolicited_evictions_kept: bool = True

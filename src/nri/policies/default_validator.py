@@ -9,15 +9,17 @@ makes the error of it (`rejection`, `failure`). Next: `nri.adaptation.dispatch.v
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from nri.api.annotations import REQUIRED_PLUGINS, effective
 from nri.api.messages import Field, FieldOwners, PluginInstance, SecurityProfile, ValidateContainerAdjustmentRequest
+from nri.api.naming import is_full_name
 from nri.config import Source, parse_text
 from nri.config.complaint import MOST_PROBLEMS, shorten, suggest
 from nri.errors import ConfigError, quote
+from nri.rules import Rules
 from nri.text import cut
 
 __all__ = ["INDEX", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "plugin_map", "rejection"]
@@ -128,23 +130,30 @@ def _fits(name: str, value: object) -> bool:
     return isinstance(value, wanted)
 
 
-def plugin_map(plugins: Iterator[PluginInstance] | Any) -> set[str]:
-    """The names by which the plugins that took part can be required: ``name`` and ``NN-name`` of each."""
-    return {name for one in plugins for name in (one.name, f"{one.index}-{one.name}")}
+def plugin_map(plugins: Iterable[PluginInstance], *, exact: bool = True) -> set[str]:
+    """The names by which the plugins that took part can be required: ``name`` and ``NN-name`` of each.
+
+    `exact`: a name that reads like ``NN-name`` does not count by itself; ``99-10-guard`` would pass for ``10-guard``.
+    """
+    names = {f"{one.index}-{one.name}" for one in plugins}
+    names.update(one.name for one in plugins if not (exact and is_full_name(one.name)))
+    return names
 
 
 class DefaultValidator:
     """The checks of a configuration, in the reference's order; the first that fails counts."""
 
-    __slots__ = ("config",)
+    __slots__ = ("_checks", "config")
 
-    def __init__(self, config: ValidatorConfig) -> None:
+    def __init__(self, config: ValidatorConfig, rules: Rules = Rules.DEFAULT) -> None:
         self.config = config
+        required = functools.partial(_required, exact=rules.indexed_names_exact)
+        self._checks = tuple(required if check is _required else check for check in _CHECKS)
 
     def validate(self, request: ValidateContainerAdjustmentRequest) -> str | None:
         """Why the merged adjustment is refused; None if it is not."""
         owners = _owners(request)
-        for check in _CHECKS:
+        for check in self._checks:
             reason = check(self.config, request, owners)
             if reason is not None:
                 return reason
@@ -200,7 +209,9 @@ def _namespaces(
     return f"validation error: attempted restricted namespace adjustment by plugin(s) {who}" if who else None
 
 
-def _required(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, _: FieldOwners) -> str | None:
+def _required(
+    config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, _: FieldOwners, *, exact: bool = True
+) -> str | None:
     container = request.container.name
     key = config.tolerate_missing_plugins_annotation
     tolerate = effective(request.pod, key, container) if key else None
@@ -217,7 +228,7 @@ def _required(config: ValidatorConfig, request: ValidateContainerAdjustmentReque
         if wrong:
             return f"invalid {REQUIRED_PLUGINS} annotation {quote(cut(annotated))}: {wrong}"
         required += names
-    present = plugin_map(request.plugins)
+    present = plugin_map(request.plugins, exact=exact)
     missing = [name for name in required if name not in present]
     if not missing:
         return None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.audit.bounded_log import BoundedLog
 from nri.api import messages as m
-from nri.text import cut, plain, quote
+from nri.text import cut, quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,7 +148,7 @@ class Reporting:
     def shadow_answered(self, report: ShadowReport) -> None:
         """Log what a shadow plugin would have done, and tell the observer."""
         if not report.empty:
-            log.info("%s", plain(str(report)))
+            log.info("%s", report)
         if self._observer is not None:
             try:
                 self._observer.record_shadow(report)

@@ -25,8 +25,9 @@ from nri.adaptation.dispatch.event_context import EventContext
 from nri.adaptation.dispatch.order import Place
 from nri.adaptation.dispatch.stop_event import StopEvent, StopReply
 from nri.adaptation.dispatch.update_event import UpdateEvent, UpdateReply
-from nri.adaptation.dispatch.validation import validate
+from nri.adaptation.dispatch.validation import present, validate
 from nri.adaptation.merge.limits import MOST_ENTRIES
+from nri.adaptation.plugin_policy.policy import DISPOSAL_EVENTS
 from nri.api.events import EventMask
 from nri.errors import DeadlineExceeded, LocalProtocolError, NriError, PluginUnavailable
 
@@ -45,7 +46,7 @@ __all__ = ["Dispatcher"]
 log = logging.getLogger("nri.adaptation")
 
 #: What always gets through: a node must be able to get rid of pods, whoever joins.
-URGENT: Final = EventMask.of("StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer")
+URGENT: Final = DISPOSAL_EVENTS
 
 
 class Dispatcher:
@@ -147,6 +148,9 @@ class Dispatcher:
         """The plugins in ascending index, then those of them that validate."""
         chain = self._chain
         peers = chain.peers
+        expected: Sequence[Peer] = ()
+        if chain.validators and self._invoker.validators_missed and isinstance(event, CreateEvent):
+            expected = present(chain.validators, event.request.pod)
         if chain.absent:
             self._refuse_if_required(event)
         if peers:
@@ -154,13 +158,16 @@ class Dispatcher:
                 self._ask_all_at_once(event, peers, deadline)
             else:
                 self._ask_in_turn(event, peers, deadline)
-        if chain.validators and isinstance(event, CreateEvent):
-            present = event.answered if self._rules.validators_see_answerers else peers
-            sent = any(peer.takes_bytes for peer in chain.validators)
-            encoded = event.validation_request(present, sent=sent)
-            if deadline is not None:
-                _look_at_clock(event, deadline)
-            validate(self._invoker, chain.validators, encoded, event.request.pod, deadline)
+        # Who validates is looked at again: an event that has gone on beside a joiner may have met a validator.
+        if (expected or chain.validators) and isinstance(event, CreateEvent):
+            pod = event.request.pod
+            asked = dict.fromkeys([*expected, *present(chain.validators, pod)])
+            if asked:
+                answered = event.answered if self._rules.validators_see_answerers else peers
+                encoded = event.validation_request(answered, sent=any(peer.takes_bytes for peer in asked))
+                if deadline is not None:
+                    _look_at_clock(event, deadline)
+                validate(self._invoker, asked, encoded, pod, deadline)
 
     def _ask_in_turn(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
         """One plugin after the other; each sees what the earlier ones did."""

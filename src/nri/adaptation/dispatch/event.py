@@ -205,6 +205,7 @@ class AnsweredEvent(Event):
             peer.label,
             self.request.pod.namespace,
             self.number,
+            reply=message,
             adjust=adjustment_of(message),
             update=self._there(message.update),
             evict=self._there(evictions_of(message)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import State
-from nri.text import plain
+from nri.text import LINE_LENGTH, plain
 
 if TYPE_CHECKING:
     from nri.adaptation.peers.peer import Peer
@@ -68,7 +68,7 @@ def health_of(peer: Peer) -> PluginHealth:
         events=str(peer.mask),
         latency_s=peer.latency_s,
         missed=peer.breaker.missed,
-        last_error=plain(peer.last_error),
+        last_error=plain(peer.last_error, 4 * LINE_LENGTH),
     )
 
 

@@ -29,6 +29,9 @@ DEFAULTS = "defaults"
 #: Longest time that any key may name, in seconds: a day. More is a slip of a unit.
 _LONGEST_S = 86_400.0
 
+#: User ids end below: the last number stands for none.
+_UIDS = (1 << 32) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class RequiredTable:
@@ -57,6 +60,10 @@ class Table:
     shadow: bool | None = None
     allow: Allow | None = None
     filters: Filters | None = None
+    uid: int | list[int] | None = None
+    launched: bool | None = None
+    #: Of ``[defaults]`` alone: it is no rule for plugins that the file names.
+    strict: bool | None = None
     #: Set from a `timeout` that is a table: seconds by event; "default" for all others.
     _timeouts: dict[str, float] | None = None
 
@@ -119,6 +126,7 @@ def _is_plugin(name: str, value: object, problems: list[Problem]) -> bool:
 
 def _table(name: str, tree: Any, common: dict[str, Any], problems: list[Problem]) -> Table | None:
     """One table on top of the common one, whose own mistakes are reported with it and not here."""
+    common = {key: value for key, value in common.items() if key != "strict"}
     whole, timeouts = _checked(common, (DEFAULTS,), [])
     given, own_timeouts = _checked(tree, (name,), problems)
     whole.update(given)
@@ -153,6 +161,12 @@ def _bounds(table: Table, name: str, tree: Any, problems: list[Problem]) -> None
         for event, seconds in table.timeouts.items():
             inner = (event,) if isinstance(given["timeout"], dict) else ()
             _duration(seconds, (name, "timeout", *inner), problems)
+    if "strict" in given and name != DEFAULTS:
+        reason = f"holds for plugins that no table names, and this one is named: it belongs under [{DEFAULTS}]"
+        problems.append(Problem((name, "strict"), reason, ""))
+    if "uid" in given and table.uid is not None:
+        wrong = [uid for uid in ([table.uid] if isinstance(table.uid, int) else table.uid) if not 0 <= uid < _UIDS]
+        problems += [Problem((name, "uid"), f"{uid} is no user id", "such as 0, or [0, 1000]") for uid in wrong[:1]]
     if "breaker" in given and isinstance(table.breaker, BreakerTable):
         _duration(table.breaker.retry, (name, "breaker", "retry"), problems)
         if not 1 <= table.breaker.misses <= 1_000_000:

@@ -64,10 +64,18 @@ class PluginUpdates:
         known = self._trail.inventory.known
         return limits.most_for(len(known)) if self._rules.other_updates_limited else 0
 
-    def in_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate]) -> None:
-        """Apply the updates in a plugin's answer to Synchronize."""
+    def check_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate]) -> NriError | None:
+        """Why the policy does not allow a plugin's answer to Synchronize, which is recorded then; None if it does."""
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
-        self._check(peer, "Synchronize", encoded, [*self._there(updates)], [])
+        try:
+            self._check(peer, "Synchronize", encoded, [*self._there(updates)], [])
+        except NriError as error:
+            return error
+        return None
+
+    def in_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate]) -> None:
+        """Apply the updates in a plugin's answer to Synchronize, which has passed `check_synchronize`."""
+        encoded = m.SynchronizeResponse(update=updates).SerializeToString()
         present, missing = self._present(peer.label, "Synchronize", updates)
         failed = [*missing, *self._apply(peer.label, "Synchronize", encoded, present)]
         if failed:
@@ -89,7 +97,7 @@ class PluginUpdates:
             raise NriError("this runtime does not evict containers")
         encoded = request.SerializeToString()
         event = "UpdateContainers"
-        self._check(peer, event, encoded, [*self._there(request.update)], [*self._there(evictions)])
+        self._check(peer, event, encoded, [*self._there(request.update)], [*self._there(evictions)], request)
         updates, missing = self._present(peer.label, event, request.update)
         failed = self._apply(peer.label, event, encoded, updates)
         evictions = self._present_evictions(peer.label, event, evictions)
@@ -177,12 +185,15 @@ class PluginUpdates:
         encoded: bytes,
         updates: list[m.ContainerUpdate],
         evictions: list[m.ContainerEviction],
+        reply: Any = None,
     ) -> None:
         policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, self._rules)
         if policy.allow is None:
             return
         namespace_of = self._trail.inventory.known.namespace_of
-        breach = allow.breach(policy.allow, peer.label, "", update=updates, evict=evictions, namespace_of=namespace_of)
+        breach = allow.breach(
+            policy.allow, peer.label, "", reply=reply, update=updates, evict=evictions, namespace_of=namespace_of
+        )
         if breach is not None:
             peer.last_error = str(breach)
             self._trail.refused(what, peer.label, encoded, updates, str(breach))

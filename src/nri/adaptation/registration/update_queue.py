@@ -3,7 +3,8 @@
 The thread that reads such a request may be in the middle of an event, so it only puts it into the plugin's queue.
 Workers hand it to the runtime's callbacks, which may wait for the runtime's locks; an event never waits for them.
 Requests of one plugin stay in order; a plugin that asks faster than the runtime applies is refused once its queue is
-full.
+full. Workers serve all plugins, so none of them waits for one: an answer that its plugin does not read is left to the
+connection, which writes it as soon as it can and reads nothing from that plugin while too much of it waits.
 """
 
 from __future__ import annotations
@@ -122,19 +123,19 @@ class UpdateQueue:
         try:
             message = m.UpdateContainersRequest.FromString(request.payload)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
-            endpoint.reply_error(request, Code.INTERNAL, f"ttrpc: error unmarshalling payload: {error}")
+            endpoint.reply_error(request, Code.INTERNAL, f"ttrpc: error unmarshalling payload: {error}", patient=False)
             return
         try:
             reply = m.UpdateContainersResponse(failed=self._apply(peer, message)).SerializeToString()
         except RpcError as error:
-            endpoint.reply_error(request, error.code, error.message)
+            endpoint.reply_error(request, error.code, error.message, patient=False)
         except NriError as error:
-            endpoint.reply_error(request, Code.UNKNOWN, str(error))
+            endpoint.reply_error(request, Code.UNKNOWN, str(error), patient=False)
         except Exception as error:
             log.exception("the runtime failed to apply updates of plugin %s", peer.qualified)
-            endpoint.reply_error(request, Code.UNKNOWN, describe(error))
+            endpoint.reply_error(request, Code.UNKNOWN, describe(error), patient=False)
         else:
-            endpoint.reply(request, reply)
+            endpoint.reply(request, reply, patient=False)
 
     def stop(self) -> None:
         """Take no more; what waits is dropped with its connection."""
