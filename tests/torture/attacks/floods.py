@@ -126,7 +126,7 @@ ROWS = (
         joiners,
         node={"snapshot_s": 0.02},
         check=some_join,
-        log_lines=2000,
+        log_lines=100,
     ),
     Attack(
         "registrations",
