@@ -143,12 +143,15 @@ class Hostile:
         return self._arrived.pop(0)
 
     def wait_for(self, method: str, timeout_s: float = PATIENCE_S) -> Request:
-        """Read until the runtime sends this request."""
+        """Read until the runtime sends this request. Gone: it refuses something instead, as a name that is taken."""
         until = time.monotonic() + timeout_s
         while True:
             each = self.next(max(0.001, until - time.monotonic()))
-            if isinstance(each, Request) and each.method == method:
-                return each
+            if isinstance(each, Request):
+                if each.method == method:
+                    return each
+            elif each.code:
+                raise Gone(each.message)
 
     def reply(self, timeout_s: float = PATIENCE_S) -> Response:
         """Read until the runtime answers what was asked last; events that come meanwhile are answered with nothing."""
