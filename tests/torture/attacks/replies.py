@@ -207,7 +207,7 @@ ROWS = (
         too_large_for_the_next,
         ("20-hostile", "21-hostile", "22-hostile"),
         memory_mib=192,
-        after_mib=96,  # 32 MiB of it are the records of what was refused,
+        after_mib=96,  # 32 MiB of it are the records of what was refused
     ),
     Attack(
         "large-synchronize",
