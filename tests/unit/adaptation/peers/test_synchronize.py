@@ -117,3 +117,23 @@ def test_a_state_that_cannot_be_encoded_is_an_error_of_the_runtime() -> None:
     containers = [*big(10, 600_000), Broken()]
     with pytest.raises(NriError, match="cannot be encoded: not valid UTF-8"):
         hand_over(answering(echo=True), [], containers, 5.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_synchronize_timeout_per_message(each: bool) -> None:
+    """`Rules.synchronize_timeout_per_message` is `each` of the hand_over."""
+    deadlines: list[float] = []
+
+    def call(part: bytes, deadline: float) -> bytes:
+        import time
+
+        deadlines.append(deadline)
+        time.sleep(0.002)
+        more = m.SynchronizeRequest.FromString(part).more
+        encoded: bytes = m.SynchronizeResponse(more=more).SerializeToString()
+        return encoded
+
+    containers = [make_container(annotations={"padding": "x" * 500_000}) for _ in range(10)]
+    hand_over(call, [], containers, 5.0, each=each)
+    assert len(deadlines) > 3
+    assert len(set(deadlines)) == (len(deadlines) if each else 1)

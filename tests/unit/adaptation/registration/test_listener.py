@@ -7,7 +7,7 @@ import os
 import socket
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -75,3 +75,23 @@ def test_a_connection_after_the_end_is_closed() -> None:
     runtime.adaptation.connect(theirs)
     assert is_closed(ours)
     ours.close()
+
+
+Mode = Literal["default", "reference"]
+
+
+both = pytest.mark.parametrize("mode", ["default", "reference"])
+
+
+@both
+def test_live_socket_kept(mode: Mode, tmp_path: Path) -> None:
+    path = str(tmp_path / "nri.sock")
+    with FakeRuntime(socket_path=path):
+        first = os.stat(path)
+        if mode == "default":
+            with pytest.raises(OSError, match="in use: another process listens there"):
+                FakeRuntime(socket_path=path, compat=mode)
+            assert os.path.samestat(os.stat(path), first)
+        else:
+            with FakeRuntime(socket_path=path, compat=mode):
+                assert not os.path.samestat(os.stat(path), first)

@@ -1,4 +1,4 @@
-"""The history of containers on a real runtime side with real plugins."""
+"""Records that events keep, on a real runtime side with real plugins."""
 
 import pytest
 

@@ -1,18 +1,77 @@
-"""What went wrong before, in this or other implementations of NRI: one test each."""
+"""CreateContainer on its way: what plugins make of a container, what validators are shown, and how it ends."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+import threading
+from typing import Any, Literal
 
 import pytest
 
 import nri
-from nri.adaptation import Restoration
+from nri.adaptation import BuiltinPlugin, Restoration
 from nri.api import messages as m
 from nri.errors import ConflictError, UpdateError
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import RawPlugin, eventually
+from tests.support.adapting import RawPlugin
+
+Mode = Literal["default", "reference"]
+
+
+both = pytest.mark.parametrize("mode", ["default", "reference"])
+
+
+class Quiet(nri.Plugin):
+    def __init__(self) -> None:
+        self.told = threading.Event()
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        if container.name == "bad":
+            raise ValueError("boom")
+
+    def shutdown(self) -> None:
+        self.told.set()
+
+
+@both
+def test_validators_see_answerers(mode: Mode) -> None:
+    seen: list[list[str]] = []
+
+    class Validator:
+        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
+            seen.append([plugin.name for plugin in request.plugins])
+
+    class Adjusts(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+    with FakeRuntime(compat=mode, builtin=[BuiltinPlugin("99", "validator", Validator())]) as runtime:
+        runtime.add(Quiet()).add(Adjusts())
+        runtime.create_container()
+    assert seen == [["adjusts"] if mode == "default" else ["quiet", "adjusts", "validator"]]
+
+
+@both
+def test_hooks_only_when_set(mode: Mode) -> None:
+    seen: list[bool] = []
+
+    class Validator:
+        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
+            seen.append(request.adjust.HasField("hooks"))
+
+    hooks = {"plain": nri.Adjustment().add_env("A", "1"), "hooked": nri.Adjustment().add_hooks(_hooks())}
+
+    class Adjusts(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+            return hooks[container.name]
+
+    with FakeRuntime(compat=mode, builtin=[BuiltinPlugin("99", "validator", Validator())]) as runtime:
+        runtime.add(Adjusts())
+        for name in hooks:
+            runtime.create_container(None, make_container(name=name))
+    assert seen == ([False, True] if mode == "default" else [True, True])
+
+
+def _hooks() -> m.Hooks:
+    return m.Hooks(prestart=[m.Hook(path="/bin/true")])
 
 
 def plugin(name: str, **handlers: Any) -> nri.Plugin:
@@ -58,31 +117,6 @@ def test_a_conflict_over_nothing_but_an_annotation_names_both_plugins_and_the_ke
         nri_runtime.create_container()
 
 
-def test_an_update_that_no_plugin_touches_stays_as_it_was_requested(nri_runtime: FakeRuntime) -> None:
-    nri_runtime.add(plugin("a", update_container=lambda *_: None))
-    requested = m.LinuxResources()
-    requested.cpu.shares.value = 12
-    reply = nri_runtime.update_container(make_pod(), make_container(id="c"), requested)
-    assert reply.resources is requested
-    assert not reply.changed
-
-
-def test_a_plugin_may_change_the_update_of_the_container_that_is_updated(nri_runtime: FakeRuntime) -> None:
-    nri_runtime.add(plugin("a", update_container=lambda pod, container, _: nri.Update(container).set_memory_limit(5)))
-    requested = m.LinuxResources()
-    requested.cpu.shares.value = 12
-    resources = nri_runtime.update_container(make_pod(), make_container(id="c"), requested).resources
-    assert (resources.cpu.shares.value, resources.memory.limit.value) == (12, 5)
-
-
-def test_a_later_plugin_sees_what_an_earlier_one_made_of_an_update(nri_runtime: FakeRuntime) -> None:
-    seen: list[int] = []
-    nri_runtime.add(plugin("a", update_container=lambda _, c, __: nri.Update(c).set_cpu_shares(5)), idx="10")
-    nri_runtime.add(plugin("b", update_container=lambda _, __, r: seen.append(r.cpu.shares.value)), idx="20")
-    nri_runtime.update_container(make_pod(), make_container(), m.LinuxResources())
-    assert seen == [5]
-
-
 def test_a_plugin_must_not_update_the_container_that_is_being_created(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime, events=8).join()
     import threading
@@ -99,46 +133,6 @@ def test_a_plugin_must_not_update_the_container_that_is_being_created(nri_runtim
         nri_runtime.create_container(make_pod(), make_container(id="c1"))
     answering.join()
     raw.close()
-
-
-def test_applying_a_plugins_update_does_not_call_that_plugin_again(nri_runtime: FakeRuntime) -> None:
-    calls: list[str] = []
-
-    def stop(pod: nri.PodSandbox, container: nri.Container) -> nri.Update:
-        calls.append("stop")
-        return nri.Update("other").set_cpu_shares(5)
-
-    nri_runtime.add(plugin("a", stop_container=stop, update_container=lambda *_: calls.append("update")))
-    nri_runtime.create_container(make_pod(), make_container(id="other"))
-    reply = nri_runtime.stop_container(make_pod(), make_container(id="c"))
-    assert list(reply.updates) == ["other"]
-    assert calls == ["stop"]
-
-
-def test_updates_after_synchronization_are_applied(nri_runtime: FakeRuntime) -> None:
-    nri_runtime.create_container(make_pod(), make_container(id="c"))
-    nri_runtime.add(
-        plugin("a", synchronize=lambda *_: [nri.Update("c").set_cpu_shares(5)], start_container=lambda *_: None)
-    )
-    eventually(lambda: nri_runtime.containers["c"].linux.resources.cpu.shares.value == 5, "the update is applied")
-
-
-def test_launched_plugins_are_synchronized_before_anything_else_happens(tmp_path: Path) -> None:
-    import sys
-
-    seen = tmp_path / "seen"
-    folder = tmp_path / "plugins"
-    folder.mkdir()
-    program = folder / "10-early"
-    program.write_text(
-        f"#!{sys.executable}\nimport nri\nclass Early(nri.Plugin):\n"
-        f"    def synchronize(self, pods, containers): open({str(seen)!r}, 'w').write(containers[0].id)\n"
-        "    def start_container(self, pod, container): pass\nEarly.main()\n"
-    )
-    program.chmod(0o755)
-    pod = make_pod()
-    with FakeRuntime(plugin_path=str(folder), pods=[pod], containers=[make_container(id="old", pod=pod)]):
-        assert seen.read_text() == "old"
 
 
 def test_side_updates_are_taken_back_when_the_creation_fails_later(nri_runtime: FakeRuntime) -> None:

@@ -1,4 +1,4 @@
-"""Every key of policy.toml on a real runtime side with real plugins: what the operator writes is what happens."""
+"""One plugin at one event: what the operator writes in policy.toml is what happens."""
 
 import logging
 import threading

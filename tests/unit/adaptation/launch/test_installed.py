@@ -1,0 +1,92 @@
+"""The plugins of this machine, all together: started with NRI, and started again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+import nri
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import eventually
+
+Mode = Literal["default", "reference"]
+
+
+both = pytest.mark.parametrize("mode", ["default", "reference"])
+
+
+@both
+def test_launched_plugins_restart(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nri.backoff import Backoff
+
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
+    runs = tmp_path / "runs"
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (folder / "10-dies").write_text(f"#!/bin/sh\necho run >> {runs}\nexit 1\n")
+    (folder / "10-dies").chmod(0o755)
+    with FakeRuntime(compat=mode, plugin_path=str(folder)) as runtime:
+        if mode == "default":
+            eventually(lambda: len(runs.read_text().split()) >= 3, "it was started again")
+        else:
+            eventually(lambda: runtime.health("10-dies").state == "gone", "its end was noticed")
+            assert len(runs.read_text().split()) == 1
+
+
+def test_a_launched_plugin_whose_configuration_changes_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.LOOK_S", 0.02)
+    folder, config = tmp_path / "plugins", tmp_path / "conf.d"
+    folder.mkdir()
+    config.mkdir()
+    told = tmp_path / "told"
+    (folder / "10-told").write_text(
+        f"#!{sys.executable}\nimport nri\nclass Told(nri.Plugin):\n"
+        "    class Config:\n        word: str = 'none'\n"
+        f"    def configure(self): open({str(told)!r}, 'a').write(self.config.word + ' ')\n"
+        "    def start_container(self, pod, container): pass\nTold.main()\n"
+    )
+    (folder / "10-told").chmod(0o755)
+    with FakeRuntime(plugin_path=str(folder), plugin_config_path=str(config)) as runtime:
+        assert runtime.adaptation.ready(["10-told"], 20), runtime.plugins
+        (config / "told.conf").write_text("word: common\n")
+        eventually(lambda: told.read_text() == "none common ", "the plugin got the new file")
+        (config / "10-told.conf").write_text("word: own\n")
+        eventually(lambda: told.read_text() == "none common own ", "its own file comes before the common one")
+        assert runtime.adaptation.ready(["10-told"], 20)
+        assert runtime.health("10-told").restarts == 2
+
+
+def plugin(name: str, **handlers: Any) -> nri.Plugin:
+    """A plugin with these handlers, each a function of (pod, container, ...)."""
+    methods: dict[str, Any] = {"name": name}
+    for event, function in handlers.items():
+        if event == "update_container":
+            methods[event] = lambda self, pod, container, resources, f=function: f(pod, container, resources)
+        elif event == "synchronize":
+            methods[event] = lambda self, pods, containers, f=function: f(pods, containers)
+        else:
+            methods[event] = lambda self, pod, container, f=function: f(pod, container)
+    return type("Made", (nri.Plugin,), methods)()
+
+
+def test_launched_plugins_are_synchronized_before_anything_else_happens(tmp_path: Path) -> None:
+    import sys
+
+    seen = tmp_path / "seen"
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    program = folder / "10-early"
+    program.write_text(
+        f"#!{sys.executable}\nimport nri\nclass Early(nri.Plugin):\n"
+        f"    def synchronize(self, pods, containers): open({str(seen)!r}, 'w').write(containers[0].id)\n"
+        "    def start_container(self, pod, container): pass\nEarly.main()\n"
+    )
+    program.chmod(0o755)
+    pod = make_pod()
+    with FakeRuntime(plugin_path=str(folder), pods=[pod], containers=[make_container(id="old", pod=pod)]):
+        assert seen.read_text() == "old"
