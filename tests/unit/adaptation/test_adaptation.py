@@ -2,32 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Literal
-
-import pytest
-
-import nri
 from nri.adaptation import Adaptation
 from nri.errors import LocalProtocolError
 from nri.testing import FakeRuntime, make_pod
-
-Mode = Literal["default", "reference"]
-
-
-both = pytest.mark.parametrize("mode", ["default", "reference"])
-
-
-class Quiet(nri.Plugin):
-    def __init__(self) -> None:
-        self.told = threading.Event()
-
-    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        if container.name == "bad":
-            raise ValueError("boom")
-
-    def shutdown(self) -> None:
-        self.told.set()
+from tests.support.made_plugins import Mode, Quiet, both
 
 
 @both

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Literal
 
 import pytest
 
@@ -13,23 +12,7 @@ from nri.api import messages as m
 from nri.errors import ConflictError, UpdateError
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import RawPlugin
-
-Mode = Literal["default", "reference"]
-
-
-both = pytest.mark.parametrize("mode", ["default", "reference"])
-
-
-class Quiet(nri.Plugin):
-    def __init__(self) -> None:
-        self.told = threading.Event()
-
-    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        if container.name == "bad":
-            raise ValueError("boom")
-
-    def shutdown(self) -> None:
-        self.told.set()
+from tests.support.made_plugins import Mode, Quiet, both, plugin
 
 
 @both
@@ -74,19 +57,6 @@ def _hooks() -> m.Hooks:
     return m.Hooks(prestart=[m.Hook(path="/bin/true")])
 
 
-def plugin(name: str, **handlers: Any) -> nri.Plugin:
-    """A plugin with these handlers, each a function of (pod, container, ...)."""
-    methods: dict[str, Any] = {"name": name}
-    for event, function in handlers.items():
-        if event == "update_container":
-            methods[event] = lambda self, pod, container, resources, f=function: f(pod, container, resources)
-        elif event == "synchronize":
-            methods[event] = lambda self, pods, containers, f=function: f(pods, containers)
-        else:
-            methods[event] = lambda self, pod, container, f=function: f(pod, container)
-    return type("Made", (nri.Plugin,), methods)()
-
-
 def test_hooks_and_resources_of_one_plugin_both_apply(nri_runtime: FakeRuntime) -> None:
     hooks = m.Hooks(prestart=[m.Hook(path="/bin/true")])
     nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().add_hooks(hooks).set_cpu_shares(7)))
@@ -119,7 +89,6 @@ def test_a_conflict_over_nothing_but_an_annotation_names_both_plugins_and_the_ke
 
 def test_a_plugin_must_not_update_the_container_that_is_being_created(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime, events=8).join()
-    import threading
 
     from tests.support.adapting import response
 
@@ -175,7 +144,6 @@ def test_a_creation_that_is_committed_cannot_be_taken_back(nri_runtime: FakeRunt
 def test_evictions_reach_the_runtime(nri_runtime: FakeRuntime) -> None:
     nri_runtime.create_container(None, make_container(id="noisy"))
     raw = RawPlugin(nri_runtime, events=8).join()
-    import threading
 
     from tests.support.adapting import response
 

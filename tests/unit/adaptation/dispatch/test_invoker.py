@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Literal
-
 import pytest
 
 import nri
 from nri.errors import NriError, PluginError, RpcError
 from nri.testing import FakeRuntime, make_container
-
-Mode = Literal["default", "reference"]
-
-
-both = pytest.mark.parametrize("mode", ["default", "reference"])
-
-
-class Quiet(nri.Plugin):
-    def __init__(self) -> None:
-        self.told = threading.Event()
-
-    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        if container.name == "bad":
-            raise ValueError("boom")
-
-    def shutdown(self) -> None:
-        self.told.set()
+from tests.support.made_plugins import Mode, Quiet, both
 
 
 @both

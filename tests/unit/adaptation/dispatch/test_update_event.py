@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import nri
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
-
-
-def plugin(name: str, **handlers: Any) -> nri.Plugin:
-    """A plugin with these handlers, each a function of (pod, container, ...)."""
-    methods: dict[str, Any] = {"name": name}
-    for event, function in handlers.items():
-        if event == "update_container":
-            methods[event] = lambda self, pod, container, resources, f=function: f(pod, container, resources)
-        elif event == "synchronize":
-            methods[event] = lambda self, pods, containers, f=function: f(pods, containers)
-        else:
-            methods[event] = lambda self, pod, container, f=function: f(pod, container)
-    return type("Made", (nri.Plugin,), methods)()
+from tests.support.made_plugins import plugin
 
 
 def test_an_update_that_no_plugin_touches_stays_as_it_was_requested(nri_runtime: FakeRuntime) -> None:

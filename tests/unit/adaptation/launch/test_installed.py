@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Literal
 
 import pytest
 
-import nri
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import eventually
-
-Mode = Literal["default", "reference"]
-
-
-both = pytest.mark.parametrize("mode", ["default", "reference"])
+from tests.support.made_plugins import Mode, both
 
 
 @both
@@ -59,19 +53,6 @@ def test_a_launched_plugin_whose_configuration_changes_is_started_again(
         eventually(lambda: told.read_text() == "none common own ", "its own file comes before the common one")
         assert runtime.adaptation.ready(["10-told"], 20)
         assert runtime.health("10-told").restarts == 2
-
-
-def plugin(name: str, **handlers: Any) -> nri.Plugin:
-    """A plugin with these handlers, each a function of (pod, container, ...)."""
-    methods: dict[str, Any] = {"name": name}
-    for event, function in handlers.items():
-        if event == "update_container":
-            methods[event] = lambda self, pod, container, resources, f=function: f(pod, container, resources)
-        elif event == "synchronize":
-            methods[event] = lambda self, pods, containers, f=function: f(pods, containers)
-        else:
-            methods[event] = lambda self, pod, container, f=function: f(pod, container)
-    return type("Made", (nri.Plugin,), methods)()
 
 
 def test_launched_plugins_are_synchronized_before_anything_else_happens(tmp_path: Path) -> None:

@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
-import nri
 from nri.testing import FakeRuntime
 from tests.support.adapting import RawPlugin
-
-
-class Quiet(nri.Plugin):
-    def __init__(self) -> None:
-        self.told = threading.Event()
-
-    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        if container.name == "bad":
-            raise ValueError("boom")
-
-    def shutdown(self) -> None:
-        self.told.set()
+from tests.support.made_plugins import Quiet
 
 
 def test_a_plugin_whose_predecessor_has_hung_up_takes_its_place(nri_runtime: FakeRuntime) -> None:

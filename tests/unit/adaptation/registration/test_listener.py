@@ -7,7 +7,7 @@ import os
 import socket
 import stat
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from nri.adaptation.registration.listener import Listener
 from nri.testing import FakeRuntime
 from nri.ttrpc import Endpoint, Monitor
 from tests.support.adapting import PATIENCE_S
+from tests.support.made_plugins import Mode, both
 
 
 def full(*_: object) -> Any:
@@ -75,12 +76,6 @@ def test_a_connection_after_the_end_is_closed() -> None:
     runtime.adaptation.connect(theirs)
     assert is_closed(ours)
     ours.close()
-
-
-Mode = Literal["default", "reference"]
-
-
-both = pytest.mark.parametrize("mode", ["default", "reference"])
 
 
 @both

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Any, Literal
-
-import pytest
+from typing import Any
 
 import nri
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import RawPlugin, eventually, request
-
-Mode = Literal["default", "reference"]
-
-
-both = pytest.mark.parametrize("mode", ["default", "reference"])
-
-
-class Quiet(nri.Plugin):
-    def __init__(self) -> None:
-        self.told = threading.Event()
-
-    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        if container.name == "bad":
-            raise ValueError("boom")
-
-    def shutdown(self) -> None:
-        self.told.set()
+from tests.support.made_plugins import Mode, Quiet, both, plugin
 
 
 @both
@@ -55,19 +36,6 @@ def test_unsolicited_evictions_kept(mode: Mode) -> None:
         plugin.runtime.evict("c1", "too loud").result(timeout=10)
         reasons: list[Any] = [eviction.reason for eviction in runtime.evictions]
     assert reasons == (["too loud"] if mode == "default" else [])
-
-
-def plugin(name: str, **handlers: Any) -> nri.Plugin:
-    """A plugin with these handlers, each a function of (pod, container, ...)."""
-    methods: dict[str, Any] = {"name": name}
-    for event, function in handlers.items():
-        if event == "update_container":
-            methods[event] = lambda self, pod, container, resources, f=function: f(pod, container, resources)
-        elif event == "synchronize":
-            methods[event] = lambda self, pods, containers, f=function: f(pods, containers)
-        else:
-            methods[event] = lambda self, pod, container, f=function: f(pod, container)
-    return type("Made", (nri.Plugin,), methods)()
 
 
 def test_updates_after_synchronization_are_applied(nri_runtime: FakeRuntime) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import Literal
 
 import pytest
 
-import nri
 from nri.api import messages as m
 from nri.api import naming
 from nri.errors import RegistrationError
@@ -16,6 +14,7 @@ from nri.testing import FakeRuntime
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_response
 from tests.support.adapting import RawPlugin, eventually, register, request
+from tests.support.made_plugins import Mode, Quiet, both
 
 
 def test_a_name_that_no_file_could_have_is_refused(nri_runtime: FakeRuntime) -> None:
@@ -65,24 +64,6 @@ def test_a_plugin_that_there_is_no_thread_for_is_sent_away(
     assert nri_runtime.health("10-raw").last_error == "the runtime has no thread left to configure it"
     raw.close()
     RawPlugin(nri_runtime).join().close()
-
-
-Mode = Literal["default", "reference"]
-
-
-both = pytest.mark.parametrize("mode", ["default", "reference"])
-
-
-class Quiet(nri.Plugin):
-    def __init__(self) -> None:
-        self.told = threading.Event()
-
-    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        if container.name == "bad":
-            raise ValueError("boom")
-
-    def shutdown(self) -> None:
-        self.told.set()
 
 
 @both
