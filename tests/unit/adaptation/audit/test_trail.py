@@ -1,8 +1,14 @@
 """Records that events keep, on a real runtime side with real plugins."""
 
+from __future__ import annotations
+
 import pytest
 
 import nri
+from nri.adaptation.audit.provenance import Provenance
+from nri.adaptation.audit.trail import AuditTrail
+from nri.adaptation.audit.update_result import UpdateResult
+from nri.api import messages as m
 from nri.errors import ConflictError
 from nri.testing import FakeRuntime, make_container, make_pod
 
@@ -117,3 +123,88 @@ def test_a_runtime_that_wants_no_history_keeps_none():
         node.add(Inject())
         create(node, "first")
         assert node.adaptation.provenance is None
+
+
+def shares(container: str, value: int) -> m.ContainerUpdate:
+    update = m.ContainerUpdate(container_id=container)
+    update.linux.resources.cpu.shares.value = value
+    return update
+
+
+class Runtime:
+    """A trail over a runtime with the container `c`, whose share is 1, and what its update callback got."""
+
+    def __init__(self, provenance: Provenance | None) -> None:
+        self.told: list[tuple[str, int]] = []
+        self.trail = AuditTrail(self.update, provenance)
+        pod, container = make_pod(id="p"), make_container(id="c", cpu_shares=1)
+        container.pod_sandbox_id = pod.id
+        self.trail.inventory.seed(self.trail.inventory.begin(), [pod], [container])
+
+    def update(self, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
+        self.told += [(each.container_id, each.linux.resources.cpu.shares.value) for each in updates]
+        return updates[:1]
+
+    @property
+    def present(self) -> int:
+        resources = self.trail.inventory.resources_of("c")
+        assert resources is not None
+        return resources.cpu.shares.value
+
+
+@pytest.fixture(params=[True, False], ids=["with history", "without"])
+def runtime(request: pytest.FixtureRequest) -> Runtime:
+    return Runtime(Provenance() if request.param else None)
+
+
+def test_an_update_that_a_plugin_asked_for_counts_unless_it_failed(runtime: Runtime) -> None:
+    updates = [shares("c", 5)]
+    runtime.trail.asked("UpdateContainers", "10-a", b"", updates, failed=updates)
+    assert runtime.present == 1
+    runtime.trail.asked("UpdateContainers", "10-a", b"", updates, failed=[])
+    assert runtime.present == 5
+
+
+def test_an_update_that_policy_refuses_changes_nothing_and_is_in_the_history(runtime: Runtime) -> None:
+    encoded = m.UpdateContainersRequest(update=[shares("c", 5)]).SerializeToString()
+    runtime.trail.refused("UpdateContainers", "10-a", encoded, [shares("c", 5)], "not allowed")
+    assert runtime.present == 1
+    if runtime.trail.provenance is not None:
+        explained = runtime.trail.provenance.explain("c")
+        assert explained is not None
+        assert [(step.change.after, step.note) for step in explained.steps] == [(5, "not applied: not allowed")]
+
+
+@pytest.mark.parametrize("how", ["container_removed", "not_created", "pod_removed"])
+def test_a_container_that_goes_is_forgotten_with_its_history(runtime: Runtime, how: str) -> None:
+    runtime.trail.asked("UpdateContainers", "10-a", b"", [shares("c", 5)], [])
+    gone = {"container_removed": make_container(id="c"), "not_created": "c", "pod_removed": make_pod(id="p")}[how]
+    getattr(runtime.trail, how)(gone)
+    assert runtime.trail.inventory.resources_of("c") is None
+    if runtime.trail.provenance is not None:
+        assert runtime.trail.provenance.explain("c") is None
+
+
+def test_what_is_updated_can_be_given_back_and_what_the_runtime_cannot_is_told(runtime: Runtime) -> None:
+    back = runtime.trail.updated([shares("c", 5), shares("nobody", 5)])
+    assert (runtime.present, [each.container_id for each in back]) == (5, ["c"])
+    failed = runtime.trail.undo(back)
+    assert (runtime.present, runtime.told) == (1, [("c", 1)])
+    assert [each.container_id for each in failed] == ["c"]
+
+
+def test_a_runtime_may_give_back_by_itself(runtime: Runtime) -> None:
+    back = runtime.trail.updated([shares("c", 5)])
+    given = []
+    assert runtime.trail.undo(back, given.extend) == []
+    assert ([each.container_id for each in given], runtime.told, runtime.present) == (["c"], [], 1)
+
+
+def test_outcomes_that_are_as_asked_for_are_no_record(runtime: Runtime) -> None:
+    runtime.trail.outcomes("UpdateContainer", [UpdateResult(shares("c", 5))])
+    if runtime.trail.provenance is not None:
+        assert runtime.trail.provenance.explain("c") is None
+    runtime.trail.outcomes("UpdateContainer", [UpdateResult(shares("c", 5)).clamped("cpu.shares", 2, "its parent")])
+    if runtime.trail.provenance is not None:
+        explained = runtime.trail.provenance.explain("c")
+        assert [text for _, text in explained.notes] == ["UpdateContainer: cpu.shares clamped: its parent"]
