@@ -37,8 +37,9 @@ class Recorder:
             if event in told[:2]
         ]
 
-    def told(self, step: str) -> list[tuple[Any, ...]]:
-        return [tuple(told) for each, *told in self.steps if each == step]
+    def told(self, step: str, event: str = "CreateContainer") -> list[tuple[Any, ...]]:
+        """Everything that was told of one step of an event."""
+        return [tuple(told) for each, *told in self.steps if each == step and event in told[:2]]
 
 
 @pytest.fixture
@@ -76,9 +77,9 @@ def test_the_bytes_are_those_of_request_answer_and_result(runtime: FakeRuntime, 
     runtime.create_container(make_pod(name="web"), make_container(id="c"))
     ((_, serial, request),) = recorder.told("event_begins")
     assert m.CreateContainerRequest.FromString(request).pod.name == "web"
-    ((_, _, asked_serial, asked),) = [told for told in recorder.told("plugin_asked") if told[1] == "CreateContainer"]
+    ((_, _, asked_serial, asked),) = recorder.told("plugin_asked")
     assert (asked_serial, asked) == (serial, request)
-    answer = next(told for told in recorder.told("plugin_answered") if told[1] == "CreateContainer")
+    (answer,) = recorder.told("plugin_answered")
     assert [each.key for each in m.CreateContainerResponse.FromString(answer[3]).adjust.env] == ["A"]
     assert answer[4] >= 0
     ((_, ended, result, error, seconds),) = recorder.told("event_ends")
@@ -99,7 +100,7 @@ def test_a_result_with_updates_is_whole_too(runtime: FakeRuntime, recorder: Reco
 def test_an_update_of_a_container_ends_with_its_reply(runtime: FakeRuntime, recorder: Recorder) -> None:
     runtime.add(plugin("a", update_container=lambda pod, container, _: nri.Update(container).set_cpu_shares(5)))
     runtime.update_container(make_pod(), make_container(id="c"))
-    result = m.UpdateContainerResponse.FromString(recorder.told("event_ends")[-1][2])
+    result = m.UpdateContainerResponse.FromString(recorder.told("event_ends", "UpdateContainer")[-1][2])
     assert result.update[-1].linux.resources.cpu.shares.value == 5
 
 
@@ -112,10 +113,10 @@ def test_a_plugin_that_fails_is_told_with_its_error_and_the_event_ends_with_it(
     runtime.add(plugin("a", start_container=refuse))
     with pytest.raises(PluginError) as caught:
         runtime.start_container()
-    ((label, event, _, error, _),) = recorder.told("plugin_failed")
+    ((label, event, _, error, _),) = recorder.told("plugin_failed", "StartContainer")
     assert (label, event) == ("10-a", "StartContainer")
     assert "no" in str(error)
-    assert recorder.told("event_ends")[-1][2:4] == (b"", caught.value)
+    assert recorder.told("event_ends", "StartContainer")[-1][2:4] == (b"", caught.value)
 
 
 def test_an_answer_that_cannot_be_merged_is_told_with_the_reason(runtime: FakeRuntime, recorder: Recorder) -> None:
@@ -123,7 +124,7 @@ def test_an_answer_that_cannot_be_merged_is_told_with_the_reason(runtime: FakeRu
         runtime.add(plugin("a", create_container=env("A")), idx=idx)
     with pytest.raises(ConflictError) as caught:
         runtime.create_container()
-    merged = [told for told in recorder.told("reply_merged") if told[1] == "CreateContainer"]
+    merged = recorder.told("reply_merged")
     assert [(told[0], told[3]) for told in merged] == [("10-a", None), ("20-a", caught.value)]
 
 
