@@ -116,6 +116,7 @@ def test_the_answers_of_shadow_plugins_are_not_in_the_history():
         node.add(Inject())
         create(node, "first")
         assert chain(node, "first") == []
+        assert node.health("10-inject").latency_s > 0, "it was not asked"
 
 
 def test_a_runtime_that_wants_no_history_keeps_none():

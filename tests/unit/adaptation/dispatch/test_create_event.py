@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
 import nri
 from nri.adaptation import BuiltinPlugin, Restoration
 from nri.api import messages as m
-from nri.errors import ConflictError, UpdateError
+from nri.errors import ConflictError, PluginError, UpdateError
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import RawPlugin
 from tests.support.made_plugins import Mode, Quiet, both, plugin
@@ -162,3 +163,53 @@ def test_a_plugin_without_any_answer_leaves_an_adjustment_that_is_there_and_empt
     reply = nri_runtime.create_container()
     assert isinstance(reply.reply.adjust, m.ContainerAdjustment)
     assert reply.env == {} and reply.annotations == {}
+
+
+def test_a_creation_that_fails_leaves_no_container_behind(nri_runtime: FakeRuntime) -> None:
+    def refuse(*_: Any) -> None:
+        raise nri.Reject("no")
+
+    nri_runtime.add(plugin("a", create_container=refuse))
+    with pytest.raises(PluginError):
+        nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
+    known = nri_runtime.adaptation._trail.inventory.known
+    assert not known.is_creating("c") and "c" not in known
+
+
+def test_a_creation_that_is_aborted_is_forgotten(nri_runtime: FakeRuntime) -> None:
+    reply = nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
+    assert "c" in nri_runtime.adaptation._trail.inventory.known
+    reply.abort()
+    assert "c" not in nri_runtime.adaptation._trail.inventory.known
+    assert nri_runtime.adaptation.provenance is not None
+    assert nri_runtime.adaptation.provenance.explain("c") is None
+
+
+def test_the_resources_of_a_created_container_are_those_with_the_adjustment(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().set_cpu_shares(7)))
+    container = make_container(id="c", cpu_shares=3, memory_limit=9)
+    nri_runtime.adaptation.create_container(make_pod(), container)
+    resources = nri_runtime.adaptation._trail.inventory.resources_of("c")
+    assert resources is not None
+    assert (resources.cpu.shares.value, resources.memory.limit.value) == (7, 9)
+
+
+def test_the_reply_shows_owners_and_the_container_as_a_further_plugin_would_see_it(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().add_env("A", "1")))
+    reply = nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
+    assert list(reply.container.env) == ["A=1"]
+    assert reply.owners.owners["c"].compound[m.Field.Env].owners["A"] == "10-a"
+    assert (reply.updates, reply.evictions, reply.ignored) == ([], [], [])
+
+
+def test_each_plugin_sees_what_earlier_ones_did(nri_runtime: FakeRuntime) -> None:
+    seen: list[list[str]] = []
+
+    def see(pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        seen.append(list(container.env))
+        return nri.Adjustment().add_env(f"A{len(seen)}", "1")
+
+    for idx in ("10", "20", "30"):
+        nri_runtime.add(plugin("a", create_container=see), idx=idx)
+    nri_runtime.create_container()
+    assert seen == [[], ["A1=1"], ["A1=1", "A2=1"]]

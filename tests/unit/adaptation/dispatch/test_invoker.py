@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
+from typing import Any
+
 import pytest
 
 import nri
-from nri.errors import NriError, PluginError, RpcError
+from nri.api.events import BY_METHOD
+from nri.errors import NriError, PluginClosed, PluginError, PluginRejected, PluginUnavailable, RpcError
 from nri.testing import FakeRuntime, make_container
+from nri.ttrpc import Code
+from tests.support.adapting import RawPlugin
 from tests.support.made_plugins import Mode, Quiet, both
 
 
@@ -26,8 +34,6 @@ def test_errors_name_plugin(mode: Mode) -> None:
 
 @both
 def test_late_answer_costs_event(mode: Mode) -> None:
-    import time
-
     class Late(nri.Plugin):
         def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
             time.sleep(0.2)
@@ -36,3 +42,109 @@ def test_late_answer_costs_event(mode: Mode) -> None:
         runtime.add(Late()).timeout(0.02)
         runtime.start_container()
         assert runtime.health("10-late").state == ("late" if mode == "default" else "gone")
+
+
+class Answers(nri.Plugin):
+    """Answers StartContainer by a function."""
+
+    def __init__(self, answer: Any = lambda: None) -> None:
+        self.answer = answer
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self.answer()
+
+
+def refuse() -> None:
+    raise nri.Reject("no")
+
+
+def test_a_refusal_names_its_plugin_and_the_plugin_stays(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(Answers(refuse))
+    with pytest.raises(PluginRejected, match=r"^plugin 10-answers refused: no$") as caught:
+        nri_runtime.start_container()
+    assert (caught.value.plugin, caught.value.code) == ("10-answers", Code.PERMISSION_DENIED)
+    assert isinstance(caught.value.__cause__, RpcError)
+    assert nri_runtime.health("10-answers").state == "active"
+
+
+def test_an_error_is_an_answer_that_ends_a_row_of_misses(nri_runtime: FakeRuntime) -> None:
+    go = threading.Event()
+    work: list[Any] = [refuse, lambda: go.wait(20)]
+
+    def next_one() -> None:
+        work.pop()()
+
+    nri_runtime.add(Answers(next_one))
+    nri_runtime.timeout(0.02).start_container()
+    assert (nri_runtime.health("10-answers").state, nri_runtime.health("10-answers").missed) == ("late", 1)
+    go.set()
+    with pytest.raises(PluginRejected):
+        nri_runtime.timeout(20).start_container()
+    row = nri_runtime.health("10-answers")
+    assert (row.state, row.missed) == ("active", 0)
+
+
+def test_a_late_plugin_says_for_how_long_it_was_waited(nri_runtime: FakeRuntime) -> None:
+    go = threading.Event()
+    nri_runtime.add(Answers(lambda: go.wait(20)))
+    nri_runtime.timeout(0.02).start_container()
+    go.set()
+    assert nri_runtime.health("10-answers").last_error == "no answer to StartContainer within 0.02 s"
+
+
+@pytest.mark.parametrize(("declared", "fails"), [(True, True), (False, False)])
+def test_a_lost_connection_fails_the_request_if_the_policy_says_so(declared: bool, fails: bool) -> None:
+    policy = f'["10-raw"]\nfail_request = {str(declared).lower()}'
+    with FakeRuntime(policy=policy) as runtime:
+        raw = RawPlugin(runtime, events=1 << BY_METHOD["start_container"].number - 1).join()
+        leaving = threading.Thread(target=lambda: (raw.wait_for(b"StartContainer"), raw.close()))
+        leaving.start()
+        if fails:
+            with pytest.raises(
+                PluginClosed, match=r"^plugin 10-raw failed to handle StartContainer request: "
+            ) as caught:
+                runtime.start_container()
+            assert caught.value.plugin == "10-raw"
+        else:
+            runtime.start_container()
+        leaving.join(20)
+        assert runtime.health("10-raw").state == "gone"
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_plugin_that_is_left_out_is_not_called_and_fails_what_it_is_required_for(required: bool) -> None:
+    calls: list[int] = []
+    policy = f'["10-answers"]\nbreaker = {{ misses = 1, retry = "60s" }}\nrequired = {str(required).lower()}'
+    go = threading.Event()
+    with FakeRuntime(policy=policy) as runtime:
+        runtime.add(Answers(lambda: (calls.append(1), go.wait(20)))).timeout(0.02)
+        for _ in range(2):
+            if required:
+                with pytest.raises(PluginError, match="10-answers"):
+                    runtime.start_container()
+            else:
+                runtime.start_container()
+        if required:
+            with pytest.raises(
+                PluginUnavailable,
+                match="required for StartContainer, but left out after 1 requests without an answer",
+            ):
+                runtime.start_container()
+        assert calls == [1]
+        go.set()
+
+
+def test_a_shadows_error_is_reported_and_fails_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.INFO, "nri.adaptation"),
+        FakeRuntime(policy='["10-answers"]\nshadow = true') as runtime,
+    ):
+        runtime.add(Answers(refuse)).start_container()
+    assert "shadow plugin 10-answers at StartContainer" in caplog.text
+    assert "failed: " in caplog.text
+
+
+def test_how_long_an_answer_took_is_kept(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(Answers(lambda: time.sleep(0.02)))
+    nri_runtime.start_container()
+    assert nri_runtime.health("10-answers").latency_s >= 0.02

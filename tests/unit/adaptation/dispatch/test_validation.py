@@ -60,8 +60,13 @@ def test_a_validator_that_does_not_answer_in_time_fails_the_creation_and_stays(n
 
 
 def test_a_validator_that_is_gone_is_not_missed(nri_runtime: FakeRuntime) -> None:
-    nri_runtime.add(Check(refuse="never")).disconnect()
+    check = Check(refuse="never")
+    nri_runtime.add(check)
+    with pytest.raises(ValidationRejected):
+        nri_runtime.create_container()
+    nri_runtime.disconnect()
     nri_runtime.create_container()
+    assert len(check.requests) == 1
 
 
 def test_a_validator_that_is_left_out_by_its_breaker_fails_the_creation() -> None:
@@ -87,8 +92,9 @@ def test_is_not_asked_when_a_plugin_before_it_failed(nri_runtime: FakeRuntime) -
 
 def test_a_shadow_validator_refuses_nothing() -> None:
     with FakeRuntime(policy='["10-check"]\nshadow = true\n') as runtime:
-        runtime.add(Check(refuse="would not"))
-        runtime.create_container()
+        check = Check(refuse="would not")
+        runtime.add(check).create_container()
+        assert len(check.requests) == 1, "it was not asked"
 
 
 def test_filters_hold_for_validators() -> None:
