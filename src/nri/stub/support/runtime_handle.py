@@ -116,12 +116,14 @@ class RuntimeHandle:
         Raises:
             ConnectionClosed: there is no connection.
             NriError: no container is named, or too many updates are on their way.
-            TypeError: `container` is neither an id nor a container.
+            TypeError: `container` is neither an id nor a container, or the reason is no text.
         """
         container_id = container.id if isinstance(container, m.Container) else container
         if not isinstance(container_id, str):
             given = type(container).__name__
             raise TypeError(f"runtime.evict() takes a container or its id, not {given}: write evict(container, reason)")
+        if not isinstance(reason, str):
+            raise TypeError(f"runtime.evict() takes the reason as text, not {type(reason).__name__}")
         if not container_id:
             raise NriError("an eviction names no container: give it the container's id")
         request = m.UpdateContainersRequest()

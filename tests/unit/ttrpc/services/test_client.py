@@ -26,3 +26,8 @@ def test_a_socket_that_nobody_serves_is_told_without_words_of_nri(path) -> None:
 def test_a_socket_that_is_not_there_is_named(path) -> None:
     with pytest.raises(RuntimeUnavailable, match=r"cannot connect to .*s\.sock: No such file"):
         Client.connect(path)
+
+
+def test_a_client_of_a_path_says_how_to_connect_to_it(path) -> None:
+    with pytest.raises(TypeError, match=r"takes a connection, not a path: write Client.connect\(path\)"):
+        Client(path)  # type: ignore[arg-type]
