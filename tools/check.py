@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools import compiled, pythons  # noqa: E402
+from tools import compiled, covered, pythons  # noqa: E402
 
 BIN = Path(sys.executable).parent
 # Folders of tests by stage. What is not named here is quick: a new folder is never left out by mistake.
@@ -105,7 +105,9 @@ def stages() -> list[Stage]:
         Stage("lint", "mypy tools", tool("mypy", "--no-error-summary", "--explicit-package-bases", *TYPED)),
         *(Stage("lint", path.stem, (sys.executable, str(path), "--check")) for path in generators),
         Stage("lint", "lock file", ("tools/lock.sh", "--check")),
-        pytest_stage("quick", *quick()),
+        # Measured, for the stage after it: what a file's tests do not run (tools/covered.py).
+        Stage("quick", "quick", (sys.executable, "tools/covered.py", "run", "-q", *quick()), tests=True),
+        Stage("quick", "covered", (sys.executable, "tools/covered.py"), needs=covered.FOLDER),
     ]
     sphinx = (sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
     rows.append(Stage("docs", "sphinx", sphinx))

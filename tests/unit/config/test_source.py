@@ -10,6 +10,7 @@ import pytest
 
 from nri.config import read_file
 from nri.errors import ConfigError
+from tests.support.commands import unmeasured
 
 
 @pytest.mark.parametrize(
@@ -45,5 +46,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: pathlib.Path) -> Non
 def test_importing_the_package_loads_no_parser() -> None:
     parsers = {"msgspec", "yaml", "json", "dataclasses", "tomllib"}
     code = f"import sys, nri.config; print(sorted({parsers} & set(sys.modules)))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], env=unmeasured(), capture_output=True, text=True, check=True
+    ).stdout
     assert loaded.strip() == "[]", "a plugin without configuration must not pay for parsers"
