@@ -342,3 +342,25 @@ def test_a_call_that_fails_on_this_side_is_no_answer_and_no_miss(error: type[Bas
         assert (peer.state.value, peer.breaker.missed) == ("open", 1)
         runtime.start_container(make_pod(), make_container(id="back"))
         assert (seen[-1:], peer.state.value) == (["back"], "active")
+
+
+def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join(
+    nri_runtime: FakeRuntime, busy: threading.Event
+) -> None:
+    pod, container = make_pod(), make_container()
+    nri_runtime.add(Calls(lambda _: None), idx="20", name="joins", wait=False)
+
+    def waits() -> bool:
+        try:
+            nri_runtime.adaptation.run_pod_sandbox(pod, timeout_s=0.02)
+        except DeadlineExceeded:
+            return True
+        return False
+
+    eventually(waits, "an ordinary event queues behind the plugin that waits for the busy one")
+    for event in ("stop_pod_sandbox", "remove_pod_sandbox"):
+        getattr(nri_runtime.adaptation, event)(pod, timeout_s=10)
+    nri_runtime.adaptation.stop_container(pod, container, timeout_s=10)
+    nri_runtime.adaptation.remove_container(pod, container, timeout_s=10)
+    busy.set()
+    assert nri_runtime.adaptation.ready(["20-joins"], 20)

@@ -51,8 +51,10 @@ def test_a_launched_plugin_whose_configuration_changes_is_started_again(
         eventually(lambda: told.read_text() == "none common ", "the plugin got the new file")
         (config / "10-told.conf").write_text("word: own\n")
         eventually(lambda: told.read_text() == "none common own ", "its own file comes before the common one")
+        (config / "10-told.conf").write_text("word: edited\n")
+        eventually(lambda: told.read_text() == "none common own edited ", "the plugin got the edited file")
         assert runtime.adaptation.ready(["10-told"], 20)
-        assert runtime.health("10-told").restarts == 2
+        assert runtime.health("10-told").restarts == 3
 
 
 def test_launched_plugins_are_synchronized_before_anything_else_happens(tmp_path: Path) -> None:

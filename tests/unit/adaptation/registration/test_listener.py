@@ -14,7 +14,7 @@ import pytest
 from nri.adaptation.registration.listener import Listener
 from nri.testing import FakeRuntime
 from nri.ttrpc import Endpoint, Monitor
-from tests.support.adapting import PATIENCE_S
+from tests.support.adapting import PATIENCE_S, register
 from tests.support.made_plugins import Mode, both
 
 
@@ -61,11 +61,16 @@ def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_one_is_taken
         add(monitor, endpoint)
 
     monkeypatch.setattr(Monitor, "add", watch)
-    with FakeRuntime(socket_path=path, registration_timeout_s=0.5):
-        for _ in range(2):
-            with socket.socket(socket.AF_UNIX) as sock:
-                sock.connect(path)
-                assert is_closed(sock)  # the second one because it does not register
+    with FakeRuntime(socket_path=path, registration_timeout_s=100.0) as runtime:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(path)
+            assert is_closed(sock)
+        assert runtime.plugins == []
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(PATIENCE_S)
+            sock.connect(path)
+            sock.sendall(register("raw"))
+            assert sock.recv(1), "the next one is not watched"
     assert not failures
 
 
