@@ -90,6 +90,11 @@ def pytest_stage(group: str, *arguments: str) -> Stage:
     return Stage(group, group, (sys.executable, "-m", "pytest", "-q", *arguments), tests=True)
 
 
+def measured(group: str, how: str, *arguments: str) -> Stage:
+    """A stage that runs pytest and notes what that runs of the package, for the stage `covered` (tools/covered.py)."""
+    return Stage(group, group, (sys.executable, "tools/covered.py", how, "-q", *arguments), tests=True)
+
+
 def quick() -> tuple[str, ...]:
     """The quick suite as pytest's arguments."""
     return ("tests", *(f"--ignore=tests/{name}" for row in LATER.values() for name in row))
@@ -105,13 +110,15 @@ def stages() -> list[Stage]:
         Stage("lint", "mypy tools", tool("mypy", "--no-error-summary", "--explicit-package-bases", *TYPED)),
         *(Stage("lint", path.stem, (sys.executable, str(path), "--check")) for path in generators),
         Stage("lint", "lock file", ("tools/lock.sh", "--check")),
-        # Measured, for the stage after it: what a file's tests do not run (tools/covered.py).
-        Stage("quick", "quick", (sys.executable, "tools/covered.py", "run", "-q", *quick()), tests=True),
-        Stage("quick", "covered", (sys.executable, "tools/covered.py"), needs=covered.FOLDER),
+        measured("quick", "run", *quick()),
     ]
     sphinx = (sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
     rows.append(Stage("docs", "sphinx", sphinx))
-    rows += [pytest_stage(group, *(f"tests/{name}" for name in row)) for group, row in LATER.items()]
+    rows += [
+        pytest_stage(group, *(f"tests/{name}" for name in row)) for group, row in LATER.items() if group != "faults"
+    ]
+    rows.append(measured("faults", "add", "tests/faults"))
+    rows.append(Stage("covered", "covered", (sys.executable, "tools/covered.py"), needs=covered.FOLDER))
     return [*rows, *compiled_stages(), *python_stages()]
 
 

@@ -1,6 +1,7 @@
 """Which lines and branches of each file the tests run, and whether that is enough: 90 % of either.
 
     python tools/covered.py run -q tests/unit   pytest with these arguments, measured; forgets what was measured before
+    python tools/covered.py add -q tests/faults the same, beside what was measured before
     python tools/covered.py                     the files below the bound, with what is not run; exit code 1 if any
     python tools/covered.py --all stub          the same of all files whose path has `stub` in it, good or not
 
@@ -59,10 +60,11 @@ def settings() -> tuple[float, dict[str, str]]:
     return float(table["covered_percent"]), dict(table["exceptions"])
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str], *, add: bool) -> int:
     """Run pytest with these arguments, measured; returns its exit code."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
+    if not add:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     argv = (sys.executable, "-m", "coverage", "run", "-m", "pytest", *arguments)
     return subprocess.run(argv, cwd=ROOT, check=False).returncode
 
@@ -76,7 +78,9 @@ def test_file(path: str) -> Path:
 def measured() -> list[File]:
     """All files of the package, by path. FileNotFoundError if nothing was measured."""
     if not any(FOLDER.glob("data*")):
-        raise FileNotFoundError(f"{FOLDER.relative_to(ROOT)} holds nothing: python tools/check.py quick measures")
+        raise FileNotFoundError(
+            f"{FOLDER.relative_to(ROOT)} holds nothing: python tools/check.py quick faults covered measures"
+        )
     data = coverage.Coverage(config_file=str(ROOT / "pyproject.toml"))
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
         # Every process of the tests has left a file. What was combined before is one of them.
@@ -129,8 +133,8 @@ def complaints(files: Iterable[File], bound: float, exceptions: dict[str, str]) 
 
 def main(arguments: list[str]) -> int:
     """Measure, or report."""
-    if arguments[:1] == ["run"]:
-        return run(arguments[1:])
+    if arguments[:1] in (["run"], ["add"]):
+        return run(arguments[1:], add=arguments[0] == "add")
     bound, exceptions = settings()
     try:
         files = measured()

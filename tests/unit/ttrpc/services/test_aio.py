@@ -108,3 +108,8 @@ def test_the_other_names_do_not_load_asyncio() -> None:
     text = "import sys; from nri.ttrpc import Client, Server, Service, ClientStream; print('asyncio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_client_of_a_path_says_how_to_connect_to_it(path: str) -> None:
+    with pytest.raises(TypeError, match=r"takes a connection, not a path: write await AsyncClient.connect\(path\)"):
+        AsyncClient(path)  # type: ignore[arg-type]
