@@ -83,8 +83,9 @@ def measured() -> list[File]:
         )
     data = coverage.Coverage(config_file=str(ROOT / "pyproject.toml"))
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
-        # Every process of the tests has left a file. What was combined before is one of them.
-        data.combine(keep=False, strict=False)
+        data.load()  # what was combined before
+        data.combine()  # every process of the tests has left a file
+        data.save()
         report = Path(folder, "report.json")
         data.json_report(outfile=str(report), include=[f"{SOURCE}/*"], ignore_errors=True)
         found = json.loads(report.read_text())["files"]

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation import BuiltinPlugin
+from nri.adaptation import Adaptation, BuiltinPlugin
 from nri.adaptation.dispatch.invoker import Invoker
 from nri.adaptation.peers.fifo_lock import FifoLock
 from nri.errors import DeadlineExceeded, PluginError
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.testing.attached import Attached
 from nri.ttrpc import Interceptor, Request
 from tests.support.adapting import eventually
 
@@ -364,3 +365,45 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join(
     nri_runtime.adaptation.remove_container(pod, container, timeout_s=10)
     busy.set()
     assert nri_runtime.adaptation.ready(["20-joins"], 20)
+
+
+def test_an_event_that_waits_is_not_sent_to_a_plugin_that_does_not_get_its_pod() -> None:
+    holding, failures = Holding(), list[BaseException]()
+    with FakeRuntime(policy='["10-holding"]\nfilters = { namespace = ["web"] }') as runtime:
+        runtime.timeout(20).add(Calls(holding), name="holding")
+        (peer,) = runtime.adaptation._chain.peers
+        threads = [calling(runtime, "one", failures, pod=make_pod(namespace="web"))]
+        assert holding.entered.wait(10)
+        threads.append(calling(runtime, "two", failures, pod=make_pod(namespace="other")))
+        eventually(lambda: peer.lock.waiting == 1, "the second event waits")
+        holding.go.set()
+        for thread in threads:
+            thread.join(10)
+    assert (holding.seen, failures) == (["one"], [])
+
+
+def test_an_event_that_goes_on_beside_a_plugin_that_hangs_while_it_joins_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def synchronize() -> Any:
+        inside.set()
+        go.wait(20)
+        return [], []
+
+    adaptation = Adaptation(
+        "r", "1", synchronize=synchronize, update=lambda _: None, plugin_path="/nonexistent",
+        disable_connections=True, policy_path=None, request_timeout_s=0.05,
+    )  # fmt: skip
+    adaptation.start()
+    try:
+        joining = Attached(Calls(lambda _: None), "10", "joins", "")
+        joining.connect(adaptation)
+        assert inside.wait(20)
+        adaptation.run_pod_sandbox(make_pod())
+        assert "RunPodSandbox goes on while a plugin joins: `synchronize` has not returned for 0.05 s" in caplog.text
+    finally:
+        go.set()
+        adaptation.stop()
+        joining.join()

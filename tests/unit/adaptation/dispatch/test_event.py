@@ -160,3 +160,21 @@ def test_what_waits_for_a_container_that_is_created_in_the_meantime_is_in_the_re
         reply = runtime.adaptation.create_container(make_pod(), make_container())
         assert [each.container_id for each in reply.updates] == ["soon"]
         assert [(each.container_id, each.reason) for each in reply.evictions] == [("soon", "no room")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (nri.Update("other").set_cpu_shares(5), "its policy does not allow it to set CPUShares"),
+        (nri.Eviction("other", "no room"), "its policy does not allow it to evict"),
+        (nri.Adjustment().add_annotation("a", "1"), "its policy does not allow it to set Annotations"),
+    ],
+)
+def test_updates_and_evictions_in_an_answer_are_held_to_what_is_allowed_as_adjustments_are(
+    answer: Any, text: str
+) -> None:
+    with FakeRuntime(policy='["10-a"]\nallow.fields = ["Env"]') as runtime:
+        runtime.create_container(None, make_container(id="other"))
+        runtime.add(plugin("a", create_container=lambda *_: answer))
+        with pytest.raises(PluginError, match=text):
+            runtime.create_container()

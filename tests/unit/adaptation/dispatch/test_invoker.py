@@ -14,7 +14,7 @@ from nri.api.events import BY_METHOD
 from nri.errors import NriError, PluginClosed, PluginError, PluginRejected, PluginUnavailable, RpcError
 from nri.testing import FakeRuntime, make_container
 from nri.ttrpc import Code
-from tests.support.adapting import RawPlugin
+from tests.support.adapting import RawPlugin, eventually
 from tests.support.made_plugins import Mode, Quiet, both
 
 
@@ -108,7 +108,7 @@ def test_a_lost_connection_fails_the_request_if_the_policy_says_so(declared: boo
         else:
             runtime.start_container()
         leaving.join(20)
-        assert runtime.health("10-raw").state == "gone"
+        assert (runtime.health("10-raw").state, runtime.health("10-raw").missed) == ("gone", 1)
 
 
 @pytest.mark.parametrize("required", [True, False])
@@ -148,3 +148,15 @@ def test_how_long_an_answer_took_is_kept(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Answers(lambda: time.sleep(0.02)))
     nri_runtime.start_container()
     assert nri_runtime.health("10-answers").latency_s >= 0.02
+
+
+def test_a_plugin_that_leaves_while_the_event_is_on_its_way_to_it_fails_nothing_by_what_it_declared() -> None:
+    with FakeRuntime(policy='["20-raw"]\nfail_request = true') as runtime:
+        raw = RawPlugin(runtime, idx="20", events=1 << BY_METHOD["start_container"].number - 1).join()
+
+        def leave() -> None:
+            raw.close()
+            eventually(lambda: runtime.health("20-raw").state == "gone", "it is gone")
+
+        runtime.add(Answers(leave), idx="10")
+        runtime.start_container()

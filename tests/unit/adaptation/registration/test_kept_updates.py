@@ -365,3 +365,14 @@ def test_later_over_earlier_goes_by_the_order_of_answers_and_not_of_the_ends_of_
     inventory.created("a", POD, b"")
     node.adaptation._kept.hand_over("a")
     assert node.told == [("a", 8)]
+
+
+def test_an_answer_to_an_event_counts_over_what_its_plugin_asked_for_by_itself_before(node: Node) -> None:
+    inventory = node.adaptation._trail.inventory
+    inventory.creating("a", "web")
+    _unsolicited(node, shares("a", 9))
+    node.handlers.create["b"] = lambda: shares("a", 7)
+    node.create("b")
+    inventory.created("a", POD, b"")
+    node.adaptation._kept.hand_over("a")
+    assert node.told == [("a", 7)]
