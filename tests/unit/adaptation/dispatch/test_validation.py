@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 import nri
 from nri.adaptation import BuiltinPlugin
+from nri.adaptation.dispatch.validation import validate
+from nri.adaptation.peers.peer import Peer
+from nri.adaptation.peers.state import State
 from nri.api import messages as m
-from nri.errors import PluginError, PluginTimeout, ValidationRejected
+from nri.errors import DeadlineExceeded, PluginError, PluginTimeout, ValidationRejected
 from nri.testing import FakeRuntime, make_container, make_pod
 
 
@@ -129,3 +135,68 @@ def test_a_validator_that_is_late_raises_the_error_for_late_plugins(nri_runtime:
     with pytest.raises(PluginTimeout) as caught:
         nri_runtime.create_container()
     assert caught.value.plugin == "10-slow"
+
+
+class Says:
+    """In place of the invoker: says what a validator answers."""
+
+    def __init__(self, answer: bytes | BaseException) -> None:
+        self.answer = answer
+
+    def invoke(self, *_: Any, **__: Any) -> bytes:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+@contextmanager
+def validators(count: int = 1, policy: str = "") -> Iterator[tuple[Peer, ...]]:
+    """So many plugins that validate, as the chain has them."""
+    with FakeRuntime(policy=policy) as runtime:
+        for number in range(count):
+            runtime.add(Check(), idx=f"{number}0")
+        yield runtime.adaptation._chain.validators
+
+
+def ask(answer: bytes | BaseException, peers: tuple[Peer, ...], deadline: float | None = None) -> None:
+    validate(Says(answer), peers, b"", make_pod(), deadline)  # type: ignore[arg-type]
+
+
+@pytest.mark.pure
+def test_a_verdict_that_cannot_be_read_is_a_refusal() -> None:
+    with validators() as peers, pytest.raises(PluginError, match="plugin 00-check: its verdict cannot be read"):
+        ask(b"\xff\xff", peers)
+
+
+@pytest.mark.pure
+def test_a_shadows_verdict_that_cannot_be_read_refuses_nothing() -> None:
+    with validators(policy='["00-check"]\nshadow = true') as peers:
+        ask(b"\xff\xff", peers)
+
+
+@pytest.mark.pure
+def test_a_validator_that_leaves_before_it_is_asked_is_as_if_it_had_never_been_there() -> None:
+    reject = m.ValidateContainerAdjustmentResponse(reject=True, reason="no").SerializeToString()
+    with validators() as peers:
+        with pytest.raises(ValidationRejected):
+            ask(reject, peers)
+        peers[0].state = State.GONE
+        ask(reject, peers)
+        peers[0].state = State.ACTIVE  # so that its connection is closed
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_callers_deadline_ends_the_wait_for_a_validator_that_is_busy(count: int) -> None:
+    with validators(count) as peers:
+        peers[0].lock.acquire(None)
+        with pytest.raises(DeadlineExceeded):
+            ask(b"", peers, time.monotonic() + 0.02)
+        peers[0].lock.release()
+        ask(b"", peers)
+
+
+@pytest.mark.pure
+def test_an_interrupt_in_the_thread_of_one_validator_reaches_the_caller() -> None:
+    with validators(2) as peers, pytest.raises(KeyboardInterrupt):
+        ask(KeyboardInterrupt(), peers)
