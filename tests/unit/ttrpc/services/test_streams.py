@@ -278,3 +278,20 @@ def test_a_server_that_stops_ends_its_streams(path: str) -> None:
             stream.receive()
         with pytest.raises(ConnectionClosed):
             client.stream("s", "M")
+
+
+def test_a_reply_that_was_received_already_is_no_result(path: str) -> None:
+    with serving(path, "client", lambda stream: b"done"), Client.connect(path) as client:
+        with client.stream("s", "M", streaming="client") as stream:
+            assert stream.result() == b"done"
+            with pytest.raises(LocalProtocolError, match="s/M: there is no reply, or it was received already"):
+                stream.result()
+
+
+def test_nothing_is_sent_on_a_stream_of_a_closed_connection(path: str) -> None:
+    with serving(path, "both", lambda stream: stream), Client.connect(path) as client:
+        stream = client.stream("s", "M", streaming="both")
+        client.close()
+        with pytest.raises(ConnectionClosed):
+            stream.send(b"x")
+        stream.close()
