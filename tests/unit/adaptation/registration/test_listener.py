@@ -16,7 +16,7 @@ import pytest
 from nri.adaptation.registration.listener import Listener
 from nri.testing import FakeRuntime
 from nri.ttrpc import Endpoint, Monitor
-from tests.support.adapting import PATIENCE_S, register
+from tests.support.adapting import PATIENCE_S, eventually, register
 from tests.support.made_plugins import Mode, both
 
 
@@ -67,7 +67,7 @@ def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_one_is_taken
         with socket.socket(socket.AF_UNIX) as sock:
             sock.connect(path)
             assert is_closed(sock)
-        assert runtime.plugins == []
+        eventually(lambda: runtime.plugins == [], "it is forgotten")
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(PATIENCE_S)
             sock.connect(path)
