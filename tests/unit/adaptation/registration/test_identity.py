@@ -86,3 +86,14 @@ def test_a_builtin_plugin_is_alive() -> None:
 
     with FakeRuntime(builtin=[BuiltinPlugin("10", "in", Handles())]) as runtime:
         assert is_alive(runtime.adaptation._registry.find("10-in"))  # type: ignore[arg-type]
+
+
+def test_a_plugin_whose_process_has_ended_is_replaced_and_its_connection_closed(nri_runtime: FakeRuntime) -> None:
+    first = RawPlugin(nri_runtime).join()
+    holder: Any = nri_runtime.adaptation._registry.find(first.label)
+    holder.pid = ended_process()
+    second = RawPlugin(nri_runtime).join()
+    assert first.ended(), "two connections go by one name"
+    assert nri_runtime.adaptation._registry.find(first.label) is not holder
+    for raw in (first, second):
+        raw.close()
