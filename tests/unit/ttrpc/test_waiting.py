@@ -12,6 +12,7 @@ from nri.errors import ConnectionClosed, DeadlineExceeded
 from nri.mux import Trunk
 from nri.ttrpc import LATER, Endpoint, Request
 from nri.ttrpc.waiters import Waiter
+from nri.ttrpc.waiting import abandon
 from tests.support.endpoints import PATIENCE_S, end, fill, serve, soon
 
 
@@ -232,3 +233,15 @@ def test_bytes_that_are_no_frames_end_the_call_that_reads_them_with_the_reason(d
     with pytest.raises(ConnectionClosed, match="frame payload 4294967295 bytes"):
         endpoint.call("s", "m", b"", deadline=soon())
     answering.join(10)
+
+
+def test_a_call_that_is_given_up_while_another_thread_reads_leaves_the_reading_to_it(pairs) -> None:
+    pair = pairs()
+    link, waiter = pair.near.link, Waiter()
+    stream_id, _, _ = link.client.request("s", "m", b"")
+    link.waiters[stream_id] = waiter
+    with link.reader:
+        abandon(link, (stream_id, "m", None, waiter, None))
+        assert link.reader.locked()
+    assert stream_id not in link.waiters
+    assert pair.call(b"x") == b"x"

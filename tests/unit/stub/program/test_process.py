@@ -20,6 +20,7 @@ from nri.api import naming
 from nri.stub.program.failure_note import read_notes, write_note
 from nri.stub.program.options import Options
 from nri.stub.program.process import Program
+from nri.stub.session.session import Session
 from tests.support.plugin_program import Listener
 from tests.support.scripted_runtime import ScriptedRuntime
 from tests.unit.stub.plugins import CREATE, Names, wait_for
@@ -363,7 +364,10 @@ def test_a_plugin_that_fails_to_configure_is_given_another_chance_where_it_may_c
 
 
 def test_a_mistake_of_this_package_is_no_lost_connection(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: object) -> str:
+    run_session = Session.run
+
+    def broken(self: Session) -> str:
+        run_session(self)
         raise ZeroDivisionError("in the session")
 
     monkeypatch.setattr("nri.stub.program.process.Session.run", broken)
