@@ -345,26 +345,50 @@ def test_a_call_that_fails_on_this_side_is_no_answer_and_no_miss(error: type[Bas
         assert (seen[-1:], peer.state.value) == (["back"], "active")
 
 
-def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join(
-    nri_runtime: FakeRuntime, busy: threading.Event
-) -> None:
-    pod, container = make_pod(), make_container()
-    nri_runtime.add(Calls(lambda _: None), idx="20", name="joins", wait=False)
+class Begun:
+    """A reporter that notes which events have passed the gate: those of which it is told that they begin."""
 
-    def waits() -> bool:
-        try:
-            nri_runtime.adaptation.run_pod_sandbox(pod, timeout_s=0.02)
-        except DeadlineExceeded:
-            return True
-        return False
+    def __init__(self) -> None:
+        self.events: list[str] = []
 
-    eventually(waits, "an ordinary event queues behind the plugin that waits for the busy one")
-    for event in ("stop_pod_sandbox", "remove_pod_sandbox"):
-        getattr(nri_runtime.adaptation, event)(pod, timeout_s=10)
-    nri_runtime.adaptation.stop_container(pod, container, timeout_s=10)
-    nri_runtime.adaptation.remove_container(pod, container, timeout_s=10)
-    busy.set()
-    assert nri_runtime.adaptation.ready(["20-joins"], 20)
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        self.events.append(event)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
+    pod, container, begun = make_pod(), make_container(), Begun()
+    entered, go = threading.Event(), threading.Event()
+
+    def hold(_: nri.Container) -> None:
+        entered.set()
+        go.wait(60)
+
+    with FakeRuntime(request_timeout_s=60, reporters=[begun]) as runtime:
+        runtime.add(Calls(hold), idx="10", name="busy")
+        threads = [threading.Thread(target=runtime.adaptation.start_container, args=(pod, container))]
+        threads[0].start()
+        assert entered.wait(10)
+        runtime.add(Calls(lambda _: None), idx="20", name="joins", wait=False)
+
+        def told(event: str, *given: Any) -> threading.Thread:
+            thread = threading.Thread(target=getattr(runtime.adaptation, event), args=given)
+            thread.start()
+            return thread
+
+        eventually(lambda: runtime.adaptation._chain.gate._waiting, "the plugin waits for the busy one's event to end")
+        threads.append(told("post_start_container", pod, container))
+        threads += [told(event, pod) for event in ("stop_pod_sandbox", "remove_pod_sandbox")]
+        threads += [told(event, pod, container) for event in ("stop_container", "remove_container")]
+        urgent = {"StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer"}
+        eventually(lambda: urgent <= set(begun.events), "they are under way")
+        assert "PostStartContainer" not in begun.events, "an ordinary event passes as well"
+        go.set()
+        for thread in threads:
+            thread.join(20)
+        assert runtime.adaptation.ready(["20-joins"], 20)
 
 
 def test_an_event_that_waits_is_not_sent_to_a_plugin_that_does_not_get_its_pod() -> None:
