@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import nri
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -44,3 +46,17 @@ def test_updates_after_synchronization_are_applied(nri_runtime: FakeRuntime) -> 
         plugin("a", synchronize=lambda *_: [nri.Update("c").set_cpu_shares(5)], start_container=lambda *_: None)
     )
     eventually(lambda: nri_runtime.containers["c"].linux.resources.cpu.shares.value == 5, "the update is applied")
+
+
+def test_what_policy_refuses_is_in_the_history_of_its_container() -> None:
+    asking = Quiet()
+    with FakeRuntime(policy='["10-quiet"]\nallow.fields = ["Env"]') as runtime:
+        runtime.create_container(make_pod(), make_container(id="c"))
+        runtime.add(asking)
+        with pytest.raises(nri.RpcError, match="its policy does not allow it to set CPUShares"):
+            asking.runtime.update(nri.Update("c").set_cpu_shares(5)).result(timeout=20)
+        assert runtime.adaptation.provenance is not None
+        explained = runtime.adaptation.provenance.explain("c")
+        assert explained is not None
+        assert [(step.plugin, step.change.after) for step in explained.steps] == [("10-quiet", 5)]
+        assert explained.steps[0].note.startswith("not applied: plugin 10-quiet: its policy does not allow")

@@ -90,3 +90,12 @@ def test_registers_once(mode: Mode) -> None:
         else:
             eventually(lambda: any(row.plugin == "20-other" for row in runtime.plugins), "it took the new name")
         raw.close()
+
+
+def test_plugins_that_come_and_go_by_new_names_do_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nri.adaptation.registration.registry.REMEMBERED", 3)
+    with FakeRuntime() as runtime:
+        for number in range(6):
+            runtime.add(Quiet(), name=f"q{number}").disconnect(f"10-q{number}")
+        assert [row.plugin for row in runtime.plugins][-1] == "10-q5"
+        assert len(runtime.plugins) <= 4
