@@ -2,7 +2,7 @@
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-interop test-faults test-compiled test-loaded test-pythons test-real test-packaging test-deploy fuzz lint format docs \
+.PHONY: help demo test test-quick test-interop test-faults test-compiled test-covered test-loaded test-pythons test-real test-packaging test-deploy fuzz lint format docs \
         bench generate lock fresh wheel release-check venv clean
 
 help:            ## this list
@@ -33,6 +33,9 @@ test-faults: setup  ## the other side misbehaves
 
 fuzz: setup      ## look for inputs that break a parser, a minute for each; ARGS="--minutes 60 yaml" for an hour of one
 	@$(PY) -m tests.fuzz $(ARGS)
+
+test-covered: setup ## which lines and branches of each file the quick and fault suites do not run
+	@$(PY) tools/check.py quick faults covered
 
 test-loaded: setup ## the quick and fault suites beside eight busy loops
 	@$(PY) tools/loaded.py

@@ -1,4 +1,4 @@
-"""Every key of policy.toml on a real runtime side with real plugins: what the operator writes is what happens."""
+"""One plugin at one event: what the operator writes in policy.toml is what happens."""
 
 import logging
 import threading
@@ -95,13 +95,18 @@ def test_a_shadow_plugin_is_in_nobodys_way(runtime):
     node = runtime("shadow = true")
     node.add(Inject()).add(Inject(), idx="20", name="other")
     assert node.create_container().env == {"A": "1"}
+    assert node.health("10-inject").latency_s > 0, "it was not asked"
 
 
 def test_the_error_of_a_shadow_plugin_fails_nothing(runtime):
+    asked = []
+
     def refuse():
+        asked.append("create_container")
         raise nri.Reject("never")
 
     assert runtime("shadow = true").add(Inject(refuse)).create_container().env == {}
+    assert asked == ["create_container"]
 
 
 class Strict(nri.Plugin):
@@ -117,17 +122,23 @@ class Strict(nri.Plugin):
 
 
 def test_the_verdict_of_a_shadow_validator_does_not_count(runtime):
+    asked = []
+
     def refuse():
+        asked.append("validate_container_adjustment")
         raise nri.Reject("never")
 
     assert runtime("shadow = true").add(Strict(refuse)).create_container() is not None
+    assert asked == ["validate_container_adjustment"]
 
 
 def test_a_shadow_validator_that_is_late_does_not_count(runtime):
-    go = threading.Event()
+    asked, go = threading.Event(), threading.Event()
     try:
-        node = runtime('shadow = true\ntimeout = "100ms"').add(Strict(lambda: go.wait(30)))
+        node = runtime('shadow = true\ntimeout = "100ms"').add(Strict(lambda: (asked.set(), go.wait(30))))
         assert node.create_container() is not None
+        assert asked.wait(20), "it was not asked"
+        assert node.health("10-inject").state == "late"
     finally:
         go.set()
 

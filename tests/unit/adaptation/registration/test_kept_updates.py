@@ -365,3 +365,70 @@ def test_later_over_earlier_goes_by_the_order_of_answers_and_not_of_the_ends_of_
     inventory.created("a", POD, b"")
     node.adaptation._kept.hand_over("a")
     assert node.told == [("a", 8)]
+
+
+def test_an_answer_to_an_event_counts_over_what_its_plugin_asked_for_by_itself_before(node: Node) -> None:
+    inventory = node.adaptation._trail.inventory
+    inventory.creating("a", "web")
+    _unsolicited(node, shares("a", 9))
+    node.handlers.create["b"] = lambda: shares("a", 7)
+    node.create("b")
+    inventory.created("a", POD, b"")
+    node.adaptation._kept.hand_over("a")
+    assert node.told == [("a", 7)]
+
+
+def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_next_one_is_served(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inventory, kept = node.adaptation._trail.inventory, node.adaptation._kept
+    apply, failing = node.adaptation._kept._updates._update, ["a"]
+
+    def broken(updates: list[m.ContainerUpdate]) -> None:
+        if updates[0].container_id in failing:
+            raise ZeroDivisionError("in the runtime")
+        apply(updates)
+
+    monkeypatch.setattr(kept._updates, "_update", broken)
+    for name in ("a", "b"):
+        inventory.creating(name, "web")
+        _unsolicited(node, shares(name))
+        inventory.created(name, POD, b"")
+        kept.add(name)
+        kept.add(name)  # a second word changes nothing
+    eventually(lambda: node.told == [("b", 5)], "the other one was served")
+    assert "the runtime failed to apply the updates that waited for container a" in caplog.text
+
+
+def test_nothing_is_handed_over_for_a_container_that_does_not_wait(node: Node) -> None:
+    node.adaptation._kept.hasten("unknown")
+    assert node.adaptation._kept.waiting == {}
+
+
+def test_what_waits_when_the_runtime_stops_is_dropped_and_nothing_is_taken_any_more(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.adaptation.registration.kept_updates.SETTLE_S", 60.0)
+    kept = node.adaptation._kept
+    kept.add("a")
+    worker = kept._worker
+    assert worker is not None
+    node.adaptation.stop()
+    worker.join(20)
+    assert not worker.is_alive() and kept.waiting == {}
+    kept.add("b")
+    assert kept.waiting == {}
+
+
+def test_the_thread_ends_when_there_is_nothing_to_do_for_a_while_and_another_one_comes(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.adaptation.registration.kept_updates.IDLE_S", 0.01)
+    inventory, kept = node.adaptation._trail.inventory, node.adaptation._kept
+    for name in ("a", "b"):
+        inventory.creating(name, "web")
+        _unsolicited(node, shares(name))
+        inventory.created(name, POD, b"")
+        kept.add(name)
+        eventually(lambda name=name: (name, 5) in node.told, "it was handed over")  # type: ignore[misc]
+        eventually(lambda: kept._worker is None, "the thread has ended")

@@ -1,31 +1,61 @@
-"""What went wrong before, in this or other implementations of NRI: one test each."""
+"""CreateContainer on its way: what plugins make of a container, what validators are shown, and how it ends."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import threading
 from typing import Any
 
 import pytest
 
 import nri
-from nri.adaptation import Restoration
+from nri.adaptation import BuiltinPlugin, Restoration
 from nri.api import messages as m
-from nri.errors import ConflictError, UpdateError
+from nri.errors import ConflictError, PluginError, UpdateError
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import RawPlugin, eventually
+from tests.support.adapting import RawPlugin
+from tests.support.made_plugins import Mode, Quiet, both, plugin
 
 
-def plugin(name: str, **handlers: Any) -> nri.Plugin:
-    """A plugin with these handlers, each a function of (pod, container, ...)."""
-    methods: dict[str, Any] = {"name": name}
-    for event, function in handlers.items():
-        if event == "update_container":
-            methods[event] = lambda self, pod, container, resources, f=function: f(pod, container, resources)
-        elif event == "synchronize":
-            methods[event] = lambda self, pods, containers, f=function: f(pods, containers)
-        else:
-            methods[event] = lambda self, pod, container, f=function: f(pod, container)
-    return type("Made", (nri.Plugin,), methods)()
+@both
+def test_validators_see_answerers(mode: Mode) -> None:
+    seen: list[list[str]] = []
+
+    class Validator:
+        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
+            seen.append([plugin.name for plugin in request.plugins])
+
+    class Adjusts(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+    with FakeRuntime(compat=mode, builtin=[BuiltinPlugin("99", "validator", Validator())]) as runtime:
+        runtime.add(Quiet()).add(Adjusts())
+        runtime.create_container()
+    assert seen == [["adjusts"] if mode == "default" else ["quiet", "adjusts", "validator"]]
+
+
+@both
+def test_hooks_only_when_set(mode: Mode) -> None:
+    seen: list[bool] = []
+
+    class Validator:
+        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
+            seen.append(request.adjust.HasField("hooks"))
+
+    hooks = {"plain": nri.Adjustment().add_env("A", "1"), "hooked": nri.Adjustment().add_hooks(_hooks())}
+
+    class Adjusts(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+            return hooks[container.name]
+
+    with FakeRuntime(compat=mode, builtin=[BuiltinPlugin("99", "validator", Validator())]) as runtime:
+        runtime.add(Adjusts())
+        for name in hooks:
+            runtime.create_container(None, make_container(name=name))
+    assert seen == ([False, True] if mode == "default" else [True, True])
+
+
+def _hooks() -> m.Hooks:
+    return m.Hooks(prestart=[m.Hook(path="/bin/true")])
 
 
 def test_hooks_and_resources_of_one_plugin_both_apply(nri_runtime: FakeRuntime) -> None:
@@ -58,34 +88,8 @@ def test_a_conflict_over_nothing_but_an_annotation_names_both_plugins_and_the_ke
         nri_runtime.create_container()
 
 
-def test_an_update_that_no_plugin_touches_stays_as_it_was_requested(nri_runtime: FakeRuntime) -> None:
-    nri_runtime.add(plugin("a", update_container=lambda *_: None))
-    requested = m.LinuxResources()
-    requested.cpu.shares.value = 12
-    reply = nri_runtime.update_container(make_pod(), make_container(id="c"), requested)
-    assert reply.resources is requested
-    assert not reply.changed
-
-
-def test_a_plugin_may_change_the_update_of_the_container_that_is_updated(nri_runtime: FakeRuntime) -> None:
-    nri_runtime.add(plugin("a", update_container=lambda pod, container, _: nri.Update(container).set_memory_limit(5)))
-    requested = m.LinuxResources()
-    requested.cpu.shares.value = 12
-    resources = nri_runtime.update_container(make_pod(), make_container(id="c"), requested).resources
-    assert (resources.cpu.shares.value, resources.memory.limit.value) == (12, 5)
-
-
-def test_a_later_plugin_sees_what_an_earlier_one_made_of_an_update(nri_runtime: FakeRuntime) -> None:
-    seen: list[int] = []
-    nri_runtime.add(plugin("a", update_container=lambda _, c, __: nri.Update(c).set_cpu_shares(5)), idx="10")
-    nri_runtime.add(plugin("b", update_container=lambda _, __, r: seen.append(r.cpu.shares.value)), idx="20")
-    nri_runtime.update_container(make_pod(), make_container(), m.LinuxResources())
-    assert seen == [5]
-
-
 def test_a_plugin_must_not_update_the_container_that_is_being_created(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime, events=8).join()
-    import threading
 
     from tests.support.adapting import response
 
@@ -99,46 +103,6 @@ def test_a_plugin_must_not_update_the_container_that_is_being_created(nri_runtim
         nri_runtime.create_container(make_pod(), make_container(id="c1"))
     answering.join()
     raw.close()
-
-
-def test_applying_a_plugins_update_does_not_call_that_plugin_again(nri_runtime: FakeRuntime) -> None:
-    calls: list[str] = []
-
-    def stop(pod: nri.PodSandbox, container: nri.Container) -> nri.Update:
-        calls.append("stop")
-        return nri.Update("other").set_cpu_shares(5)
-
-    nri_runtime.add(plugin("a", stop_container=stop, update_container=lambda *_: calls.append("update")))
-    nri_runtime.create_container(make_pod(), make_container(id="other"))
-    reply = nri_runtime.stop_container(make_pod(), make_container(id="c"))
-    assert list(reply.updates) == ["other"]
-    assert calls == ["stop"]
-
-
-def test_updates_after_synchronization_are_applied(nri_runtime: FakeRuntime) -> None:
-    nri_runtime.create_container(make_pod(), make_container(id="c"))
-    nri_runtime.add(
-        plugin("a", synchronize=lambda *_: [nri.Update("c").set_cpu_shares(5)], start_container=lambda *_: None)
-    )
-    eventually(lambda: nri_runtime.containers["c"].linux.resources.cpu.shares.value == 5, "the update is applied")
-
-
-def test_launched_plugins_are_synchronized_before_anything_else_happens(tmp_path: Path) -> None:
-    import sys
-
-    seen = tmp_path / "seen"
-    folder = tmp_path / "plugins"
-    folder.mkdir()
-    program = folder / "10-early"
-    program.write_text(
-        f"#!{sys.executable}\nimport nri\nclass Early(nri.Plugin):\n"
-        f"    def synchronize(self, pods, containers): open({str(seen)!r}, 'w').write(containers[0].id)\n"
-        "    def start_container(self, pod, container): pass\nEarly.main()\n"
-    )
-    program.chmod(0o755)
-    pod = make_pod()
-    with FakeRuntime(plugin_path=str(folder), pods=[pod], containers=[make_container(id="old", pod=pod)]):
-        assert seen.read_text() == "old"
 
 
 def test_side_updates_are_taken_back_when_the_creation_fails_later(nri_runtime: FakeRuntime) -> None:
@@ -181,7 +145,6 @@ def test_a_creation_that_is_committed_cannot_be_taken_back(nri_runtime: FakeRunt
 def test_evictions_reach_the_runtime(nri_runtime: FakeRuntime) -> None:
     nri_runtime.create_container(None, make_container(id="noisy"))
     raw = RawPlugin(nri_runtime, events=8).join()
-    import threading
 
     from tests.support.adapting import response
 
@@ -200,3 +163,53 @@ def test_a_plugin_without_any_answer_leaves_an_adjustment_that_is_there_and_empt
     reply = nri_runtime.create_container()
     assert isinstance(reply.reply.adjust, m.ContainerAdjustment)
     assert reply.env == {} and reply.annotations == {}
+
+
+def test_a_creation_that_fails_leaves_no_container_behind(nri_runtime: FakeRuntime) -> None:
+    def refuse(*_: Any) -> None:
+        raise nri.Reject("no")
+
+    nri_runtime.add(plugin("a", create_container=refuse))
+    with pytest.raises(PluginError):
+        nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
+    known = nri_runtime.adaptation._trail.inventory.known
+    assert not known.is_creating("c") and "c" not in known
+
+
+def test_a_creation_that_is_aborted_is_forgotten(nri_runtime: FakeRuntime) -> None:
+    reply = nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
+    assert "c" in nri_runtime.adaptation._trail.inventory.known
+    reply.abort()
+    assert "c" not in nri_runtime.adaptation._trail.inventory.known
+    assert nri_runtime.adaptation.provenance is not None
+    assert nri_runtime.adaptation.provenance.explain("c") is None
+
+
+def test_the_resources_of_a_created_container_are_those_with_the_adjustment(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().set_cpu_shares(7)))
+    container = make_container(id="c", cpu_shares=3, memory_limit=9)
+    nri_runtime.adaptation.create_container(make_pod(), container)
+    resources = nri_runtime.adaptation._trail.inventory.resources_of("c")
+    assert resources is not None
+    assert (resources.cpu.shares.value, resources.memory.limit.value) == (7, 9)
+
+
+def test_the_reply_shows_owners_and_the_container_as_a_further_plugin_would_see_it(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().add_env("A", "1")))
+    reply = nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
+    assert list(reply.container.env) == ["A=1"]
+    assert reply.owners.owners["c"].compound[m.Field.Env].owners["A"] == "10-a"
+    assert (reply.updates, reply.evictions, reply.ignored) == ([], [], [])
+
+
+def test_each_plugin_sees_what_earlier_ones_did(nri_runtime: FakeRuntime) -> None:
+    seen: list[list[str]] = []
+
+    def see(pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        seen.append(list(container.env))
+        return nri.Adjustment().add_env(f"A{len(seen)}", "1")
+
+    for idx in ("10", "20", "30"):
+        nri_runtime.add(plugin("a", create_container=see), idx=idx)
+    nri_runtime.create_container()
+    assert seen == [[], ["A1=1"], ["A1=1", "A2=1"]]
