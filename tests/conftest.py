@@ -32,6 +32,7 @@ MARKERS = {
     "interop": "interop",
     "upstream": "interop",
     "faults": "faults",
+    "torture": "faults",
     "fuzz": "slow",
     "real": "real",
 }

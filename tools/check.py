@@ -34,6 +34,7 @@ LATER = {
     "packaging": ("packaging",),
     "interop": ("peers", "interop", "upstream", "differential"),
     "faults": ("faults",),
+    "torture": ("torture",),
     "fuzz": ("fuzz",),
     "deploy": ("deploy",),
     "real": ("real",),

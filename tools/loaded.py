@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Folders that are slow for other reasons, or need other programs.
-LEFT_OUT = ("docs", "packaging", "peers", "interop", "upstream", "differential", "deploy", "real")
+LEFT_OUT = ("docs", "packaging", "peers", "interop", "upstream", "differential", "torture", "deploy", "real")
 BUSY = "while True: pass"
 
 

@@ -27,7 +27,7 @@ from nri.stub.handler.answers import encode_answer
 from nri.stub.handler.coroutines import resolve
 from nri.stub.session import subscription
 from nri.stub.session.state_change import unwrap
-from nri.stub.session.synchronize import MORE_REPLY, Parts
+from nri.stub.session.synchronize import MORE_REPLY, Parts, StateTooLarge
 from nri.stub.support import context
 from nri.stub.support.unreadable import Unreadable, unreadable
 from nri.text import plain
@@ -179,7 +179,8 @@ class PluginService:
         code, text = _status(error)
         expected = isinstance(error, (Reject, RpcError)) and not begins
         if not expected and self.fatal is None:
-            self._log().error("%s failed: %s", method, describe(error), exc_info=error)
+            ours = isinstance(error, StateTooLarge)  # where that is raised tells nobody anything
+            self._log().error("%s failed: %s", method, describe(error), exc_info=None if ours else error)
         self.endpoint.reply_error(request, code, f"plugin {self._label}{text}")
         if self.fatal is not None:
             self.endpoint.finish()

@@ -9,7 +9,7 @@ from nri.errors import RpcError
 from nri.ttrpc.codes import Code
 from nri.wire import iter_fields
 
-__all__ = ["MAX_STATE_BYTES", "MORE_REPLY", "Parts"]
+__all__ = ["MAX_STATE_BYTES", "MORE_REPLY", "Parts", "StateTooLarge"]
 
 #: Field of `SynchronizeRequest` that says whether more parts follow, and the reply that asks for them (`more = true`).
 _MORE = 3
@@ -22,6 +22,10 @@ MAX_STATE_MEMORY = 2 << 30
 
 #: The most that all parts of one synchronization may add up to: thousands of pods, and no memory for an endless one.
 MAX_STATE_BYTES = 512 << 20
+
+
+class StateTooLarge(RpcError):
+    """The runtime's state is more than a plugin takes in: no mistake of the plugin's code."""
 
 
 class Parts:
@@ -39,7 +43,7 @@ class Parts:
         self._size += len(payload)
         if self._size > MAX_STATE_BYTES:
             self.clear()
-            raise RpcError(Code.RESOURCE_EXHAUSTED, f"the state to synchronize is over {MAX_STATE_BYTES} bytes")
+            raise StateTooLarge(Code.RESOURCE_EXHAUSTED, f"the state to synchronize is over {MAX_STATE_BYTES} bytes")
         if keep:
             if not self._requests:
                 self._before = _resident_bytes()
@@ -48,7 +52,8 @@ class Parts:
             more = request.more
             if more and _resident_bytes() - self._before > MAX_STATE_MEMORY:
                 self.clear()
-                raise RpcError(Code.RESOURCE_EXHAUSTED, f"the state to synchronize takes over {MAX_STATE_MEMORY} bytes")
+                text = f"the state to synchronize takes over {MAX_STATE_MEMORY} bytes"
+                raise StateTooLarge(Code.RESOURCE_EXHAUSTED, text)
         else:
             more = any(number == _MORE and value for number, _, value in iter_fields(payload))
         if not more:

@@ -306,3 +306,19 @@ def test_what_is_not_served_is_unimplemented_in_one_line(service: str | None, me
             assert response.message.isprintable()
             assert len(response.message) < 1100
             running.runtime.configure()
+
+
+def test_a_state_that_is_too_large_is_one_line_of_the_log_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("nri.stub.session.synchronize.MAX_STATE_BYTES", 10)
+    with plugin_thread(Names()) as running:
+        running.runtime.register()
+        running.runtime.configure()
+        state = m.SynchronizeRequest(pods=[m.PodSandbox(id="a-long-name")])
+        assert running.runtime.call("Synchronize", state).code == Code.RESOURCE_EXHAUSTED
+        running.runtime.close()
+        running.ended()
+    record = next(r for r in caplog.records if "Synchronize failed" in r.getMessage())
+    assert "the state to synchronize is over 10 bytes" in record.getMessage()
+    assert record.exc_info is None

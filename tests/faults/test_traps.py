@@ -1,0 +1,90 @@
+"""Traps of other implementations that concern more than one room: a registration that is early, a restart, a mount."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import nri
+from nri.api import messages as m
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import PATIENCE_S, register, response
+
+
+def test_a_registration_that_was_sent_before_anybody_listened_is_taken() -> None:
+    """The plugin has said everything that it can say before the runtime takes the connection over."""
+    with FakeRuntime() as runtime:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(PATIENCE_S)
+        ours.sendall(register("early", "10"))
+        runtime.connect(theirs)
+        seen = b""
+        while b"Configure" not in seen:
+            seen += ours.recv(65536)
+        ours.sendall(response(1, m.ConfigureResponse(events=1)))
+        while b"Synchronize" not in seen:
+            seen += ours.recv(65536)
+        ours.sendall(response(3))
+        assert runtime.adaptation.ready(["10-early"], PATIENCE_S), runtime.plugins
+        ours.close()
+
+
+class Ends(nri.Plugin):
+    """Notes which pods and containers end."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+        self.known: list[str] = []
+
+    def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+        self.known = [container.id for container in containers]
+
+    def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self.ended.append(container.id)
+
+    def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self.ended.append(container.id)
+
+    def stop_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self.ended.append(pod.id)
+
+    def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self.ended.append(pod.id)
+
+
+def test_a_pod_that_is_older_than_the_runtimes_restart_is_stopped_and_removed_like_any_other() -> None:
+    plugin = Ends()
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        pod = make_pod(id="old-pod")
+        container = make_container(id="old", pod=pod)
+        runtime.run_pod_sandbox(pod)
+        runtime.create_container(pod, container)
+        runtime.restart()
+        assert plugin.known == ["old"], "the plugin is told of it again"
+        runtime.stop_container(pod, container)
+        runtime.remove_container(pod, container)
+        runtime.stop_pod_sandbox(pod)
+        runtime.remove_pod_sandbox(pod)
+    assert plugin.ended == ["old", "old", "old-pod", "old-pod"]
+
+
+def test_a_mount_that_a_plugin_removes_is_removed_for_the_runtime_and_for_later_plugins(
+    nri_runtime: FakeRuntime,
+) -> None:
+    seen: list[list[str]] = []
+
+    class Removes(nri.Plugin):
+        def create_container(self, pod: Any, container: Any) -> nri.Adjustment:
+            return nri.Adjustment().remove_mount("/secret")
+
+    class Looks(nri.Plugin):
+        def create_container(self, pod: Any, container: Any) -> None:
+            seen.append([mount.destination for mount in container.mounts])
+
+    nri_runtime.add(Removes(), idx="10").add(Looks(), idx="20")
+    container = make_container()
+    container.mounts.extend([m.Mount(destination="/secret"), m.Mount(destination="/data")])
+    reply = nri_runtime.create_container(make_pod(), container)
+    assert reply.removed()["mounts"] == ["/secret"]
+    assert seen == [["/data"]]

@@ -1,0 +1,160 @@
+"""Very much of something: updates, joiners, registrations, connections that say nothing."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from functools import partial
+
+from nri.api import messages as m
+from nri.ttrpc.envelope import Request
+from tests.torture.attack import Attack
+from tests.torture.course import Outcome
+from tests.torture.hostile import Gone, Hostile, Target
+
+CROWD = 16
+
+
+def updates(target: Target) -> None:
+    """Ask for updates as fast as the node takes them, a hundred at a time on the way; read the answers."""
+    payload = m.UpdateContainersRequest(
+        update=[m.ContainerUpdate(container_id=f"standing-{n % 20}") for n in range(500)]
+    ).SerializeToString()
+    with target.connect(events=1) as plugin:
+        plugin.join()
+        under_way = 0
+        while not target.over:
+            while under_way < 100:
+                plugin.ask("UpdateContainers", payload)
+                under_way += 1
+                target.count["asked"] += 1
+            each = plugin.next()
+            if isinstance(each, Request):
+                plugin.answer(each.stream_id, b"")
+            else:
+                under_way -= 1
+
+
+def joiner(target: Target, number: int) -> None:
+    """Join, and leave at once."""
+    with target.connect(f"guest{number}", "80") as plugin:
+        plugin.join()
+        target.count["joined"] += 1
+
+
+def joiners(target: Target) -> None:
+    target.together(*(partial(joiner, target, number) for number in range(CROWD)))
+
+
+def some_join(outcome: Outcome) -> None:
+    """Events pass, but those who wait to join come in, too."""
+    joined = outcome.count.get("joined", 0)
+    assert joined >= CROWD, f"{joined} joined only"
+    assert outcome.log_lines <= 3 * joined + 100, f"{outcome.log_lines} lines for {joined} that joined"
+
+
+def registrations(target: Target) -> None:
+    """Register under ever new names, on ever new connections, and hang up before Configure."""
+    numbers = itertools.count()
+
+    def turn() -> None:
+        number = next(numbers)
+        with target.connect(f"n{number}", f"{number % 100:02}") as plugin:
+            plugin.register()
+            plugin.wait_for("Configure")
+
+    target.together(*[turn] * 4)
+
+
+def registers_again(target: Target) -> None:
+    """Register over and over on one connection."""
+    with target.connect(events=1) as plugin:
+        plugin.join()
+        while not target.over:
+            plugin.name = f"other{target.count['again']}"
+            plugin.register()
+            target.count["again"] += 1
+            assert plugin.reply().code, "a second registration was taken"
+
+
+def silent_connections(target: Target) -> None:
+    """Three hundred connections that say nothing; each that is closed is made anew."""
+    held: list[Hostile] = []
+    while not target.over:
+        target.count["connections"] += 1
+        try:
+            held.append(target.connect())
+        except (Gone, OSError):
+            target.sleep(0.05)
+        if len(held) > 300:
+            held.pop(0).close()
+    for each in held:
+        each.close()
+
+
+def slow_letters(target: Target) -> None:
+    """Two hundred connections that send a registration byte by byte."""
+    held = []
+    for number in range(200):
+        plugin = target.connect(f"slow{number}")
+        plugin.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1024)
+        held.append((plugin, plugin.request_bytes("RegisterPlugin", m.RegisterPluginRequest(plugin_name="x" * 500))))
+    for place in itertools.count():
+        for plugin, data in held:
+            if target.over or place >= len(data):
+                return
+            target.count["letters"] += 1
+            try:
+                plugin.sock.sendall(data[place : place + 1])
+            except OSError:
+                continue
+
+
+ROWS = (
+    Attack(
+        "updates",
+        "asks for 500 updates at a time, a hundred requests under way",
+        "refused when its queue is full; events go on",
+        updates,
+        memory_mib=320,
+        after_mib=256,
+    ),
+    Attack(
+        "joiners",
+        "sixteen connections join and leave all the time, where a snapshot takes 20 ms",
+        "events and joins go on side by side",
+        joiners,
+        node={"snapshot_s": 0.02},
+        check=some_join,
+        log_lines=100,
+    ),
+    Attack(
+        "registrations",
+        "registers under ever new names and hangs up, on four connections at a time",
+        "forgotten again",
+        registrations,
+        log_lines=200,
+    ),
+    Attack(
+        "registers-again",
+        "registers over and over on one connection",
+        "refused; its name stays",
+        registers_again,
+        short=False,
+    ),
+    Attack(
+        "silent-connections",
+        "three hundred connections that say nothing",
+        "the oldest of more than 64 are closed",
+        silent_connections,
+        log_lines=50,
+    ),
+    Attack(
+        "slow-letters",
+        "two hundred connections that register byte by byte",
+        "closed when their time is up",
+        slow_letters,
+        node={"registration_timeout_s": 1.0},
+        short=False,
+    ),
+)

@@ -1,0 +1,46 @@
+"""The short run: every attack that CI has, for a moment each. `python -m tests.torture` has all of them, for longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tests.torture import course, judge, plugin_course, runtimes, table
+from tests.torture.attacks import ATTACKS, ROWS
+from tests.torture.known import KNOWN
+
+SECONDS = 1.2
+TIMEOUT_S = 1.0
+
+
+def marked(rows: Iterable[Any]) -> list[Any]:
+    """The names of the short run; those that are known not to hold yet must fail."""
+    found = []
+    for row in rows:
+        if row.short:
+            reason = KNOWN.get(row.name)
+            found.append(
+                pytest.param(row.name, marks=[pytest.mark.xfail(reason=reason, strict=True)] if reason else [])
+            )
+    return found
+
+
+@pytest.mark.parametrize("name", marked(ROWS))
+def test_a_node_withstands(name: str) -> None:
+    outcome = course.run(ATTACKS[name], SECONDS, TIMEOUT_S)
+    print(table.line(outcome))
+    wrong = judge.faults(outcome)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", marked(runtimes.ROWS))
+def test_a_plugin_withstands(name: str) -> None:
+    outcome = plugin_course.run(runtimes.ATTACKS[name])
+    print(table.plugin_line(outcome))
+    assert not outcome.wrong, "\n".join(outcome.wrong)
+
+
+def test_what_does_not_hold_yet_is_an_attack() -> None:
+    assert set(KNOWN) <= ATTACKS.keys() | runtimes.ATTACKS.keys()
