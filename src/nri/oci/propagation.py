@@ -78,7 +78,7 @@ class MountTable:
 
 
 def _holds(mount: str, path: str) -> bool:
-    return mount in ("/", path) or path.startswith(mount + "/")
+    return path == mount or path.startswith(mount.rstrip("/") + "/")
 
 
 def _plain(field: str) -> str:

@@ -8,8 +8,8 @@ from msgspec import Meta
 
 __all__ = ["Device", "Document", "Edits"]
 
-_Number = Annotated[int, Meta(ge=0, lt=1 << 63)]
-_Id = Annotated[int, Meta(ge=0, lt=1 << 32)]
+_Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+_Id = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 
 
 class DeviceNode:

@@ -14,6 +14,7 @@ Next: `nri.oci.generator`.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from nri.config import Source, read, read_file
 from nri.config.place import at, show
@@ -25,7 +26,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
-    from typing import Any
 
     from nri.config.place import Path
 
@@ -46,14 +46,14 @@ class _Class:
 class _Partition:
     """A part of the caches in goresctrl's format; only the names of its classes matter here."""
 
-    l2Allocation: object = None  # noqa: N815
-    l3Allocation: object = None  # noqa: N815
-    mbAllocation: object = None  # noqa: N815
-    classes: dict[str, object] | None = None
+    l2Allocation: Any = None  # noqa: N815
+    l3Allocation: Any = None  # noqa: N815
+    mbAllocation: Any = None  # noqa: N815
+    classes: dict[str, Any] | None = None
 
 
 class _File:
-    options: object = None
+    options: Any = None
     classes: dict[str, _Class | None] | None = None
     partitions: dict[str, _Partition] | None = None
 
@@ -76,9 +76,12 @@ class RdtClasses:
             return
         file = read(_File, [config]) if config.text.strip() else _File()
         self._classes = {name: one or _Class() for name, one in (file.classes or {}).items()}
-        for partition in (file.partitions or {}).values():
-            self._classes.update((name, _Class()) for name in partition.classes or ())
-        problems = list(_problems(config, self._classes))
+        problems = [problem for name, one in self._classes.items() for problem in _problems(config, name, one)]
+        for place, partition in (file.partitions or {}).items():
+            for name in partition.classes or ():
+                self._classes[name] = _Class()
+                if not _is_group(name):
+                    problems.append(_no_folder(config, ("partitions", place, "classes", name), name))
         if problems:
             first, *others = problems
             raise ConfigError(first.source, first.key, first.reason, first.suggestion, others)
@@ -101,7 +104,7 @@ class RdtClasses:
         group = known.closID or name
         if group in (_ROOT_CLASS, _ROOT_GROUP):
             made: dict[str, Any] = {"closID": _ROOT_GROUP}
-        elif is_clos_id(group):
+        elif _is_group(group):
             made = {"closID": self._prefix + group}
         else:
             raise SpecError("", f'RDT class "{name}": "{group}" can be no name of a folder')
@@ -112,17 +115,21 @@ class RdtClasses:
         return made
 
 
-def _problems(source: Source, classes: dict[str, _Class]) -> Iterator[ConfigError]:
-    for name, one in classes.items():
-        group = one.closID or name
-        if group != _ROOT_CLASS and not is_clos_id(group):
-            path: Path = ("classes", name, "closID") if one.closID else ("classes", name)
-            yield _error(source, path, f'"{group}" can be no name of a folder')
-        for place, line in enumerate(one.schemata or ()):
-            if not _SCHEMA.fullmatch(line):
-                yield _error(
-                    source, ("classes", name, "schemata", place), f'"{line}" is no line such as "L3:0=ff;1=f0"'
-                )
+def _is_group(name: str) -> bool:
+    return name == _ROOT_CLASS or is_clos_id(name)
+
+
+def _problems(source: Source, name: str, one: _Class) -> Iterator[ConfigError]:
+    here: Path = ("classes", name)
+    if not _is_group(one.closID or name):
+        yield _no_folder(source, (*here, "closID") if one.closID else here, one.closID or name)
+    for place, line in enumerate(one.schemata or ()):
+        if not _SCHEMA.fullmatch(line):
+            yield _error(source, (*here, "schemata", place), f'"{line}" is no line such as "L3:0=ff;1=f0"')
+
+
+def _no_folder(source: Source, path: Path, group: str) -> ConfigError:
+    return _error(source, path, f'"{group}" can be no name of a folder')
 
 
 def _error(source: Source, path: Path, reason: str) -> ConfigError:
