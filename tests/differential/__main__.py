@@ -121,7 +121,7 @@ def main() -> int:
     options = parser.parse_args()
     seed = int(time.time()) if options.seed is None else options.seed
     print(f"seed {seed}", file=sys.stderr)
-    with Oracle() as oracle, Oracle() as second:
+    with Oracle(mounts=options.write is None) as oracle, Oracle() as second:
         if options.write is not None:
             write(oracle, options.write, KINDS[options.kind](seed, None), options.cases)
             return 0

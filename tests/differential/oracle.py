@@ -49,16 +49,18 @@ class OracleError(AssertionError):
 class Oracle:
     """The process. A context manager; one caller at a time.
 
-    As root it gets a mount namespace with mounts of every kind of propagation, which the spec generator asks for.
+    As root it gets a mount namespace of its own, with mounts of every kind of propagation, which the spec generator
+    asks for; or, if `mounts` is false, with private ones alone, as recorded cases have it.
 
     Attributes:
         mounts: the process's mounts, as ours has to see them to come to the same.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, mounts: bool = True) -> None:
         command = [str(peer("oracle"))]
         if os.geteuid() == 0 and shutil.which("unshare"):
-            command = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", _MOUNTS, "sh", *command]
+            script = ["sh", "-ec", _MOUNTS, "sh"] if mounts else []
+            command = ["unshare", "--mount", "--propagation", "private", *script, *command]
         # A group of its own: an interrupt from the keyboard is ours alone.
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
         assert "spec" in self.ask({"id": "ready", "op": "spec", "spec": {}, "adjust": {}})  # mounts are made by now
