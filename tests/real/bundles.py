@@ -1,4 +1,4 @@
-"""Containers made straight from an OCI spec with runc, without a container engine: a root file system, a spec, a run."""
+"""Containers made straight from an OCI spec with runc, without an engine: a root file system, a spec, a run."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Bundles:
     def bundle(self, name: str, spec: dict[str, Any]) -> Path:
         """A folder with config.json for runc."""
         folder = self.folder / name
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         (folder / "config.json").write_text(json.dumps(copy.deepcopy(spec)))
         return folder
 

@@ -19,7 +19,7 @@ class Shape(nri.Plugin):
         if "refuse" in container.args:
             raise nri.Reject("not here")
         return nri.Adjustment().add_env("POD_NAME", pod.name).set_pids_limit(33).add_mount(
-            "/data", "tmpfs", "tmpfs", ["mode=700"]
+            "/data", "tmpfs", "tmpfs", ["size=1m"]
         )
 
 Shape.main()
@@ -38,19 +38,17 @@ def test_a_plugin_shapes_containers_that_runc_runs(tmp_path: Path) -> None:
             assert example.poll() is None
             time.sleep(0.01)
         plugin = subprocess.Popen(
-            [sys.executable, str(tmp_path / "shape.py"), "--idx", "10", "--socket-path", str(socket), "-v"],
+            [sys.executable, str(tmp_path / "shape.py"), "--idx", "10", "--socket-path", str(socket)],
             stderr=subprocess.PIPE,
             text=True,
         )
         try:
             assert plugin.stderr is not None
             for line in plugin.stderr:
-                if "synchronized" in line:
+                if "registered with example" in line:
                     break
-            time.sleep(0.1)
-            example.stdin.write(
-                'sh -c "echo pod $POD_NAME; stat -c %a /data; cat /sys/fs/cgroup/pids/pids.max"\nrefuse\nnone\n'
-            )
+            time.sleep(0.3)  # for the rest of the handshake
+            example.stdin.write('sh -c "echo pod $POD_NAME; busybox grep /data /proc/mounts"\nrefuse\nnone\n')
             example.stdin.close()
             printed = example.stdout.read()
         finally:
@@ -58,12 +56,13 @@ def test_a_plugin_shapes_containers_that_runc_runs(tmp_path: Path) -> None:
             plugin.communicate(timeout=15)
         assert example.wait(20) == 0
     ran, refused, failed, *_ = printed.split("\n\n")
-    assert "pod web\n700\n" in ran, printed
+    assert "pod web\n" in ran, printed
+    assert "tmpfs /data tmpfs rw,relatime,size=1024k" in ran
     assert '+ process.env[POD_NAME]: "POD_NAME=web"' in ran
     assert (
-        '+ mounts[/data]: {"destination": "/data", "options": ["mode=700"], "source": "tmpfs", "type": "tmpfs"}' in ran
+        '+ mounts[/data]: {"destination": "/data", "options": ["size=1m"], "source": "tmpfs", "type": "tmpfs"}' in ran
     )
-    assert "+ linux.resources: " in ran
+    assert '+ linux.resources: {"pids": {"limit": 33}}' in ran
     assert refused == "refused: plugin 10-shape refused: not here"
     assert 'exec: "none": executable file not found in $PATH' in failed
     assert not list(Path("/sys/fs/cgroup").glob("*/nri-example-*")), "a cgroup is left"

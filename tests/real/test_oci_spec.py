@@ -1,4 +1,4 @@
-"""Adjustments go through the generator into config.json, runc makes a container of it, and its own view is read back."""
+"""Adjustments go through the generator into config.json, runc makes a container of it, and its view is read back."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def test_a_host_without_a_mount_table_is_an_error(monkeypatch: pytest.MonkeyPatc
         raise FileNotFoundError(2, "No such file or directory", "/proc/self/mountinfo")
 
     monkeypatch.setattr(MountTable, "of_host", of_host)
-    with pytest.raises(SpecError, match="failed to adjust mounts in OCI Spec: .*mountinfo"):
+    with pytest.raises(SpecError, match=r"failed to adjust mounts in OCI Spec: .*mountinfo"):
         Generator({}).adjust(adjustment(mounts=[{"destination": "/a", "type": "bind", "options": ["rshared"]}]))
 
 

@@ -89,10 +89,10 @@ def test_a_namespace_is_replaced_where_it_stands_or_added() -> None:
 
 
 def test_time_namespace_known() -> None:
-    with pytest.raises(SpecError, match='^unrecognized namespace "time"$'):
+    with pytest.raises(SpecError, match=r'^unrecognized namespace "time"$'):
         adjust({}, Rules.REFERENCE, linux={"namespaces": [{"type": "time"}]})
     assert adjust({}, linux={"namespaces": [{"type": "time"}]}) == {"linux": {"namespaces": [{"type": "time"}]}}
-    with pytest.raises(SpecError, match='^unrecognized namespace "tmie"$'):
+    with pytest.raises(SpecError, match=r'^unrecognized namespace "tmie"$'):
         adjust({}, linux={"namespaces": [{"type": "-tmie"}]})
 
 

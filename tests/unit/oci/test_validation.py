@@ -61,7 +61,10 @@ def test_what_runc_writes_is_in_order(tmp_path: Path) -> None:
         (process(args=[]), "process.args: there is no program to run"),
         (process(cwd="x"), 'process.cwd: "x" is not an absolute path'),
         (process(env=["A"]), 'process.env[0]: "A" is not NAME=value'),
-        (process(rlimits=[{"type": "NOFILE"}]), "process.rlimits[0].type: \"NOFILE\" is not a limit such as RLIMIT_NOFILE"),
+        (
+            process(rlimits=[{"type": "NOFILE"}]),
+            'process.rlimits[0].type: "NOFILE" is not a limit such as RLIMIT_NOFILE',
+        ),
         (
             process(rlimits=[{"type": "RLIMIT_CORE"}, {"type": "RLIMIT_CORE"}]),
             'process.rlimits[1].type: "RLIMIT_CORE" is there already, as process.rlimits[0]',
@@ -85,16 +88,25 @@ def test_what_runc_writes_is_in_order(tmp_path: Path) -> None:
             'linux.namespaces[1].type: "pid" is there already, as linux.namespaces[0]',
         ),
         (linux(uidMappings=[{}]), "linux.uidMappings: ids are mapped, and there is no user namespace"),
-        (linux(timeOffsets={"monotonic": {"secs": 1}}), "linux.timeOffsets: clocks are shifted, and there is no time namespace"),
+        (
+            linux(timeOffsets={"monotonic": {"secs": 1}}),
+            "linux.timeOffsets: clocks are shifted, and there is no time namespace",
+        ),
         (linux(devices=[{"path": "/dev/x", "type": "x"}]), 'linux.devices[0].type: "x" is not one of c, u, b, p'),
-        (linux(resources={"memory": {"limit": 9, "swap": 5}}), "linux.resources.memory.swap: 5 is below the limit 9, which it includes"),
+        (
+            linux(resources={"memory": {"limit": 9, "swap": 5}}),
+            "linux.resources.memory.swap: 5 is below the limit 9, which it includes",
+        ),
         (
             linux(resources={"memory": {"limit": -1, "swap": 5}}),
             "linux.resources.memory.swap: 5 limits memory and swap together, and memory alone has no limit",
         ),
         (linux(resources={"memory": {"swappiness": 101}}), "linux.resources.memory.swappiness: 101 is above 100"),
         (linux(resources={"cpu": {"cpus": "3-1"}}), "linux.resources.cpu.cpus: '3-1' ends before it begins"),
-        (linux(resources={"devices": [{"access": "x"}]}), 'linux.resources.devices[0].access: "x" is not made of r, w and m'),
+        (
+            linux(resources={"devices": [{"access": "x"}]}),
+            'linux.resources.devices[0].access: "x" is not made of r, w and m',
+        ),
         (
             linux(resources={"hugepageLimits": [{"pageSize": "2"}]}),
             'linux.resources.hugepageLimits[0].pageSize: "2" is not such as 2MB',

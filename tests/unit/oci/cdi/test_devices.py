@@ -41,7 +41,7 @@ def machine(tmp_path: Path) -> Machine:
 def test_no_folder_has_no_device(tmp_path: Path) -> None:
     devices = CdiDevices([str(tmp_path / "none")])
     assert (devices.devices, devices.problems) == ({}, ())
-    with pytest.raises(SpecError, match="unresolvable CDI device v/c=1: no file in .*none describes it$"):
+    with pytest.raises(SpecError, match=r"unresolvable CDI device v/c=1: no file in .*none describes it$"):
         devices.inject({}, ["v/c=1"])
 
 
@@ -71,7 +71,7 @@ def test_two_of_one_rank_hide_each_other_and_are_named(machine: Machine) -> None
     assert machine.cdi.devices == {"v.com/c=2": first}
     (problem,) = machine.cdi.problems
     assert str(problem) == f"{second}: devices: v.com/c=1 is described by {first}, too"
-    with pytest.raises(SpecError, match=f"v.com/c=1: described by {first} and by {second}"):
+    with pytest.raises(SpecError, match=rf"v.com/c=1: described by {first} and by {second}"):
         machine.cdi.inject({}, ["v.com/c=1"])
 
 
@@ -87,7 +87,7 @@ def test_a_file_that_is_wrong_counts_for_nothing_and_is_named(machine: Machine) 
     good, bad = machine.put("a.json", "1"), machine.put("b.json", "2", cdiVersion="x")
     assert machine.cdi.devices == {"v.com/c=1": good}
     assert [problem.source for problem in machine.cdi.problems] == [f"{bad}:1"]
-    with pytest.raises(SpecError, match=f"v.com/c=2: no file .* describes it; not usable: {bad}:1"):
+    with pytest.raises(SpecError, match=rf"v.com/c=2: no file .* describes it; not usable: {bad}:1"):
         machine.cdi.inject({}, ["v.com/c=2"])
 
 
@@ -124,5 +124,7 @@ def test_generators_inject_through_it(machine: Machine) -> None:
     adjusted = adjustment(CDI_devices=[{"name": "v.com/c=1"}], env=[{"key": "A", "value": "1"}])
     made = Generator({}, cdi=machine.cdi.inject).adjust(adjusted)
     assert made["process"]["env"] == ["A=1", "FROM=a.json@0", "D1=1"]
-    with pytest.raises(SpecError, match="^failed to inject CDI devices in OCI Spec: unresolvable CDI device v.com/c=9"):
+    with pytest.raises(
+        SpecError, match=r"^failed to inject CDI devices in OCI Spec: unresolvable CDI device v.com/c=9"
+    ):
         Generator({}, cdi=machine.cdi.inject).adjust(adjustment(CDI_devices=[{"name": "v.com/c=9"}]))

@@ -28,13 +28,13 @@ def test_released_versions_are_known(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["0.2.0", "0.1.0"])
 def test_the_oldest_ones_are_too_old_for_any_file(version: str) -> None:
-    with pytest.raises(ValueError, match="is too old: the format came with 0.3.0"):
+    with pytest.raises(ValueError, match=r"is too old: the format came with 0.3.0"):
         check_version(document(version))
 
 
 @pytest.mark.parametrize("version", ["", "1", "1.2.0", "vv1.0.0", "latest"])
 def test_other_versions_are_not_known(version: str) -> None:
-    with pytest.raises(ValueError, match="is no version; known are 0.3.0, 0.4.0"):
+    with pytest.raises(ValueError, match=r"is no version; known are 0.3.0, 0.4.0"):
         check_version(document(version))
 
 
@@ -65,5 +65,5 @@ def device(**edits: Any) -> dict[str, Any]:
 )
 def test_a_feature_needs_the_version_that_it_came_with(before: str, since: str, more: Any, what: str) -> None:
     check_version(document(since, **more))
-    with pytest.raises(ValueError, match=f'"{before}" is too old: {what}.* came with {since}'):
+    with pytest.raises(ValueError, match=rf'"{before}" is too old: {what}.* came with {since}'):
         check_version(document(before, **more))
