@@ -3,7 +3,7 @@
     Classes:
       throttled:
         - Weight: 80                      # devices that no further item names
-        - Devices: [/dev/sd[a-z], /dev/disk/by-id/*SSD*]
+        - Devices: ["/dev/sd[a-z]", "/dev/disk/by-id/*SSD*"]
           ThrottleReadBps: 50M
           Weight: 50
 
