@@ -55,9 +55,9 @@ def _revoke(draft: Draft, gone: list[dict[str, Any]]) -> None:
         draft.rows("linux", "resources", "devices")[:] = kept
 
 
-def _numbers(row: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Which device it is. A rule without a number is for all of them, and equals no device."""
-    return row.get("type"), row.get("major"), row.get("minor")
+def _numbers(row: dict[str, Any]) -> str:
+    """Which device it is, as a text, for a spec may have anything there. A rule for all devices equals none of them."""
+    return repr((row.get("type"), row.get("major"), row.get("minor")))
 
 
 def put_device(draft: Draft, node: dict[str, Any]) -> None:

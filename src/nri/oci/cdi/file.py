@@ -74,7 +74,6 @@ def _problems(document: Document) -> Iterator[_Wrong]:
     for path, check in (
         (("cdiVersion",), lambda: check_version(document)),
         (("kind",), lambda: names.check_kind(document.kind)),
-        (("annotations",), lambda: names.check_annotations(document.annotations or {})),
     ):
         try:
             check()
@@ -88,7 +87,6 @@ def _problems(document: Document) -> Iterator[_Wrong]:
         here: Path = ("devices", place)
         try:
             names.check_name(device.name)
-            names.check_annotations(device.annotations or {})
         except ValueError as error:
             yield _Wrong((*here, "name"), str(error))
         if device.name in seen:

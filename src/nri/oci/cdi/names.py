@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["QualifiedName", "check_annotations", "check_kind", "check_name", "parse"]
+__all__ = ["QualifiedName", "check_kind", "check_name", "parse"]
 
 _KIND_PART = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
-_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
-_PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
-_ANNOTATIONS_BYTES = 256 << 10
 
 
 class QualifiedName(NamedTuple):
@@ -55,14 +52,3 @@ def check_name(name: str) -> str:
             f'the name "{name}" must begin and end with a letter or digit, and have letters, digits, _, -, . and : only'
         )
     return name
-
-
-def check_annotations(annotations: dict[str, str]) -> None:
-    """Check keys and size of annotations, which are those of Kubernetes. ValueError names the key."""
-    for key in annotations:
-        prefix, sign, label = key.lower().rpartition("/")
-        if not _LABEL.fullmatch(label) or (sign and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix))):
-            raise ValueError(f'"{key}" is no key of an annotation; write such as example.com/my.name')
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
-    if size > _ANNOTATIONS_BYTES:
-        raise ValueError(f"annotations have {size} bytes, more than {_ANNOTATIONS_BYTES}")

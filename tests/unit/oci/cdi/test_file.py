@@ -62,7 +62,6 @@ NET = {"hostInterfaceName": "eth1", "name": "net0"}
     [
         ({"cdiVersion": "9"}, "cdiVersion", '"9" is no version'),
         ({"kind": "gpu"}, "kind", '"gpu" has no "/"'),
-        ({"annotations": {"-": "x"}}, "annotations", '"-" is no key'),
         ({"devices": []}, "devices", "there is no device in it"),
         ({"devices": [{"name": "-", **edits(env=["A=1"])}]}, "devices[0].name", 'the name "-" must'),
         ({"devices": [{"name": "a"}]}, "devices[0]", 'device "a" has no containerEdits'),

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from nri.oci.cdi.names import QualifiedName, check_annotations, parse
+from nri.oci.cdi.names import QualifiedName, parse
 
 
 def test_a_qualified_name_has_three_parts() -> None:
@@ -31,19 +31,3 @@ def test_a_qualified_name_has_three_parts() -> None:
 def test_what_is_no_name_is_told(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)):
         parse(text)
-
-
-@pytest.mark.parametrize("key", ["a", "A.b-c_d", "example.com/x", "EXAMPLE.com/x"])
-def test_keys_of_annotations_are_those_of_kubernetes(key: str) -> None:
-    check_annotations({key: "x"})
-
-
-@pytest.mark.parametrize("key", ["", "-a", "a/b/c", "/a", "a/", "ex_ample.com/x", "a" * 64, f"{'a.' * 130}b/x"])
-def test_other_keys_are_refused(key: str) -> None:
-    with pytest.raises(ValueError, match="is no key of an annotation"):
-        check_annotations({key: "x"})
-
-
-def test_annotations_are_bounded() -> None:
-    with pytest.raises(ValueError, match="annotations have 262145 bytes, more than 262144"):
-        check_annotations({"a": "x" * (256 << 10)})
