@@ -106,9 +106,7 @@ class Runtime:
 
     def create(self, container: m.Container, adjustment: m.ContainerAdjustment) -> Spec:
         """Make config.json of what plugins want, and the container of that."""
-        generator = Generator(
-            container_spec(container, self.rootfs), cdi=self.devices.inject, rdt=RdtClasses().resolve
-        )
+        generator = Generator(container_spec(container, self.rootfs), cdi=self.devices.inject, rdt=RdtClasses().resolve)
         config = generator.adjust(adjustment)
         bundle = Path(self.folder.name) / container.id
         bundle.mkdir()

@@ -24,7 +24,7 @@ ANY = st.recursive(
 )
 
 
-def objects(kind: str, depth: int = 3) -> st.SearchStrategy[Any]:
+def objects(kind: str, depth: int = 2) -> st.SearchStrategy[Any]:
     """An object of the table, in which any field may have any value."""
     fields: dict[str, st.SearchStrategy[Any]] = {"x-unknown": ANY}
     for key, field in fields_of(kind).items():

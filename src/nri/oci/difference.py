@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "difference"]
 
+#: Below so many levels nothing is known of a spec, and values are compared as a whole.
+_DEEPEST = 20
 #: A value in a line is cut to this length; `old` and `new` have it whole.
 _LONGEST = 200
 
@@ -94,7 +96,7 @@ def _any(path: str, plain: str, old: Any, new: Any) -> Iterator[Change]:
     """Compare two values. `plain` is the path without names, which says how lists are compared."""
     if old == new and type(old) is type(new):
         return
-    if isinstance(old, dict) and isinstance(new, dict):
+    if isinstance(old, dict) and isinstance(new, dict) and plain.count(".") < _DEEPEST:
         yield from _objects(path, old, new, plain)
     elif isinstance(old, list) and isinstance(new, list) and plain in _NAMES:
         yield from _named(path, plain, old, new)

@@ -8,6 +8,7 @@ Next: `nri.oci.process`, the first of the steps.
 
 from __future__ import annotations
 
+from nri.config.complaint import shorten
 from nri.errors import SpecError
 
 TYPE_CHECKING = False
@@ -30,7 +31,7 @@ class Draft:
 
     def __init__(self, spec: Spec) -> None:
         if not isinstance(spec, dict):
-            raise SpecError("", "is no object")
+            raise _wrong("", "object", spec)
         self.spec: Spec = dict(spec)
         # Objects are kept by their identity, and alive, so that no other object can ever have it.
         self._mine: dict[int, object] = {id(self.spec): self.spec}
@@ -43,7 +44,7 @@ class Draft:
             if value is None:
                 value = {}
             elif not isinstance(value, dict):
-                raise SpecError(".".join(path[:depth]), "is no object")
+                raise _wrong(".".join(path[:depth]), "object", value)
             if id(value) not in self._mine:
                 value = dict(value)
                 self._mine[id(value)] = value
@@ -58,7 +59,7 @@ class Draft:
         if value is None:
             value = []
         elif not isinstance(value, list):
-            raise SpecError(".".join(path), "is no list")
+            raise _wrong(".".join(path), "list", value)
         if id(value) not in self._mine:
             value = list(value)
             self._mine[id(value)] = value
@@ -70,7 +71,7 @@ class Draft:
         here: Any = self.spec
         for depth, key in enumerate(path, 1):
             if not isinstance(here, dict):
-                raise SpecError(".".join(path[: depth - 1]), "is no object")
+                raise _wrong(".".join(path[: depth - 1]), "object", here)
             here = here.get(key)
             if here is None:
                 return None
@@ -82,10 +83,10 @@ class Draft:
         if found is None:
             return []
         if not isinstance(found, list):
-            raise SpecError(".".join(path), "is no list")
+            raise _wrong(".".join(path), "list", found)
         for place, each in enumerate(found):
             if not isinstance(each, dict):
-                raise SpecError(f"{'.'.join(path)}[{place}]", "is no object")
+                raise _wrong(f"{'.'.join(path)}[{place}]", "object", each)
         return found
 
     def texts(self, *path: str) -> list[str]:
@@ -94,7 +95,7 @@ class Draft:
         if found is None:
             return []
         if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-            raise SpecError(".".join(path), "is no list of texts")
+            raise _wrong(".".join(path), "list of texts", found)
         return found
 
     def drop(self, *path: str) -> None:
@@ -102,3 +103,8 @@ class Draft:
         above = self.find(*path[:-1])
         if isinstance(above, dict) and path[-1] in above:
             del self.table(*path[:-1])[path[-1]]
+
+
+def _wrong(path: str, wanted: str, value: Any) -> SpecError:
+    """The error of a value of the wrong kind, which is shown."""
+    return SpecError(path, f"is no {wanted}: {shorten(value)}")

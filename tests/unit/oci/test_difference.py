@@ -76,3 +76,14 @@ def test_keys_that_are_no_names_are_quoted_and_long_values_cut() -> None:
     assert len(line) < 250
     assert difference(old, new)[0].new == "x" * 300
     assert lines({"ociVersion": "1"}, {"ociVersion": "1", "": 1}) == ['+ "": 1']
+
+
+def test_what_is_nested_deeply_is_compared_as_a_whole() -> None:
+    def nested(depth: int, value: int) -> dict[str, Any]:
+        made: dict[str, Any] = {"x": value}
+        for _ in range(depth):
+            made = {"x": made}
+        return made
+
+    (change,) = difference(nested(300, 1), nested(300, 2))
+    assert change.path.count("x") < 30

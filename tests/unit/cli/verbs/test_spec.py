@@ -95,12 +95,13 @@ def test_classes_and_devices_come_from_files(nri, files, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("adjust", "spec", "code", "text"),
     [
-        ({"linux": {"namespaces": [{"type": "x"}]}}, SPEC, 1, 'error: unrecognized namespace "x"'),
+        ({"linux": {"namespaces": [{"type": "x"}]}}, SPEC, 1, 'adjust.json: unrecognized namespace "x"'),
         ({}, [], 2, "spec.json: not a spec: expected a JSON object, not []"),
         ({"nothing": 1}, SPEC, 2, "adjust.json: not a ContainerAdjustment:"),
         ([], SPEC, 2, "adjust.json: not a ContainerAdjustment: expected a JSON object, not []"),
+        ({}, '{"x":' * 200 + "1" + "}" * 200, 2, "spec.json: nested deeper than 100 levels"),
         ({}, "{", 2, "spec.json:1: not valid JSON"),
-        ({"args": ["x"]}, {"process": 5}, 1, "the spec's process is no object"),
+        ({"args": ["x"]}, {"process": 5}, 1, "spec.json: the spec's process is no object: 5"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(nri, files, adjust: Any, spec: Any, code: int, text: str) -> None:
