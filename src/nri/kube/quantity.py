@@ -6,11 +6,21 @@ from fractions import Fraction
 
 from nri.config.quantity import parse
 
-__all__ = ["CPU_PERIOD_US", "ceil", "cpu_quota_us", "cpu_shares", "parse"]
+__all__ = ["CPU_PERIOD_US", "MOST", "bounded", "ceil", "cpu_quota_us", "cpu_shares", "parse"]
 
+#: The largest quantity that messages can hold.
+MOST = 2**63 - 1
 #: The kernel's period that the kubelet uses for CPU quotas, in microseconds.
 CPU_PERIOD_US = 100_000
 _SHARES_PER_CPU, _MIN_SHARES, _MAX_SHARES, _MIN_QUOTA_US = 1024, 2, 262_144, 1000
+
+
+def bounded(value: object, most: int) -> Fraction:
+    """Return the exact value of a quantity from 0 to `most`. ValueError says what is wrong with it."""
+    found = parse(value)
+    if not 0 <= found <= most:
+        raise ValueError(f'"{value}" is {"less than 0" if found < 0 else f"more than {most}"}')
+    return found
 
 
 def ceil(value: Fraction) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
-from nri.cli.output import Output, safe
+from nri.cli.output import Output, Painted
 from nri.cli.settings import FILE, Settings
 from nri.cli.support.verb import Verb, VerbGroup
 
@@ -98,8 +98,8 @@ def diff(settings: Settings, old: str, new: str) -> int:
         out.document([change._asdict() for change in changes])
     elif not out.quiet:
         for change in changes:
-            line = safe(str(change))
-            out.text(out.paint(line, _STYLES[line[0]]))
+            line = str(change)
+            out.text(Painted(line, _STYLES[line[0]]))
     return DIFFERS if changes else 0
 
 
@@ -123,7 +123,7 @@ def validate(settings: Settings, files: tuple[str, ...]) -> int:
     else:
         for name, problems in wrong.items():
             for problem in problems:
-                out.text(safe(f"{_shown(name)}: {problem}"))
+                out.text(f"{_shown(name)}: {problem}")
         if not wrong:
             out.note(f"{len(found)} in order")
     return FAILED if wrong else 0

@@ -14,6 +14,7 @@ from nri.api.builders.update import Update
 from nri.errors import ConnectionClosed, NriError, RpcError
 from nri.stub.support import context
 from nri.stub.support.pending import UPDATE_TIMEOUT_S, Pending
+from nri.text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class RuntimeHandle:
 
     def introduce(self, request: m.ConfigureRequest) -> None:
         """Take over what the runtime tells of itself when it configures us. For the session."""
-        self.name, self.version = request.runtime_name, request.runtime_version
+        self.name, self.version = plain(request.runtime_name, 128), plain(request.runtime_version, 128)
         self.nri_version = naming.infer_nri_version(self.name, self.version, request.NRI_version)
         if request.registration_timeout:
             self.registration_timeout_s = request.registration_timeout / 1000
@@ -116,12 +117,14 @@ class RuntimeHandle:
         Raises:
             ConnectionClosed: there is no connection.
             NriError: no container is named, or too many updates are on their way.
-            TypeError: `container` is neither an id nor a container.
+            TypeError: `container` is neither an id nor a container, or the reason is no text.
         """
         container_id = container.id if isinstance(container, m.Container) else container
         if not isinstance(container_id, str):
             given = type(container).__name__
             raise TypeError(f"runtime.evict() takes a container or its id, not {given}: write evict(container, reason)")
+        if not isinstance(reason, str):
+            raise TypeError(f"runtime.evict() takes the reason as text, not {type(reason).__name__}")
         if not container_id:
             raise NriError("an eviction names no container: give it the container's id")
         request = m.UpdateContainersRequest()
@@ -166,7 +169,7 @@ class RuntimeHandle:
             if response is None:
                 pending.finish([], ConnectionClosed((endpoint and endpoint.closed) or "closed"))
             elif response.code:
-                pending.finish([], RpcError(response.code, response.message))
+                pending.finish([], RpcError(response.code, plain(response.message)))
             else:
                 try:
                     failed = m.UpdateContainersResponse.FromString(response.payload).failed

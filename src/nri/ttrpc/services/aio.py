@@ -34,6 +34,8 @@ class AsyncClient:
     """Calls over one connection, from one event loop."""
 
     def __init__(self, connection: AsyncConnection) -> None:
+        if isinstance(connection, str):
+            raise TypeError("AsyncClient takes a connection, not a path: write await AsyncClient.connect(path)")
         self._connection = connection
 
     @classmethod

@@ -38,6 +38,8 @@ class Client:
     """Calls over one connection. Several threads may call at the same time."""
 
     def __init__(self, endpoint: Endpoint) -> None:
+        if isinstance(endpoint, str):
+            raise TypeError("Client takes a connection, not a path: write Client.connect(path)")
         self._endpoint = endpoint
 
     @classmethod

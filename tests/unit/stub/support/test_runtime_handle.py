@@ -168,3 +168,8 @@ def test_an_answer_that_cannot_be_read_is_an_error_of_the_update() -> None:
         running.runtime.raw(mux.cut(RUNTIME_SERVICE_CONN, frames.pack(request.stream_id, frames.RESPONSE, data)))
         with pytest.raises(nri.NriError, match="the runtime's answer cannot be read"):
             pending.result(10)
+
+
+def test_a_reason_that_is_no_text_is_named() -> None:
+    with pytest.raises(TypeError, match=r"takes the reason as text, not ValueError"):
+        RuntimeHandle().evict("c1", ValueError("too big"))  # type: ignore[arg-type]

@@ -1,0 +1,164 @@
+"""The rows of `nri --help`, one after the other, as somebody new to it would try them on a real containerd."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real.conftest import Start
+from tools.runtimes import Containerd
+
+PATIENCE_S = 30.0
+#: What a runtime tells of a container's life at the least, in its order.
+LIFE = ["RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "RemovePodSandbox"]
+
+
+class Command:
+    """The command `nri`, with a containerd's socket, in a folder of the test's own."""
+
+    def __init__(self, daemon: Containerd, folder: Path) -> None:
+        self.daemon, self.folder = daemon, folder
+
+    def argv(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "nri.cli.entry", "--socket-path", str(self.daemon.nri_socket), *words]
+
+    def __call__(self, *words: str, code: int = 0) -> str:
+        """Run it to its end; returns what it printed as data."""
+        done = subprocess.run(
+            self.argv(*words), cwd=self.folder, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == code, f"nri {' '.join(words)} ended with {done.returncode}: {done.stderr}"
+        return done.stdout
+
+    @contextlib.contextmanager
+    def running(self, *words: str) -> Iterator[Path]:
+        """Run it until the block ends, and Ctrl-C then; gives the file that it writes to."""
+        out = self.folder / f"{words[0]}-{time.monotonic_ns()}.out"
+        with out.open("wb") as sink:
+            process = subprocess.Popen(self.argv(*words), cwd=self.folder, stdout=sink, stderr=subprocess.STDOUT)
+        try:
+            yield out
+        finally:
+            process.send_signal(signal.SIGINT)
+            code = process.wait(PATIENCE_S)
+        assert code in (0, 130), f"nri {' '.join(words)} ended with {code}: {out.read_text()}"
+
+
+def said(out: Path, pattern: str) -> str:
+    """Wait until a command has printed something like this; returns all that it printed."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not re.search(pattern, out.read_text()):
+        assert time.monotonic() < deadline, f"no {pattern!r} in:\n{out.read_text()}"
+        time.sleep(0.05)
+    return out.read_text()
+
+
+@pytest.fixture
+def nri(start: Start, tmp_path: Path) -> Command:
+    return Command(start(), tmp_path)
+
+
+@pytest.fixture
+def plugin(nri: Command) -> Path:
+    """The plugin that `nri new` makes, as it is."""
+    nri("new", "pod-name")
+    return nri.folder / "pod-name/pod_name.py"
+
+
+def test_new_and_run_a_plugin_changes_a_real_container(nri: Command, plugin: Path) -> None:
+    with nri.running("run", str(plugin), "--idx", "10") as out:
+        said(out, "registered with containerd .* as 10-pod-name")
+        pod = nri.daemon.cri.run_pod("walk")
+        assert "POD_NAME=walk" in nri.daemon.cri.exec(nri.daemon.cri.run(pod, "main"), "/bin/env")
+        said(out, r"adding POD_NAME to main \[pod default/walk, container main\]")
+
+
+def test_events_shows_pods_and_containers_that_are_there(nri: Command) -> None:
+    cri = nri.daemon.cri
+    cri.run_pod("empty")
+    container = cri.run(cri.run_pod("full"), "main")
+    rows = [line.split() for line in nri("events").splitlines()]
+    assert rows[0] == ["CONTAINER", "POD", "NAME", "STATE", "PID"]
+    assert ["-", "default/empty", "-", "-", "-"] in rows, "a pod without containers"
+    assert [container[:13], "default/full", "main", "running"] in [row[:4] for row in rows]
+    assert nri("events", "-q").split() == [container]
+    state = json.loads(nri("events", "-o", "json"))
+    assert {pod["name"] for pod in state["pods"]} == {"empty", "full"}
+
+
+@pytest.mark.parametrize(("words", "event_of"), [
+    ((), lambda line: line.split()[1]),
+    (("-o", "json"), lambda line: json.loads(line)["event"]),
+], ids=["table", "json"])  # fmt: skip
+def test_events_follows_a_life_in_its_order(
+    nri: Command, words: tuple[str, ...], event_of: Callable[[str], str]
+) -> None:
+    cri = nri.daemon.cri
+    with nri.running("events", "-f", *words) as out:
+        said(out, "following containerd")
+        pod = cri.run_pod("walk")
+        cri.stop(cri.run(pod, "main"))
+        cri.remove_all()
+        text = said(out, "RemovePodSandbox")
+    lines = [line for line in text.splitlines() if not line.startswith(("following", "TIME"))]
+    assert [event for event in map(event_of, lines) if event in LIFE] == LIFE
+
+
+def test_enable_launches_a_plugin_at_the_next_start_and_disable_takes_it_out(nri: Command, plugin: Path) -> None:
+    daemon = nri.daemon
+    folders = ("--plugin-dir", str(daemon.plugin_dir), "--config-dir", str(daemon.plugin_config_dir))
+    drop_in = nri.folder / "config.yaml"
+    drop_in.write_text("variable: WALKED\n")
+
+    def variables() -> str:
+        daemon.stop()
+        daemon.start()
+        found = daemon.cri.exec(daemon.cri.run(daemon.cri.run_pod("walk"), "main"), "/bin/env")
+        daemon.cri.remove_all()
+        return found
+
+    nri("enable", str(plugin), "--idx", "10", "--config", str(drop_in), *folders)
+    assert "WALKED=walk" in variables()
+    nri("disable", "pod-name", "--purge", *folders)
+    assert [*daemon.plugin_dir.iterdir(), *daemon.plugin_config_dir.iterdir()] == []
+    assert "WALKED" not in variables()
+
+
+def test_enable_refuses_what_would_keep_the_runtime_from_starting(nri: Command) -> None:
+    broken = nri.folder / "broken.py"
+    broken.write_text(
+        "import nri\n\n\nclass P(nri.Plugin):\n    def start_container(self, pod, container): ...\n\n\n"
+        "import nothing_of_that_name\n\nP.main()\n"
+    )
+    nri("enable", str(broken), "--idx", "10", "--plugin-dir", str(nri.daemon.plugin_dir), code=1)
+    assert list(nri.daemon.plugin_dir.iterdir()) == []
+
+
+def test_call_registers_by_hand(nri: Command) -> None:
+    request = json.dumps({"pluginName": "by-hand", "pluginIdx": "10"})
+    assert json.loads(nri("call", str(nri.daemon.nri_socket), "Runtime/RegisterPlugin", "-d", request)) == {}
+    nri("call", str(nri.daemon.nri_socket), "Runtime/Register", code=2)
+
+
+def test_doctor_finds_a_runtime_that_listens_and_one_that_does_not(nri: Command) -> None:
+    assert f"{nri.daemon.nri_socket}: a runtime listens" in nri("doctor")
+    nri.daemon.stop()
+    assert str(nri.daemon.nri_socket) in nri("doctor", code=1)
+
+
+def test_why_says_that_this_runtime_keeps_no_history(nri: Command) -> None:
+    nri("why", "1f2e3d", code=3)
+
+
+def test_a_runtime_that_went_away_is_code_3(nri: Command) -> None:
+    nri.daemon.stop()
+    nri("events", code=3)
