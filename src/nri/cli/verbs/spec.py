@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from nri.oci import Generator, Spec
 
-_DEEPEST = 100
 _STYLES = {"+": "green", "-": "red", "~": "yellow", "=": "dim"}
 
 
@@ -138,20 +137,7 @@ def _tree(name: str) -> Any:
     from nri.cli.support.inputs import read_source
     from nri.config import parse_text
 
-    tree = parse_text(read_source(name))
-    _refuse_deep(name, tree)
-    return tree
-
-
-def _refuse_deep(name: str, tree: Any) -> None:
-    """Refuse what is nested so deeply that no spec is, and that programs in most languages cannot print."""
-    level = [tree]
-    for _ in range(_DEEPEST):
-        inner = [each for each in level if isinstance(each, (dict, list))]
-        level = [value for each in inner for value in (each.values() if isinstance(each, dict) else each)]
-        if not level:
-            return
-    raise Failure(f"{_shown(name)}: nested deeper than {_DEEPEST} levels", USAGE)
+    return parse_text(read_source(name))
 
 
 def _spec(name: str) -> Spec:

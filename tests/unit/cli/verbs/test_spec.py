@@ -99,7 +99,7 @@ def test_classes_and_devices_come_from_files(nri, files, tmp_path) -> None:
         ({}, [], 2, "spec.json: not a spec: expected a JSON object, not []"),
         ({"nothing": 1}, SPEC, 2, "adjust.json: not a ContainerAdjustment:"),
         ([], SPEC, 2, "adjust.json: not a ContainerAdjustment: expected a JSON object, not []"),
-        ({}, '{"x":' * 200 + "1" + "}" * 200, 2, "spec.json: nested deeper than 100 levels"),
+        ({}, '{"x":' * 200 + "1" + "}" * 200, 2, "spec.json:1: nested deeper than 100 levels"),
         ({}, "{", 2, "spec.json:1: not valid JSON"),
         ({"args": ["x"]}, {"process": 5}, 1, "spec.json: the spec's process is no object: 5"),
     ],
