@@ -79,7 +79,7 @@ def _source(data: bytes) -> Source:
 
 
 def _spec(data: bytes) -> None:
-    spec = parse_text(_source(data))
+    spec = parse_text(Source("input", data.decode(errors="surrogateescape"), "json"))
     for problem in validate(spec):
         printed(str(problem))
     if not isinstance(spec, dict):

@@ -17,6 +17,7 @@ from nri.cli.support.verb import Verb, VerbGroup
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from typing import Literal
 
     from nri.oci import Generator, Spec
 
@@ -132,12 +133,13 @@ def _shown(name: str) -> str:
     return "standard input" if name == "-" else name
 
 
-def _tree(name: str) -> Any:
-    """Return what a file of JSON or YAML holds. ConfigError if it cannot be read."""
+def _tree(name: str, form: Literal["json", "auto"] = "json") -> Any:
+    """Return what a file holds; a spec is JSON, for that is what OCI runtimes read. ConfigError if it cannot be read."""
     from nri.cli.support.inputs import read_source
-    from nri.config import parse_text
+    from nri.config import Source, parse_text
 
-    return parse_text(read_source(name))
+    source = read_source(name)
+    return parse_text(Source(source.name, source.text, "json") if form == "json" else source)
 
 
 def _spec(name: str) -> Spec:
@@ -153,7 +155,7 @@ def _message(name: str, kind: Any) -> Any:
     """Read the adjustment or update, bare or in the reply that it came in."""
     from nri.trace.catalog import from_json
 
-    tree = _tree(name)
+    tree = _tree(name, "auto")
     if isinstance(tree, dict) and "adjust" in tree:
         tree = tree["adjust"]
     if isinstance(tree, dict) and kind.DESCRIPTOR.name == "ContainerUpdate" and "linux" not in tree:
