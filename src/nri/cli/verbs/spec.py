@@ -134,7 +134,7 @@ def _shown(name: str) -> str:
 
 
 def _tree(name: str, form: Literal["json", "auto"] = "json") -> Any:
-    """Return what a file holds; a spec is JSON, for that is what OCI runtimes read. ConfigError if it cannot be read."""
+    """Return what a file holds; a spec is JSON, which is what OCI runtimes read. ConfigError if it cannot be."""
     from nri.cli.support.inputs import read_source
     from nri.config import Source, parse_text
 
