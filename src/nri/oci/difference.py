@@ -94,7 +94,7 @@ def _join(path: str, key: str) -> str:
 
 def _any(path: str, plain: str, old: Any, new: Any) -> Iterator[Change]:
     """Compare two values. `plain` is the path without names, which says how lists are compared."""
-    if old == new and type(old) is type(new):
+    if old is new or (old == new and type(old) is type(new)):
         return
     if isinstance(old, dict) and isinstance(new, dict) and plain.count(".") < _DEEPEST:
         yield from _objects(path, old, new, plain)
