@@ -19,7 +19,8 @@
     │   └── PluginUnavailable          ... it is required, and absent, late or broken
     ├── ConflictError                  two plugins set the same thing; carries the `Conflict`
     ├── ValidationRejected             a validator refused the merged adjustment
-    └── UpdateError                    an update that cannot be applied; carries plugin and container
+    ├── UpdateError                    an update that cannot be applied; carries plugin and container
+    └── SpecError                      an adjustment that cannot be applied to an OCI spec, or a spec that is none
 
 Errors carry their parties as attributes and read as one line that a person can act on: what others have written in it
 is escaped and cut (`nri.text`); the attributes are as they were given. Which status a handler's
@@ -58,6 +59,7 @@ __all__ = [
     "RemoteProtocolError",
     "RpcError",
     "RuntimeUnavailable",
+    "SpecError",
     "UpdateError",
     "ValidationRejected",
     "quote",
@@ -316,4 +318,18 @@ class UpdateError(NriError):
         super().__init__(plain(text, TEXT_LENGTH))
         self.plugin = plugin
         self.container_id = container_id
+        self.reason = reason
+
+
+class SpecError(NriError):
+    """An adjustment cannot be applied to an OCI spec, or the spec is none.
+
+    Attributes:
+        path: where in the spec, as ``linux.devices[2]``; "" where it is the adjustment that cannot be applied.
+        reason: why not.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(plain(f"the spec's {path} {reason}" if path else reason, TEXT_LENGTH))
+        self.path = path
         self.reason = reason

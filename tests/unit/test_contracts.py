@@ -40,6 +40,14 @@ FORBIDDEN = {
         "ttrpc/services/streams.py",
         "nri.ttrpc.services.client",
     ),
+    "Inside oci imports go from the generator down its steps to the draft of a spec; CDI uses steps, and classes use CDI's checks": (  # noqa: E501
+        "oci/draft.py",
+        "nri.oci.process",
+    ),
+    "A CDI file is read, checked and applied below the folders that it is found in": (
+        "oci/cdi/format.py",
+        "nri.oci.cdi.names",
+    ),
     "Inside ttrpc imports go from the socket programs down to the pure connection, without a circle": (
         "ttrpc/link.py",
         "nri.ttrpc.monitor",
