@@ -19,7 +19,8 @@
     │   └── PluginUnavailable          ... it is required, and absent, late or broken
     ├── ConflictError                  two plugins set the same thing; carries the `Conflict`
     ├── ValidationRejected             a validator refused the merged adjustment
-    └── UpdateError                    an update that cannot be applied; carries plugin and container
+    ├── UpdateError                    an update that cannot be applied; carries plugin and container
+    └── RequestError                   a field of a request to a runtime holds a value that cannot be used
 
 Errors carry their parties as attributes and read as one line that a person can act on. Which status a handler's
 exception becomes on the wire is decided in `nri.stub.session.service`; which exit code a command ends with in
@@ -53,6 +54,7 @@ __all__ = [
     "RegistrationError",
     "Reject",
     "RemoteProtocolError",
+    "RequestError",
     "RpcError",
     "RuntimeUnavailable",
     "UpdateError",
@@ -326,4 +328,21 @@ class UpdateError(NriError):
         super().__init__(text or f'plugin "{plugin}": update of container "{container_id}": {reason}')
         self.plugin = plugin
         self.container_id = container_id
+        self.reason = reason
+
+
+class RequestError(NriError):
+    """A field of a request to a container runtime holds a value that cannot be used.
+
+    Attributes:
+        field: where in the request, as ``mounts[2].host_path``.
+        value: the value that stands there.
+        reason: why it cannot be used.
+    """
+
+    def __init__(self, field: str, value: object, reason: str) -> None:
+        shown = quote(value) if isinstance(value, str) else str(value)
+        super().__init__(f"{field}: {shown}: {reason}")
+        self.field = field
+        self.value = value
         self.reason = reason
