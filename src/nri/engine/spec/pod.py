@@ -18,6 +18,7 @@ from nri.engine.spec.devices import devices
 from nri.engine.spec.inputs import Options, Result
 from nri.engine.spec.process import PATH
 from nri.engine.spec.resources import cgroups_path, oom_score
+from nri.engine.spec.user import checked_id
 from nri.errors import RequestError
 
 __all__ = ["OOM_SCORE", "pod_spec", "pod_sysctls"]
@@ -85,14 +86,15 @@ def _process(config: pb.PodSandboxConfig, args: Sequence[str], options: Options,
     if context.HasField("run_as_group") and not context.HasField("run_as_user"):
         value = context.run_as_group.value
         raise RequestError("linux.security_context.run_as_group", value, "needs run_as_user beside it")
-    gid = context.run_as_group.value
+    gid = checked_id(context.run_as_group.value, "run_as_group")
+    groups = [checked_id(each, "supplemental_groups") for each in context.supplemental_groups]
     nothing: list[str] = []
     return {
         "terminal": False,
         "user": {
-            "uid": context.run_as_user.value,
+            "uid": checked_id(context.run_as_user.value, "run_as_user"),
             "gid": gid,
-            "additionalGids": list(dict.fromkeys([gid, *context.supplemental_groups])),
+            "additionalGids": list(dict.fromkeys([gid, *groups])),
         },
         "args": list(args),
         "env": [f"PATH={PATH}"],

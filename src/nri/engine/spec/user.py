@@ -12,7 +12,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import Account, ImageConfig
 from nri.errors import RequestError
 
-__all__ = ["UserWish", "user", "wanted_user"]
+__all__ = ["UserWish", "checked_id", "user", "wanted_user"]
 
 _FIELD = "linux.security_context"
 _MOST = 2**32 - 2  # an id of all ones means "no id" to the kernel
@@ -36,9 +36,9 @@ def wanted_user(config: pb.ContainerConfig, image: ImageConfig) -> UserWish:
     if security.HasField("run_as_group"):
         if not security.HasField("run_as_user") and not security.run_as_username:
             raise RequestError(f"{_FIELD}.run_as_group", security.run_as_group.value, "needs run_as_user beside it")
-        group = str(_id(security.run_as_group.value, "run_as_group"))
+        group = str(checked_id(security.run_as_group.value, "run_as_group"))
     if security.HasField("run_as_user"):
-        return UserWish(str(_id(security.run_as_user.value, "run_as_user")), group)
+        return UserWish(str(checked_id(security.run_as_user.value, "run_as_user")), group)
     if security.run_as_username:
         return UserWish(security.run_as_username, group)
     name, _, image_group = image.user.partition(":")
@@ -51,13 +51,14 @@ def user(config: pb.ContainerConfig, account: Account) -> dict[str, Any]:
     With the policy Strict only the groups of the request count, else also those that /etc/group has the user in.
     """
     security = config.linux.security_context
-    asked = [_id(gid, "supplemental_groups") for gid in security.supplemental_groups]
+    asked = [checked_id(gid, "supplemental_groups") for gid in security.supplemental_groups]
     strict = security.supplemental_groups_policy == pb.Strict
     groups = [account.gid, *asked, *(() if strict else account.groups)]
     return {"uid": account.uid, "gid": account.gid, "additionalGids": list(dict.fromkeys(groups))}
 
 
-def _id(value: int, field: str) -> int:
+def checked_id(value: int, field: str) -> int:
+    """A user's or group's id of a field. RequestError: it is none that the kernel has."""
     if not 0 <= value <= _MOST:
         raise RequestError(f"{_FIELD}.{field}", value, f"is no id between 0 and {_MOST}")
     return value

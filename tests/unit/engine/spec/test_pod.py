@@ -46,6 +46,12 @@ def test_the_pods_user_and_groups() -> None:
         pod_spec("p1", config(security_context=context), ["/pause"], OPTIONS)
 
 
+def test_an_id_that_is_none_is_refused() -> None:
+    context = pb.LinuxSandboxSecurityContext(run_as_user=pb.Int64Value(value=-5))
+    with pytest.raises(RequestError, match="run_as_user: -5: is no id"):
+        pod_spec("p1", config(security_context=context), ["/pause"], OPTIONS)
+
+
 def test_sysctls_of_a_pods_namespaces_are_set_in_either_form() -> None:
     asked = {"net/ipv4/conf/eth0.1/forwarding": "1", "kernel.shm_rmid_forced": "0", "fs.mqueue.msg_max": "9"}
     assert pod_sysctls(config(sysctls=asked)) == {
