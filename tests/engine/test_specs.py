@@ -19,7 +19,7 @@ from tests.engine.bundle import Bundles
 from tests.support.needs import need_machine
 from tools.runtimes.cgroups import read
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
