@@ -31,6 +31,7 @@ def look(root: Path = Path("/")) -> Machine:
     controllers = _text(root / _CGROUPS / "cgroup.controllers").split()
     return Machine(
         architecture=platform.machine(),
+        hostname=platform.node(),
         cgroup_v2=v2,
         hugetlb="hugetlb" in controllers if v2 else (root / _CGROUPS / "hugetlb").is_dir(),
         swap_limit=_limits_swap(root, v2),

@@ -76,7 +76,7 @@ def _process(
         "terminal": config.tty,
         "user": user(config, options.account),
         "args": process.args(config, image),
-        "env": process.environment(config, image, pod.config.hostname),
+        "env": process.environment(config, image, pod.config.hostname or options.machine.hostname),
         "cwd": process.cwd(config, image),
         "capabilities": capabilities(context, options.machine.capabilities),
         "noNewPrivileges": context.no_new_privs,

@@ -16,6 +16,7 @@ from nri.errors import RequestError
 __all__ = ["devices"]
 
 _FORBID_ALL = {"allow": False, "access": "rwm"}
+_ALLOW_ALL = {"allow": True, "access": "rwm"}
 #: type, major, minor (None: all of them), access.
 _HARMLESS = (
     ("c", None, None, "m"),  # making a node is no use of it
@@ -40,11 +41,12 @@ def devices(config: pb.ContainerConfig, options: Options) -> tuple[list[dict[str
     Raises:
         RequestError: a device that is not there, or permissions that are none.
     """
-    if config.linux.security_context.privileged:
-        every = [node for node in options.devices.get("/dev", ()) if not _is_own(node.path)]
-        return [_node(node, node.path) for node in every], [{"allow": True, "access": "rwm"}]
     rules: list[dict[str, Any]] = [dict(_FORBID_ALL), *(_rule(*row) for row in _HARMLESS)]
     nodes: dict[str, dict[str, Any]] = {}
+    privileged = config.linux.security_context.privileged
+    if privileged:
+        every = (node for node in options.devices.get("/dev", ()) if not _is_own(node.path))
+        nodes = {node.path: _node(node, node.path) for node in every}
     for index, device in enumerate(config.devices):
         access = _access(device.permissions, f"devices[{index}].permissions")
         for node in _found(device, f"devices[{index}]", options):
@@ -52,7 +54,7 @@ def devices(config: pb.ContainerConfig, options: Options) -> tuple[list[dict[str
             path = inside.rstrip("/") + node.path.removeprefix(device.host_path.rstrip("/"))
             nodes[path] = _node(node, path)
             rules.append(_rule(node.type, node.major, node.minor, access))
-    return list(nodes.values()), rules
+    return list(nodes.values()), [dict(_ALLOW_ALL)] if privileged else rules
 
 
 def _found(device: pb.Device, field: str, options: Options) -> list[Device]:

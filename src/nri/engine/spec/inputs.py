@@ -70,6 +70,7 @@ class Machine:
 
     Attributes:
         architecture: as ``uname -m`` has it.
+        hostname: the node's name, for pods on the node's network.
         cgroup_v2: the unified hierarchy alone; a hybrid one is v1.
         hugetlb: the cgroups have the controller that limits huge pages.
         swap_limit: the cgroups can limit swap.
@@ -83,6 +84,7 @@ class Machine:
     """
 
     architecture: str = "x86_64"
+    hostname: str = ""
     cgroup_v2: bool = True
     hugetlb: bool = True
     swap_limit: bool = True

@@ -51,6 +51,13 @@ def test_all_parts_come_together() -> None:
     assert json.loads(json.dumps(spec)) == spec
 
 
+def test_a_pod_on_the_nodes_network_has_the_nodes_name() -> None:
+    options = Options("c1", "/rootfs", machine=Machine(hostname="node1"))
+    pod = Pod("p1", pb.PodSandboxConfig(), POD.namespaces)
+    assert "HOSTNAME=node1" in container_spec(pod, config(), IMAGE, options).spec["process"]["env"]
+    assert "HOSTNAME=web" in container_spec(POD, config(), IMAGE, options).spec["process"]["env"]
+
+
 def test_a_privileged_container_needs_a_privileged_pod() -> None:
     asked = config()
     asked.linux.security_context.privileged = True

@@ -49,6 +49,8 @@ def test_a_privileged_container_has_all_of_the_host_but_the_terminals() -> None:
     nodes, rules = devices(config, OPTIONS)
     assert [node["path"] for node in nodes] == ["/dev/null", "/dev/sda"]
     assert rules == [{"allow": True, "access": "rwm"}]
+    config.devices.add(host_path="/dev/null", container_path="/dev/too")
+    assert [node["path"] for node in devices(config, OPTIONS)[0]] == ["/dev/null", "/dev/sda", "/dev/too"]
 
 
 @pytest.mark.parametrize(
