@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nri.text import plain, quote
+from nri.text import cut, plain, quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -331,8 +331,8 @@ class RequestError(NriError):
     """
 
     def __init__(self, field: str, value: object, reason: str) -> None:
-        shown = quote(value) if isinstance(value, str) else str(value)
-        super().__init__(f"{field}: {shown}: {reason}")
+        shown = quote(cut(value)) if isinstance(value, str) else str(value)
+        super().__init__(f"{plain(field)}: {plain(shown)}: {plain(reason)}")
         self.field = field
         self.value = value
         self.reason = reason

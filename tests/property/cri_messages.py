@@ -8,7 +8,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from hypothesis import strategies as st
 
-_WORDS = st.sampled_from(["a", "b", "/x", "2MB", "x y", "ü"])
+_WORDS = st.sampled_from(["a", "b", "/x", "2MB", "x y", "ü", "n\n\x1b[2J"])
 _SCALARS = {
     FieldDescriptor.TYPE_STRING: _WORDS,
     FieldDescriptor.TYPE_BYTES: _WORDS.map(str.encode),

@@ -101,6 +101,7 @@ def test_of_a_pod_each_field_is_carried_or_named(config: pb.PodSandboxConfig) ->
 def test_of_a_container_each_field_is_carried_or_named(config: pb.ContainerConfig) -> None:
     converted = container(pb.ContainerStatus(id="c1"), config, {}, pod_id="p1")
     assert {one.field for one in converted.dropped} <= paths(config)
+    assert all(str(one).isprintable() for one in converted.dropped)
     made = converted.value
     assert (made.name, made.labels, made.annotations) == (config.metadata.name, config.labels, config.annotations)
     assert [device.name for device in made.CDI_devices] == [device.name for device in config.CDI_devices]

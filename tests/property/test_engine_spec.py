@@ -11,6 +11,7 @@ from nri.cri.convert import container
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec import ImageConfig, Machine, Options, Pod, container_spec, pod_spec
 from nri.errors import RequestError
+from nri.text import plain
 from tests.property.cri_messages import messages
 
 PATHS = {kind: f"/run/{kind}" for kind in ("network", "ipc", "uts", "pid", "user")}
@@ -27,13 +28,14 @@ def test_any_request_for_a_container(config: pb.ContainerConfig, pod: pb.PodSand
         del config.mounts[:], config.devices[:]
     before = config.SerializeToString(deterministic=True)
     try:
-        spec = container_spec(Pod("p1", pod, PATHS), config, ImageConfig(cmd=("run",)), OPTIONS).spec
+        spec, notes = container_spec(Pod("p1", pod, PATHS), config, ImageConfig(cmd=("run",)), OPTIONS)
     except RequestError as error:
-        assert str(error).startswith(error.field) and error.reason
+        assert str(error).startswith(plain(error.field)) and error.reason and str(error).isprintable()
         return
     finally:
         assert config.SerializeToString(deterministic=True) == before
     assert json.loads(json.dumps(spec)) == spec
+    assert all(note.isprintable() for note in notes)
     told = container(pb.ContainerStatus(id="c1"), config, spec, pod_id="p1").value
     assert list(told.args) == spec["process"]["args"]
     assert [mount.destination for mount in told.mounts] == [mount["destination"] for mount in spec["mounts"]]
@@ -44,6 +46,6 @@ def test_any_request_for_a_pod(config: pb.PodSandboxConfig) -> None:
     try:
         spec = pod_spec("p1", config, ["/pause"], OPTIONS).spec
     except RequestError as error:
-        assert str(error).startswith(error.field) and error.reason
+        assert str(error).startswith(plain(error.field)) and error.reason and str(error).isprintable()
         return
     assert json.loads(json.dumps(spec)) == spec

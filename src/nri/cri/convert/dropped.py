@@ -12,6 +12,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
+from nri.text import plain
+
 __all__ = ["Converted", "Dropped", "left_over"]
 
 T = TypeVar("T")
@@ -59,9 +61,8 @@ def left_over(message: Message, carried: Collection[str], reason: str) -> list[D
 
 
 def shown(value: object) -> str:
-    """A value as a short text."""
-    text = str(value) or "set, and empty"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    """A value as a short text on one line."""
+    return plain(str(value), _SHOWN) or "set, and empty"
 
 
 def _is_carried(path: str, carried: Collection[str]) -> bool:

@@ -18,6 +18,7 @@ from nri.engine.spec.namespaces import id_mappings, namespaces, options_of
 from nri.engine.spec.resources import cgroups_path, container_resources, oom_score
 from nri.engine.spec.user import user
 from nri.errors import RequestError
+from nri.text import plain
 
 __all__ = ["OCI_VERSION", "container_spec"]
 
@@ -50,7 +51,7 @@ def container_spec(pod: Pod, config: pb.ContainerConfig, image: ImageConfig, opt
     }
     if propagation:
         spec["linux"]["rootfsPropagation"] = propagation
-    return Result(spec, tuple(notes))
+    return Result(spec, tuple(map(plain, notes)))
 
 
 def _annotations(pod: Pod, config: pb.ContainerConfig) -> dict[str, str]:

@@ -20,6 +20,7 @@ from nri.engine.spec.process import PATH
 from nri.engine.spec.resources import cgroups_path, oom_score
 from nri.engine.spec.user import checked_id
 from nri.errors import RequestError
+from nri.text import plain
 
 __all__ = ["OOM_SCORE", "pod_spec", "pod_sysctls"]
 
@@ -78,7 +79,7 @@ def pod_spec(pod_id: str, config: pb.PodSandboxConfig, args: Sequence[str], opti
     profile = security.seccomp(context, options.machine, (), options.localhost_seccomp)
     if profile:
         spec["linux"]["seccomp"] = profile
-    return Result(spec, tuple(notes))
+    return Result(spec, tuple(map(plain, notes)))
 
 
 def _process(config: pb.PodSandboxConfig, args: Sequence[str], options: Options, notes: list[str]) -> dict[str, Any]:
