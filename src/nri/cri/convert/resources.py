@@ -98,8 +98,11 @@ def to_cri(
     for field, name in CPUSETS:
         if value := getattr(wanted.cpu, name):
             setattr(made, field, value)
+    known = {limit.page_size: limit for limit in made.hugepage_limits}
     for limit in wanted.hugepage_limits:
-        _hugepage_limit(made, limit.page_size, limit.limit)
+        if limit.page_size not in known:
+            known[limit.page_size] = made.hugepage_limits.add(page_size=limit.page_size)
+        known[limit.page_size].limit = limit.limit
     made.unified.update(wanted.unified)
     return Converted(made, tuple(dropped))
 
@@ -108,14 +111,6 @@ def _carried_to_cri() -> set[str]:
     fields = {f"{part}.{name}" for _, part, name, _ in SCALARS} | {f"cpu.{name}" for _, name in CPUSETS}
     # `cpu` and `memory` that are there and empty say nothing, so nothing is lost with them.
     return fields | {"hugepage_limits[]", "unified"}
-
-
-def _hugepage_limit(made: pb.LinuxContainerResources, page_size: str, limit: int) -> None:
-    for known in made.hugepage_limits:
-        if known.page_size == page_size:
-            known.limit = limit
-            return
-    made.hugepage_limits.add(page_size=page_size, limit=limit)
 
 
 def to_oci(wanted: m.LinuxResources) -> Converted[dict[str, Any]]:
