@@ -16,7 +16,7 @@ from nri.engine.machine import find_devices
 from nri.engine.spec import Account, Options, Pod, container_resources, pod_spec
 from nri.errors import RequestError
 from tests.engine.bundle import Bundles
-from tests.support.needs import need_machine
+from tests.support.needs import need, need_machine
 from tools.runtimes.cgroups import read
 
 pytestmark = pytest.mark.timeout(300)
@@ -233,6 +233,28 @@ def test_the_default_profile_lets_programs_work_and_refuses_what_it_should(bundl
     assert lines["mount"].lower().endswith(("permission denied (are you root?)", "operation not permitted"))
     assert lines["hostname"].endswith("Operation not permitted")
     assert {"works", "forks", "chroots"} <= set(found.splitlines())
+
+
+def test_under_the_default_profile_a_big_program_has_threads_children_sockets_and_files(bundles: Bundles) -> None:
+    """glibc asks for clone3 first, and has to fall back."""
+    program = (
+        "import threading, subprocess, socket, tempfile, os, select, time, mmap, asyncio\n"
+        "thread = threading.Thread(target=time.sleep, args=(0.01,)); thread.start(); thread.join()\n"
+        "assert subprocess.run(['/bin/echo', 'x'], capture_output=True).stdout == b'x\\n'\n"
+        "one, two = socket.socketpair(); one.send(b'y'); assert two.recv(1) == b'y'\n"
+        "socket.socket(socket.AF_INET).bind(('127.0.0.1', 0)); mmap.mmap(-1, 4096); select.epoll()\n"
+        "with tempfile.TemporaryFile() as file: os.posix_fallocate(file.fileno(), 0, 10)\n"
+        "async def main(): return (await (await asyncio.create_subprocess_exec('/bin/true')).wait())\n"
+        "assert asyncio.run(main()) == 0\n"
+        "try: socket.socket(40, socket.SOCK_STREAM)\n"
+        "except OSError as error: print('works', error.errno)\n"
+    )
+    need(os.path.exists("/usr/bin/python3"), "Debian's Python at /usr/bin/python3")
+    folders = [path for path in ("/usr", "/lib", "/lib64", "/bin") if os.path.exists(path)]
+    config = security(seccomp=DEFAULT_PROFILE)
+    config.mounts.extend(pb.Mount(container_path=path, host_path=path, readonly=True) for path in folders)
+    config.command.extend([os.path.realpath("/usr/bin/python3"), "-c", program])
+    assert bundles.run(bundles.spec(config)).split() == ["works", "38"]
 
 
 def test_the_default_profile_follows_capabilities(bundles: Bundles) -> None:
