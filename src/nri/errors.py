@@ -20,7 +20,8 @@
     ├── ConflictError                  two plugins set the same thing; carries the `Conflict`
     ├── ValidationRejected             a validator refused the merged adjustment
     ├── UpdateError                    an update that cannot be applied; carries plugin and container
-    └── SpecError                      an adjustment that cannot be applied to an OCI spec, or a spec that is none
+    ├── SpecError                      an adjustment that cannot be applied to an OCI spec, or a spec that is none
+    └── RequestError                   a field of a request to a runtime holds a value that cannot be used
 
 Errors carry their parties as attributes and read as one line that a person can act on: what others have written in it
 is escaped and cut (`nri.text`); the attributes are as they were given. Which status a handler's
@@ -32,7 +33,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nri.text import plain, quote
+from nri.text import cut, plain, quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ __all__ = [
     "RegistrationError",
     "Reject",
     "RemoteProtocolError",
+    "RequestError",
     "RpcError",
     "RuntimeUnavailable",
     "SpecError",
@@ -332,4 +334,21 @@ class SpecError(NriError):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(plain(f"the spec's {path} {reason}" if path else reason, TEXT_LENGTH))
         self.path = path
+        self.reason = reason
+
+
+class RequestError(NriError):
+    """A field of a request to a container runtime holds a value that cannot be used.
+
+    Attributes:
+        field: where in the request, as ``mounts[2].host_path``.
+        value: the value that stands there.
+        reason: why it cannot be used.
+    """
+
+    def __init__(self, field: str, value: object, reason: str) -> None:
+        shown = quote(cut(value)) if isinstance(value, str) else str(value)
+        super().__init__(f"{plain(field)}: {plain(shown)}: {plain(reason)}")
+        self.field = field
+        self.value = value
         self.reason = reason
