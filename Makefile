@@ -2,7 +2,7 @@
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-interop test-faults test-compiled test-loaded test-pythons test-real test-packaging test-deploy fuzz torture lint format docs \
+.PHONY: help demo test test-quick test-interop test-faults test-compiled test-covered test-loaded test-pythons test-engine test-real test-packaging test-deploy fuzz torture lint format docs \
         bench generate lock fresh wheel release-check venv clean
 
 help:            ## this list
@@ -37,6 +37,9 @@ torture: setup    ## attack a node with every hostile plugin, write docs/reliabi
 fuzz: setup      ## look for inputs that break a parser, a minute for each; ARGS="--minutes 60 yaml" for an hour of one
 	@$(PY) -m tests.fuzz $(ARGS)
 
+test-covered: setup ## which lines and branches of each file the quick and fault suites do not run
+	@$(PY) tools/check.py quick faults covered
+
 test-loaded: setup ## the quick and fault suites beside eight busy loops
 	@$(PY) tools/loaded.py
 
@@ -45,6 +48,9 @@ test-compiled: setup ## compile the hot path, and run the tests against it
 
 test-pythons: setup ## the quick, fault and packaging suites on every other supported Python of this machine
 	@$(PY) tools/check.py pythons
+
+test-engine: setup  ## the engine's rooms with runc, crun, conmon, skopeo, umoci and CNI plugins (root)
+	@$(PY) tools/check.py engine
 
 test-real: setup    ## real containerd, runc (root)
 	@$(PY) tools/check.py real

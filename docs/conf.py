@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 # What these packages name in __all__ is public (docs/reference).
-PUBLIC = ("nri", "nri.testing", "nri.adaptation", "nri.ttrpc", "nri.config", "nri.metrics", "nri.mux")
+PUBLIC = ("nri", "nri.testing", "nri.adaptation", "nri.ttrpc", "nri.config", "nri.metrics", "nri.oci", "nri.mux")
 META = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 project = "nri"

@@ -1,9 +1,13 @@
 """What all tests share: markers by folder, Hypothesis profiles, and the rule that nothing skips unnoticed in CI."""
 
+import _thread
 import os
 import signal
+import sys
+import threading
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -29,6 +33,7 @@ MARKERS = {
     "upstream": "interop",
     "faults": "faults",
     "torture": "faults",
+    "engine": "real",
     "fuzz": "slow",
     "real": "real",
 }
@@ -36,6 +41,19 @@ MARKERS = {
 # A shell that starts us in the background has us ignore Ctrl-C, and so would programs that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Threads that modules start without `threading` are measured like the others, if anything is (tools/covered.py).
+if sys.gettrace() is not None and (trace := threading.gettrace()) is not None:
+    _start = _thread.start_new_thread
+
+    def _start_measured(function: Any, *arguments: Any) -> int:
+        def run(*given: Any, **named: Any) -> None:
+            sys.settrace(trace)
+            function(*given, **named)
+
+        return _start(run, *arguments)
+
+    _thread.start_new_thread = _start_measured
 
 # No deadlines: a slow machine is not a wrong answer. CI draws the same examples each time; `long` draws new ones.
 hypothesis.settings.register_profile("dev", max_examples=60, deadline=None)

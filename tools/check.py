@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools import compiled, pythons  # noqa: E402
+from tools import compiled, covered, pythons  # noqa: E402
 
 BIN = Path(sys.executable).parent
 # Folders of tests by stage. What is not named here is quick: a new folder is never left out by mistake.
@@ -37,6 +37,7 @@ LATER = {
     "torture": ("torture",),
     "fuzz": ("fuzz",),
     "deploy": ("deploy",),
+    "engine": ("engine",),
     "real": ("real",),
 }
 # Where system tools may be that are not on PATH.
@@ -92,6 +93,11 @@ def pytest_stage(group: str, *arguments: str) -> Stage:
     return Stage(group, group, (sys.executable, "-m", "pytest", "-q", *arguments), tests=True)
 
 
+def measured(group: str, how: str, *arguments: str) -> Stage:
+    """A stage that runs pytest and notes what that runs of the package, for the stage `covered` (tools/covered.py)."""
+    return Stage(group, group, (sys.executable, "tools/covered.py", how, "-q", *arguments), tests=True)
+
+
 def quick() -> tuple[str, ...]:
     """The quick suite as pytest's arguments."""
     return ("tests", *(f"--ignore=tests/{name}" for row in LATER.values() for name in row))
@@ -107,17 +113,21 @@ def stages() -> list[Stage]:
         Stage("lint", "mypy tools", tool("mypy", "--no-error-summary", "--explicit-package-bases", *TYPED)),
         *(Stage("lint", path.stem, (sys.executable, str(path), "--check")) for path in generators),
         Stage("lint", "lock file", ("tools/lock.sh", "--check")),
-        pytest_stage("quick", *quick()),
+        measured("quick", "run", *quick()),
     ]
     sphinx = (sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
     rows.append(Stage("docs", "sphinx", sphinx))
-    rows += [pytest_stage(group, *(f"tests/{name}" for name in row)) for group, row in LATER.items()]
+    rows += [
+        pytest_stage(group, *(f"tests/{name}" for name in row)) for group, row in LATER.items() if group != "faults"
+    ]
+    rows.append(measured("faults", "add", "tests/faults"))
+    rows.append(Stage("covered", "covered", (sys.executable, "tools/covered.py"), needs=covered.FOLDER))
     return [*rows, *compiled_stages(), *python_stages()]
 
 
 def compiled_stages() -> list[Stage]:
-    """The same tests against the compiled wheel, but for those of types, packages and other people's programs."""
-    left_out = (f"--ignore=tests/{name}" for name in ("checkers", "packaging", "deploy", "peers"))
+    """The same tests against the compiled wheel, but for those of types, packages, engine and others' programs."""
+    left_out = (f"--ignore=tests/{name}" for name in ("checkers", "packaging", "deploy", "peers", "engine"))
     tests = (sys.executable, "-m", "pytest", "-q", "-m", "not pure", "tests", *left_out)
     folder = compiled.FOLDER
     return [

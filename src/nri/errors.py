@@ -19,7 +19,9 @@
     │   └── PluginUnavailable          ... it is required, and absent, late or broken
     ├── ConflictError                  two plugins set the same thing; carries the `Conflict`
     ├── ValidationRejected             a validator refused the merged adjustment
-    └── UpdateError                    an update that cannot be applied; carries plugin and container
+    ├── UpdateError                    an update that cannot be applied; carries plugin and container
+    ├── SpecError                      an adjustment that cannot be applied to an OCI spec, or a spec that is none
+    └── RequestError                   a field of a request to a runtime holds a value that cannot be used
 
 Errors carry their parties as attributes and read as one line that a person can act on: what others have written in it
 is escaped and cut (`nri.text`); the attributes are as they were given. Which status a handler's
@@ -31,7 +33,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nri.text import plain, quote
+from nri.text import cut, plain, quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,8 +58,10 @@ __all__ = [
     "RegistrationError",
     "Reject",
     "RemoteProtocolError",
+    "RequestError",
     "RpcError",
     "RuntimeUnavailable",
+    "SpecError",
     "UpdateError",
     "ValidationRejected",
     "quote",
@@ -316,4 +320,35 @@ class UpdateError(NriError):
         super().__init__(plain(text, TEXT_LENGTH))
         self.plugin = plugin
         self.container_id = container_id
+        self.reason = reason
+
+
+class SpecError(NriError):
+    """An adjustment cannot be applied to an OCI spec, or the spec is none.
+
+    Attributes:
+        path: where in the spec, as ``linux.devices[2]``; "" where it is the adjustment that cannot be applied.
+        reason: why not.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(plain(f"the spec's {path} {reason}" if path else reason, TEXT_LENGTH))
+        self.path = path
+        self.reason = reason
+
+
+class RequestError(NriError):
+    """A field of a request to a container runtime holds a value that cannot be used.
+
+    Attributes:
+        field: where in the request, as ``mounts[2].host_path``.
+        value: the value that stands there.
+        reason: why it cannot be used.
+    """
+
+    def __init__(self, field: str, value: object, reason: str) -> None:
+        shown = quote(cut(value)) if isinstance(value, str) else str(value)
+        super().__init__(f"{plain(field)}: {plain(shown)}: {plain(reason)}")
+        self.field = field
+        self.value = value
         self.reason = reason

@@ -105,6 +105,34 @@ class Rules:
     unsolicited_evictions_kept: bool = True
     """Evictions that a plugin asks for by itself reach the runtime."""
 
+    # --- the OCI spec
+    env_adjustment_wins: bool = True
+    """A variable is what the adjustment said last of it, however often the spec has it."""
+    bare_env_kept: bool = True
+    """An entry of the spec's environment without "=" stays when variables are adjusted."""
+    rlimits_replace: bool = True
+    """A resource limit replaces the spec's one of the same type."""
+    removal_takes_all: bool = True
+    """Removing, or replacing, a mount, device or namespace takes all entries of that name, not the first alone."""
+    device_removal_revokes: bool = True
+    """Removing a device takes away the device cgroup's rule for it, and adding one again adds no second rule."""
+    device_access_follows_mode: bool = True
+    """The device cgroup allows an added device to be read and written as its file mode says."""
+    time_namespace_known: bool = True
+    """Time namespaces can be adjusted like the others."""
+    seccomp_errno_kept: bool = True
+    """The default errno of a seccomp policy reaches the spec."""
+    unknown_values_refused: bool = True
+    """A number that is no value of an enum is an error and not an empty name in the spec."""
+    all_memory_fields_applied: bool = True
+    """All memory settings reach the spec, swap by itself where it is given."""
+    unlimited_pids_applied: bool = True
+    """A process limit of -1 takes the spec's limit away."""
+    propagation_per_mount: bool = True
+    """A mount's propagation is its own, and asked of its source's mount only if it is bound."""
+    unresolved_refused: bool = True
+    """CDI devices and block-I/O and RDT classes of which a runtime knows nothing are an error."""
+
 
 Rules.DEFAULT = Rules()
 Rules.REFERENCE = Rules(**dict.fromkeys((f.name for f in fields(Rules)), False))

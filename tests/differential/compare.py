@@ -1,6 +1,6 @@
 """What counts as a difference: an outcome of ours that the reference never has.
 
-The comparison itself is the one of `nri conformance merge` (`nri.testing.conformance`), in reference mode. A case that
+The comparison itself is the one of `nri conformance` (`nri.testing.conformance`), in reference mode. A case that
 differs from the first answer is asked again, often: where the reference leaves something to chance, any of its answers
 is right, and a part on which its answers differ says nothing. A panic of the reference is not something to reproduce.
 Next: `shrink`.
@@ -10,7 +10,9 @@ import json
 import re
 from dataclasses import dataclass
 
-from nri.testing.conformance import run_merge_case
+from nri.oci import MountTable
+from nri.testing.conformance import Failure, run_merge_case
+from nri.testing.spec_cases import run_spec_case
 from tests.differential.generate import Case
 from tests.differential.oracle import Expect, Oracle
 
@@ -28,17 +30,25 @@ class Difference:
     parts: tuple[str, ...]  # of the outcome, that differ and are no chance
 
 
-def differs(case: Case, expect: Expect) -> bool:
-    """Whether our outcome is another than this one."""
-    return "panic" not in expect and run_merge_case({**case, "expect": expect}) is not None
+def run_case(case: Case, host: MountTable | None = None) -> Failure | None:
+    """Run a case with an expectation; one of the spec generator on this host's mounts, or on those given."""
+    if case["op"] == "spec":
+        return run_spec_case(case, host or MountTable.of_host())
+    return run_merge_case(case)
+
+
+def differs(case: Case, expect: Expect, host: MountTable | None = None) -> bool:
+    """Whether our outcome is another than this one. A panic of the reference is none."""
+    return "panic" not in expect and run_case({**case, "expect": expect}, host) is not None
 
 
 def find(oracle: Oracle, case: Case, times: int = TIMES) -> Difference | None:
     """Ask the reference up to so many times; a Difference if ours is none of its answers, and that is no chance."""
-    if not differs(case, oracle.ask(case)):
+    host = oracle.mounts
+    if not differs(case, oracle.ask(case), host):
         return None
     answers = [answer for answer in oracle.answers(case, times) if "panic" not in answer]
-    failures = [run_merge_case({**case, "expect": answer}) for answer in answers]
+    failures = [run_case({**case, "expect": answer}, host) for answer in answers]
     if not failures or failures[0] is None or None in failures:
         return None
     parts = _PART.findall(failures[0].diff) or ["the case, which only the reference can read"]

@@ -56,7 +56,7 @@ def _full(field: FieldDescriptor) -> str:
     return f"{field.containing_type.name}.{field.name}"
 
 
-class _Draw:
+class Draw:
     """One case in the making."""
 
     def __init__(self, random: Random) -> None:
@@ -186,7 +186,7 @@ class _Draw:
 
 def draw_case(random: Random, name: str) -> Case:
     """Draw one case. `name` becomes its id."""
-    draw = _Draw(random)
+    draw = Draw(random)
     op = draw.one(("create", "create", "create", "update", "update", "stop"))
     own = "" if draw.wild and draw.chance(0.03) else "ctr"
     case: Case = {"id": name, "op": op, "pod": {"id": "pod", "name": "p", "uid": "u", "namespace": "default"}}

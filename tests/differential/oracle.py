@@ -7,12 +7,15 @@ Next: `compare`.
 
 import contextlib
 import json
+import os
 import queue
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
+from nri.oci import MountTable
 from tests.differential.generate import Case
 from tests.peers.build import peer
 
@@ -21,19 +24,47 @@ Expect = dict[str, Any]
 #: Cases on their way at once in a stream.
 AHEAD = 64
 
+#: Makes a tmpfs with a mount of each kind of propagation, and puts it in the place of /mnt, unseen by anybody else.
+_MOUNTS = """
+mount -t tmpfs nri-differential /mnt
+for kind in shared slave both; do
+    mkdir "/mnt/$kind"
+    mount -t tmpfs "$kind" "/mnt/$kind"
+    mount --make-shared "/mnt/$kind"
+done
+mkdir /mnt/slave/inner /mnt/both/inner
+mount --bind /mnt/shared /mnt/slave/inner
+mount --make-slave /mnt/slave/inner
+mount --bind /mnt/shared /mnt/both/inner
+mount --make-slave /mnt/both/inner
+mount --make-shared /mnt/both/inner
+exec "$@"
+"""
+
 
 class OracleError(AssertionError):
     """The oracle ended, or calls a case invalid: a fault of the generator, not of the merge."""
 
 
 class Oracle:
-    """The process. A context manager; one caller at a time."""
+    """The process. A context manager; one caller at a time.
 
-    def __init__(self) -> None:
+    As root it gets a mount namespace of its own, with mounts of every kind of propagation, which the spec generator
+    asks for; or, if `mounts` is false, with private ones alone, as recorded cases have it.
+
+    Attributes:
+        mounts: the process's mounts, as ours has to see them to come to the same.
+    """
+
+    def __init__(self, *, mounts: bool = True) -> None:
+        command = [str(peer("oracle"))]
+        if os.geteuid() == 0 and shutil.which("unshare"):
+            script = ["sh", "-ec", _MOUNTS, "sh"] if mounts else []
+            command = ["unshare", "--mount", "--propagation", "private", *script, *command]
         # A group of its own: an interrupt from the keyboard is ours alone.
-        self._process = subprocess.Popen(
-            [str(peer("oracle"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
-        )
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
+        assert "spec" in self.ask({"id": "ready", "op": "spec", "spec": {}, "adjust": {}})  # mounts are made by now
+        self.mounts = MountTable.of_host(f"/proc/{self._process.pid}/mountinfo")
 
     def __enter__(self) -> Self:
         return self

@@ -13,7 +13,7 @@ from tests.differential.generate import Case
 Path = tuple[str | int, ...]
 
 #: Without these a line is not a case.
-_NEEDED = ("id", "op", "plugins", "name", "index")
+_NEEDED = ("id", "op", "plugins", "name", "index", "spec")
 
 
 def shrink(case: Case, still_differs: Callable[[Case], bool], most: int = 3000) -> Case:

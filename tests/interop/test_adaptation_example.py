@@ -61,7 +61,7 @@ def test_a_go_plugin_adjusts_its_containers(example: tuple[subprocess.Popen[str]
     with GoPlugin(path, **script) as plugin:
         plugin.wait_event("Synchronize")
         time.sleep(0.05)
-        assert 'value: "go"' in run_one(process)
+        assert '+ annotations: {"who": "go"}' in run_one(process)
 
 
 def test_a_plugins_error_refuses_the_container(example: tuple[subprocess.Popen[str], Path]) -> None:
@@ -83,5 +83,5 @@ def test_killed_and_started_again_it_takes_its_socket_and_its_plugins_back(tmp_p
         with start(path) as second:
             plugin.wait_event("Synchronize", 2)
             time.sleep(0.05)
-            assert 'value: "go"' in run_one(second)
+            assert '+ annotations: {"who": "go"}' in run_one(second)
             second.kill()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import struct
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nri import mux, wire
-from nri.errors import NriError, OversizedMessage, RemoteProtocolError
-from nri.ttrpc import frames
+from nri.errors import RemoteProtocolError
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import (
     Request,
@@ -181,42 +179,3 @@ def test_a_request_is_read_from_where_it_starts(before, name, payload, timeout_n
     for _ in range(2):  # the second time its names are known
         r = decode_request(before + data, len(before))
         assert (r.service, r.method, r.payload, r.timeout_ns) == (name, "m", payload, timeout_ns)
-
-
-def test_a_header_that_announces_too_much_allocates_nothing_and_ends_the_trunk() -> None:
-    with pytest.raises(RemoteProtocolError, match="conn 1: frame payload 4294967295 bytes, maximum is 4194314"):
-        mux.Demux((1,)).receive(struct.pack(">II", 1, 2**32 - 1))
-
-
-def test_a_ttrpc_message_that_is_too_long_is_thrown_away_as_it_comes() -> None:
-    reader = frames.FrameReader()
-    length = frames.MAX_DATA + 5
-    out = reader.receive(struct.pack(">IIBB", length, 1, frames.REQUEST, 0))
-    for _ in range(length // 65536):
-        out += reader.receive(bytes(65536))
-        assert len(reader._data) == 0, "bytes of a refused message are kept"
-    out += reader.receive(bytes(length % 65536) + frames.pack(3, frames.RESPONSE, b"x"))
-    assert out == [(1, frames.REQUEST, 0, None, length), (3, frames.RESPONSE, 0, b"x", 1)]
-
-
-def test_exactly_four_mebibytes_are_allowed_and_one_byte_more_is_not() -> None:
-    assert len(frames.pack(1, frames.REQUEST, bytes(frames.MAX_DATA))) == frames.MAX_DATA + 10
-    with pytest.raises(
-        OversizedMessage, match="message length 4194305 exceed maximum message size of 4194304"
-    ) as caught:
-        frames.pack(1, frames.REQUEST, bytes(frames.MAX_DATA + 1))
-    assert (caught.value.length_bytes, caught.value.maximum_bytes) == (4194305, 4194304)
-
-
-def test_a_refused_request_uses_no_stream_id() -> None:
-    client = ClientSide()
-    with pytest.raises(NriError):
-        client.request("", "", bytes(frames.MAX_DATA + 1))
-    assert client.request("", "", b"")[0] == 1
-
-
-def test_a_late_response_is_dropped() -> None:
-    client, server = ClientSide(), ServerSide()
-    stream_id, _, _ = client.request("", "", b"")
-    client.forget(stream_id)
-    assert client.receive(server.respond(stream_id, b"late")) == []

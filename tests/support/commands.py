@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,3 +21,8 @@ def run(argv: Sequence[str | Path], **options: object) -> str:
     )
     assert done.returncode == 0, f"{' '.join(map(str, argv))} ended with {done.returncode}:\n{done.stdout}"
     return str(done.stdout)
+
+
+def unmeasured() -> dict[str, str]:
+    """Our environment for a program in which coverage is not to be, whose modules would be among those it loads."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}

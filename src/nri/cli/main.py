@@ -38,6 +38,7 @@ VERBS = {
     "call": Row("nri.cli.verbs.call", "call a method over ttRPC by hand"),
     "decode": Row("nri.cli.verbs.decode", "explain captured NRI or ttRPC bytes, frame by frame"),
     "doctor": Row("nri.cli.verbs.doctor", "find out why NRI does not work here"),
+    "spec": Row("nri.cli.verbs.spec", "apply adjustments to OCI specs, compare and check specs"),
     "conformance": Row("nri.cli.verbs.conformance", "check merging and specs against recorded cases"),
     "completion": Row("nri.cli.verbs.completion", "print the shell's completion script"),
     "version": Row("nri.cli.verbs.version", "print the versions of everything"),
@@ -45,7 +46,7 @@ VERBS = {
 
 EXIT_CODES = """\
 Exit codes: 0 done; 1 the operation failed; 2 wrong usage or configuration; 3 no runtime, or lost it; 4 rejected;
-5 a replay differs; 130 and 143 interrupted. Data goes to standard output, words to standard error."""
+5 a replay or spec differs; 130 and 143 interrupted. Data goes to standard output, words to standard error."""
 
 
 class Nri(VerbGroup):

@@ -12,6 +12,8 @@ from typing import Annotated
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|m|s|us|µs|μs|ns)")  # Go takes both signs for micro
 
+#: Characters at most: more than any duration has that fits into Go's.
+_LONGEST = 200
 #: Go counts nanoseconds in 64 bits.
 _LONGEST_S = 2**63 / 1e9
 
@@ -32,9 +34,8 @@ def parse_duration(text: str) -> float:
     if body == "0":
         return 0.0
     end, seconds = 0, 0.0
-    for part in _PART.finditer(body):
-        if part.start() != end:
-            break
+    # A long row of digits without a unit would be tried from each of them, and in each split: hours for a few kB.
+    while len(body) <= _LONGEST and (part := _PART.match(body, end)):
         seconds += float(part[1]) * _UNITS[part[2]]
         end = part.end()
     if not body or end != len(body):

@@ -44,6 +44,8 @@ def cut(conn_id: int, *message: bytes) -> bytes:
 
     The message may come in pieces, which are then copied this once.
     """
+    if conn_id == 0:
+        raise LocalProtocolError("ConnID 0 is reserved")
     length = 0
     for piece in message:
         length += len(piece)

@@ -105,7 +105,8 @@ def from_json(kind: Any, value: Any, where: str) -> Any:
     try:
         return ParseDict(value, kind())
     except JsonError as error:
-        raise ConfigError(where, "", f"not a {kind.DESCRIPTOR.name}: {error}") from None
+        reason = " ".join(str(error).split())  # which has lines of its own
+        raise ConfigError(where, "", f"not a {kind.DESCRIPTOR.name}: {reason}") from None
 
 
 def parse(kind: Any, data: bytes) -> tuple[Any, str]:

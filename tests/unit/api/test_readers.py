@@ -64,14 +64,3 @@ def test_a_resource_of_a_container_or_of_resources_is_a_number_or_no_limit(reade
     container = m.Container(linux=m.LinuxContainer(resources=message))
     assert reader(container) == expected
     assert container.linux.resources == message, "reading has changed it"
-
-
-def test_all_resources_read_as_they_were_sent() -> None:
-    message = resources(limit=0, shares=512, cpus="0-3")
-    message.unified["memory.high"] = "1"
-    for sent in (message, m.Container(linux=m.LinuxContainer(resources=message))):
-        read = nri.resources_of(sent)
-        assert (read.memory_limit, read.cpu_shares, read.cpu_quota, read.pids_limit) == (0, 512, None, None)
-        assert (read.cpuset_cpus, read.unified, read.hugepage_limits) == ("0-3", {"memory.high": "1"}, {})
-        assert repr(read).startswith("ReceivedResources(memory.limit=0, cpu.shares=512, ")
-    assert not nri.resources_of(m.Container()).has_resources

@@ -9,6 +9,7 @@ import pytest
 
 from nri.cli.errors import USAGE
 from nri.cli.main import VERBS
+from tests.support.commands import unmeasured
 
 
 def test_help_lists_every_verb_and_shows_examples_before_usage(nri) -> None:
@@ -41,7 +42,7 @@ def test_help_imports_no_verb_and_nothing_heavy() -> None:
         "heavy = {'google.protobuf', 'msgspec', 'yaml', 'asyncio', 'json', 'nri.api.messages', 'nri.cli.verbs.run'}\n"
         "print('LOADED', sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], env=unmeasured(), capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "LOADED []", "nri --help has to start fast"
 
 
@@ -52,7 +53,7 @@ def test_a_verb_loads_its_heavy_parts_only_when_it_runs(verb: str) -> None:
         "heavy = {'google.protobuf', 'msgspec', 'yaml', 'asyncio', 'nri.api.messages', 'nri.stub'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], env=unmeasured(), capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 

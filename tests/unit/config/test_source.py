@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from nri.config import read_file
+from nri.config import Source, read_file
 from nri.errors import ConfigError
+from tests.support.commands import unmeasured
 
 
 @pytest.mark.parametrize(
@@ -45,5 +46,27 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: pathlib.Path) -> Non
 def test_importing_the_package_loads_no_parser() -> None:
     parsers = {"msgspec", "yaml", "json", "dataclasses", "tomllib"}
     code = f"import sys, nri.config; print(sorted({parsers} & set(sys.modules)))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], env=unmeasured(), capture_output=True, text=True, check=True
+    ).stdout
     assert loaded.strip() == "[]", "a plugin without configuration must not pay for parsers"
+
+
+@pytest.mark.parametrize(("changes", "reads"), [(0, 1), (1, 2), (9, 3)])
+def test_a_file_that_changes_while_it_is_read_is_read_again_but_not_for_ever(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, changes: int, reads: int
+) -> None:
+    looks: list[int] = []
+
+    def look(status: object) -> tuple[int, ...]:
+        looks.append(1)
+        return (len(looks) if len(looks) <= 2 * changes else 0,)
+
+    monkeypatch.setattr("nri.config.source.fingerprint_of", look)
+    (tmp_path / "a.conf").write_text("x")
+    assert read_file(tmp_path / "a.conf").text == "x"
+    assert len(looks) == 2 * reads
+
+
+def test_a_source_is_shown_without_its_text() -> None:
+    assert repr(Source("a.conf", "secret", "json")) == "Source('a.conf', 6 characters, 'json')"

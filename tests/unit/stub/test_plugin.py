@@ -37,3 +37,13 @@ def test_main_reads_the_command_line_unless_told_otherwise(
         Small.main()
     assert exited.value.code == 2
     assert "--frobnicate: unknown argument" in capsys.readouterr().err
+
+
+def test_an_interrupt_before_the_program_listens_to_signals_is_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nri.stub.program.start.main", interrupted)
+    with pytest.raises(SystemExit) as exited:
+        Small.main([])
+    assert exited.value.code == 130

@@ -1,5 +1,6 @@
 """The stages of `make test` and the table at their end."""
 
+import os
 import re
 import sys
 import tomllib
@@ -16,10 +17,20 @@ def pytest_on(folder: Path, text: str) -> check.Stage:
     """A stage that runs one test file outside of this project."""
     folder.joinpath("test_it.py").write_text(text)
     argv = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}", str(folder))
-    return check.Stage("quick", "quick", (*argv, "-c", "/dev/null"), tests=True)
+    # Other people's plugins would be most of the time that it takes to start.
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return check.Stage("quick", "quick", (*argv, "-c", "/dev/null"), tests=True, environment=alone)
 
 
-def test_every_folder_of_tests_is_run_by_exactly_one_stage() -> None:
+@pytest.fixture(autouse=True)
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a stage runs here is none of this project, and need not be measured with it."""
+    for name in [name for name in os.environ if name.startswith("COVERAGE_")]:
+        monkeypatch.delenv(name)
+
+
+def test_every_folder_of_tests_is_run_by_exactly_one_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check.pythons, "others", list)
     tests = check.ROOT / "tests"
     folders = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}
     stages = [row for row in check.stages() if row.tests]
@@ -121,6 +132,15 @@ def test_other_pythons_run_the_quick_suite_and_all_of_them_when_asked(
     assert [name for name in ran if name.startswith("3.19")] == ["3.19 made", "3.19 quick"]
 
 
-def test_an_unknown_stage_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_stage_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(check.pythons, "others", list)  # looking for them takes a second
     assert check.main(["qick"]) == 2
     assert "qick" in capsys.readouterr().err
+
+
+def test_the_quick_and_fault_suites_are_measured_and_what_they_miss_is_a_stage_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(check.pythons, "others", list)
+    rows = [row for row in check.stages() if "tools/covered.py" in row.argv]
+    assert [(row.name, row.argv[2:3]) for row in rows] == [("quick", ("run",)), ("faults", ("add",)), ("covered", ())]

@@ -1,11 +1,12 @@
 """A missing tool skips at home and fails where nothing may be skipped."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.commands import unmeasured
 
 ROOT = Path(__file__).resolve().parents[3]
 AT_THE_TOP = "at the top"
@@ -20,20 +21,31 @@ MACHINE = "from tests.support.needs import need_machine\ndef test_it():\n    nee
 XFAIL = "import pytest\n@pytest.mark.xfail(reason='known')\ndef test_it():\n    assert 0\n"
 
 
-def run_pytest(folder: Path, files: dict[str, str], **environment: str) -> str:
-    """Run test files under this project's conftest; returns what was printed."""
-    for name, text in files.items():
+#: What each run is: the variable that forbids skips, "" for none.
+RUNS = ("", "CI", "NRI_NO_SKIP")
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What pytest prints of all cases under this project's conftest, once for each run; they run side by side."""
+    folder = tmp_path_factory.mktemp("cases")
+    for name, text in {**CASES, "machine": MACHINE, "xfail": XFAIL}.items():
         folder.joinpath(f"test_{name.replace(' ', '_')}.py").write_text(text)
-    clean = {key: value for key, value in os.environ.items() if key not in ("CI", "NRI_NO_SKIP")}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir=."],
-        cwd=folder,
-        env={**clean, **environment, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout + done.stderr
+    command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir=."]
+    clean = {key: value for key, value in unmeasured().items() if key not in ("CI", "NRI_NO_SKIP")}
+    clean |= {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    started = {
+        variable: subprocess.Popen(
+            [*command, "--continue-on-collection-errors"],
+            cwd=folder,
+            env={**clean, **({variable: "true"} if variable else {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for variable in RUNS
+    }
+    return {variable: process.communicate(timeout=100)[0] for variable, process in started.items()}
 
 
 def summary(output: str) -> str:
@@ -41,30 +53,27 @@ def summary(output: str) -> str:
     return output.splitlines()[-1].strip("= ").partition(" in ")[0]
 
 
-def test_a_missing_tool_skips_and_is_named(tmp_path: Path) -> None:
-    output = run_pytest(tmp_path, CASES)
+def test_a_missing_tool_skips_and_is_named(outputs: dict[str, str]) -> None:
+    output = outputs[""]
 
-    assert summary(output) == f"{len(CASES)} skipped"
-    assert "no-such-program" in output
-
-
-@pytest.mark.parametrize("variable", ["CI", "NRI_NO_SKIP"])
-def test_a_missing_tool_fails_where_nothing_may_be_skipped(variable: str, tmp_path: Path) -> None:
-    output = run_pytest(tmp_path, {name: text for name, text in CASES.items() if name != AT_THE_TOP}, **{variable: "1"})
-
-    assert summary(output) == "3 failed, 1 error", output  # skipif ends a test before it has begun
-    assert output.count("nothing may be skipped") >= len(CASES) - 1, output
-
-
-def test_a_missing_tool_at_the_top_of_a_file_fails_it_where_nothing_may_be_skipped(tmp_path: Path) -> None:
-    output = run_pytest(tmp_path, {AT_THE_TOP: CASES[AT_THE_TOP]}, CI="true")
-
-    assert summary(output) == "1 error"
+    assert summary(output) == f"{len(CASES) + 1} skipped, 1 xfailed", output  # one for what the machine lacks
     assert "needs the program 'no-such-program'" in output
 
 
-def test_what_the_machine_lacks_skips_everywhere_and_an_expected_failure_is_no_skip(tmp_path: Path) -> None:
-    output = run_pytest(tmp_path, {"machine": MACHINE, "xfail": XFAIL}, CI="true")
+@pytest.mark.parametrize("variable", ["CI", "NRI_NO_SKIP"])
+def test_a_missing_tool_fails_where_nothing_may_be_skipped(variable: str, outputs: dict[str, str]) -> None:
+    output = outputs[variable]
 
-    assert "this machine has no second socket" in output
-    assert summary(output) == "1 skipped, 1 xfailed"
+    # skipif ends a test before it has begun, and a tool that is missing at the top of a file ends the file.
+    assert summary(output) == "3 failed, 1 skipped, 1 xfailed, 2 errors", output
+    assert output.count("nothing may be skipped") >= len(CASES), output
+
+
+def test_a_missing_tool_at_the_top_of_a_file_fails_it_where_nothing_may_be_skipped(outputs: dict[str, str]) -> None:
+    assert "ERROR test_at_the_top.py - Failed: needs the program 'no-such-program'" in outputs["CI"], outputs["CI"]
+
+
+def test_what_the_machine_lacks_skips_everywhere_and_an_expected_failure_is_no_skip(outputs: dict[str, str]) -> None:
+    for output in outputs.values():
+        assert "this machine has no second socket" in output
+        assert "XFAIL test_xfail.py::test_it" in output

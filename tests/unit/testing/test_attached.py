@@ -56,3 +56,7 @@ def test_a_connection_may_go_over_a_link(nri_runtime: FakeRuntime) -> None:
         attached.wait(nri_runtime.adaptation)
         assert link.to_plugin.passed and link.to_runtime.passed
         attached.stop()
+
+
+def test_a_plugin_that_was_never_connected_stops_without_a_wait() -> None:
+    Attached(Small(), "10", "small", "").stop()

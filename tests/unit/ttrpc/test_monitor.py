@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from nri.ttrpc import Monitor
+from nri.ttrpc import Endpoint, Monitor
 from nri.ttrpc.link import Link
+from tests.support.adapting import eventually
 from tests.support.endpoints import soon
 
 
@@ -112,5 +113,53 @@ def test_a_monitor_notices_a_peer_that_goes_between_calls(pairs, calls: int) -> 
         while not pair.closed and time.monotonic() < until:
             time.sleep(0.001)
         assert pair.closed == ["closed"]
+    finally:
+        monitor.stop()
+
+
+def test_a_connection_that_cannot_be_read_is_closed_and_the_others_are_still_served(
+    pairs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monitor = Monitor()
+    try:
+        broken, sound = pairs(), pairs(near_request=lambda r: b"served")
+        poll = Endpoint.poll
+
+        def fail(endpoint: Endpoint) -> bool:
+            if endpoint is broken.near:
+                raise ZeroDivisionError("in the endpoint")
+            return poll(endpoint)
+
+        monkeypatch.setattr(Endpoint, "poll", fail)
+        for pair in (broken, sound):
+            monitor.add(pair.near)
+        broken.far.start("t", "m", b"", soon(), lambda response: None)
+        assert sound.far.call("t", "m", b"", deadline=soon()) == b"served"
+        eventually(lambda: broken.closed == ["closed (it could not be read)"], "it is closed")
+    finally:
+        monitor.stop()
+    assert "a connection is closed: it could not be read" in caplog.text
+
+
+def test_a_connection_is_forgotten_once_and_a_monitor_stopped_once(pairs) -> None:
+    monitor = Monitor()
+    pair = pairs()
+    monitor.add(pair.near)
+    for _ in range(2):
+        monitor.remove(pair.near)
+    for _ in range(2):
+        monitor.stop()
+    assert pair.call(b"x") == b"x"
+
+
+def test_a_connection_whose_descriptor_is_gone_is_no_longer_watched_and_no_error(pairs) -> None:
+    monitor = Monitor()
+    try:
+        pair = pairs()
+        monitor.add(pair.near)
+        monitor._epoll.unregister(pair.near.fileno())
+        monitor.modify(pair.near.link, 0)
+        monitor.remove(pair.near)
+        assert pair.call(b"x") == b"x"
     finally:
         monitor.stop()

@@ -12,7 +12,8 @@ from nri.errors import ConnectionClosed, DeadlineExceeded
 from nri.mux import Trunk
 from nri.ttrpc import LATER, Endpoint, Request
 from nri.ttrpc.waiters import Waiter
-from tests.support.endpoints import PATIENCE_S, end, serve, soon
+from nri.ttrpc.waiting import abandon
+from tests.support.endpoints import PATIENCE_S, end, fill, serve, soon
 
 
 def test_a_peer_that_does_not_read_costs_the_deadline_and_reads_whole_messages_later() -> None:
@@ -177,3 +178,70 @@ def test_a_wait_that_is_interrupted_leaves_no_caller_behind(pairs, monkeypatch: 
     sent = pair.near.begin("s", "m", b"x", soon())
     assert sent is not None, "nobody else waits for an answer"
     assert pair.near.collect(sent) == b"x"
+
+
+def test_a_request_whose_answer_goes_to_a_function_is_not_sent_on_a_closed_connection(pairs) -> None:
+    pair = pairs()
+    pair.near.close()
+    with pytest.raises(ConnectionClosed):
+        pair.near.start("s", "m", b"", soon(), lambda response: None)
+
+
+def test_a_request_whose_answer_goes_to_a_function_waits_for_its_turn_no_longer_than_its_deadline(pairs) -> None:
+    pair = pairs()
+    with pair.near.link.sender, pytest.raises(DeadlineExceeded):
+        pair.near.start("s", "m", b"", soon(0.02), lambda response: None)
+    assert pair.call(b"x") == b"x"
+
+
+def test_a_request_that_could_not_be_sent_is_not_told_to_its_function(deaf) -> None:
+    endpoint, _ = deaf
+    fill(endpoint)
+    told: list[object] = []
+    with pytest.raises(DeadlineExceeded):
+        endpoint.start("s", "m", bytes(100_000), soon(0.05), told.append)
+    endpoint.close()
+    assert told == []
+
+
+def test_callers_without_a_deadline_wait_for_the_one_who_reads(pairs) -> None:
+    both = threading.Barrier(2, timeout=10)
+    pair = pairs(on_request=lambda request: request.payload)
+    replies: list[bytes] = []
+
+    def call(payload: bytes) -> None:
+        both.wait()
+        replies.extend([pair.near.call("s", "m", payload) for _ in range(50)])
+
+    threads = [threading.Thread(target=call, args=(name,)) for name in (b"a", b"b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(replies) == [b"a"] * 50 + [b"b"] * 50
+
+
+def test_bytes_that_are_no_frames_end_the_call_that_reads_them_with_the_reason(deaf) -> None:
+    endpoint, far = deaf
+
+    def answer() -> None:
+        far.recv(4096)
+        far.sendall(b"\x00\x00\x00\x01\xff\xff\xff\xff")
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    with pytest.raises(ConnectionClosed, match="frame payload 4294967295 bytes"):
+        endpoint.call("s", "m", b"", deadline=soon())
+    answering.join(10)
+
+
+def test_a_call_that_is_given_up_while_another_thread_reads_leaves_the_reading_to_it(pairs) -> None:
+    pair = pairs()
+    link, waiter = pair.near.link, Waiter()
+    stream_id, _, _ = link.client.request("s", "m", b"")
+    link.waiters[stream_id] = waiter
+    with link.reader:
+        abandon(link, (stream_id, "m", None, waiter, None))
+        assert link.reader.locked()
+    assert stream_id not in link.waiters
+    assert pair.call(b"x") == b"x"

@@ -1,4 +1,6 @@
-"""`nri conformance`: compare this package with recorded outcomes of the reference. Next: `nri.testing.conformance`.
+"""`nri conformance`: compare this package with recorded outcomes of the reference.
+
+Next: `nri.testing.conformance` for merges, `nri.testing.spec_cases` for specs.
 
 Prints each failing case as a readable diff, and as the last line ``N passed, M failed``. Exit code 0 if all passed,
 1 if some failed or none was there to run, 2 if a file cannot be read.
@@ -16,10 +18,13 @@ from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb, VerbGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from nri.testing.conformance import Failure as Difference
 
 
-@click.group(cls=VerbGroup, examples=["nri conformance merge cases.jsonl.xz"])
+@click.group(cls=VerbGroup, examples=["nri conformance merge cases.jsonl.xz", "nri conformance spec cases.jsonl.xz"])
 def conformance() -> None:
     """Compare this package with recorded outcomes of the reference."""
 
@@ -33,16 +38,38 @@ def merge(settings: Settings, files: tuple[str, ...]) -> int:
     Cases of other kinds are skipped. A case that comes out otherwise is shown as a diff; with -q by its name alone.
     Files without a case to run are an error: nothing that was run is no pass.
     """
-    from nri.testing.conformance import MERGE_OPS, read_cases, run_merge_case
+    from nri.testing.conformance import MERGE_OPS, run_merge_case
+
+    return run(settings, files, MERGE_OPS, run_merge_case)
+
+
+@conformance.command(cls=Verb, examples=["nri conformance spec cases.jsonl.xz", "nri conformance spec *.jsonl"])
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.pass_obj
+def spec(settings: Settings, files: tuple[str, ...]) -> int:
+    """Run the spec cases of FILEs: an adjustment applied to an OCI spec in reference mode.
+
+    Specs are compared as what they mean: an empty list is as good as none. Everything else is as in merge.
+    """
+    from nri.testing.spec_cases import run_spec_case
+
+    return run(settings, files, frozenset({"spec"}), run_spec_case)
+
+
+def run(
+    settings: Settings, files: tuple[str, ...], kinds: frozenset[str], run_case: Callable[[Any], Difference | None]
+) -> int:
+    """Run the cases of some kinds, and print what differs and how many passed."""
+    from nri.testing.conformance import read_cases
 
     out = Output(settings)
     passed = skipped = 0
     failed: list[Difference] = []
     for case in (case for file in files for case in read_cases(file)):
-        if case["op"] not in MERGE_OPS:
+        if case["op"] not in kinds:
             skipped += 1
             continue
-        difference = run_merge_case(case)
+        difference = run_case(case)
         if difference is None:
             passed += 1
             continue
@@ -56,8 +83,8 @@ def merge(settings: Settings, files: tuple[str, ...]) -> int:
         out.text(f"{passed} passed, {len(failed)} failed")
     if not (passed or failed):
         others = f"; {skipped} of other kinds were skipped" if skipped else ""
-        kinds = " or ".join(sorted(MERGE_OPS))
-        raise Failure(f"{', '.join(files)}: no {kinds} case in there, so nothing was run{others}")
+        names = " or ".join(sorted(kinds))
+        raise Failure(f"{', '.join(files)}: no {names} case in there, so nothing was run{others}")
     return FAILED if failed else 0
 
 

@@ -1,13 +1,11 @@
-"""Who changed what in a container: what is kept, and what is worked out of it."""
+"""Records of who changed what in a container: bounded, and not in the way of events."""
 
-import json
 import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation.audit.explanation import REQUEST
 from nri.adaptation.audit.provenance import Provenance
 from nri.api import messages as m
 from nri.rules import Rules
@@ -32,13 +30,6 @@ def env(**variables):
     return m.CreateContainerResponse(adjust=m.ContainerAdjustment(env=pairs))
 
 
-def shares(value, container="c1", kind=m.UpdateContainerResponse):
-    reply = kind()
-    update = reply.update.add(container_id=container)
-    update.linux.resources.cpu.shares.value = value
-    return reply
-
-
 def create(provenance, *replies, container="c1", failed="", touched=(), **parts):
     request = m.CreateContainerRequest(
         pod=m.PodSandbox(namespace="prod", name="web-1"), container=m.Container(id=container, name="web", **parts)
@@ -61,132 +52,6 @@ def steps(provenance, container="c1", rules=Rules.DEFAULT):
 
 
 # --- the chain
-
-
-def test_the_chain_tells_who_set_what_on_top_of_whom(provenance):
-    first, second = env(A="1", B="2"), env(remove_A="", A="3")
-    create(provenance, ("00-first", first), ("10-second", second), env=["A=0"])
-    assert steps(provenance) == [
-        ("CreateContainer", "00-first", "Env", "A", "0", "1"),
-        ("CreateContainer", "00-first", "Env", "B", None, "2"),
-        ("CreateContainer", "10-second", "Env", "A", "1", "3"),
-    ]
-
-
-def test_a_removal_ends_in_nothing(provenance):
-    create(provenance, ("00-first", env(remove_A="")), env=["A=0"])
-    assert steps(provenance) == [("CreateContainer", "00-first", "Env", "A", "0", None)]
-
-
-@pytest.mark.parametrize("rules", [Rules.DEFAULT, Rules.REFERENCE])
-def test_fields_that_no_container_shows_have_their_chain_too(provenance, rules):
-    def nodes(text):
-        policy = m.LinuxMemoryPolicy(nodes=text)
-        return m.CreateContainerResponse(
-            adjust=m.ContainerAdjustment(linux=m.LinuxContainerAdjustment(memory_policy=policy))
-        )
-
-    create(provenance, ("00-first", nodes("0")))
-    assert steps(provenance, rules=rules) == [("CreateContainer", "00-first", "MemoryPolicy", "", None, {"nodes": "0"})]
-
-
-def test_an_update_begins_with_what_the_runtime_asked_for(provenance):
-    create(provenance)
-    update(provenance, ("10-qos", shares(300)), value=200)
-    assert steps(provenance) == [
-        ("UpdateContainer", REQUEST, "CPUShares", "", None, 200),
-        ("UpdateContainer", "10-qos", "CPUShares", "", 200, 300),
-    ]
-
-
-def test_later_events_go_on_from_what_earlier_ones_left(provenance):
-    create(provenance)
-    update(provenance, value=100)
-    update(provenance, value=200)
-    assert [step[4:] for step in steps(provenance)] == [(None, 100), (100, 200)]
-
-
-def test_updates_from_another_containers_event_are_in_the_chain(provenance):
-    create(provenance)
-    other = shares(64, "c1", m.CreateContainerResponse)
-    create(provenance, ("20-balance", other), container="c2", touched=["c1"])
-    assert steps(provenance) == [("CreateContainer", "20-balance", "CPUShares", "", None, 64)]
-    assert steps(provenance, "c2") == [], "the update of c1 is told as one of c2"
-
-
-def test_unsolicited_updates_are_in_the_chain(provenance):
-    create(provenance)
-    request = shares(64, "c1", m.UpdateContainersRequest).SerializeToString()
-    provenance.record("UpdateContainers", "", b"", [("20-balance", request)], ["c1"])
-    assert steps(provenance) == [("UpdateContainers", "20-balance", "CPUShares", "", None, 64)]
-
-
-def test_a_failed_event_is_told_and_changes_nothing(provenance):
-    create(provenance)
-    request = m.UpdateContainerRequest(container=m.Container(id="c1"))
-    request.linux_resources.cpu.shares.value = 5
-    provenance.record("UpdateContainer", "c1", request.SerializeToString(), [], failed="10-a said no")
-    update(provenance, value=7)
-    made = provenance.explain("c1")
-    assert [(step.change.before, step.change.after, step.note) for step in made.steps] == [
-        (None, 5, "not applied: 10-a said no"),
-        (None, 7, ""),
-    ]
-
-
-def test_a_conflict_is_told_with_what_was_wanted(provenance):
-    text = 'plugins "10-b" and "00-a" both tried to set Env A'
-    create(provenance, ("00-a", env(A="1")), ("10-b", env(A="2")), failed=text)
-    made = provenance.explain("c1")
-    assert [(step.plugin, step.change.after, step.note) for step in made.steps] == [
-        ("00-a", "1", f"not applied: {text}"),
-        ("10-b", "2", f"not applied: {text}"),
-    ]
-
-
-def test_outcomes_other_than_applied_become_notes(provenance):
-    create(provenance)
-    outcomes = [("c1", "CPUShares", "clamped", "to 2"), ("c1", "PidsLimit", "applied", ""), ("c2", "X", "stale", "")]
-    provenance.record("UpdateContainers", "", b"", [], ["c1"], outcomes=outcomes)
-    assert [text for _, text in provenance.explain("c1").notes] == ["UpdateContainers: CPUShares clamped: to 2"]
-
-
-def test_a_reply_that_cannot_be_read_becomes_a_note_and_the_rest_still_holds(provenance):
-    create(provenance)
-    provenance.record("UpdateContainer", "c1", b"", [("10-bad", b"\xff\xff")])
-    update(provenance, value=7)
-    made = provenance.explain("c1")
-    assert len(made.notes) == 1
-    assert made.steps[-1].change.after == 7
-
-
-def test_a_container_that_is_older_than_the_records_starts_with_its_first_event(provenance):
-    update(provenance, ("10-qos", shares(9)))
-    assert steps(provenance) == [("UpdateContainer", "10-qos", "CPUShares", "", None, 9)]
-
-
-def test_an_explanation_is_json_with_the_time_in_utc(provenance):
-    create(provenance, ("00-first", env(A="1")))
-    tree = json.loads(json.dumps(provenance.explain("c1").to_json()))
-    assert (tree["name"], tree["pod"]) == ("web", "prod/web-1")
-    assert tree["steps"] == [
-        {
-            "time": "2001-09-09T01:46:41.000Z",
-            "event": "CreateContainer",
-            "plugin": "00-first",
-            "field": "Env",
-            "key": "A",
-            "before": None,
-            "after": "1",
-            "note": "",
-        }
-    ]
-
-
-def test_rows_show_values_as_people_write_them(provenance):
-    create(provenance, ("00-first", env(A="1")))
-    row = ("2001-09-09T01:46:41.000Z", "CreateContainer", "00-first", "Env", "A", "-", '"1"', "")
-    assert provenance.explain("c1").rows() == [row]
 
 
 # --- what is kept

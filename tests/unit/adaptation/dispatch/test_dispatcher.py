@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation import BuiltinPlugin
+from nri.adaptation import Adaptation, BuiltinPlugin
 from nri.adaptation.dispatch.invoker import Invoker
 from nri.adaptation.peers.fifo_lock import FifoLock
 from nri.errors import DeadlineExceeded, PluginError
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.testing.attached import Attached
 from nri.ttrpc import Interceptor, Request
 from tests.support.adapting import eventually
 
@@ -342,3 +343,91 @@ def test_a_call_that_fails_on_this_side_is_no_answer_and_no_miss(error: type[Bas
         assert (peer.state.value, peer.breaker.missed) == ("open", 1)
         runtime.start_container(make_pod(), make_container(id="back"))
         assert (seen[-1:], peer.state.value) == (["back"], "active")
+
+
+class Begun:
+    """A reporter that notes which events have passed the gate: those of which it is told that they begin."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        self.events.append(event)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
+    pod, container, begun = make_pod(), make_container(), Begun()
+    entered, go = threading.Event(), threading.Event()
+
+    def hold(_: nri.Container) -> None:
+        entered.set()
+        go.wait(60)
+
+    with FakeRuntime(request_timeout_s=60, reporters=[begun]) as runtime:
+        runtime.add(Calls(hold), idx="10", name="busy")
+        threads = [threading.Thread(target=runtime.adaptation.start_container, args=(pod, container))]
+        threads[0].start()
+        assert entered.wait(10)
+        runtime.add(Calls(lambda _: None), idx="20", name="joins", wait=False)
+
+        def told(event: str, *given: Any) -> threading.Thread:
+            thread = threading.Thread(target=getattr(runtime.adaptation, event), args=given)
+            thread.start()
+            return thread
+
+        eventually(lambda: runtime.adaptation._chain.gate._waiting, "the plugin waits for the busy one's event to end")
+        threads.append(told("post_start_container", pod, container))
+        threads += [told(event, pod) for event in ("stop_pod_sandbox", "remove_pod_sandbox")]
+        threads += [told(event, pod, container) for event in ("stop_container", "remove_container")]
+        urgent = {"StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer"}
+        eventually(lambda: urgent <= set(begun.events), "they are under way")
+        assert "PostStartContainer" not in begun.events, "an ordinary event passes as well"
+        go.set()
+        for thread in threads:
+            thread.join(20)
+        assert runtime.adaptation.ready(["20-joins"], 20)
+
+
+def test_an_event_that_waits_is_not_sent_to_a_plugin_that_does_not_get_its_pod() -> None:
+    holding, failures = Holding(), list[BaseException]()
+    with FakeRuntime(policy='["10-holding"]\nfilters = { namespace = ["web"] }') as runtime:
+        runtime.timeout(20).add(Calls(holding), name="holding")
+        (peer,) = runtime.adaptation._chain.peers
+        threads = [calling(runtime, "one", failures, pod=make_pod(namespace="web"))]
+        assert holding.entered.wait(10)
+        threads.append(calling(runtime, "two", failures, pod=make_pod(namespace="other")))
+        eventually(lambda: peer.lock.waiting == 1, "the second event waits")
+        holding.go.set()
+        for thread in threads:
+            thread.join(10)
+    assert (holding.seen, failures) == (["one"], [])
+
+
+def test_an_event_that_goes_on_beside_a_plugin_that_hangs_while_it_joins_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def synchronize() -> Any:
+        inside.set()
+        go.wait(20)
+        return [], []
+
+    adaptation = Adaptation(
+        "r", "1", synchronize=synchronize, update=lambda _: None, plugin_path="/nonexistent",
+        disable_connections=True, policy_path=None, request_timeout_s=0.05,
+    )  # fmt: skip
+    adaptation.start()
+    try:
+        joining = Attached(Calls(lambda _: None), "10", "joins", "")
+        joining.connect(adaptation)
+        assert inside.wait(20)
+        adaptation.run_pod_sandbox(make_pod())
+        assert "RunPodSandbox goes on while a plugin joins: `synchronize` has not returned for 0.05 s" in caplog.text
+    finally:
+        go.set()
+        adaptation.stop()
+        joining.join()

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 import nri
 from nri.adaptation import BuiltinPlugin
+from nri.adaptation.dispatch.validation import validate
+from nri.adaptation.peers.peer import Peer
+from nri.adaptation.peers.state import State
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
-from nri.errors import PluginError, PluginTimeout, ValidationRejected
+from nri.errors import DeadlineExceeded, NriError, PluginError, PluginTimeout, ValidationRejected
+from nri.policies.default_validator import ValidatorConfig
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import RawPlugin, eventually
+from tests.support.made_plugins import Mode, both
 
 VALIDATION = BY_METHOD["validate_container_adjustment"].number
 
@@ -65,8 +73,13 @@ def test_a_validator_that_does_not_answer_in_time_fails_the_creation_and_stays(n
 
 
 def test_a_validator_that_is_gone_is_not_missed(nri_runtime: FakeRuntime) -> None:
-    nri_runtime.add(Check(refuse="never")).disconnect()
+    check = Check(refuse="never")
+    nri_runtime.add(check)
+    with pytest.raises(ValidationRejected):
+        nri_runtime.create_container()
+    nri_runtime.disconnect()
     nri_runtime.create_container()
+    assert len(check.requests) == 1
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -109,7 +122,7 @@ def test_a_validator_that_joins_in_the_middle_of_an_event_that_did_not_wait_for_
         joining.start()
         eventually(lambda: runtime.adaptation._chain.gate._inside, "the validator is joining")
         with pytest.raises(ValidationRejected):
-            runtime.create_container()
+            runtime.adaptation.create_container(make_pod(), make_container())  # which holds no block_sync()
         joining.join()
 
 
@@ -147,8 +160,9 @@ def test_is_not_asked_when_a_plugin_before_it_failed(nri_runtime: FakeRuntime) -
 
 def test_a_shadow_validator_refuses_nothing() -> None:
     with FakeRuntime(policy='["10-check"]\nshadow = true\n') as runtime:
-        runtime.add(Check(refuse="would not"))
-        runtime.create_container()
+        check = Check(refuse="would not")
+        runtime.add(check).create_container()
+        assert len(check.requests) == 1, "it was not asked"
 
 
 def test_filters_hold_for_validators() -> None:
@@ -183,3 +197,112 @@ def test_a_validator_that_is_late_raises_the_error_for_late_plugins(nri_runtime:
     with pytest.raises(PluginTimeout) as caught:
         nri_runtime.create_container()
     assert caught.value.plugin == "10-slow"
+
+
+class Says:
+    """In place of the invoker: says what a validator answers."""
+
+    def __init__(self, answer: bytes | BaseException, *, missed: bool = True) -> None:
+        self.answer, self.validators_missed = answer, missed
+
+    def invoke(self, *_: Any, **__: Any) -> bytes:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+@contextmanager
+def validators(count: int = 1, policy: str = "") -> Iterator[tuple[Peer, ...]]:
+    """So many plugins that validate, as the chain has them."""
+    with FakeRuntime(policy=policy) as runtime:
+        for number in range(count):
+            runtime.add(Check(), idx=f"{number}0")
+        yield runtime.adaptation._chain.validators
+
+
+def ask(
+    answer: bytes | BaseException, peers: tuple[Peer, ...], deadline: float | None = None, *, missed: bool = True
+) -> None:
+    validate(Says(answer, missed=missed), peers, b"", make_pod(), deadline)  # type: ignore[arg-type]
+
+
+@pytest.mark.pure
+def test_a_verdict_that_cannot_be_read_is_a_refusal() -> None:
+    with validators() as peers, pytest.raises(PluginError, match="plugin 00-check: its verdict cannot be read"):
+        ask(b"\xff\xff", peers)
+
+
+@pytest.mark.pure
+def test_a_shadows_verdict_that_cannot_be_read_refuses_nothing() -> None:
+    with validators(policy='["00-check"]\nshadow = true') as peers:
+        ask(b"\xff\xff", peers)
+
+
+@pytest.mark.pure
+def test_a_validator_that_leaves_before_it_is_asked_is_missed_by_default_alone() -> None:
+    reject = m.ValidateContainerAdjustmentResponse(reject=True, reason="no").SerializeToString()
+    with validators() as peers:
+        with pytest.raises(ValidationRejected):
+            ask(reject, peers)
+        peers[0].state = State.GONE
+        ask(reject, peers, missed=False)
+        with pytest.raises(PluginError, match="00-check has left before it was asked"):
+            ask(reject, peers)
+        peers[0].state = State.ACTIVE  # so that its connection is closed
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_callers_deadline_ends_the_wait_for_a_validator_that_is_busy(count: int) -> None:
+    with validators(count) as peers:
+        peers[0].lock.acquire(None)
+        with pytest.raises(DeadlineExceeded):
+            ask(b"", peers, time.monotonic() + 0.02)
+        peers[0].lock.release()
+        ask(b"", peers)
+
+
+@pytest.mark.pure
+def test_an_interrupt_in_the_thread_of_one_validator_reaches_the_caller() -> None:
+    with validators(2) as peers, pytest.raises(KeyboardInterrupt):
+        ask(KeyboardInterrupt(), peers)
+
+
+@both
+def test_lost_validators_refuse(mode: Mode) -> None:
+    class Kills(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            validator.close()
+            eventually(lambda: runtime.health("99-validator").state == "gone", "the validator is gone")
+
+    with FakeRuntime(compat=mode) as runtime:
+        bit = 1 << m.Event.VALIDATE_CONTAINER_ADJUSTMENT - 1
+        validator = RawPlugin(runtime, "validator", "99", events=bit).join()
+        runtime.add(Kills())
+        if mode == "reference":
+            runtime.create_container()
+        else:
+            with pytest.raises(NriError, match="99-validator has left before it was asked"):
+                runtime.create_container()
+
+
+@both
+def test_indexed_names_exact(mode: Mode) -> None:
+    class Creates(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+    class Imposter(Creates):
+        name = "10-guard"
+
+    class Guard(Creates):
+        name = "guard"
+
+    required = ValidatorConfig(enable=True, required_plugins=("10-guard",))
+    with FakeRuntime(compat=mode, default_validator=required) as runtime:
+        runtime.add(Imposter(), idx="99")
+        if mode == "reference":
+            runtime.create_container()
+        else:
+            with pytest.raises(NriError, match='required plugin "10-guard" not present'):
+                runtime.create_container()
+            runtime.add(Guard(), idx="10").create_container()

@@ -1,4 +1,4 @@
-"""Installed plugins: what counts as one, its configuration, and the contract by which it is started."""
+"""The contract by which an installed plugin is started, and what is kept of its end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nri.adaptation.launch.discovery import Found, config_text, discover
+from nri.adaptation.launch.discovery import Found
 from nri.adaptation.launch.process import LAST_LINES, Process
-from nri.errors import ConfigError
 
 
 def script(folder: Path, name: str, text: str, mode: int = 0o755) -> Path:
@@ -26,80 +25,6 @@ def run(path: Path, index: str = "10", name: str = "foo") -> Process:
     process.wait(lambda: 10.0)
     process.socket.close()
     return process
-
-
-def test_plugins_come_in_the_order_of_their_names(tmp_path: Path) -> None:
-    for name in ("20-b", "10-z", "10-a"):
-        script(tmp_path, name, "")
-    assert [found.label for found in discover(str(tmp_path))[0]] == ["10-a", "10-z", "20-b"]
-
-
-def test_folders_and_files_that_are_not_executable_are_no_plugins(tmp_path: Path) -> None:
-    script(tmp_path, "10-data", "", 0o644)
-    (tmp_path / "20-folder").mkdir()
-    assert discover(str(tmp_path)) == ([], [])
-
-
-def test_a_folder_that_is_missing_has_no_plugins(tmp_path: Path) -> None:
-    assert discover(str(tmp_path / "nowhere")) == ([], [])
-
-
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (lambda folder: script(folder, "10-a", "", 0o775), "it can be written by group or others (mode 0775)"),
-        (lambda folder: script(folder, "10-a.wasm", ""), "plugins in WebAssembly are not supported"),
-        (lambda folder: (folder / "10-a").symlink_to(folder / "gone"), "it cannot be looked at"),
-        (
-            lambda folder: (script(folder, "10-a", ""), folder.chmod(0o777)),
-            "its folder can be written by group or others",
-        ),
-    ],
-    ids=["writable", "wasm", "dangling link", "writable folder"],
-)
-def test_what_cannot_be_launched_is_reported_with_the_reason(tmp_path: Path, make: object, reason: str) -> None:
-    folder = tmp_path / "plugins"
-    folder.mkdir()
-    assert callable(make)
-    make(folder)
-    found, skipped = discover(str(folder))
-    assert found == []
-    assert skipped[0].reason.startswith(reason)
-
-
-def test_a_link_to_a_plugin_is_a_plugin(tmp_path: Path) -> None:
-    target = script(tmp_path / "bin", "real", "")
-    (tmp_path / "plugins").mkdir()
-    (tmp_path / "plugins" / "10-link").symlink_to(target)
-    assert [found.label for found in discover(str(tmp_path / "plugins"))[0]] == ["10-link"]
-
-
-def test_configuration_of_its_own_comes_before_the_common_one(tmp_path: Path) -> None:
-    assert config_text(str(tmp_path), "10", "foo") == ("", None)
-    (tmp_path / "foo.conf").write_text("common")
-    assert config_text(str(tmp_path), "10", "foo")[0] == "common"
-    (tmp_path / "10-foo.conf").write_text("own\n")
-    assert config_text(str(tmp_path), "10", "foo") == ("own\n", str(tmp_path / "10-foo.conf"))
-
-
-def test_configuration_that_cannot_be_read_is_an_error_with_its_path(tmp_path: Path) -> None:
-    (tmp_path / "10-foo.conf").mkdir()
-    with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration of plugin 10-foo cannot be read"):
-        config_text(str(tmp_path), "10", "foo")
-
-
-def test_configuration_is_a_regular_file_of_at_most_1_mib(tmp_path: Path) -> None:
-    """A pipe would keep the plugin's supervisor waiting for ever, and a log that landed here would fill memory."""
-    path = tmp_path / "10-foo.conf"
-    os.mkfifo(path)
-    with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration .* cannot be read: not a regular file"):
-        config_text(str(tmp_path), "10", "foo")
-    path.unlink()
-    path.write_text("x" * (1 << 20))
-    assert len(config_text(str(tmp_path), "10", "foo")[0]) == 1 << 20
-    path.write_text("x" * ((1 << 20) + 1))
-    with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration .* cannot be read: more than 1 MiB"):
-        config_text(str(tmp_path), "10", "foo")
 
 
 def test_the_environment_has_three_variables_and_nothing_else(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from tests.unit.adaptation.merge.build import (
     update_state,
 )
 
-REPOSITORY = Path(__file__).parents[4]
 SHARES = {"cpu": {"shares": {"value": "5"}}}
 LIMIT = {"memory": {"limit": {"value": "9"}}}
 
@@ -179,25 +177,6 @@ def test_the_reference_is_reproduced(rule: Callable[[Rules], Any]) -> None:
 @pytest.mark.parametrize("rule", SCENARIOS, ids=lambda rule: rule.__name__)
 def test_the_default_does_what_users_expect(rule: Callable[[Rules], Any]) -> None:
     assert rule(Rules.DEFAULT) == SCENARIOS[rule][1]
-
-
-def test_every_rule_has_its_row_in_the_documentation() -> None:
-    text = (REPOSITORY / "docs" / "deviations.md").read_text()
-    rows = [line.split("|")[1].strip().strip("`") for line in text.splitlines() if line.startswith("| `")]
-    names = [field.name for field in fields(Rules)]
-    assert sorted(rows) == sorted(names), f"rows and rules differ in {set(rows) ^ set(names)}"
-
-
-def test_every_rule_is_off_in_the_reference_and_on_by_default() -> None:
-    for field in fields(Rules):
-        assert getattr(Rules.DEFAULT, field.name) is True
-        assert getattr(Rules.REFERENCE, field.name) is False
-
-
-def test_every_rule_is_named_by_a_test() -> None:
-    texts = [path.read_text() for path in (REPOSITORY / "tests").rglob("test_*.py")]
-    unnamed = [field.name for field in fields(Rules) if not any(field.name in text for text in texts)]
-    assert not unnamed, f"no test names these rules: {unnamed}"
 
 
 def test_a_rule_names_its_scenario() -> None:

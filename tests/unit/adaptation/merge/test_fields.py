@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation.merge.fields import COMPOUND_FIELDS, RESOURCES_TREE, ROWS, TREE, Kind, Row, Visibility
+from nri.adaptation.merge.fields import COMPOUND_FIELDS, RESOURCES_TREE, ROWS, TREE, Kind, Row, Visibility, _grow
 from nri.api import messages as m
 
 #: Fields of an update that say which container and how, not what.
@@ -64,3 +64,14 @@ def test_the_rows_that_know_removal_are_those_of_the_protocol() -> None:
 
 def test_a_field_that_nobody_owns_is_a_list() -> None:
     assert {row.path for row in ROWS if not row.claim} == {"linux.resources.devices", "linux.rdt.remove"}
+
+
+def test_a_field_that_leads_to_no_row_is_left_out_of_the_tree_for_a_test_to_notice() -> None:
+    row = Row("linux.cgroups_path", Kind.SIMPLE, "CgroupsPath")
+    tree = _grow(m.ContainerAdjustment.DESCRIPTOR, "", {row.path: row})
+    missing = list(fields_without_row(m.ContainerAdjustment.DESCRIPTOR, tree))
+    assert {"annotations", "linux.resources"} <= set(missing) and row.path not in missing
+
+
+def test_a_row_is_shown_with_its_path_and_kind() -> None:
+    assert repr(ROWS[0]).startswith(f"Row({ROWS[0].path}, ")

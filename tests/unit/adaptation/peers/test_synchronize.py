@@ -125,3 +125,23 @@ def test_a_reply_that_asks_for_too_much_is_refused_before_it_is_read() -> None:
     assert len(hand_over(lambda part, deadline: asked, [], [], 5.0)) == 50
     with pytest.raises(RemoteProtocolError, match="the reply to Synchronize has more than 49 entries"):
         hand_over(lambda part, deadline: asked, [], [], 5.0, most=49)
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_synchronize_timeout_per_message(each: bool) -> None:
+    """`Rules.synchronize_timeout_per_message` is `each` of the hand_over."""
+    deadlines: list[float] = []
+
+    def call(part: bytes, deadline: float) -> bytes:
+        import time
+
+        deadlines.append(deadline)
+        time.sleep(0.002)
+        more = m.SynchronizeRequest.FromString(part).more
+        encoded: bytes = m.SynchronizeResponse(more=more).SerializeToString()
+        return encoded
+
+    containers = [make_container(annotations={"padding": "x" * 500_000}) for _ in range(10)]
+    hand_over(call, [], containers, 5.0, each=each)
+    assert len(deadlines) > 3
+    assert len(set(deadlines)) == (len(deadlines) if each else 1)

@@ -6,7 +6,9 @@ import errno
 import os
 import socket
 import stat
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.registration.listener import Listener
 from nri.testing import FakeRuntime
 from nri.ttrpc import Endpoint, Monitor
-from tests.support.adapting import PATIENCE_S
+from tests.support.adapting import PATIENCE_S, eventually, register
+from tests.support.made_plugins import Mode, both
 
 
 def full(*_: object) -> Any:
@@ -61,11 +64,16 @@ def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_one_is_taken
         add(monitor, endpoint)
 
     monkeypatch.setattr(Monitor, "add", watch)
-    with FakeRuntime(socket_path=path, registration_timeout_s=0.5):
-        for _ in range(2):
-            with socket.socket(socket.AF_UNIX) as sock:
-                sock.connect(path)
-                assert is_closed(sock)  # the second one because it does not register
+    with FakeRuntime(socket_path=path, registration_timeout_s=100.0) as runtime:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(path)
+            assert is_closed(sock)
+        eventually(lambda: runtime.plugins == [], "it is forgotten")
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(PATIENCE_S)
+            sock.connect(path)
+            sock.sendall(register("raw"))
+            assert sock.recv(1), "the next one is not watched"
     assert not failures
 
 
@@ -76,3 +84,88 @@ def test_a_connection_after_the_end_is_closed() -> None:
     runtime.adaptation.connect(theirs)
     assert is_closed(ours)
     ours.close()
+
+
+@both
+def test_live_socket_kept(mode: Mode, tmp_path: Path) -> None:
+    path = str(tmp_path / "nri.sock")
+    with FakeRuntime(socket_path=path):
+        first = os.stat(path)
+        if mode == "default":
+            with pytest.raises(OSError, match="in use: another process listens there"):
+                FakeRuntime(socket_path=path, compat=mode)
+            assert os.path.samestat(os.stat(path), first)
+        else:
+            with FakeRuntime(socket_path=path, compat=mode):
+                assert not os.path.samestat(os.stat(path), first)
+
+
+def crowd(monkeypatch: pytest.MonkeyPatch, places: int) -> None:
+    monkeypatch.setattr("nri.adaptation.registration.listener.UNSETTLED", places)
+
+
+def test_of_too_many_connections_the_oldest_that_says_nothing_makes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd(monkeypatch, 2)
+    path = str(tmp_path / "nri.sock")
+    with FakeRuntime(socket_path=path), ExitStack() as stack:
+        socks = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3)]
+        for sock in socks:
+            sock.connect(path)
+        assert is_closed(socks[0])
+        for sock in socks[1:]:
+            sock.settimeout(0.05)
+            with pytest.raises(TimeoutError):
+                sock.recv(1)
+
+
+def test_a_connection_is_refused_where_all_others_are_just_joining(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    crowd(monkeypatch, 1)
+    path = str(tmp_path / "nri.sock")
+    with FakeRuntime(socket_path=path), ExitStack() as stack:
+        joining, late = (stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2))
+        joining.settimeout(PATIENCE_S)
+        joining.connect(path)
+        joining.sendall(register("raw"))
+        assert joining.recv(1), "it is not configured"
+        late.connect(path)
+        assert is_closed(late)
+    assert "refused a plugin's connection: 1 others are just joining" in caplog.text
+
+
+def test_a_user_who_is_not_allowed_is_turned_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = str(tmp_path / "nri.sock")
+    monkeypatch.setattr(
+        "nri.adaptation.registration.listener.credentials", lambda sock: SimpleNamespace(pid=5, uid=4711, gid=0)
+    )
+    with FakeRuntime(socket_path=path) as runtime, socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(path)
+        assert is_closed(sock)
+        assert runtime.plugins == []
+    assert "refused a plugin's connection: user 4711 (process 5) is not in allowed_uids" in caplog.text
+
+
+def test_a_runtime_that_has_no_descriptor_left_takes_the_connection_when_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = str(tmp_path / "nri.sock")
+    accept, failures = socket.socket.accept, [BlockingIOError(), OSError(errno.EMFILE, os.strerror(errno.EMFILE))]
+
+    def scarce(self: socket.socket) -> Any:
+        if failures:
+            raise failures.pop()
+        return accept(self)
+
+    monkeypatch.setattr(socket.socket, "accept", scarce)
+    with FakeRuntime(socket_path=path), socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(PATIENCE_S)
+        sock.connect(path)
+        sock.sendall(register("raw"))
+        assert sock.recv(1)
+    assert failures == []
+    assert "cannot accept a plugin's connection: Too many open files" in caplog.text

@@ -8,11 +8,13 @@ import pytest
 
 from nri.api import messages as m
 from nri.api import naming
+from nri.errors import RegistrationError
 from nri.mux import frames as mux
 from nri.testing import FakeRuntime
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_response
-from tests.support.adapting import RawPlugin, register, request
+from tests.support.adapting import RawPlugin, eventually, register, request
+from tests.support.made_plugins import Mode, Quiet, both
 
 
 def test_a_name_that_no_file_could_have_is_refused(nri_runtime: FakeRuntime) -> None:
@@ -62,3 +64,38 @@ def test_a_plugin_that_there_is_no_thread_for_is_sent_away(
     assert nri_runtime.health("10-raw").last_error == "the runtime has no thread left to configure it"
     raw.close()
     RawPlugin(nri_runtime).join().close()
+
+
+@both
+def test_duplicates_refused(mode: Mode) -> None:
+    with FakeRuntime(compat=mode) as runtime:
+        runtime.add(Quiet())
+        if mode == "default":
+            with pytest.raises(RegistrationError, match="plugin 10-quiet is connected already"):
+                runtime.add(Quiet())
+            assert [row.state for row in runtime.plugins if row.plugin == "10-quiet"] == ["active"]
+        else:
+            runtime.add(Quiet())
+            eventually(lambda: len(runtime.adaptation._chain.peers) == 2, "both take part")
+
+
+@both
+def test_registers_once(mode: Mode) -> None:
+    with FakeRuntime(compat=mode) as runtime:
+        raw = RawPlugin(runtime).join()
+        raw.sock.sendall(register("other", "20", stream_id=3))
+        if mode == "default":
+            raw.wait_for(b"registered on this connection already")
+            assert [row.plugin for row in runtime.plugins] == ["10-raw"]
+        else:
+            eventually(lambda: any(row.plugin == "20-other" for row in runtime.plugins), "it took the new name")
+        raw.close()
+
+
+def test_plugins_that_come_and_go_by_new_names_do_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nri.adaptation.registration.registry.REMEMBERED", 3)
+    with FakeRuntime() as runtime:
+        for number in range(6):
+            runtime.add(Quiet(), name=f"q{number}").disconnect(f"10-q{number}")
+        assert [row.plugin for row in runtime.plugins][-1] == "10-q5"
+        assert len(runtime.plugins) <= 4

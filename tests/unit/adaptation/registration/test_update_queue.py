@@ -9,8 +9,11 @@ import pytest
 
 import nri
 from nri.adaptation.registration import update_queue as unsolicited
+from nri.adaptation.registration.update_queue import UpdateQueue
 from nri.api import messages as m
+from nri.errors import RpcError
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.ttrpc import Code, Request
 from tests.support.adapting import RawPlugin, eventually, request
 
 
@@ -159,3 +162,51 @@ def test_what_still_waits_when_the_runtime_stops_is_not_applied() -> None:
     eventually(lambda: not queue._workers, "the workers end")
     assert len(applied) == 1
     raw.close()
+
+
+class Garbage:
+    def SerializeToString(self) -> bytes:
+        return b"\xff\xff"
+
+
+def test_a_request_that_cannot_be_read_is_answered_with_that(nri_runtime: FakeRuntime) -> None:
+    raw = RawPlugin(nri_runtime).join()
+    raw.sock.sendall(request("UpdateContainers", Garbage(), 3))
+    raw.wait_for(b"error unmarshalling payload")
+    raw.close()
+
+
+def test_a_status_that_the_runtimes_callback_raises_is_the_answer() -> None:
+    def refuse(updates: list[m.ContainerUpdate]) -> None:
+        raise RpcError(Code.NOT_FOUND, "no such cgroup")
+
+    with FakeRuntime() as runtime:
+        runtime.create_container(None, make_container(id="c"))
+        runtime.adaptation._kept._updates._update = refuse
+        raw = RawPlugin(runtime).join()
+        update = m.ContainerUpdate(container_id="c")
+        update.linux.resources.cpu.shares.value = 5
+        raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(update=[update]), 3))
+        raw.wait_for(b"no such cgroup")
+        raw.close()
+
+
+def test_nothing_is_taken_from_a_runtime_that_stops() -> None:
+    queue = UpdateQueue(lambda peer, message: [])
+    queue.stop()
+    with pytest.raises(RpcError, match="the runtime is stopping") as caught:
+        queue.take(None, Request("s", "m", b""))  # type: ignore[arg-type]
+    assert caught.value.code == Code.UNAVAILABLE
+
+
+def test_a_worker_that_has_nothing_to_do_ends_and_another_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nri.adaptation.registration.update_queue.IDLE_S", 0.01)
+    with FakeRuntime() as runtime:
+        runtime.create_container(None, make_container(id="c"))
+        asking = Asks()
+        runtime.add(asking)
+        queue = runtime.adaptation._registry._update_queue
+        for shares in (5, 6):
+            asking.runtime.update(nri.Update("c").set_cpu_shares(shares)).result(timeout=20)
+            eventually(lambda: queue._workers == 0, "the worker has ended")
+        assert [update.cpu_shares for update in runtime.updates] == [5, 6]

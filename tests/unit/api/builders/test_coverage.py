@@ -57,15 +57,3 @@ def test_every_field_of_an_update_has_a_setter() -> None:
     apply(update, RESOURCE_CALLS | UPDATE_CALLS)
     update.add_device_rule(*DEVICE_RULE, major=1, minor=2)
     assert set_leaves(update.message) == leaves("ContainerUpdate")
-
-
-def test_every_optional_resource_has_a_reader_of_the_same_name() -> None:
-    update = Update("c")
-    apply(update, RESOURCE_CALLS)
-    for setter, arguments in RESOURCE_CALLS.items():
-        reader = setter.removeprefix("set_")
-        if setter.startswith("set_"):
-            assert getattr(update, reader) == (arguments[0] if arguments else True), reader
-            assert getattr(Update("c"), reader) is None, f"{reader} must be None when it is not set"
-    assert update.hugepage_limits == {"2MB": 1}
-    assert update.unified == {"memory.high": "1"}

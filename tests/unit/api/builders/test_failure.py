@@ -33,3 +33,10 @@ def test_a_failure_policy_cannot_change_or_hold_anything_but_bools() -> None:
         del FailurePolicy().fail_request
     with pytest.raises(TypeError, match="keep_connected must be a bool, not 'yes'"):
         FailurePolicy(keep_connected="yes")
+
+
+def test_a_policy_is_equal_to_one_that_says_the_same_and_to_nothing_else() -> None:
+    same = FailurePolicy(fail_request=True)
+    assert same == FailurePolicy(fail_request=True) and hash(same) == hash(FailurePolicy(fail_request=True))
+    assert same != FailurePolicy(fail_request=False)
+    assert same != (True, None)

@@ -65,3 +65,59 @@ def test_a_socket_that_we_may_not_open_is_found(folder: Path) -> None:
             os.setuid(65534)
             os._exit(0 if "problem: /nri.sock: we may not connect" in probe(folder) else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def listening(folder: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(folder / "nri.sock"))
+    listener.listen()
+    (folder / "nri.sock").chmod(0o600)
+    return listener
+
+
+def test_a_socket_of_another_network_namespace_is_asked_by_connecting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listening(folder) as listener:
+        monkeypatch.setattr(sockets, "_listed", lambda path: False)
+        assert probe(folder) == ["ok: /nri.sock: a runtime listens"]
+        listener.settimeout(5)
+        listener.accept()[0].close()
+
+
+def test_without_the_kernels_list_nothing_is_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    with listening(folder):
+        assert sockets._listed(str(folder / "nri.sock"))
+        monkeypatch.setattr("builtins.open", closed)
+        assert not sockets._listed(str(folder / "nri.sock"))
+
+
+def test_a_group_that_may_connect_is_a_warning(folder: Path) -> None:
+    need_root()
+    with listening(folder):
+        os.chown(folder / "nri.sock", 0, 4711)
+        (folder / "nri.sock").chmod(0o660)
+        assert any("group 4711 may connect (mode 0660)" in line for line in probe(folder))
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_socket_that_we_may_not_open_is_a_problem(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    with listening(folder):
+        monkeypatch.setattr(os, "access", lambda path, mode: allowed)
+        assert any("we may not connect" in line for line in probe(folder)) is not allowed
+
+
+def test_a_folder_that_is_closed_to_us_is_a_problem(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: str) -> os.stat_result:
+        raise PermissionError
+
+    monkeypatch.setattr(sockets.os, "stat", closed)
+    findings: list[Finding] = []
+    sockets.check("/", "/nri.sock", findings)
+    monkeypatch.undo()
+    assert [row.what for row in findings] == ["its folder is closed to us"]

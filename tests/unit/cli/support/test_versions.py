@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import metadata
 
 import google.protobuf
+import pytest
 
 from nri.cli.support.versions import versions
 
@@ -19,3 +20,11 @@ def test_versions_are_those_of_what_runs() -> None:
     found = versions()
     assert found["protobuf"] == google.protobuf.__version__
     assert found["nri"] == metadata.version("nri")
+
+
+def test_a_checkout_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert versions()["nri"] == "unknown"

@@ -50,3 +50,16 @@ def test_a_kind_that_is_not_known_is_wrong_usage(nri) -> None:
     done = nri("conformance", "merg", "x")
     assert done.returncode == 2
     assert "did you mean merge?" in done.stderr
+
+
+def test_specs_have_a_verb_of_their_own(nri, tmp_path) -> None:
+    env = {"env": [{"key": "A", "value": "1"}]}
+    good = {"id": "s", "op": "spec", "spec": {}, "adjust": env, "expect": {"spec": {"process": {"env": ["A=1"]}}}}
+    bad = {**good, "id": "t", "adjust": {}}
+    done = nri("conformance", "spec", write(tmp_path, good, bad, GOOD))
+    assert done.returncode == 1
+    assert "case t (spec) differs:" in done.stdout
+    assert done.stdout.splitlines()[-1] == "1 passed, 1 failed"
+    done = nri("conformance", "spec", write(tmp_path, GOOD))
+    assert done.returncode == 1
+    assert "no spec case in there, so nothing was run; 1 of other kinds were skipped" in done.stderr

@@ -12,7 +12,7 @@ from nri.adaptation.plugin_policy.policy import Policies
 from nri.api import messages as m
 from nri.cli.errors import Failure
 from nri.cli.settings import Settings
-from nri.cli.verbs.why import _ask
+from nri.cli.verbs.why import _ask, _show_chain, _show_policies
 from nri.errors import RuntimeUnavailable
 from nri.rules import Rules
 from nri.ttrpc import Server
@@ -120,3 +120,62 @@ def test_another_service_at_the_socket_is_told_from_the_admin_socket(nri):
 @pytest.mark.parametrize("arguments", [[], ["c1", "--plugins"], ["--plugins", "--policies"]])
 def test_it_wants_one_question(nri, arguments):
     assert nri("why", *arguments).returncode == 2
+
+
+class Printed:
+    """Output for a person that keeps what it is given."""
+
+    human, quiet = True, False
+
+    def __init__(self) -> None:
+        self.notes, self.columns, self.rows = [], [], []
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def table(self, columns, rows):
+        self.columns, self.rows = [column.title for column in columns], list(rows)
+
+
+STEP = {
+    "time": "T",
+    "event": "CreateContainer",
+    "plugin": "10-a",
+    "field": "Env",
+    "key": "A",
+    "before": None,
+    "after": "1",
+}
+CHAIN = {"container": "c1", "name": "", "pod": "", "steps": [], "notes": [], "forgotten": 0}
+
+
+def test_a_chain_with_notes_and_gaps_says_so():
+    out = Printed()
+    notes = [{"time": "T", "text": "CPUShares clamped"}]
+    _show_chain(out, {**CHAIN, "steps": [{**STEP, "note": "not applied"}], "notes": notes, "forgotten": 3})
+    assert out.columns[-1] == "NOTE"
+    assert out.notes == [
+        "container c1 (name not known) of pod (not known)",
+        "T CPUShares clamped",
+        "3 older changes are no longer remembered",
+    ]
+
+
+def test_a_container_that_no_plugin_changed_is_told_as_that():
+    out = Printed()
+    _show_chain(out, CHAIN)
+    assert out.notes[-1] == "no plugin changed anything"
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "notes"),
+    [
+        ("", "", ["no policies: no file is configured"]),
+        ("/p.toml", "", ["no policies: /p.toml"]),
+        ("/p.toml", "line 3", ["the file as it is now is not in force: line 3", "no policies: /p.toml"]),
+    ],
+)
+def test_where_no_policy_holds_it_says_why(path, error, notes):
+    out = Printed()
+    _show_policies(out, {"policies": {}, "path": path, "error": error})
+    assert out.notes == notes

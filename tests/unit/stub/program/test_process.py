@@ -9,6 +9,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ import pytest
 import nri
 from nri.api import messages as m
 from nri.api import naming
-from nri.stub.program.failure_note import read_notes
+from nri.stub.program.failure_note import read_notes, write_note
 from nri.stub.program.options import Options
 from nri.stub.program.process import Program
+from nri.stub.session.session import Session
 from tests.support.plugin_program import Listener
 from tests.support.scripted_runtime import ScriptedRuntime
 from tests.unit.stub.plugins import CREATE, Names, wait_for
@@ -325,3 +327,51 @@ def test_a_configuration_file_is_read_over_the_runtimes_text_and_watched(
         runtime.close()
 
     assert run(Program(plugin, options), change) == 3
+
+
+def test_a_note_of_an_earlier_failure_goes_when_the_plugin_takes_part(options: Options) -> None:
+    write_note(options.socket, "10-names", "no disk")
+    folder = os.path.dirname(options.socket)
+    assert read_notes(folder)
+    assert run(Program(Names(), options), begin_and_close) == 3
+    assert not read_notes(folder)
+
+
+def test_a_plugin_that_fails_to_configure_is_given_another_chance_where_it_may_connect_again(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options.no_reconnect = False
+    chances: list[int] = []
+
+    class Fails(Names):
+        def configure(self) -> None:
+            chances.append(1)
+            if len(chances) == 1:
+                raise OSError("the disk is not there yet")
+
+    def failing(runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        assert "the disk is not there yet" in runtime.configure().message
+        runtime.close()
+
+    def working(runtime: ScriptedRuntime) -> None:
+        runtime.begin()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    program = Program(Fails(), options)
+    monkeypatch.setattr(program._reconnect, "pause", lambda seconds: None)
+    assert run(program, failing, working) == 0
+    assert len(chances) == 2
+
+
+def test_a_mistake_of_this_package_is_no_lost_connection(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_session = Session.run
+
+    def broken(self: Session) -> str:
+        with suppress(nri.NriError):
+            run_session(self)
+        raise ZeroDivisionError("in the session")
+
+    monkeypatch.setattr("nri.stub.program.process.Session.run", broken)
+    with pytest.raises(ZeroDivisionError):
+        run(Program(Names(), options), lambda runtime: runtime.close())

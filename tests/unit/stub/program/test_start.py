@@ -52,3 +52,10 @@ def test_run_makes_the_plugin_and_gives_it_to_a_program(monkeypatch: pytest.Monk
     options, reporter = Options(), object()
     assert start.run(Small, options, reporter=reporter) == 42
     assert given == [Small, options, reporter]
+
+
+def test_main_runs_the_plugin_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[type, str]] = []
+    monkeypatch.setattr(start, "run", lambda plugin_class, options: given.append((plugin_class, options.index)) or 7)
+    assert start.main(Small, ["--idx", "42"]) == 7
+    assert given == [(Small, "42")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nri.api import messages as m
+from nri.stub.support.mirror import Mirror
 from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import CONTAINER, CREATE, POD, Names
 
@@ -54,3 +55,30 @@ def test_synchronize_replaces_the_mirror_before_the_handler_sees_it() -> None:
         running.runtime.call("Synchronize", m.SynchronizeRequest(pods=[POD], containers=[CONTAINER]))
         running.runtime.call("Synchronize", m.SynchronizeRequest(pods=[POD]))
     assert seen == [(["p0"], ["c0"]), (["p0"], [])]
+
+
+def mirror() -> Mirror:
+    made = Mirror()
+    made.replace([POD, m.PodSandbox(id="p1")], [CONTAINER, m.Container(id="c1", pod_sandbox_id="p1")])
+    return made
+
+
+def test_a_removed_container_is_not_in_the_mirror_any_more_and_its_pod_and_others_are() -> None:
+    made = mirror()
+    made.seen("RemoveContainer", POD, CONTAINER)
+    assert (list(made.pods), list(made.containers)) == (["p0", "p1"], ["c1"])
+
+
+def test_a_removed_pod_takes_its_own_containers_with_it() -> None:
+    made = mirror()
+    made.seen("RemovePodSandbox", POD, None)
+    assert (list(made.pods), list(made.containers)) == (["p1"], ["c1"])
+
+
+def test_an_event_without_a_pod_or_a_container_changes_nothing() -> None:
+    made = mirror()
+    for event in ("RemovePodSandbox", "RemoveContainer", "StartContainer"):
+        made.seen(event, None, None)
+        if event != "RemovePodSandbox":
+            made.seen(event, m.PodSandbox(), m.Container())
+    assert (list(made.pods), list(made.containers)) == (["p0", "p1"], ["c0", "c1"])

@@ -107,3 +107,57 @@ def test_a_callback_that_raises_when_the_connection_ends_does_not_keep_the_other
         running.runtime.close()
         assert isinstance(running.ended(), str)
     assert told == [True]
+
+
+def test_a_callback_that_comes_late_is_called_at_once() -> None:
+    plugin = Names()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        pending = plugin.runtime.update(nri.Update("c1"))
+        running.runtime.answer(running.runtime.request(), m.UpdateContainersResponse())
+        assert pending.result(5) == []
+        told: list[bool] = []
+        pending.add_done_callback(lambda pending: told.append(pending.done))
+        assert told == [True]
+
+
+def test_the_first_outcome_stays() -> None:
+    plugin = Names()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        pending = plugin.runtime.update(nri.Update("c1"))
+        running.runtime.answer(running.runtime.request(), m.UpdateContainersResponse())
+        assert pending.result(5) == []
+        pending.finish([nri.Update("c1")], nri.NriError("too late"))
+        assert pending.result(0) == []
+
+
+def test_awaiting_an_update_in_its_own_handler_raises_at_once() -> None:
+    class Awaits(Names):
+        async def start_container(self, pod, container):
+            await self.runtime.update(nri.Update("c1"))
+
+    with plugin_thread(Awaits()) as running:
+        running.runtime.begin()
+        assert "do not wait here" in running.runtime.call("StartContainer", START).message
+
+
+def test_an_update_that_is_no_longer_awaited_still_ends() -> None:
+    import asyncio
+
+    plugin = Names()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        pending = plugin.runtime.update(nri.Update("c1"))
+
+        async def give_up() -> None:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(_outcome(pending), 0.02)
+            running.runtime.answer(running.runtime.request(), m.UpdateContainersResponse())
+            await pending
+
+        async def _outcome(pending):
+            return await pending
+
+        asyncio.run(give_up())
+        assert pending.result(0) == []

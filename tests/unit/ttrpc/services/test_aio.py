@@ -1,4 +1,4 @@
-"""The asyncio client: calls and streams in one event loop, their errors and their waits."""
+"""The asyncio client: calls, their errors, and how a client is made."""
 
 from __future__ import annotations
 
@@ -8,45 +8,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nri.errors import (
-    ConnectionClosed,
     DeadlineExceeded,
-    LocalProtocolError,
     OversizedMessage,
     RpcError,
     RuntimeUnavailable,
 )
-from nri.ttrpc import AsyncClient, AsyncClientStream, Code, Method, Server, ServerStream, Service
-from nri.ttrpc.services.inbox import ROOM_BYTES, ROOM_MESSAGES
-from tests.support.streams import DESCRIPTOR, NAME, Item, ListRequest, Streams, Summary, items
+from nri.ttrpc import AsyncClient, Code, Method
+from tests.support.stream_servers import methods, run
+from tests.support.streams import DESCRIPTOR, NAME, Item, ListRequest
 
 PATIENCE_S = 10.0
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "s.sock")
-
-
-def run(path: str, work: Callable[[AsyncClient], Awaitable[None]], *services: Service) -> None:
-    """Connect to a server with these services, and do the work in an event loop."""
-
-    async def main() -> None:
-        async with await AsyncClient.connect(path) as client:
-            await work(client)
-
-    with Server(path, services or [Service.of(DESCRIPTOR, Streams())]):
-        asyncio.run(asyncio.wait_for(main(), 30))
-
-
-def methods(**rows: Method) -> Service:
-    return Service("s", rows)
 
 
 def test_calls_go_at_the_same_time(path: str) -> None:
@@ -114,179 +90,6 @@ def test_metadata_and_time_left_reach_the_server(path: str) -> None:
     assert seen[0].timeout_ns == 3_000_000_000
 
 
-@pytest.mark.parametrize("count", [0, 1, 1000])
-def test_every_way_to_stream(path: str, count: int) -> None:
-    async def work(client: AsyncClient) -> None:
-        listed = client.stream(NAME, "List", ListRequest(count=count), Item, streaming="server")
-        assert [item.number async for item in listed] == list(range(count))
-        async with client.stream(NAME, "Collect", None, Summary, streaming="client") as collected:
-            for item in items(count):
-                await collected.send(item)
-            assert (await collected.result()).count == count
-        async with client.stream(NAME, "Relay", None, Item) as relayed:
-
-            async def send() -> None:
-                for item in items(count, 500):
-                    await relayed.send(item)
-                await relayed.close_send()
-
-            sending = asyncio.create_task(send())
-            assert [item.number async for item in relayed] == list(range(count))
-            await sending
-            assert await relayed.receive() is None
-
-    run(path, work)
-
-
-def test_a_stream_that_fails_says_why_after_its_messages(path: str) -> None:
-    async def work(client: AsyncClient) -> None:
-        request = ListRequest(count=2, code=Code.ABORTED, message="enough")
-        stream = client.stream(NAME, "List", request, Item, streaming="server")
-        assert [await stream.receive(), await stream.receive()] == list(items(2))
-        for _ in range(2):
-            with pytest.raises(RpcError, match="enough"):
-                await stream.receive()
-        async with client.stream(NAME, "Relay", None, Item) as relayed:
-            await relayed.send(Item(code=Code.ABORTED, message="not this"))
-            with pytest.raises(RpcError, match="not this"):
-                await relayed.receive()
-            with pytest.raises(RpcError, match="not this"):
-                await relayed.send(Item())
-            await relayed.close_send()  # nothing to close any more
-        assert not client._connection.streams
-
-    run(path, work)
-
-
-def test_a_half_that_is_closed_sends_nothing(path: str) -> None:
-    async def work(client: AsyncClient) -> None:
-        async with client.stream(NAME, "Relay", None, Item) as stream:
-            await stream.close_send()
-            with pytest.raises(LocalProtocolError, match=r"Relay: nothing can be sent any more"):
-                await stream.send(Item())
-            assert await stream.receive() is None
-            with pytest.raises(LocalProtocolError, match="there is no reply"):
-                await stream.result()
-
-    run(path, work)
-
-
-def test_waits_have_deadlines_of_their_own_and_of_the_stream(path: str) -> None:
-    async def work(client: AsyncClient) -> None:
-        async with client.stream("s", "Silent", streaming="client", wait_s=0.05) as stream:
-            for _ in range(2):
-                with pytest.raises(DeadlineExceeded, match="a message of s/Silent"):
-                    await stream.receive()
-        async with client.stream("s", "Silent", streaming="client", timeout_s=0.1, wait_s=None) as stream:
-            with pytest.raises((DeadlineExceeded, RpcError), match=r"(?i)deadline ?exceeded"):
-                await stream.receive()
-
-    def silent(stream: ServerStream[bytes]) -> bytes:
-        return b"".join(stream)
-
-    run(path, work, methods(Silent=Method(silent, streaming="client")))
-
-
-def test_a_stream_that_is_not_received_holds_up_the_connection_and_fills_no_memory(path: str) -> None:
-    def fast(_: bytes) -> Iterator[bytes]:
-        for _ in range(5000):
-            yield bytes(2000)
-
-    async def work(client: AsyncClient) -> None:
-        stream = client.stream("s", "Fast", streaming="server")
-        await asyncio.sleep(0.3)
-        held = len(stream._messages)
-        assert ROOM_MESSAGES <= held <= ROOM_MESSAGES + 65536 // 2000 + 1
-        assert stream._size_bytes <= ROOM_BYTES + 65536
-        assert [len(message) async for message in stream] == [2000] * 5000
-        async with client.stream("s", "Fast", streaming="server") as given_up:
-            await asyncio.sleep(0.1)
-            assert await given_up.receive() == bytes(2000)
-        assert await client.call("s", "Look", b"x") == b"x"
-
-    run(path, work, methods(Fast=Method(fast, streaming="server"), Look=Method(lambda payload: payload)))
-
-
-def test_a_stream_that_is_dropped_unread_lets_the_connection_go_on(path: str) -> None:
-    def fast(_: bytes) -> Iterator[bytes]:
-        for _ in range(3000):
-            yield bytes(2000)
-
-    async def work(client: AsyncClient) -> None:
-        stream: AsyncClientStream[bytes] | None = client.stream("s", "Fast", streaming="server")
-        await asyncio.sleep(0.2)
-        assert stream is not None
-        assert stream._messages
-        stream = None
-        gc.collect()
-        assert await client.call("s", "Look", b"x") == b"x"
-        assert not client._connection.streams
-
-    run(path, work, methods(Fast=Method(fast, streaming="server"), Look=Method(lambda payload: payload)))
-
-
-def test_a_server_that_does_not_read_costs_a_wait(path: str) -> None:
-    go = threading.Event()
-
-    async def work(client: AsyncClient) -> None:
-        async with client.stream("s", "Slow", streaming="client") as stream:
-            with pytest.raises(DeadlineExceeded, match="the peer to read"):
-                await send_on(stream)
-            go.set()
-            assert await stream.result() == b"done"
-
-    def slow(stream: ServerStream[bytes]) -> bytes:
-        assert go.wait(PATIENCE_S)
-        list(stream)
-        return b"done"
-
-    run(path, work, methods(Slow=Method(slow, streaming="client")))
-
-
-async def send_on(stream: AsyncClientStream[bytes]) -> None:
-    for _ in range(1000):
-        await stream.send(bytes(100_000), 0.2)
-
-
-def test_the_end_of_the_connection_ends_every_wait(path: str) -> None:
-    async def main() -> None:
-        server = Server(path, [Service.of(DESCRIPTOR, Streams())])
-        server.start()
-        async with await AsyncClient.connect(path) as client:
-            stream = client.stream(NAME, "Relay", None, Item)
-            await stream.send(Item(number=1))
-            assert await stream.receive() == Item(number=1)
-            waiting = asyncio.create_task(stream.receive())
-            await asyncio.sleep(0.05)
-            await asyncio.to_thread(server.stop, 0.1)
-            with pytest.raises(ConnectionClosed):
-                await waiting
-            assert client.closed == "closed"
-            for fails in (client.call(NAME, "Look"), stream.receive(), stream.send(Item())):
-                with pytest.raises(ConnectionClosed):
-                    await fails
-            with pytest.raises(ConnectionClosed):
-                client.stream(NAME, "Relay")
-
-    asyncio.run(asyncio.wait_for(main(), 30))
-
-
-def test_a_peer_that_does_not_speak_ttrpc_ends_the_connection(path: str) -> None:
-    async def main() -> None:
-        async def garbage(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"\x00\x00\x00\x00\x00\x00\x00\x01\x02\x00" * 3)  # responses, the first of them to our call
-            await writer.drain()
-            writer.close()
-
-        server = await asyncio.start_unix_server(garbage, path)
-        async with server, await AsyncClient.connect(path) as client:
-            assert await client.call("s", "m") == b""
-            with pytest.raises(ConnectionClosed):
-                await client.call("s", "m")
-
-    asyncio.run(asyncio.wait_for(main(), 30))
-
-
 def test_a_socket_that_is_not_there_is_named(path: str) -> None:
     with pytest.raises(RuntimeUnavailable, match=r"cannot connect to .*s\.sock: No such file"):
         asyncio.run(AsyncClient.connect(path))
@@ -305,3 +108,8 @@ def test_the_other_names_do_not_load_asyncio() -> None:
     text = "import sys; from nri.ttrpc import Client, Server, Service, ClientStream; print('asyncio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_client_of_a_path_says_how_to_connect_to_it(path: str) -> None:
+    with pytest.raises(TypeError, match=r"takes a connection, not a path: write await AsyncClient.connect\(path\)"):
+        AsyncClient(path)  # type: ignore[arg-type]

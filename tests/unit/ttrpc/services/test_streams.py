@@ -6,41 +6,18 @@ import gc
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from nri.errors import ConnectionClosed, DeadlineExceeded, LocalProtocolError, OversizedMessage, RpcError
 from nri.ttrpc import Client, ClientStream, Code, Method, Server, ServerStream, Service
-from nri.ttrpc.services.inbox import ROOM_BYTES, ROOM_MESSAGES
-from tests.support.streams import DESCRIPTOR, NAME, Item, ListRequest, Streams, Summary, items
+from tests.support.adapting import eventually
+from tests.support.stream_servers import serving
+from tests.support.streams import NAME, Item, ListRequest, Summary, items
 
 PATIENCE_S = 10.0
-
-
-def eventually(holds: Callable[[], Any], what: str) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < until, what
-        time.sleep(0.002)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "s.sock")
-
-
-@pytest.fixture
-def client(path: str) -> Iterator[Client]:
-    with Server(path, [Service.of(DESCRIPTOR, Streams())]), Client.connect(path) as client:
-        yield client
-
-
-def serving(path: str, streaming: Any, function: Callable[..., Any], **options: Any) -> Server:
-    """A server with one method `M`, whose messages are bytes."""
-    return Server(path, [Service("s", {"M": Method(function, streaming=streaming, **options)})])
 
 
 def send_on(stream: ClientStream[Any], message: Any, timeout_s: float = 5.0, pause_s: float = 0.0) -> None:
@@ -147,45 +124,6 @@ def test_unary_calls_go_on_beside_streams(client: Client) -> None:
             assert (first.number, second.number) == (n, n)
 
 
-def test_a_thread_that_calls_reads_what_a_stream_in_another_thread_waits_for(client: Client) -> None:
-    got: list[int] = []
-    stream = client.stream(NAME, "List", ListRequest(count=50, delay_ms=2), Item, streaming="server")
-    reader = threading.Thread(target=lambda: got.extend(item.number for item in stream))
-    reader.start()
-    for n in range(200):
-        assert client.call(NAME, "Look", Item(number=n), Item).number == n
-    reader.join(PATIENCE_S)
-    assert got == list(range(50))
-
-
-def test_many_streams_and_calls_at_a_time_get_what_is_theirs(client: Client) -> None:
-    wrong: list[object] = []
-
-    def stream(n: int) -> None:
-        for _ in range(5):
-            with client.stream(NAME, "Relay", None, Item) as stream:
-                for number in range(n, n + 30):
-                    stream.send(Item(number=number))
-                stream.close_send()
-                got = [item.number for item in stream]
-                if got != list(range(n, n + 30)):
-                    wrong.append(got)
-
-    def call(n: int) -> None:
-        for i in range(100):
-            reply = client.call(NAME, "Look", Item(number=n + i), Item)
-            if reply.number != n + i:
-                wrong.append(reply)
-
-    threads = [threading.Thread(target=work, args=(n * 1000,)) for n in range(4) for work in (stream, call)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads), "a wait does not end"
-    assert wrong == []
-
-
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
@@ -222,61 +160,12 @@ def test_a_server_that_has_enough_ends_the_stream_for_the_client_too(path: str) 
             assert stream.result() == b"one"
 
 
-@pytest.mark.parametrize(
-    ("method", "streaming", "code"),
-    [
-        ("Nothing", "both", Code.UNIMPLEMENTED),
-        ("Look", "both", Code.UNIMPLEMENTED),
-    ],
-)
-def test_a_stream_that_is_not_served_is_unimplemented(client: Client, method: str, streaming: Any, code: int) -> None:
-    with client.stream(NAME, method, streaming=streaming) as stream, pytest.raises(RpcError) as caught:
-        stream.receive()
-    assert caught.value.code == code
-
-
-def test_a_call_of_a_method_that_streams_is_unimplemented(client: Client) -> None:
-    with pytest.raises(RpcError, match="List is a stream") as caught:
-        client.call(NAME, "List", ListRequest(count=1))
-    assert caught.value.code == Code.UNIMPLEMENTED
-
-
-def test_a_method_without_a_stream_answers_one_who_receives_as_a_stream(client: Client) -> None:
-    """As the reference does."""
-    with client.stream(NAME, "Look", Item(number=7), Item, streaming="server") as stream:
-        assert [item.number for item in stream] == [7]
-
-
 def test_data_of_a_server_that_must_not_stream_fails_the_stream(client: Client) -> None:
     with client.stream(NAME, "Relay", None, Item, streaming="client") as stream:
         stream.send(Item())
         with pytest.raises(RpcError, match="data from a server that does not stream"):
             stream.receive()
     assert client.call(NAME, "Look", Item(number=1), Item).number == 1
-
-
-def test_a_message_of_another_class_is_internal(path: str) -> None:
-    service = Service("s", {"M": Method(list, Item, Item, streaming="both")})
-    with Server(path, [service]), Client.connect(path) as client, client.stream("s", "M") as stream:
-        stream.send(b"\xff\xff")
-        with pytest.raises(RpcError, match="unmarshalling payload") as caught:
-            stream.receive()
-        assert caught.value.code == Code.INTERNAL
-
-
-@pytest.mark.parametrize(
-    ("streaming", "returns", "text"),
-    [
-        ("server", 5, "returned int, not messages to iterate over"),
-        ("server", [5], "returned int, not Item"),
-        ("client", 5, "returned int, not Item"),
-    ],
-)
-def test_a_handler_that_returns_something_else_is_internal(path: str, streaming: Any, returns: Any, text: str) -> None:
-    service = Service("s", {"M": Method(lambda _: returns, Item, Item, streaming=streaming)})
-    with Server(path, [service]), Client.connect(path) as client:
-        with client.stream("s", "M", streaming=streaming) as stream, pytest.raises(RpcError, match=text):
-            stream.result() if streaming == "client" else stream.receive()
 
 
 def test_what_a_handler_raises_is_logged_once_with_its_method_and_becomes_a_status(
@@ -296,26 +185,6 @@ def test_what_a_handler_raises_is_logged_once_with_its_method_and_becomes_a_stat
     assert record.getMessage() == "s/M failed"
     assert record.exc_info is not None
     assert record.exc_info[0] is KeyError
-
-
-def test_a_generator_is_closed_when_its_client_has_gone(path: str) -> None:
-    closed = threading.Event()
-
-    def endless(_: Any) -> Iterator[bytes]:
-        try:
-            while True:
-                yield bytes(1000)
-        finally:
-            closed.set()
-
-    with serving(path, "server", endless):
-        client = Client.connect(path)
-        stream = client.stream("s", "M", streaming="server")
-        assert stream.receive()
-        client.close()
-        assert closed.wait(PATIENCE_S)
-        with pytest.raises(ConnectionClosed):
-            list(stream)
 
 
 def test_an_oversized_message_is_refused_here_and_the_stream_goes_on(path: str) -> None:
@@ -344,22 +213,6 @@ def test_a_server_message_that_is_too_long_fails_its_stream(path: str) -> None:
 
 
 # -- waits ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_server_that_is_silent_costs_one_wait_and_not_the_stream(path: str) -> None:
-    go = threading.Event()
-
-    def late(_: Any) -> Iterator[bytes]:
-        assert go.wait(PATIENCE_S)
-        yield b"late"
-
-    with serving(path, "server", late), Client.connect(path) as client:
-        stream = client.stream("s", "M", streaming="server", wait_s=0.05)
-        for _ in range(2):
-            with pytest.raises(DeadlineExceeded, match="a message of s/M"):
-                stream.receive()
-        go.set()
-        assert stream.receive(PATIENCE_S) == b"late"
 
 
 def test_the_whole_stream_may_have_a_deadline_which_both_sides_keep(path: str) -> None:
@@ -397,83 +250,6 @@ def test_a_client_that_gives_up_ends_what_the_server_waits_for(path: str) -> Non
             stream.send(b"two")
 
 
-def test_a_stream_that_is_given_up_lets_the_connection_go_on(client: Client) -> None:
-    for _ in range(5):
-        with client.stream(NAME, "List", ListRequest(count=5000, size=500), Item, streaming="server") as stream:
-            assert next(iter(stream)).number == 0
-        assert client.call(NAME, "Look", Item(number=1), Item).number == 1
-    assert not client._endpoint.link.client_streams
-    assert not client._endpoint.link.full
-
-
-def test_a_stream_that_is_dropped_unread_lets_the_connection_go_on(client: Client) -> None:
-    stream: ClientStream[Any] | None = client.stream(
-        NAME, "List", ListRequest(count=5000, size=500), Item, streaming="server"
-    )
-    assert stream is not None
-    stream.receive()
-    stream = None
-    gc.collect()
-    assert client.call(NAME, "Look", Item(number=1), Item).number == 1
-
-
-def test_a_client_that_stops_receiving_holds_up_the_server_and_fills_no_memory(path: str) -> None:
-    sent: list[int] = []
-
-    def fast(_: Any) -> Iterator[bytes]:
-        for n in range(4000):
-            sent.append(n)
-            yield bytes(4096)
-
-    def behind(_: Any) -> bytes:
-        eventually(lambda: len(sent) > 600, "the stream goes on while a call waits")
-        return b"late"
-
-    methods = {"Fast": Method(fast, streaming="server"), "Behind": Method(behind)}
-    with Server(path, [Service("s", methods)]), Client.connect(path) as client:
-        stream = client.stream("s", "Fast", streaming="server")
-        with pytest.raises(DeadlineExceeded):  # it reads, until the stream holds too much
-            client.call("s", "Behind", timeout_s=0.5)
-        assert ROOM_MESSAGES <= len(stream._inbox._messages) < ROOM_MESSAGES + 100
-        sent_so_far = len(sent)
-        time.sleep(0.05)
-        assert len(sent) == sent_so_far < 600, "the server sends on and on"
-        assert [len(message) for message in stream] == [4096] * 4000
-        assert client.call("s", "Behind") == b"late"
-
-
-def test_a_handler_that_is_slow_holds_up_its_client_and_fills_no_memory(path: str) -> None:
-    go = threading.Event()
-    streams: list[ServerStream[bytes]] = []
-
-    def slow(stream: ServerStream[bytes]) -> bytes:
-        streams.append(stream)
-        assert go.wait(PATIENCE_S)
-        return b"%d" % sum(len(message) for message in stream)
-
-    with serving(path, "client", slow), Client.connect(path) as client:
-        with client.stream("s", "M", streaming="client") as stream:
-            with pytest.raises(DeadlineExceeded):
-                send_on(stream, bytes(10_000), 0.3)
-            assert ROOM_BYTES <= streams[0]._inbox._size_bytes < ROOM_BYTES + (1 << 18)
-            go.set()
-            assert int(stream.result()) >= ROOM_BYTES
-
-
-def test_a_slow_handler_holds_up_its_own_connection_only(path: str) -> None:
-    go = threading.Event()
-    methods = {
-        "Slow": Method(lambda stream: (go.wait(PATIENCE_S) and b"") or b"", streaming="client"),
-        "Quick": Method(lambda payload: payload),
-    }
-    with Server(path, [Service("s", methods)]), Client.connect(path) as client, Client.connect(path) as other:
-        with client.stream("s", "Slow", streaming="client") as stream:
-            with pytest.raises(DeadlineExceeded):
-                send_on(stream, bytes(100_000), 0.2)
-            assert other.call("s", "Quick", b"x") == b"x"
-            go.set()
-
-
 def test_streams_over_the_limit_are_refused_and_room_is_given_back(path: str) -> None:
     service = Service("s", {"M": Method(b"".join, streaming="client")})
     with Server(path, [service], streams=2) as server, Client.connect(path) as client:
@@ -502,3 +278,20 @@ def test_a_server_that_stops_ends_its_streams(path: str) -> None:
             stream.receive()
         with pytest.raises(ConnectionClosed):
             client.stream("s", "M")
+
+
+def test_a_reply_that_was_received_already_is_no_result(path: str) -> None:
+    with serving(path, "client", lambda stream: b"done"), Client.connect(path) as client:
+        with client.stream("s", "M", streaming="client") as stream:
+            assert stream.result() == b"done"
+            with pytest.raises(LocalProtocolError, match="s/M: there is no reply, or it was received already"):
+                stream.result()
+
+
+def test_nothing_is_sent_on_a_stream_of_a_closed_connection(path: str) -> None:
+    with serving(path, "both", lambda stream: stream), Client.connect(path) as client:
+        stream = client.stream("s", "M", streaming="both")
+        client.close()
+        with pytest.raises(ConnectionClosed):
+            stream.send(b"x")
+        stream.close()

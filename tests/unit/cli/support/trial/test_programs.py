@@ -48,3 +48,11 @@ def test_a_program_that_is_no_plugin_is_told_in_a_line(tmp_path: Path, text: str
     target = write(tmp_path / "40-prog", text)
     with FakeRuntime() as runtime, pytest.raises(Failure, match=reason), program(runtime, Contestant("40", target)):
         pass
+
+
+def test_a_program_that_lives_and_never_registers_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nri.cli.support.trial.programs._STEPS", 2)
+    target = write(tmp_path / "40-prog", "#!/bin/sh\nsleep 30\n")
+    with FakeRuntime() as runtime, pytest.raises(Failure, match="does not take part: it does not register"):
+        with program(runtime, Contestant("40", target)):
+            pass

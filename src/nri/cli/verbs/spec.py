@@ -1,0 +1,181 @@
+"""`nri spec`: adjustments applied to OCI specs, specs compared and checked, as a filter. Next: `nri.oci` does the work.
+
+Specs come from files or standard input (-), results go to standard output, and words for people to standard error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
+from nri.cli.output import Output, Painted
+from nri.cli.settings import FILE, Settings
+from nri.cli.support.verb import Verb, VerbGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Literal
+
+    from nri.oci import Generator, Spec
+
+_STYLES = {"+": "green", "-": "red", "~": "yellow", "=": "dim"}
+
+
+@click.group(
+    cls=VerbGroup,
+    examples=[
+        "nri spec apply adjustment.json config.json > new.json",
+        "nri spec diff config.json new.json",
+        "runc spec && nri spec validate config.json",
+    ],
+)
+def spec() -> None:
+    """Apply adjustments to OCI runtime specs, compare specs, and check them."""
+
+
+@spec.command(
+    cls=Verb,
+    examples=[
+        "nri spec apply adjustment.json config.json > new.json",
+        """echo '{"env": [{"key": "A", "value": "1"}]}' | nri spec apply - config.json""",
+        "nri spec apply --update update.json config.json   # what runc update --resources - is to be told",
+    ],
+)
+@click.argument("adjustment", metavar="ADJUSTMENT|-")
+@click.argument("config", metavar="[SPEC|-]", default="-")
+@click.option("--reference", is_flag=True, help="Do exactly what the reference does, faults included.")
+@click.option("--update", is_flag=True, help="It is an update; print what the OCI runtime is to be told.")
+@click.option("--cdi-dir", multiple=True, metavar="DIR", help="Where CDI files are, lowest rank first.")
+@click.option("--blockio", type=FILE, metavar="FILE", help="Block-I/O classes, in goresctrl's format.")
+@click.option("--rdt", type=FILE, metavar="FILE", help="RDT classes. Default: any name is one.")
+@click.pass_obj
+def apply(
+    settings: Settings, adjustment: str, config: str, reference: bool, update: bool, cdi_dir: tuple[str, ...],
+    blockio: Path | None, rdt: Path | None,
+) -> None:  # fmt: skip
+    """Apply an adjustment to a spec and print the result; a spec that is not named comes from standard input.
+
+    The adjustment is a ContainerAdjustment as JSON or YAML, or a reply that has one as "adjust". What the spec has and
+    nri does not know stays in it. CDI devices are looked for in /etc/cdi and /var/run/cdi.
+    """
+    from nri.api import messages as m
+    from nri.errors import SpecError
+
+    if adjustment == config == "-":
+        raise Failure("standard input can be the adjustment or the spec, not both: name a file", USAGE)
+    message = _message(adjustment, m.ContainerUpdate if update else m.ContainerAdjustment)
+    generator = _generator(_spec(config), reference, cdi_dir, blockio, rdt)
+    try:
+        result = generator.update(message) if update else generator.adjust(message)
+    except SpecError as error:
+        where = _shown(config) if error.path else _shown(adjustment)
+        raise Failure(f"{where}: {error}", FAILED) from None
+    Output(settings).document(result)
+
+
+@spec.command(
+    cls=Verb, examples=["nri spec diff old.json new.json", "nri spec apply a.json c.json | nri spec diff c.json -"]
+)
+@click.argument("old", metavar="OLD|-")
+@click.argument("new", metavar="NEW|-")
+@click.pass_obj
+def diff(settings: Settings, old: str, new: str) -> int:
+    """Print in what two specs differ, a line each: + new, - gone, ~ other, = another order.
+
+    Entries of lists are told by their names: a mount by its destination, a variable by its name. An empty list is as
+    good as none. Exit code 5 if there is a difference; with -q that alone.
+    """
+    from nri.oci import difference
+
+    if old == new == "-":
+        raise Failure("standard input can be one of both specs: name a file", USAGE)
+    changes = difference(_spec(old), _spec(new))
+    out = Output(settings)
+    if not out.human:
+        out.document([change._asdict() for change in changes])
+    elif not out.quiet:
+        for change in changes:
+            line = str(change)
+            out.text(Painted(line, _STYLES[line[0]]))
+    return DIFFERS if changes else 0
+
+
+@spec.command(cls=Verb, examples=["nri spec validate config.json", "runc spec -b . && nri spec validate < config.json"])
+@click.argument("files", metavar="[SPEC|-]...", nargs=-1)
+@click.pass_obj
+def validate(settings: Settings, files: tuple[str, ...]) -> int:
+    """Print what is wrong with specs, a line each: kinds of values, and what no OCI runtime takes on any machine.
+
+    What nri does not know is passed over. Exit code 1 if something is wrong; with -q only names of such files.
+    """
+    from nri.oci import validate as problems_of
+
+    out = Output(settings)
+    found = {name: problems_of(_tree(name)) for name in files or ("-",)}
+    wrong = {name: problems for name, problems in found.items() if problems}
+    if not out.human:
+        out.document([{"file": name, **problem._asdict()} for name, problems in wrong.items() for problem in problems])
+    elif out.quiet:
+        out.names(wrong)
+    else:
+        for name, problems in wrong.items():
+            for problem in problems:
+                out.text(f"{_shown(name)}: {problem}")
+        if not wrong:
+            out.note(f"{len(found)} in order")
+    return FAILED if wrong else 0
+
+
+def _shown(name: str) -> str:
+    return "standard input" if name == "-" else name
+
+
+def _tree(name: str, form: Literal["json", "auto"] = "json") -> Any:
+    """Return what a file holds; a spec is JSON, which is what OCI runtimes read. ConfigError if it cannot be."""
+    from nri.cli.support.inputs import read_source
+    from nri.config import Source, parse_text
+
+    source = read_source(name)
+    return parse_text(Source(source.name, source.text, "json") if form == "json" else source)
+
+
+def _spec(name: str) -> Spec:
+    tree = _tree(name)
+    if not isinstance(tree, dict):
+        from nri.config.complaint import shorten
+
+        raise Failure(f"{_shown(name)}: not a spec: expected a JSON object, not {shorten(tree)}", USAGE)
+    return tree
+
+
+def _message(name: str, kind: Any) -> Any:
+    """Read the adjustment or update, bare or in the reply that it came in."""
+    from nri.trace.catalog import from_json
+
+    tree = _tree(name, "auto")
+    if isinstance(tree, dict) and "adjust" in tree:
+        tree = tree["adjust"]
+    if isinstance(tree, dict) and kind.DESCRIPTOR.name == "ContainerUpdate" and "linux" not in tree:
+        tree = {"linux": {"resources": tree}}
+    return from_json(kind, {} if tree is None else tree, _shown(name))
+
+
+def _generator(
+    config: Spec, reference: bool, cdi_dirs: Sequence[str], blockio: Path | None, rdt: Path | None
+) -> Generator:
+    from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
+
+    devices = CdiDevices(cdi_dirs) if cdi_dirs else CdiDevices()
+    return Generator(
+        config,
+        compat="reference" if reference else "default",
+        cdi=devices.inject,
+        blockio=BlockIoClasses.read(blockio).resolve if blockio else None,
+        rdt=(RdtClasses.read(rdt) if rdt else RdtClasses()).resolve,
+    )
+
+
+command = spec

@@ -1,0 +1,30 @@
+"""Quantities as Kubernetes and the files of this field write them: `500m`, `1.5Gi`, `10k`. Pure."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+__all__ = ["parse"]
+
+_QUANTITY = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
+    r"(?P<suffix>[eE][+-]?[0-9]{1,2}|[numkMGTPE]|[KMGTPE]i)?"
+)
+_POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+
+
+def parse(value: object) -> Fraction:
+    """Return the exact value of a quantity. ValueError says what is wrong with it."""
+    text = str(value).strip()
+    match = _QUANTITY.fullmatch(text)
+    if match is None or isinstance(value, bool):
+        raise ValueError(f'"{text}" is not a quantity; write such as 500m, 2, 1.5Gi')
+    number, suffix = Fraction(match["number"]), match["suffix"] or ""
+    if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
+        scale = Fraction(10) ** int(suffix[1:])
+    elif suffix.endswith("i"):
+        scale = Fraction(1024) ** _POWERS[{"K": "k"}.get(suffix[0], suffix[0])]
+    else:
+        scale = Fraction(1000) ** _POWERS[suffix]
+    return number * Fraction(scale)

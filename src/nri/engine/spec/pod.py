@@ -1,0 +1,159 @@
+"""What holds a pod: the OCI spec of its pause container, and the sysctls of its namespaces.
+
+Rules: as little as possible. It has no capabilities, a read-only root file system, no devices of its own, and the
+pod's user. Sysctls belong to namespaces, so one that is the host's cannot be set for a pod. Next:
+`nri.engine.spec.container`, what runs in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.spec import namespaces, security
+from nri.engine.spec.container import OCI_VERSION
+from nri.engine.spec.devices import devices
+from nri.engine.spec.inputs import Options, Result
+from nri.engine.spec.process import PATH
+from nri.engine.spec.resources import cgroups_path, oom_score
+from nri.engine.spec.user import checked_id
+from nri.errors import RequestError
+from nri.text import plain
+
+__all__ = ["OOM_SCORE", "pod_spec", "pod_sysctls"]
+
+#: Of what holds a pod: nearly never the one to be killed, as the kubelet's own rule has it.
+OOM_SCORE = -998
+_SHARES = 2  # the least there is
+_MASKED = (
+    "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
+    "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+)  # fmt: skip
+_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+#: The sysctls that a namespace has for itself, by their first letters.
+_NAMESPACED = (
+    ("net.", "network"),
+    ("kernel.shm", "ipc"),
+    ("kernel.msg", "ipc"),
+    ("kernel.sem", "ipc"),
+    ("fs.mqueue.", "ipc"),
+    ("kernel.hostname", "uts"),
+    ("kernel.domainname", "uts"),
+)
+_SYSCTL = re.compile(r"[a-z]+(\.[\w:@/-]+)+")
+#: The option of the pod that decides about a namespace.
+_MODE = {"network": "network", "ipc": "ipc", "uts": "network"}
+
+
+def pod_spec(pod_id: str, config: pb.PodSandboxConfig, args: Sequence[str], options: Options) -> Result:
+    """The spec of the process that holds a pod's namespaces. `options.container_id` is what its cgroup is called.
+
+    Raises:
+        RequestError: the request cannot be fulfilled; says which field, which value, and why.
+    """
+    context = config.linux.security_context
+    notes: list[str] = []
+    if config.HasField("windows"):
+        notes.append("windows: is left out: this is Linux")
+    security.check_selinux(context.selinux_options, False, options.machine, notes)
+    spec: dict[str, Any] = {
+        "ociVersion": OCI_VERSION,
+        "root": {"path": options.rootfs, "readonly": True},
+        "process": _process(config, args, options, notes),
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"]},
+            {
+                "destination": "/dev",
+                "type": "tmpfs",
+                "source": "tmpfs",
+                "options": ["nosuid", "strictatime", "mode=755", "size=65536k"],
+            },
+        ],
+        "annotations": {**_annotations(pod_id, config), **options.annotations},
+        "linux": _linux(config, options),
+    }
+    if config.hostname and context.namespace_options.network != pb.NODE:
+        spec["hostname"] = config.hostname
+    profile = security.seccomp(context, options.machine, (), options.localhost_seccomp)
+    if profile:
+        spec["linux"]["seccomp"] = profile
+    return Result(spec, tuple(map(plain, notes)))
+
+
+def _process(config: pb.PodSandboxConfig, args: Sequence[str], options: Options, notes: list[str]) -> dict[str, Any]:
+    context = config.linux.security_context
+    if context.HasField("run_as_group") and not context.HasField("run_as_user"):
+        value = context.run_as_group.value
+        raise RequestError("linux.security_context.run_as_group", value, "needs run_as_user beside it")
+    gid = checked_id(context.run_as_group.value, "run_as_group")
+    groups = [checked_id(each, "supplemental_groups") for each in context.supplemental_groups]
+    nothing: list[str] = []
+    return {
+        "terminal": False,
+        "user": {
+            "uid": checked_id(context.run_as_user.value, "run_as_user"),
+            "gid": gid,
+            "additionalGids": list(dict.fromkeys([gid, *groups])),
+        },
+        "args": list(args),
+        "env": [f"PATH={PATH}"],
+        "cwd": "/",
+        "capabilities": {"bounding": nothing, "effective": nothing, "permitted": nothing},
+        "noNewPrivileges": True,
+        # That it cannot be so low on some machines is no news for anybody who made a pod.
+        "oomScoreAdj": oom_score(max(OOM_SCORE, options.machine.oom_score_floor), options.machine, notes),
+    }
+
+
+def _linux(config: pb.PodSandboxConfig, options: Options) -> dict[str, Any]:
+    _, rules = devices(pb.ContainerConfig(), options)
+    parent = config.linux.cgroup_parent
+    return {
+        "namespaces": namespaces.of_pod(config, options.machine),
+        "cgroupsPath": cgroups_path(parent, options.container_id, systemd=options.systemd_cgroup),
+        "resources": {"devices": rules, "cpu": {"shares": _SHARES}},
+        "sysctl": pod_sysctls(config),
+        "maskedPaths": list(_MASKED),
+        "readonlyPaths": list(_READ_ONLY),
+        **namespaces.id_mappings(config.linux.security_context.namespace_options),
+    }
+
+
+def pod_sysctls(config: pb.PodSandboxConfig) -> dict[str, str]:
+    """The sysctls of a pod, for its spec or for whoever makes its namespaces; names with dots.
+
+    Raises:
+        RequestError: one that no namespace has for itself, or whose namespace this pod shares with the node.
+    """
+    asked = config.linux.security_context.namespace_options
+    made = {}
+    for name, value in config.linux.sysctls.items():
+        field, dotted = f"linux.sysctls[{name}]", _dotted(name)
+        kind = next((kind for first, kind in _NAMESPACED if dotted.startswith(first)), None)
+        if kind is None or not _SYSCTL.fullmatch(dotted):
+            raise RequestError(field, value, "is a setting of the whole node, not of a pod")
+        if getattr(asked, _MODE[kind]) == pb.NODE:
+            raise RequestError(field, value, f"the pod shares its {kind} namespace with the node")
+        made[dotted] = value
+    return made
+
+
+def _dotted(name: str) -> str:
+    """A sysctl's name with dots, also of the form with slashes, in which a dot is one of an interface's name."""
+    first = next((char for char in name if char in "./"), "")
+    return name.translate(str.maketrans("./", "/.")) if first == "/" else name
+
+
+def _annotations(pod_id: str, config: pb.PodSandboxConfig) -> dict[str, str]:
+    metadata = config.metadata
+    named = {
+        "container-type": "sandbox",
+        "sandbox-id": pod_id,
+        "sandbox-name": metadata.name,
+        "sandbox-namespace": metadata.namespace,
+        "sandbox-uid": metadata.uid,
+        "sandbox-log-directory": config.log_directory,
+    }
+    return {f"io.kubernetes.cri.{key}": value for key, value in named.items()}

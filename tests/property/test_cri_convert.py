@@ -1,0 +1,108 @@
+"""Between CRI and NRI nothing is lost in silence: what is set is in the result, or in the list of the dropped."""
+
+from __future__ import annotations
+
+import re
+
+from google.protobuf.message import Message
+from hypothesis import assume, given
+
+from nri.api import messages as m
+from nri.cri.convert import container, from_oci, pod_sandbox, to_cri, to_nri, to_oci
+from nri.cri.convert.dropped import left_over
+from nri.cri.pb import api_pb2 as pb
+from tests.property.cri_messages import messages
+
+UNSET_AT_ZERO = (("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("memory", "swap"))
+
+
+def paths(message: Message) -> set[str]:
+    return {one.field for one in left_over(message, (), "")}
+
+
+def valid(asked: pb.LinuxContainerResources) -> pb.LinuxContainerResources:
+    assume(asked.cpu_shares >= 0 and asked.cpu_period >= 0)
+    assume(len({limit.page_size for limit in asked.hugepage_limits}) == len(asked.hugepage_limits))
+    return asked
+
+
+@given(messages(pb.LinuxContainerResources))
+def test_a_request_comes_back_from_nri_as_it_was(asked: pb.LinuxContainerResources) -> None:
+    assert to_cri(to_nri(valid(asked)).value, base=asked).value == asked
+
+
+@given(messages(pb.LinuxContainerResources))
+def test_without_a_base_only_the_oom_score_is_missing_and_that_is_said(asked: pb.LinuxContainerResources) -> None:
+    there = to_nri(valid(asked))
+    back = to_cri(there.value)
+    assert {one.field for one in there.dropped} == ({"oom_score_adj"} if asked.oom_score_adj else set())
+    assert not back.dropped
+    back.value.oom_score_adj = asked.oom_score_adj
+    assert back.value == asked
+
+
+@given(messages(m.LinuxResources))
+def test_what_a_plugin_wants_reaches_the_cri_or_is_named(wanted: m.LinuxResources) -> None:
+    converted = to_cri(wanted)
+    lost = {re.sub(r"\[\d+\].*|\.value$|\.limit$", "", one.field) for one in converted.dropped}
+    assume(all(part.value >= 0 for part in (wanted.cpu.shares, wanted.cpu.period)))
+    back = to_nri(converted.value).value
+    for part, names in (("cpu", m.LinuxCPU.DESCRIPTOR), ("memory", m.LinuxMemory.DESCRIPTOR)):
+        for name in names.fields_by_name:
+            theirs, ours = getattr(getattr(wanted, part), name), getattr(getattr(back, part), name)
+            missing = {f"{part}.{name}", f"{part}.{name}.value"}
+            assert ours == theirs or missing & {one.field for one in converted.dropped} or theirs == type(theirs)()
+    for name in ("blockio_class", "rdt_class", "pids"):
+        assert wanted.HasField(name) == (name in {path.partition(".")[0] for path in lost})
+    assert bool(wanted.devices) == ("devices" in lost)
+    assert dict(back.unified) == dict(wanted.unified)
+
+
+@given(messages(m.LinuxResources))
+def test_resources_come_back_from_a_spec_as_they_were(wanted: m.LinuxResources) -> None:
+    there = to_oci(wanted)
+    assert {one.field for one in there.dropped} == {
+        name for name in ("blockio_class", "rdt_class") if wanted.HasField(name)
+    }
+    back = from_oci(there.value)
+    assert not back.dropped
+    expected = m.LinuxResources()
+    expected.CopyFrom(wanted)
+    for name in ("blockio_class", "rdt_class"):
+        expected.ClearField(name)
+    for part, name in UNSET_AT_ZERO:
+        if not getattr(getattr(expected, part), name).value:
+            getattr(expected, part).ClearField(name)
+    for part in ("cpu", "memory"):
+        if not getattr(expected, part).ListFields():
+            expected.ClearField(part)
+    if expected.HasField("pids"):
+        expected.pids.limit = max(expected.pids.limit, -1)
+    assert back.value == expected
+
+
+@given(messages(pb.PodSandboxConfig))
+def test_of_a_pod_each_field_is_carried_or_named(config: pb.PodSandboxConfig) -> None:
+    for resources in (config.linux.overhead, config.linux.resources):
+        valid(resources)
+    converted = pod_sandbox(pb.PodSandboxStatus(id="p1"), config)
+    carried = paths(config) - {one.field for one in converted.dropped}
+    shown = {"metadata.name", "metadata.uid", "metadata.namespace", "labels", "annotations", "linux.cgroup_parent"}
+    assert all(path in shown or path.startswith(("linux.overhead", "linux.resources")) for path in carried)
+    assert {one.field for one in converted.dropped} <= paths(config)
+    pod = converted.value
+    assert (pod.name, pod.uid, pod.namespace) == (config.metadata.name, config.metadata.uid, config.metadata.namespace)
+    assert (pod.labels, pod.annotations) == (config.labels, config.annotations)
+    assert pod.linux.cgroup_parent == config.linux.cgroup_parent
+    assert pod.linux.HasField("pod_overhead") == config.linux.HasField("overhead")
+
+
+@given(messages(pb.ContainerConfig))
+def test_of_a_container_each_field_is_carried_or_named(config: pb.ContainerConfig) -> None:
+    converted = container(pb.ContainerStatus(id="c1"), config, {}, pod_id="p1")
+    assert {one.field for one in converted.dropped} <= paths(config)
+    assert all(str(one).isprintable() for one in converted.dropped)
+    made = converted.value
+    assert (made.name, made.labels, made.annotations) == (config.metadata.name, config.labels, config.annotations)
+    assert [device.name for device in made.CDI_devices] == [device.name for device in config.CDI_devices]
+    assert made.linux.HasField("seccomp_profile") == config.linux.security_context.HasField("seccomp")

@@ -1,0 +1,61 @@
+"""One event as provenance keeps it: its size, and the part that concerns each container."""
+
+from typing import Any
+
+from nri.adaptation.audit.record import Record, parts_of, size_of, updates_of
+from nri.api import messages as m
+
+
+def reply(*containers: str, adjust: bool = False) -> bytes:
+    made: Any = m.CreateContainerResponse(update=[m.ContainerUpdate(container_id=each) for each in containers])
+    if adjust:
+        made.adjust.annotations["a"] = "b"
+    encoded: bytes = made.SerializeToString()
+    return encoded
+
+
+def record(*replies: tuple[str, bytes], **more: Any) -> Record:
+    return Record(1.0, "CreateContainer", "own", b"request", replies, **more)
+
+
+def test_each_container_gets_its_own_updates_and_the_events_own_one_the_rest() -> None:
+    whole = record(("10-a", reply("x", "y", "x", adjust=True)), ("20-b", reply("y", "nobody's")))
+    parts = dict(parts_of(whole, ["x", "y"]))
+    assert sorted(parts) == ["own", "x", "y"]
+    held = {
+        target: [
+            (plugin, [one.container_id for one in updates_of("CreateContainer", raw)]) for plugin, raw in part.replies
+        ]
+        for target, part in parts.items()
+    }
+    assert held == {
+        "own": [("10-a", []), ("20-b", [])],
+        "x": [("10-a", ["x", "x"])],
+        "y": [("10-a", ["y"]), ("20-b", ["y"])],
+    }
+    assert m.CreateContainerResponse.FromString(parts["own"].replies[0][1]).adjust.annotations == {"a": "b"}
+    assert (parts["own"].request, parts["x"].request) == (b"request", b"")
+
+
+def test_outcomes_go_to_the_container_that_they_are_about() -> None:
+    rows = [("x", "cpu", "applied", ""), ("own", "memory", "stale", "gone")]
+    parts = dict(parts_of(record(("10-a", reply("x")), outcomes=rows), ["x"]))
+    assert (list(parts["x"].outcomes), list(parts["own"].outcomes)) == ([rows[0]], [rows[1]])
+
+
+def test_a_reply_that_cannot_be_read_concerns_the_event_alone() -> None:
+    parts = dict(parts_of(record(("10-a", b"\xff\xff")), ["x"]))
+    assert parts["own"].replies == [("10-a", b"\xff\xff")]
+    assert parts["x"].replies == []
+
+
+def test_an_event_without_updates_in_its_reply_has_none() -> None:
+    assert updates_of("RunPodSandbox", b"\xff") == []
+
+
+def test_a_record_is_as_large_as_all_that_it_holds() -> None:
+    small = size_of(record())
+    assert size_of(record(("10-a", bytes(1000)))) >= small + 1000
+    assert size_of(record(failed="x" * 1000)) == small + 1000
+    assert size_of(record(failed="ü" * 1000)) == small + 4000, "text that is not ASCII takes up to four bytes each"
+    assert size_of(record(outcomes=[("x", "field" * 100, "stale", "why" * 100)])) >= small + 800

@@ -1,0 +1,240 @@
+"""Steps of events told to those who watch: in order, with the bytes, and never in the way of the event."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import nri
+from nri.adaptation import BuiltinPlugin
+from nri.adaptation.audit import reporting, shadow
+from nri.adaptation.audit.reporting import REMEMBERED, Reporting, adjustment_of, evictions_of
+from nri.api import messages as m
+from nri.api.events import EventMask
+from nri.errors import ConflictError, PluginError, ValidationRejected
+from nri.metrics import Observer
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.made_plugins import plugin
+
+
+class Recorder:
+    """Keeps every step as (step, what it was told)."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, step: str) -> Callable[..., None]:
+        return lambda *told: self.steps.append((step, *told))
+
+    def of(self, event: str) -> list[tuple[Any, ...]]:
+        """Steps of an event: their names, and the plugin where there is one."""
+        return [
+            (step, told[0]) if step.startswith(("plugin", "reply")) else (step,)
+            for step, *told in self.steps
+            if event in told[:2]
+        ]
+
+    def told(self, step: str, event: str = "CreateContainer") -> list[tuple[Any, ...]]:
+        """Everything that was told of one step of an event."""
+        return [tuple(told) for each, *told in self.steps if each == step and event in told[:2]]
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def runtime(recorder: Recorder) -> Iterator[FakeRuntime]:
+    with FakeRuntime(reporters=[recorder]) as made:
+        yield made
+
+
+def env(name: str) -> Callable[..., nri.Adjustment]:
+    return lambda *_: nri.Adjustment().add_env(name, "1")
+
+
+def test_the_steps_of_a_creation_come_in_their_order(runtime: FakeRuntime, recorder: Recorder) -> None:
+    runtime.add(plugin("a", create_container=env("A")), idx="10")
+    runtime.add(plugin("b", create_container=lambda *_: None), idx="20")
+    runtime.create_container()
+    assert recorder.of("CreateContainer") == [
+        ("event_begins",),
+        ("plugin_asked", "10-a"),
+        ("plugin_answered", "10-a"),
+        ("reply_merged", "10-a"),
+        ("plugin_asked", "20-b"),
+        ("plugin_answered", "20-b"),
+        ("event_ends",),
+    ]
+
+
+def test_the_bytes_are_those_of_request_answer_and_result(runtime: FakeRuntime, recorder: Recorder) -> None:
+    runtime.add(plugin("a", create_container=env("A")))
+    runtime.create_container(make_pod(name="web"), make_container(id="c"))
+    ((_, serial, request),) = recorder.told("event_begins")
+    assert m.CreateContainerRequest.FromString(request).pod.name == "web"
+    ((_, _, asked_serial, asked),) = recorder.told("plugin_asked")
+    assert (asked_serial, asked) == (serial, request)
+    (answer,) = recorder.told("plugin_answered")
+    assert [each.key for each in m.CreateContainerResponse.FromString(answer[3]).adjust.env] == ["A"]
+    assert answer[4] >= 0
+    ((_, ended, result, error, seconds),) = recorder.told("event_ends")
+    assert [each.key for each in m.CreateContainerResponse.FromString(result).adjust.env] == ["A"]
+    assert (ended, error) == (serial, None)
+    assert seconds >= 0
+
+
+def test_a_result_with_updates_is_whole_too(runtime: FakeRuntime, recorder: Recorder) -> None:
+    runtime.create_container(None, make_container(id="other"))
+    recorder.steps.clear()
+    runtime.add(plugin("a", create_container=lambda *_: nri.Update("other").set_cpu_shares(5)))
+    runtime.create_container()
+    result = recorder.told("event_ends")[-1][2]
+    assert [each.container_id for each in m.CreateContainerResponse.FromString(result).update] == ["other"]
+
+
+def test_an_update_of_a_container_ends_with_its_reply(runtime: FakeRuntime, recorder: Recorder) -> None:
+    runtime.add(plugin("a", update_container=lambda pod, container, _: nri.Update(container).set_cpu_shares(5)))
+    runtime.update_container(make_pod(), make_container(id="c"))
+    result = m.UpdateContainerResponse.FromString(recorder.told("event_ends", "UpdateContainer")[-1][2])
+    assert result.update[-1].linux.resources.cpu.shares.value == 5
+
+
+def test_a_plugin_that_fails_is_told_with_its_error_and_the_event_ends_with_it(
+    runtime: FakeRuntime, recorder: Recorder
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise nri.Reject("no")
+
+    runtime.add(plugin("a", start_container=refuse))
+    with pytest.raises(PluginError) as caught:
+        runtime.start_container()
+    ((label, event, _, error, _),) = recorder.told("plugin_failed", "StartContainer")
+    assert (label, event) == ("10-a", "StartContainer")
+    assert "no" in str(error)
+    assert recorder.told("event_ends", "StartContainer")[-1][2:4] == (b"", caught.value)
+
+
+def test_an_answer_that_cannot_be_merged_is_told_with_the_reason(runtime: FakeRuntime, recorder: Recorder) -> None:
+    for idx in ("10", "20"):
+        runtime.add(plugin("a", create_container=env("A")), idx=idx)
+    with pytest.raises(ConflictError) as caught:
+        runtime.create_container()
+    merged = recorder.told("reply_merged")
+    assert [(told[0], told[3]) for told in merged] == [("10-a", None), ("20-a", caught.value)]
+
+
+def test_an_event_that_nobody_gets_begins_and_ends(runtime: FakeRuntime, recorder: Recorder) -> None:
+    runtime.run_pod_sandbox()
+    assert recorder.of("RunPodSandbox") == [("event_begins",), ("event_ends",)]
+
+
+def test_an_event_that_is_sent_to_all_at_once_is_told_like_any_other(recorder: Recorder) -> None:
+    with FakeRuntime(reporters=[recorder], fan_out=EventMask.of("PostStartContainer")) as runtime:
+        for idx in ("10", "20"):
+            runtime.add(plugin("a", post_start_container=lambda *_: None), idx=idx)
+        runtime.post_start_container()
+    steps = recorder.of("PostStartContainer")
+    assert steps[0] == ("event_begins",) and steps[-1] == ("event_ends",)
+    assert sorted(steps[1:-1]) == sorted(
+        (step, label) for step in ("plugin_asked", "plugin_answered") for label in ("10-a", "20-a")
+    )
+
+
+def test_a_validator_is_told_as_an_event_of_its_own(recorder: Recorder) -> None:
+    class Refuses:
+        def validate_container_adjustment(self, request: Any) -> str:
+            return "no"
+
+    with FakeRuntime(reporters=[recorder], builtin=[BuiltinPlugin("99", "v", Refuses())]) as runtime:
+        with pytest.raises(ValidationRejected):
+            runtime.create_container()
+    assert ("plugin_answered", "99-v") in recorder.of("ValidateContainerAdjustment")
+    assert isinstance(recorder.told("event_ends")[-1][3], ValidationRejected)
+
+
+class Broken(Observer):
+    """Raises at whatever it is told."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith(("record_", "update_", "event_", "plugin_", "reply_")):
+
+            def broken(*_: Any) -> None:
+                raise ZeroDivisionError("in the watcher")
+
+            return broken
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("options", [{"observer": Broken()}, {"reporters": [Broken()]}], ids=["observer", "reporter"])
+def test_what_a_watcher_raises_is_logged_once_and_fails_nothing(
+    options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise nri.Reject("no")
+
+    with FakeRuntime(policy='["30-s"]\nshadow = true', **options) as runtime:
+        runtime.add(plugin("a", create_container=lambda *_: [nri.Update("gone")], start_container=refuse))
+        runtime.add(plugin("s", create_container=env("A")), idx="30")
+        for _ in range(2):
+            runtime.create_container()
+        with pytest.raises(PluginError, match="no"):
+            runtime.start_container()
+    told = [record.getMessage() for record in caplog.records if "to take note" in record.getMessage()]
+    assert told == ["Broken failed to take note of an event; this is told once"]
+
+
+def test_an_observer_that_is_broken_still_lets_reporters_hear(recorder: Recorder) -> None:
+    with FakeRuntime(observer=Broken(), reporters=[recorder]) as runtime:
+        runtime.add(plugin("a", create_container=env("A")))
+        runtime.create_container()
+    assert ("reply_merged", "10-a") in recorder.of("CreateContainer")
+
+
+def test_where_nobody_watches_nothing_is_told() -> None:
+    silent = Reporting()
+    assert (silent.watched, silent.recorded) == (False, False)
+    assert Reporting(Observer()).watched and not Reporting(Observer()).recorded
+    assert Reporting(None, [Recorder()]).recorded  # type: ignore[list-item]
+
+
+def test_a_shadow_that_would_do_nothing_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "nri.adaptation"):
+        Reporting().shadow_answered(shadow.report("10-a", "RunPodSandbox", make_pod(), None))
+        assert caplog.records == []
+        Reporting().shadow_answered(shadow.failure("10-a", "RunPodSandbox", make_pod(), "no answer"))
+        assert [record.levelname for record in caplog.records] == ["INFO"]
+
+
+def test_plugins_that_make_up_names_do_not_fill_memory(caplog: pytest.LogCaptureFixture) -> None:
+    made = Reporting()
+    for number in range(REMEMBERED + 10):
+        made.left_out(f"10-{number}", "UpdateContainers", "gone")
+    assert len(made._left_out) == REMEMBERED
+    assert len(caplog.records) == REMEMBERED + 10
+
+
+def test_what_is_left_out_is_told_again_only_after_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(reporting, "monotonic", lambda: clock[0])
+    made = Reporting()
+    for moment in (0.0, 59.9, 60.0):
+        clock[0] = moment
+        made.left_out("10-a", "CreateContainer", "gone")
+    line = 'plugin 10-a asked in CreateContainer for an update of container "gone", which is not there: left out'
+    assert [record.getMessage() for record in caplog.records] == [line, f"{line}, and 1 like it in the last minute"]
+
+
+def test_only_an_answer_to_a_creation_has_an_adjustment() -> None:
+    assert adjustment_of(m.UpdateContainerResponse()) is None
+    assert adjustment_of(m.CreateContainerResponse()) is None
+    assert adjustment_of(m.CreateContainerResponse(adjust=m.ContainerAdjustment())) is not None
+    assert list(evictions_of(m.StopContainerResponse())) == []
+    evict = [m.ContainerEviction(container_id="c")]
+    assert list(evictions_of(m.UpdateContainerResponse(evict=evict))) == evict

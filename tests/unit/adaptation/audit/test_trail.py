@@ -1,0 +1,211 @@
+"""Records that events keep, on a real runtime side with real plugins."""
+
+from __future__ import annotations
+
+import pytest
+
+import nri
+from nri.adaptation.audit.provenance import Provenance
+from nri.adaptation.audit.trail import AuditTrail
+from nri.adaptation.audit.update_result import UpdateResult
+from nri.api import messages as m
+from nri.errors import ConflictError
+from nri.testing import FakeRuntime, make_container, make_pod
+
+
+class Inject(nri.Plugin):
+    def create_container(self, pod, container):
+        return nri.Adjustment().add_env("A", "1")
+
+
+class Balance(nri.Plugin):
+    """Takes from the first container whenever another one is created, stopped or updated."""
+
+    def create_container(self, pod, container):
+        return None if container.id == "first" else nri.Update("first").set_cpu_shares(100)
+
+    def update_container(self, pod, container, resources):
+        return nri.Update(container.id).set_cpu_shares(300)
+
+    def stop_container(self, pod, container):
+        return nri.Update("first").set_cpu_shares(200)
+
+
+@pytest.fixture
+def node():
+    with FakeRuntime() as made:
+        yield made
+
+
+def create(node: FakeRuntime, name: str):
+    pod = make_pod(name="web", namespace="prod")
+    return pod, node.create_container(pod, make_container(name=name, pod=pod, id=name)).container
+
+
+def chain(node: FakeRuntime, container: str) -> list[tuple[object, ...]]:
+    explanation = node.adaptation.provenance.explain(container)
+    return [
+        (step.event, step.plugin, step.change.field, step.change.before, step.change.after)
+        for step in explanation.steps
+    ]
+
+
+def test_an_adjustment_is_in_the_history(node):
+    node.add(Inject())
+    create(node, "first")
+    assert chain(node, "first") == [("CreateContainer", "10-inject", "Env", None, "1")]
+
+
+def test_the_whole_life_of_a_container_is_one_chain(node):
+    node.add(Balance())
+    pod, first = create(node, "first")
+    create(node, "second")
+    node.update_container(pod, first, nri.Update("first").set_cpu_shares(150))
+    _, third = create(node, "third")
+    node.stop_container(pod, third)
+    assert [step[:2] + step[3:] for step in chain(node, "first")] == [
+        ("CreateContainer", "10-balance", None, 100),
+        ("UpdateContainer", "(request)", 100, 150),
+        ("UpdateContainer", "10-balance", 150, 300),
+        ("CreateContainer", "10-balance", 300, 100),
+        ("StopContainer", "10-balance", 100, 200),
+    ]
+
+
+def test_what_the_runtime_itself_changes_is_in_the_history_even_if_no_plugin_is_asked(node):
+    pod, first = create(node, "first")
+    node.update_container(pod, first, nri.Update("first").set_cpu_shares(150))
+    assert chain(node, "first") == [("UpdateContainer", "(request)", "CPUShares", None, 150)]
+
+
+def test_a_creation_that_failed_is_told_with_the_reason(node):
+    node.add(Inject()).add(Inject(), idx="20")
+    with pytest.raises(ConflictError) as caught:
+        create(node, "first")
+    steps = node.adaptation.provenance.explain("first").steps
+    assert [(step.plugin, step.note) for step in steps] == [
+        ("10-inject", f"not applied: {caught.value}"),
+        ("20-inject", f"not applied: {caught.value}"),
+    ]
+
+
+def test_unsolicited_updates_are_in_the_history(node):
+    plugin = Inject()
+    node.add(plugin)
+    create(node, "first")
+    plugin.runtime.update(nri.Update("first").set_cpu_shares(64)).result(timeout=20)
+    assert chain(node, "first")[-1] == ("UpdateContainers", "10-inject", "CPUShares", None, 64)
+
+
+def test_a_removed_container_has_no_history(node):
+    node.add(Inject())
+    pod, first = create(node, "first")
+    node.remove_container(pod, first)
+    assert node.adaptation.provenance.explain("first") is None
+
+
+def test_the_containers_of_a_removed_pod_have_no_history(node):
+    node.add(Inject())
+    pod, _ = create(node, "first")
+    node.remove_pod_sandbox(pod)
+    assert node.adaptation.provenance.explain("first") is None
+
+
+def test_the_answers_of_shadow_plugins_are_not_in_the_history():
+    with FakeRuntime(policy='["10-inject"]\nshadow = true') as node:
+        node.add(Inject())
+        create(node, "first")
+        assert chain(node, "first") == []
+        assert node.health("10-inject").latency_s > 0, "it was not asked"
+
+
+def test_a_runtime_that_wants_no_history_keeps_none():
+    with FakeRuntime(provenance=False) as node:
+        node.add(Inject())
+        create(node, "first")
+        assert node.adaptation.provenance is None
+
+
+def shares(container: str, value: int) -> m.ContainerUpdate:
+    update = m.ContainerUpdate(container_id=container)
+    update.linux.resources.cpu.shares.value = value
+    return update
+
+
+class Runtime:
+    """A trail over a runtime with the container `c`, whose share is 1, and what its update callback got."""
+
+    def __init__(self, provenance: Provenance | None) -> None:
+        self.told: list[tuple[str, int]] = []
+        self.trail = AuditTrail(self.update, provenance)
+        pod, container = make_pod(id="p"), make_container(id="c", cpu_shares=1)
+        container.pod_sandbox_id = pod.id
+        self.trail.inventory.seed(self.trail.inventory.begin(), [pod], [container])
+
+    def update(self, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
+        self.told += [(each.container_id, each.linux.resources.cpu.shares.value) for each in updates]
+        return updates[:1]
+
+    @property
+    def present(self) -> int:
+        resources = self.trail.inventory.resources_of("c")
+        assert resources is not None
+        return resources.cpu.shares.value
+
+
+@pytest.fixture(params=[True, False], ids=["with history", "without"])
+def runtime(request: pytest.FixtureRequest) -> Runtime:
+    return Runtime(Provenance() if request.param else None)
+
+
+def test_an_update_that_a_plugin_asked_for_counts_unless_it_failed(runtime: Runtime) -> None:
+    updates = [shares("c", 5)]
+    runtime.trail.asked("UpdateContainers", "10-a", b"", updates, failed=updates)
+    assert runtime.present == 1
+    runtime.trail.asked("UpdateContainers", "10-a", b"", updates, failed=[])
+    assert runtime.present == 5
+
+
+def test_an_update_that_policy_refuses_changes_nothing_and_is_in_the_history(runtime: Runtime) -> None:
+    encoded = m.UpdateContainersRequest(update=[shares("c", 5)]).SerializeToString()
+    runtime.trail.refused("UpdateContainers", "10-a", encoded, [shares("c", 5)], "not allowed")
+    assert runtime.present == 1
+    if runtime.trail.provenance is not None:
+        explained = runtime.trail.provenance.explain("c")
+        assert explained is not None
+        assert [(step.change.after, step.note) for step in explained.steps] == [(5, "not applied: not allowed")]
+
+
+@pytest.mark.parametrize("how", ["container_removed", "not_created", "pod_removed"])
+def test_a_container_that_goes_is_forgotten_with_its_history(runtime: Runtime, how: str) -> None:
+    runtime.trail.asked("UpdateContainers", "10-a", b"", [shares("c", 5)], [])
+    gone = {"container_removed": make_container(id="c"), "not_created": "c", "pod_removed": make_pod(id="p")}[how]
+    getattr(runtime.trail, how)(gone)
+    assert runtime.trail.inventory.resources_of("c") is None
+    if runtime.trail.provenance is not None:
+        assert runtime.trail.provenance.explain("c") is None
+
+
+def test_what_is_updated_can_be_given_back_and_what_the_runtime_cannot_is_told(runtime: Runtime) -> None:
+    back = runtime.trail.updated([shares("c", 5), shares("nobody", 5)])
+    assert (runtime.present, [each.container_id for each in back]) == (5, ["c"])
+    failed = runtime.trail.undo(back)
+    assert (runtime.present, runtime.told) == (1, [("c", 1)])
+    assert [each.container_id for each in failed] == ["c"]
+
+
+def test_a_runtime_may_give_back_by_itself(runtime: Runtime) -> None:
+    back = runtime.trail.updated([shares("c", 5)])
+    given = []
+    assert runtime.trail.undo(back, given.extend) == []
+    assert ([each.container_id for each in given], runtime.told, runtime.present) == (["c"], [], 1)
+
+
+def test_outcomes_that_are_as_asked_for_are_no_record(runtime: Runtime) -> None:
+    runtime.trail.outcomes("UpdateContainer", [UpdateResult(shares("c", 5))])
+    if runtime.trail.provenance is not None:
+        assert runtime.trail.provenance.explain("c") is None
+    runtime.trail.outcomes("UpdateContainer", [UpdateResult(shares("c", 5)).clamped("cpu.shares", 2, "its parent")])
+    if runtime.trail.provenance is not None:
+        explained = runtime.trail.provenance.explain("c")
+        assert [text for _, text in explained.notes] == ["UpdateContainer: cpu.shares clamped: its parent"]

@@ -1,0 +1,215 @@
+"""CreateContainer on its way: what plugins make of a container, what validators are shown, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+import nri
+from nri.adaptation import BuiltinPlugin, Restoration
+from nri.api import messages as m
+from nri.errors import ConflictError, PluginError, UpdateError
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import RawPlugin
+from tests.support.made_plugins import Mode, Quiet, both, plugin
+
+
+@both
+def test_validators_see_answerers(mode: Mode) -> None:
+    seen: list[list[str]] = []
+
+    class Validator:
+        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
+            seen.append([plugin.name for plugin in request.plugins])
+
+    class Adjusts(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+    with FakeRuntime(compat=mode, builtin=[BuiltinPlugin("99", "validator", Validator())]) as runtime:
+        runtime.add(Quiet()).add(Adjusts())
+        runtime.create_container()
+    assert seen == [["adjusts"] if mode == "default" else ["quiet", "adjusts", "validator"]]
+
+
+@both
+def test_hooks_only_when_set(mode: Mode) -> None:
+    seen: list[bool] = []
+
+    class Validator:
+        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
+            seen.append(request.adjust.HasField("hooks"))
+
+    hooks = {"plain": nri.Adjustment().add_env("A", "1"), "hooked": nri.Adjustment().add_hooks(_hooks())}
+
+    class Adjusts(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+            return hooks[container.name]
+
+    with FakeRuntime(compat=mode, builtin=[BuiltinPlugin("99", "validator", Validator())]) as runtime:
+        runtime.add(Adjusts())
+        for name in hooks:
+            runtime.create_container(None, make_container(name=name))
+    assert seen == ([False, True] if mode == "default" else [True, True])
+
+
+def _hooks() -> m.Hooks:
+    return m.Hooks(prestart=[m.Hook(path="/bin/true")])
+
+
+def test_hooks_and_resources_of_one_plugin_both_apply(nri_runtime: FakeRuntime) -> None:
+    hooks = m.Hooks(prestart=[m.Hook(path="/bin/true")])
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().add_hooks(hooks).set_cpu_shares(7)))
+    adjust = nri_runtime.create_container().adjust
+    assert [hook.path for hook in adjust.message.hooks.prestart] == ["/bin/true"]
+    assert adjust.cpu_shares == 7
+
+
+def test_a_variable_is_added_another_replaced_a_third_removed(nri_runtime: FakeRuntime) -> None:
+    change = nri.Adjustment().add_env("NEW", "1").add_env("OLD", "2").remove_env("GONE")
+    nri_runtime.add(plugin("a", create_container=lambda *_: change))
+    reply = nri_runtime.create_container(make_pod(), make_container(env={"OLD": "1", "GONE": "1", "KEPT": "1"}))
+    assert reply.env == {"NEW": "1", "OLD": "2"}
+    assert reply.removed()["env"] == ["GONE"]
+    assert nri.env_of(reply.container) == {"KEPT": "1", "NEW": "1", "OLD": "2"}
+
+
+def test_soft_and_hard_limits_are_not_swapped(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().add_rlimit("RLIMIT_NOFILE", 4096, 1024)))
+    (limit,) = nri_runtime.create_container().adjust.message.rlimits
+    assert (limit.hard, limit.soft) == (4096, 1024)
+
+
+def test_a_conflict_over_nothing_but_an_annotation_names_both_plugins_and_the_key(nri_runtime: FakeRuntime) -> None:
+    for name in ("a", "b"):
+        nri_runtime.add(plugin(name, create_container=lambda *_: nri.Adjustment().add_annotation("k", "v")), name=name)
+    with pytest.raises(ConflictError, match='plugins "10-b" and "10-a" both tried to set Annotations k'):
+        nri_runtime.create_container()
+
+
+def test_a_plugin_must_not_update_the_container_that_is_being_created(nri_runtime: FakeRuntime) -> None:
+    raw = RawPlugin(nri_runtime, events=8).join()
+
+    from tests.support.adapting import response
+
+    update = m.ContainerUpdate(container_id="c1")
+    reply = m.CreateContainerResponse(update=[update])
+    answering = threading.Thread(
+        target=lambda: (raw.wait_for(b"CreateContainer"), raw.sock.sendall(response(5, reply)))
+    )
+    answering.start()
+    with pytest.raises(UpdateError, match='plugin "10-raw" asked update of "c1" during creation'):
+        nri_runtime.create_container(make_pod(), make_container(id="c1"))
+    answering.join()
+    raw.close()
+
+
+def test_side_updates_are_taken_back_when_the_creation_fails_later(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.create_container(make_pod(), make_container(id="other", cpu_shares=100, memory_limit=1000))
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Update("other").set_cpu_shares(5)))
+    created = nri_runtime.create_container(make_pod(), make_container())
+    assert created.updates["other"].cpu_shares == 5
+    created.abort()
+    (undo,) = nri_runtime.updates
+    assert (undo.container_id, undo.cpu_shares, undo.memory_limit) == ("other", 100, 1000)
+    created.abort()
+    assert len(nri_runtime.updates) == 1, "a second abort does nothing"
+
+
+def test_what_was_not_set_before_is_not_set_again_when_side_updates_are_taken_back(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.create_container(make_pod(), make_container(id="other", cpu_shares=100))
+    update = nri.Update("other").set_cpu_shares(5).set_memory_limit(1000).set_pids_limit(9).set_cpuset_cpus("0")
+    nri_runtime.add(plugin("a", create_container=lambda *_: update))
+    restored: list[Restoration] = []
+    created = nri_runtime.adaptation.create_container(make_pod(), make_container())
+    created.abort(restored.extend)
+    assert nri_runtime.updates == []
+    (back,) = restored
+    assert (back.container_id, back.resources.cpu.shares.value) == ("other", 100)
+    assert back.unset == ("memory.limit", "cpu.cpus", "pids")
+    nri_runtime.adaptation.create_container(make_pod(), make_container()).abort()
+    (undo,) = nri_runtime.updates
+    assert (undo.cpu_shares, undo.memory_limit, undo.pids_limit) == (100, -1, -1)
+
+
+def test_a_creation_that_is_committed_cannot_be_taken_back(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.create_container(make_pod(), make_container(id="other", cpu_shares=100))
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Update("other").set_cpu_shares(5)))
+    created = nri_runtime.create_container(make_pod(), make_container())
+    created.commit()
+    created.abort()
+    assert nri_runtime.updates == []
+
+
+def test_evictions_reach_the_runtime(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.create_container(None, make_container(id="noisy"))
+    raw = RawPlugin(nri_runtime, events=8).join()
+
+    from tests.support.adapting import response
+
+    reply = m.CreateContainerResponse(evict=[m.ContainerEviction(container_id="noisy", reason="too loud")])
+    answering = threading.Thread(
+        target=lambda: (raw.wait_for(b"CreateContainer"), raw.sock.sendall(response(5, reply)))
+    )
+    answering.start()
+    (eviction,) = nri_runtime.create_container().evictions
+    answering.join()
+    assert (eviction.container_id, eviction.reason) == ("noisy", "too loud")
+    raw.close()
+
+
+def test_a_plugin_without_any_answer_leaves_an_adjustment_that_is_there_and_empty(nri_runtime: FakeRuntime) -> None:
+    reply = nri_runtime.create_container()
+    assert isinstance(reply.reply.adjust, m.ContainerAdjustment)
+    assert reply.env == {} and reply.annotations == {}
+
+
+def test_a_creation_that_fails_leaves_no_container_behind(nri_runtime: FakeRuntime) -> None:
+    def refuse(*_: Any) -> None:
+        raise nri.Reject("no")
+
+    nri_runtime.add(plugin("a", create_container=refuse))
+    with pytest.raises(PluginError):
+        nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
+    known = nri_runtime.adaptation._trail.inventory.known
+    assert not known.is_creating("c") and "c" not in known
+
+
+def test_a_creation_that_is_aborted_is_forgotten(nri_runtime: FakeRuntime) -> None:
+    reply = nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
+    assert "c" in nri_runtime.adaptation._trail.inventory.known
+    reply.abort()
+    assert "c" not in nri_runtime.adaptation._trail.inventory.known
+    assert nri_runtime.adaptation.provenance is not None
+    assert nri_runtime.adaptation.provenance.explain("c") is None
+
+
+def test_the_resources_of_a_created_container_are_those_with_the_adjustment(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().set_cpu_shares(7)))
+    container = make_container(id="c", cpu_shares=3, memory_limit=9)
+    nri_runtime.adaptation.create_container(make_pod(), container)
+    resources = nri_runtime.adaptation._trail.inventory.resources_of("c")
+    assert resources is not None
+    assert (resources.cpu.shares.value, resources.memory.limit.value) == (7, 9)
+
+
+def test_the_reply_shows_owners_and_the_container_as_a_further_plugin_would_see_it(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().add_env("A", "1")))
+    reply = nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
+    assert list(reply.container.env) == ["A=1"]
+    assert reply.owners.owners["c"].compound[m.Field.Env].owners["A"] == "10-a"
+    assert (reply.updates, reply.evictions, reply.ignored) == ([], [], [])
+
+
+def test_each_plugin_sees_what_earlier_ones_did(nri_runtime: FakeRuntime) -> None:
+    seen: list[list[str]] = []
+
+    def see(pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        seen.append(list(container.env))
+        return nri.Adjustment().add_env(f"A{len(seen)}", "1")
+
+    for idx in ("10", "20", "30"):
+        nri_runtime.add(plugin("a", create_container=see), idx=idx)
+    nri_runtime.create_container()
+    assert seen == [[], ["A1=1"], ["A1=1", "A2=1"]]

@@ -1,0 +1,180 @@
+"""One event and the answers to it: what is told once, what is read, and what may not stand."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import nri
+from nri.adaptation.dispatch.event import Event
+from nri.adaptation.peers.event_request import EventRequest
+from nri.api.events import BY_METHOD
+from nri.errors import ConflictError, PluginError
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import RawPlugin, response
+from tests.support.made_plugins import plugin
+
+
+class Reporting:
+    """Counts what it is told, as far as an event needs it."""
+
+    def __init__(self) -> None:
+        self.begun: list[bytes] = []
+        self.asked: list[bytes] = []
+
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        self.begun.append(request)
+
+    def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
+        self.asked.append(request)
+
+
+class Peer:
+    label = "10-a"
+
+
+def event() -> Event:
+    return Event(EventRequest(BY_METHOD["start_container"], make_pod(name="web"), make_container()))
+
+
+def test_an_event_is_told_to_have_begun_once_and_before_anything_else() -> None:
+    made, reporting = event(), Reporting()
+    made.tell_asked(Peer(), reporting)  # type: ignore[arg-type]
+    made.tell_begin(reporting)  # type: ignore[arg-type]
+    assert (len(reporting.begun), len(reporting.asked)) == (1, 1)
+    assert reporting.begun[0] == made.request_bytes()
+
+
+def test_reporters_get_one_copy_of_a_request_that_is_only_passed_on() -> None:
+    made, reporting = event(), Reporting()
+    made.tell_asked(Peer(), reporting)  # type: ignore[arg-type]
+    assert reporting.begun[0] is reporting.asked[0]
+    assert reporting.begun[0] is not made.request_bytes()
+
+
+def test_events_are_counted() -> None:
+    first, second = event(), event()
+    assert second.serial > first.serial
+
+
+def test_answers_to_an_event_that_is_only_passed_on_say_nothing() -> None:
+    made = event()
+    made.add(None, None, b"\xff\xff")  # type: ignore[arg-type]
+    made.record("failed")
+    made.overlap()
+    assert made.result_bytes() == b""
+
+
+class Bytes:
+    """A message that is no message of any kind."""
+
+    def SerializeToString(self) -> bytes:
+        return b"\xff\xff"
+
+
+@contextmanager
+def garbled(runtime: FakeRuntime) -> Iterator[RawPlugin]:
+    """A plugin `10-raw` that answers its first CreateContainer with what is no reply."""
+    raw = RawPlugin(runtime, events=1 << BY_METHOD["create_container"].number - 1).join()
+    answering = threading.Thread(
+        target=lambda: (raw.wait_for(b"CreateContainer"), raw.sock.sendall(response(5, Bytes())))
+    )
+    answering.start()
+    yield raw
+    answering.join(20)
+    raw.close()
+
+
+def test_a_reply_that_cannot_be_read_fails_the_event_with_the_plugins_name(nri_runtime: FakeRuntime) -> None:
+    with garbled(nri_runtime), pytest.raises(PluginError, match="plugin 10-raw: its reply cannot be read"):
+        nri_runtime.create_container()
+
+
+def test_a_shadows_reply_that_cannot_be_read_is_reported_as_its_failure(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "nri.adaptation"), FakeRuntime(policy='["10-raw"]\nshadow = true') as runtime:
+        with garbled(runtime):
+            runtime.create_container()
+    assert "shadow plugin 10-raw at CreateContainer" in caplog.text
+    assert "failed: its reply cannot be read" in caplog.text
+
+
+def env(value: str) -> Any:
+    return lambda *_: nri.Adjustment().add_env("A", value)
+
+
+def test_an_answer_that_may_not_stand_is_held_against_its_plugin(nri_runtime: FakeRuntime) -> None:
+    for idx in ("10", "20"):
+        nri_runtime.add(plugin("a", create_container=env(idx)), idx=idx)
+    with pytest.raises(ConflictError) as caught:
+        nri_runtime.create_container()
+    assert nri_runtime.health("20-a").last_error == str(caught.value)
+    assert nri_runtime.health("10-a").last_error == ""
+
+
+def test_a_shadow_is_told_the_conflict_that_it_would_have_had(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "nri.adaptation"), FakeRuntime(policy='["20-a"]\nshadow = true') as runtime:
+        for idx in ("10", "20"):
+            runtime.add(plugin("a", create_container=env(idx)), idx=idx)
+        assert runtime.create_container().env == {"A": "10"}
+    assert 'Env A: "10" -> "20" (in conflict with 10-a)' in caplog.text
+
+
+def test_what_waits_for_a_container_that_goes_in_the_meantime_is_left_out() -> None:
+    """The answers want it updated and evicted while it is being created; its creation fails before the event ends."""
+    with FakeRuntime() as runtime:
+        inventory = runtime.adaptation._trail.inventory
+        inventory.creating("soon", "default")
+
+        def answer(*_: Any) -> Any:
+            return [nri.Update("soon").set_cpu_shares(5), nri.Eviction("soon", "no room")]
+
+        def fails(*_: Any) -> None:
+            inventory.not_created("soon")
+
+        runtime.add(plugin("a", create_container=answer), idx="10").add(plugin("b", create_container=fails), idx="20")
+        reply = runtime.adaptation.create_container(make_pod(), make_container())
+        assert reply.updates == [] and reply.evictions == []
+        assert [(each.plugin, each.container_id, each.field) for each in reply.ignored] == [
+            ("10-a", "soon", ""),
+            ("10-a", "soon", "evict"),
+        ]
+
+
+def test_what_waits_for_a_container_that_is_created_in_the_meantime_is_in_the_reply() -> None:
+    with FakeRuntime() as runtime:
+        inventory = runtime.adaptation._trail.inventory
+        inventory.creating("soon", "default")
+
+        def answer(*_: Any) -> Any:
+            return [nri.Update("soon").set_cpu_shares(5), nri.Eviction("soon", "no room")]
+
+        def creates(*_: Any) -> None:
+            inventory.created("soon", make_pod(), b"")
+
+        runtime.add(plugin("a", create_container=answer), idx="10").add(plugin("b", create_container=creates), idx="20")
+        reply = runtime.adaptation.create_container(make_pod(), make_container())
+        assert [each.container_id for each in reply.updates] == ["soon"]
+        assert [(each.container_id, each.reason) for each in reply.evictions] == [("soon", "no room")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (nri.Update("other").set_cpu_shares(5), "its policy does not allow it to set CPUShares"),
+        (nri.Eviction("other", "no room"), "its policy does not allow it to evict"),
+        (nri.Adjustment().add_annotation("a", "1"), "its policy does not allow it to set Annotations"),
+    ],
+)
+def test_updates_and_evictions_in_an_answer_are_held_to_what_is_allowed_as_adjustments_are(
+    answer: Any, text: str
+) -> None:
+    with FakeRuntime(policy='["10-a"]\nallow.fields = ["Env"]') as runtime:
+        runtime.create_container(None, make_container(id="other"))
+        runtime.add(plugin("a", create_container=lambda *_: answer))
+        with pytest.raises(PluginError, match=text):
+            runtime.create_container()

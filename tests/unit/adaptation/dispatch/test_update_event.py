@@ -1,0 +1,77 @@
+"""UpdateContainer on its way: what plugins make of requested resources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nri
+from nri.api import messages as m
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.made_plugins import plugin
+
+
+def test_an_update_that_no_plugin_touches_stays_as_it_was_requested(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(plugin("a", update_container=lambda *_: None))
+    requested = m.LinuxResources()
+    requested.cpu.shares.value = 12
+    reply = nri_runtime.update_container(make_pod(), make_container(id="c"), requested)
+    assert reply.resources is requested
+    assert not reply.changed
+
+
+def test_a_plugin_may_change_the_update_of_the_container_that_is_updated(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(plugin("a", update_container=lambda pod, container, _: nri.Update(container).set_memory_limit(5)))
+    requested = m.LinuxResources()
+    requested.cpu.shares.value = 12
+    resources = nri_runtime.update_container(make_pod(), make_container(id="c"), requested).resources
+    assert (resources.cpu.shares.value, resources.memory.limit.value) == (12, 5)
+
+
+def test_a_later_plugin_sees_what_an_earlier_one_made_of_an_update(nri_runtime: FakeRuntime) -> None:
+    seen: list[int] = []
+    nri_runtime.add(plugin("a", update_container=lambda _, c, __: nri.Update(c).set_cpu_shares(5)), idx="10")
+    nri_runtime.add(plugin("b", update_container=lambda _, __, r: seen.append(r.cpu.shares.value)), idx="20")
+    nri_runtime.update_container(make_pod(), make_container(), m.LinuxResources())
+    assert seen == [5]
+
+
+def shares(value: int) -> m.LinuxResources:
+    made = m.LinuxResources()
+    made.cpu.shares.value = value
+    return made
+
+
+def test_the_runtimes_own_request_counts_for_later_events(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.create_container(make_pod(), make_container(id="c", cpu_shares=1))
+    nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), shares(5))
+    resources = nri_runtime.adaptation._trail.inventory.resources_of("c")
+    assert resources is not None
+    assert resources.cpu.shares.value == 5
+
+
+def test_the_message_is_the_references_reply_with_the_requested_container_last(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.create_container(make_pod(), make_container(id="other"))
+    both = [nri.Update("c").set_cpu_shares(7), nri.Update("other").set_cpu_shares(9)]
+    nri_runtime.add(plugin("a", update_container=lambda *_: [*both, nri.Eviction("other", "why")]))
+    reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), shares(5))
+    assert [each.container_id for each in reply.message.update] == ["other", "c"]
+    assert [each.container_id for each in reply.updates] == ["other"]
+    assert [(each.container_id, each.reason) for each in reply.evictions] == [("other", "why")]
+    assert (reply.changed, reply.resources.cpu.shares.value) == (True, 7)
+
+
+def test_an_update_of_what_was_created_in_the_meantime_stands_before_the_requested_one(
+    nri_runtime: FakeRuntime,
+) -> None:
+    inventory = nri_runtime.adaptation._trail.inventory
+    inventory.creating("soon", "default")
+
+    def creates(*_: Any) -> None:
+        inventory.created("soon", make_pod(), b"")
+
+    both = [nri.Update("c").set_cpu_shares(7), nri.Update("soon").set_cpu_shares(9)]
+    nri_runtime.add(plugin("a", update_container=lambda *_: both), idx="10")
+    nri_runtime.add(plugin("b", update_container=creates), idx="20")
+    reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), shares(5))
+    assert [each.container_id for each in reply.message.update] == ["soon", "c"]
+    assert [each.container_id for each in reply.updates] == ["soon"]

@@ -1,0 +1,192 @@
+"""What counts as an installed plugin, and its configuration; one that others can change is not launched."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.adaptation.launch import discovery
+from nri.adaptation.launch.discovery import config_text, discover
+from nri.errors import ConfigError
+from nri.rules import Rules
+from tests.support.needs import need_root
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "plugins"
+    made.mkdir()
+    return made
+
+
+def plugin(folder: Path, name: str = "10-a") -> Path:
+    path = folder / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def refused(folder: Path) -> list[str]:
+    found, skipped = discover(str(folder))
+    assert found == []
+    return [each.reason for each in skipped]
+
+
+def test_a_file_of_another_user_is_refused(folder: Path) -> None:
+    need_root()
+    os.chown(plugin(folder), 4711, -1)
+    assert refused(folder) == ["it belongs to user 4711, who can change it; remedy: chown root"]
+
+
+def test_a_folder_of_another_user_is_refused(folder: Path) -> None:
+    need_root()
+    plugin(folder)
+    os.chown(folder, 4711, -1)
+    assert refused(folder) == ["its folder belongs to user 4711, who can change it; remedy: chown root"]
+
+
+def test_a_link_in_a_folder_that_others_may_write_is_refused_wherever_it_leads(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (folder / "10-a").symlink_to(plugin(tmp_path / "bin", "real"))
+    folder.chmod(0o777)
+    assert refused(folder) == ["its folder can be written by group or others (mode 0777); remedy: chmod go-w"]
+
+
+def test_a_link_to_a_file_in_a_folder_that_others_may_write_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (folder / "10-a").symlink_to(plugin(tmp_path / "bin", "real"))
+    (tmp_path / "bin").chmod(0o777)
+    assert refused(folder) == ["its folder can be written by group or others (mode 0777); remedy: chmod go-w"]
+
+
+def test_a_file_that_goes_away_while_the_folder_is_read_is_no_plugin(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = plugin(folder, "10-gone")
+    plugin(folder, "20-stays")
+    scandir = os.scandir
+
+    def late(path: str) -> Any:
+        entries = list(scandir(path))
+        gone.unlink()
+        return entries
+
+    monkeypatch.setattr(discovery.os, "scandir", late)
+    found, skipped = discover(str(folder))
+    assert [each.label for each in found] == ["20-stays"]
+    assert skipped == []
+
+
+def test_a_name_that_is_not_text_is_reported(folder: Path) -> None:
+    plugin(folder, os.fsdecode(b"10-\xff"))
+    assert refused(folder) == ["its name is not UTF-8 text"]
+
+
+def script(folder: Path, name: str, text: str, mode: int = 0o755) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(mode)
+    return path
+
+
+def test_plugins_come_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name in ("20-b", "10-z", "10-a"):
+        script(tmp_path, name, "")
+    assert [found.label for found in discover(str(tmp_path))[0]] == ["10-a", "10-z", "20-b"]
+
+
+def test_folders_and_files_that_are_not_executable_are_no_plugins(tmp_path: Path) -> None:
+    script(tmp_path, "10-data", "", 0o644)
+    (tmp_path / "20-folder").mkdir()
+    assert discover(str(tmp_path)) == ([], [])
+
+
+def test_a_folder_that_is_missing_has_no_plugins(tmp_path: Path) -> None:
+    assert discover(str(tmp_path / "nowhere")) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda folder: script(folder, "10-a", "", 0o775), "it can be written by group or others (mode 0775)"),
+        (lambda folder: script(folder, "10-a.wasm", ""), "plugins in WebAssembly are not supported"),
+        (lambda folder: (folder / "10-a").symlink_to(folder / "gone"), "it cannot be looked at"),
+        (
+            lambda folder: (script(folder, "10-a", ""), folder.chmod(0o777)),
+            "its folder can be written by group or others",
+        ),
+    ],
+    ids=["writable", "wasm", "dangling link", "writable folder"],
+)
+def test_what_cannot_be_launched_is_reported_with_the_reason(tmp_path: Path, make: object, reason: str) -> None:
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    assert callable(make)
+    make(folder)
+    found, skipped = discover(str(folder))
+    assert found == []
+    assert skipped[0].reason.startswith(reason)
+
+
+def test_a_link_to_a_plugin_is_a_plugin(tmp_path: Path) -> None:
+    target = script(tmp_path / "bin", "real", "")
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "10-link").symlink_to(target)
+    assert [found.label for found in discover(str(tmp_path / "plugins"))[0]] == ["10-link"]
+
+
+def test_configuration_of_its_own_comes_before_the_common_one(tmp_path: Path) -> None:
+    assert config_text(str(tmp_path), "10", "foo") == ("", None)
+    (tmp_path / "foo.conf").write_text("common")
+    assert config_text(str(tmp_path), "10", "foo")[0] == "common"
+    (tmp_path / "10-foo.conf").write_text("own\n")
+    assert config_text(str(tmp_path), "10", "foo") == ("own\n", str(tmp_path / "10-foo.conf"))
+
+
+def test_configuration_that_cannot_be_read_is_an_error_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "10-foo.conf").mkdir()
+    with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration of plugin 10-foo cannot be read"):
+        config_text(str(tmp_path), "10", "foo")
+
+
+def test_configuration_is_a_regular_file_of_at_most_1_mib(tmp_path: Path) -> None:
+    """A pipe would keep the plugin's supervisor waiting for ever, and a log that landed here would fill memory."""
+    path = tmp_path / "10-foo.conf"
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration .* cannot be read: not a regular file"):
+        config_text(str(tmp_path), "10", "foo")
+    path.unlink()
+    path.write_text("x" * (1 << 20))
+    assert len(config_text(str(tmp_path), "10", "foo")[0]) == 1 << 20
+    path.write_text("x" * ((1 << 20) + 1))
+    with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration .* cannot be read: more than 1 MiB"):
+        config_text(str(tmp_path), "10", "foo")
+
+
+def program(folder: Path, name: str, mode: int = 0o755) -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(mode)
+
+
+def test_bad_files_skipped(tmp_path: Path) -> None:
+    for name in ("10-good", "bad", "1-short"):
+        program(tmp_path, name)
+    program(tmp_path, "20-writable", 0o777)
+    found, skipped = discover(str(tmp_path), Rules.DEFAULT)
+    assert [each.label for each in found] == ["10-good"]
+    assert {Path(each.path).name: each.reason.split(";")[0] for each in skipped} == {
+        "bad": 'invalid plugin name "bad", idx-pluginname expected',
+        "1-short": 'invalid plugin index "1", must be 2 digits',
+        "20-writable": "it can be written by group or others (mode 0777)",
+    }
+    with pytest.raises(ConfigError, match="failed to discover plugins: invalid plugin"):
+        discover(str(tmp_path), Rules.REFERENCE)
+    for name in ("bad", "1-short"):
+        (tmp_path / name).unlink()
+    assert [each.label for each in discover(str(tmp_path), Rules.REFERENCE)[0]] == ["10-good", "20-writable"]

@@ -1,0 +1,119 @@
+"""The plugins of this machine, all together: started with NRI, and started again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import eventually
+from tests.support.made_plugins import Mode, both
+
+
+@both
+def test_launched_plugins_restart(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nri.backoff import Backoff
+
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
+    runs = tmp_path / "runs"
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (folder / "10-dies").write_text(f"#!/bin/sh\necho run >> {runs}\nexit 1\n")
+    (folder / "10-dies").chmod(0o755)
+    with FakeRuntime(compat=mode, plugin_path=str(folder)) as runtime:
+        if mode == "default":
+            eventually(lambda: len(runs.read_text().split()) >= 3, "it was started again")
+        else:
+            eventually(lambda: runtime.health("10-dies").state == "gone", "its end was noticed")
+            assert len(runs.read_text().split()) == 1
+
+
+def test_a_launched_plugin_whose_configuration_changes_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.LOOK_S", 0.02)
+    folder, config = tmp_path / "plugins", tmp_path / "conf.d"
+    folder.mkdir()
+    config.mkdir()
+    told = tmp_path / "told"
+    (folder / "10-told").write_text(
+        f"#!{sys.executable}\nimport nri\nclass Told(nri.Plugin):\n"
+        "    class Config:\n        word: str = 'none'\n"
+        f"    def configure(self): open({str(told)!r}, 'a').write(self.config.word + ' ')\n"
+        "    def start_container(self, pod, container): pass\nTold.main()\n"
+    )
+    (folder / "10-told").chmod(0o755)
+    with FakeRuntime(plugin_path=str(folder), plugin_config_path=str(config)) as runtime:
+        assert runtime.adaptation.ready(["10-told"], 20), runtime.plugins
+        (config / "told.conf").write_text("word: common\n")
+        eventually(lambda: told.read_text() == "none common ", "the plugin got the new file")
+        (config / "10-told.conf").write_text("word: own\n")
+        eventually(lambda: told.read_text() == "none common own ", "its own file comes before the common one")
+        (config / "10-told.conf").write_text("word: edited\n")
+        eventually(lambda: told.read_text() == "none common own edited ", "the plugin got the edited file")
+        assert runtime.adaptation.ready(["10-told"], 20)
+        assert runtime.health("10-told").restarts == 3
+
+
+def test_launched_plugins_are_synchronized_before_anything_else_happens(tmp_path: Path) -> None:
+    import sys
+
+    seen = tmp_path / "seen"
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    program = folder / "10-early"
+    program.write_text(
+        f"#!{sys.executable}\nimport nri\nclass Early(nri.Plugin):\n"
+        f"    def synchronize(self, pods, containers): open({str(seen)!r}, 'w').write(containers[0].id)\n"
+        "    def start_container(self, pod, container): pass\nEarly.main()\n"
+    )
+    program.chmod(0o755)
+    pod = make_pod()
+    with FakeRuntime(plugin_path=str(folder), pods=[pod], containers=[make_container(id="old", pod=pod)]):
+        assert seen.read_text() == "old"
+
+
+def installed(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from nri.backoff import Backoff
+
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
+    path = installed(tmp_path / "plugins", "10-lost", "#!/nowhere/python\n")
+    with FakeRuntime(plugin_path=str(path.parent)) as runtime:
+        row = runtime.health("10-lost")
+        assert (row.kind, row.pid, row.last_error) == ("pre-connected", 0, f"{path}: No such file or directory")
+        eventually(lambda: runtime.health("10-lost").state == "crash loop", "it is given up for longer and longer")
+    assert f"plugin 10-lost cannot be launched: {path}: No such file or directory" in caplog.text
+
+
+def test_a_plugin_whose_configuration_cannot_be_read_is_not_launched_without_it(tmp_path: Path) -> None:
+    installed(tmp_path / "plugins", "10-conf", "#!/bin/sh\necho never\n")
+    config = tmp_path / "conf.d"
+    (config / "10-conf.conf").mkdir(parents=True)
+    with FakeRuntime(plugin_path=str(tmp_path / "plugins"), plugin_config_path=str(config)) as runtime:
+        assert (
+            "the configuration of plugin 10-conf cannot be read: not a regular file"
+            in runtime.health("10-conf").last_error
+        )
+
+
+def test_a_file_that_is_no_plugin_is_logged_and_the_others_are_started(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "plugins"
+    installed(folder, "nameless", "#!/bin/sh\n")
+    installed(folder, "10-there", "#!/nowhere/python\n")
+    with FakeRuntime(plugin_path=str(folder)) as runtime:
+        assert [row.plugin for row in runtime.plugins] == ["10-there"]
+    assert f"not a plugin, skipped: {folder / 'nameless'}: " in caplog.text

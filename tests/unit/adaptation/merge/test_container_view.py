@@ -1,0 +1,136 @@
+"""What later plugins are shown: the container with earlier adjustments in it, and the runtime's own untouched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nri.adaptation.merge.container_view import ContainerView, normalise
+from nri.adaptation.merge.entries import read
+from nri.adaptation.merge.fast_path import survey
+from nri.adaptation.merge.fields import TREE
+from nri.api import messages as m
+from nri.rules import Rules
+from tests.unit.adaptation.merge.build import adjusts, parse
+
+
+class View:
+    """A view of a container, and what plugins add to it."""
+
+    def __init__(self, rules: Rules = Rules.DEFAULT, **container: Any) -> None:
+        self.origin = parse({"id": "ctr", **container}, m.Container())
+        self.view = ContainerView(self.origin, rules)
+
+    def add(self, *, fresh: bool = False, **adjust: Any) -> View:
+        message = adjusts(**adjust).adjust
+        found = survey(message, "ctr") if fresh else None
+        if found is None:
+            self.view.add(read(message, TREE), [], message)
+        else:
+            self.view.add(None, found[0], message)
+        return self
+
+    @property
+    def container(self) -> m.Container:
+        return self.view.container()
+
+    def replayed(self) -> m.Container:
+        """The container as the steps give it to a plugin: the base as it was at the last step that is None."""
+        steps = self.view.steps()
+        after = max((place for place, step in enumerate(steps) if step is None), default=-1) + 1
+        container = m.Container.FromString(self.view.encoded_base())
+        normalise(container)
+        for step in steps[after:]:
+            assert step is not None
+            container.MergeFromString(step)
+        return container
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize(
+    ("before", "adjust", "appended"),
+    [
+        ({}, {"env": [{"key": "A", "value": "1"}]}, True),
+        ({"env": ["A=0"]}, {"env": [{"key": "A", "value": "1"}]}, False),
+        ({"env": ["A=0"]}, {"env": [{"key": "-A"}]}, False),
+        ({"env": ["B=A"]}, {"env": [{"key": "A", "value": "1"}]}, True),
+        ({"annotations": {"k": "0"}}, {"annotations": {"k": "1"}}, True),
+        ({"annotations": {"k": "0"}}, {"annotations": {"-k": ""}}, False),
+        ({}, {"annotations": {"-k": ""}}, True),
+        ({"mounts": [{"destination": "/a"}]}, {"mounts": [{"destination": "/b"}]}, True),
+        ({"mounts": [{"destination": "/a"}]}, {"mounts": [{"destination": "-/a"}]}, False),
+        ({}, {"args": ["x"]}, True),
+        ({"args": ["x"]}, {"args": ["y"]}, False),
+        ({}, {"linux": {"cgroups_path": "/a"}}, True),
+        ({"linux": {"io_priority": {"priority": 1}}}, {"linux": {"io_priority": {"priority": 2}}}, False),
+        ({}, {"linux": {"rdt": {"remove": True}}}, True),
+        ({"linux": {"rdt": {"clos_id": {"value": "a"}}}}, {"linux": {"rdt": {"remove": True}}}, False),
+        ({}, {"hooks": {"prestart": [{"path": "/h"}]}}, True),
+    ],
+)  # fmt: skip
+def test_what_only_adds_is_bytes_to_append_and_all_else_is_encoded_anew(
+    before: dict[str, Any], adjust: dict[str, Any], appended: bool, fresh: bool
+) -> None:
+    view = View(**before).add(fresh=fresh, **adjust)
+    assert [step is not None for step in view.view.steps()] == [appended]
+    assert view.replayed() == view.container, "plugins that get bytes see something else"
+
+
+def test_the_runtimes_own_message_is_never_touched() -> None:
+    view = View(env=["A=0"])
+    before = view.origin.SerializeToString(deterministic=True)
+    _ = view.add(env=[{"key": "-A"}]).add(env=[{"key": "B"}]).container
+    assert view.origin.SerializeToString(deterministic=True) == before
+
+
+def test_an_adjustment_after_a_replacement_is_appended_to_the_new_base() -> None:
+    view = View(env=["A=0"]).add(env=[{"key": "A", "value": "1"}]).add(env=[{"key": "B", "value": "2"}])
+    assert [step is not None for step in view.view.steps()] == [False, True]
+    assert list(view.container.env) == ["A=1", "B=2"]
+    assert view.replayed() == view.container
+
+
+def test_a_variable_that_an_earlier_plugin_added_can_be_removed() -> None:
+    view = View().add(env=[{"key": "A", "value": "1"}]).add(env=[{"key": "-A"}])
+    assert list(view.container.env) == []
+
+
+def test_what_is_looked_at_in_between_grows_on() -> None:
+    view = View().add(env=[{"key": "A", "value": "1"}])
+    assert list(view.container.env) == ["A=1"]
+    assert list(view.add(env=[{"key": "B", "value": "2"}]).container.env) == ["A=1", "B=2"]
+
+
+def test_a_variable_whose_name_has_an_equals_sign_is_read_back_up_to_it() -> None:
+    view = View().add(fresh=True, env=[{"key": "A=B", "value": "1"}]).add(fresh=True, env=[{"key": "A", "value": "2"}])
+    assert list(view.container.env) == ["A=2"]
+
+
+def test_arguments_that_are_given_back_are_the_containers_own() -> None:
+    view = View(args=["own"]).add(args=["", "x"]).add(args=[""])
+    assert list(view.container.args) == ["own"]
+    view = View(Rules.REFERENCE, args=["own"]).add(args=["", "x"]).add(args=[""])
+    assert list(view.container.args) == []
+
+
+@pytest.mark.parametrize(("rules", "shown"), [(Rules.DEFAULT, "gold"), (Rules(later_plugins_see_all=False), "")])
+def test_rdt_is_shown_by_rule(rules: Rules, shown: str) -> None:
+    view = View(rules).add(linux={"rdt": {"clos_id": {"value": "gold"}}})
+    assert view.container.linux.rdt.clos_id.value == shown
+
+
+def test_a_field_that_no_container_has_is_no_step() -> None:
+    assert View().add(linux={"memory_policy": {"nodes": "0"}}).view.steps() == []
+
+
+def test_of_namespaces_that_come_twice_in_a_container_the_last_one_is_kept_when_one_is_set() -> None:
+    namespaces = [{"type": "pid", "path": "/1"}, {"type": "pid", "path": "/2"}]
+    view = View(linux={"namespaces": namespaces}).add(linux={"namespaces": [{"type": "ipc", "path": "/3"}]})
+    assert [(each.type, each.path) for each in view.container.linux.namespaces] == [("pid", "/2"), ("ipc", "/3")]
+
+
+def test_bytes_that_the_runtime_has_already_are_used() -> None:
+    origin = m.Container(id="ctr")
+    view = ContainerView(origin, Rules.DEFAULT, b"as given")
+    assert view.encoded_base() == b"as given"

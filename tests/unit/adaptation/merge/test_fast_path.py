@@ -1,0 +1,92 @@
+"""The usual reply, read in one pass: which replies are such, and what they claim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nri.adaptation.merge.entries import read
+from nri.adaptation.merge.fast_path import entries, split, survey
+from nri.adaptation.merge.fields import TREE
+from nri.api import messages as m
+from tests.unit.adaptation.merge.build import adjusts
+
+
+def test_the_claims_are_those_of_every_field_and_key() -> None:
+    found = survey(
+        adjusts(
+            env=[{"key": "A"}], annotations={"k": "v"}, args=["x"], hooks={"prestart": [{"path": "/h"}]},
+            linux={"resources": {"cpu": {"shares": {"value": "1"}}, "devices": [{"type": "c"}]}},
+        ).adjust,
+        "ctr",
+    )  # fmt: skip
+    assert found is not None
+    assert sorted(found[1]) == sorted(
+        [
+            ("ctr", m.Field.Env, "A"),
+            ("ctr", m.Field.Annotations, "k"),
+            ("ctr", m.Field.Args, ""),
+            ("ctr", m.Field.OciHooks, ""),
+            ("ctr", m.Field.CPUShares, ""),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "adjust",
+    [
+        {"env": [{"key": "-A"}]},
+        {"annotations": {"-k": ""}},
+        {"rlimits": [{"type": "-NOFILE"}]},
+        {"args": ["", "x"]},
+        {"linux": {"rdt": {"remove": True}}},
+    ],
+    ids=["variable", "annotation", "mark that means nothing", "arguments taken over", "RDT reset"],
+)
+def test_a_reply_that_removes_or_may_mean_to_is_no_usual_one(adjust: dict[str, Any]) -> None:
+    assert survey(adjusts(**adjust).adjust, "ctr") is None
+
+
+def test_empty_hooks_claim_nothing() -> None:
+    assert survey(adjusts(hooks={}).adjust, "ctr") == (
+        [(m.ContainerAdjustment.DESCRIPTOR.fields_by_name["hooks"], m.Hooks())],
+        [],
+    )
+
+
+def test_its_entries_are_those_that_reading_row_by_row_finds() -> None:
+    adjust = adjusts(env=[{"key": "A"}], linux={"resources": {"memory": {"limit": {"value": "5"}}}}, args=["x"]).adjust
+    found = survey(adjust, "ctr")
+    assert found is not None
+    assert {entry.row.path for entry in entries(found[0])} == {entry.row.path for entry in read(adjust, TREE)}
+
+
+def test_resources_whose_merge_may_lose_something_are_told_one_by_one() -> None:
+    adjust = adjusts(
+        env=[{"key": "A"}],
+        linux={
+            "resources": {
+                "unified": {"a": "1"},
+                "cpu": {"cpus": "0", "shares": {"value": "5"}},
+                "memory": {"limit": {"value": "0"}},
+                "hugepage_limits": [{"page_size": "2MB"}],
+            }
+        },
+    ).adjust
+    found = survey(adjust, "ctr")
+    assert found is not None
+    merging, rest = split(found[0])
+    assert merging
+    assert {entry.row.path for entry in rest} == {
+        "env",
+        "linux.resources.memory.limit",
+        "linux.resources.hugepage_limits",
+    }
+
+
+def test_without_resources_nothing_is_merged_over_others() -> None:
+    found = survey(adjusts(args=["x"]).adjust, "ctr")
+    assert found is not None
+    merging, rest = split(found[0])
+    assert (merging, [entry.row.path for entry in rest]) == (False, ["args"])

@@ -1,0 +1,73 @@
+"""UpdateContainer and StopContainer: what the container is to have, and updates of others, all or nothing."""
+
+from __future__ import annotations
+
+from nri.api import messages as m
+from tests.unit.adaptation.merge.build import as_json, fold, parse, stop_state, update, update_state
+
+SHARES = {"cpu": {"shares": {"value": "5"}}}
+
+
+def test_the_next_plugin_is_asked_with_what_earlier_ones_made_of_it() -> None:
+    state = update_state({"memory": {"limit": {"value": "9"}}})
+    fold(state, {"update": [update("ctr", **SHARES)]})
+    request = state.request
+    assert request.container.id == "ctr"
+    resources = request.linux_resources
+    assert (resources.cpu.shares.value, resources.memory.limit.value) == (5, 9)
+    assert state.revision == 1
+
+
+def test_the_runtimes_request_is_not_touched() -> None:
+    request = parse({"container": {"id": "ctr"}, "linux_resources": SHARES}, m.UpdateContainerRequest())
+    from nri.adaptation.merge import UpdateMerge
+
+    state = UpdateMerge(request)
+    fold(state, {"update": [update("ctr", cpu={"shares": {"value": "7"}})]})
+    assert request.linux_resources.cpu.shares.value == 5
+
+
+def test_the_requested_containers_update_is_the_last_and_holds_all_its_resources() -> None:
+    state = update_state({"memory": {"limit": {"value": "9"}}})
+    fold(state, {"update": [update("ctr", **SHARES), update("other", **SHARES)]})
+    reply = state.reply().update
+    assert [each.container_id for each in reply] == ["other", "ctr"]
+    assert reply[1].linux.resources.memory.limit.value == 9
+
+
+def test_an_update_that_no_plugin_touches_has_an_empty_last_update() -> None:
+    assert as_json(update_state(SHARES).reply()) == {"update": [{}]}
+
+
+def test_a_reply_with_a_conflict_leaves_nothing_behind() -> None:
+    state = update_state()
+    both = {"update": [update("new", **SHARES), update("held", **SHARES)], "evict": [{"container_id": "x"}]}
+    error = fold(state, {"update": [update("held", **SHARES)]}, both)
+    assert error == 'plugins "20-b" and "10-a" both tried to set CPUShares '
+    assert [each.container_id for each in state.book.updates()] == ["held"]
+    assert state.book.evictions == []
+    assert not fold(state, {"update": [update("new", **SHARES)]}), "a claim of the refused reply is left"
+
+
+def test_owners_are_told_by_container() -> None:
+    state = update_state()
+    fold(state, {"update": [update("ctr", **SHARES)]}, {"update": [update("other", **SHARES)]})
+    owners = state.owners().owners
+    assert owners["ctr"].simple[m.Field.CPUShares] == "10-a"
+    assert owners["other"].simple[m.Field.CPUShares] == "20-b"
+
+
+def test_a_stop_can_update_others_and_its_own_container() -> None:
+    state = stop_state()
+    fold(state, {"update": [update("a", **SHARES), update("ctr", **SHARES)]})
+    assert [each.container_id for each in state.reply().update] == ["a", "ctr"]
+    assert state.owners().owners["a"].simple[m.Field.CPUShares] == "10-a"
+    assert state.ignored == []
+
+
+def test_a_refused_reply_to_a_stop_is_forgotten_with_what_was_ignored_of_it() -> None:
+    state = stop_state()
+    ignored = update("a", devices=[{"type": "c"}])
+    error = fold(state, {"update": [update("b", **SHARES)]}, {"update": [ignored, update("b", **SHARES)]})
+    assert "both tried to set CPUShares" in error
+    assert state.ignored == []

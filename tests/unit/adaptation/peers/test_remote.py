@@ -1,0 +1,211 @@
+"""A plugin at the other end of a socket: by its own methods, or by StateChange if it knows nothing else."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from nri.adaptation.peers.event_request import EventRequest
+from nri.adaptation.peers.peer import EXTERNAL
+from nri.adaptation.peers.remote import RemotePeer
+from nri.adaptation.peers.state import Action, State
+from nri.api import messages as m
+from nri.api import naming
+from nri.api.events import BY_METHOD, EventSpec
+from nri.errors import ConnectionClosed, RpcError
+from nri.mux import Trunk
+from nri.testing import make_container, make_pod
+from nri.ttrpc import Code, Endpoint, Request
+from tests.support.adapting import eventually
+from tests.support.endpoints import end, soon
+
+POD, CONTAINER = make_pod(), make_container()
+
+
+class Owner:
+    """Notes what a peer asks of those who own it."""
+
+    def __init__(self) -> None:
+        self.acts: list[Action] = []
+        self.registered: list[bytes] = []
+        self.old: list[str] = []
+
+    def act(self, peer: Any, action: Action) -> None:
+        self.acts.append(action)
+
+    def register(self, peer: RemotePeer, payload: bytes) -> None:
+        self.registered.append(payload)
+
+    def update_containers(self, peer: RemotePeer, request: Request) -> bytes:
+        return b"updated " + request.payload
+
+    def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:
+        self.old.append(spec.rpc)
+
+
+class Sides:
+    """A peer, and the plugin's end of its connection, which answers by a function."""
+
+    def __init__(self, answer: Callable[[Request], bytes]) -> None:
+        ours, theirs = socket.socketpair()
+        self.owner = Owner()
+        self.asked: list[str] = []
+
+        def serve(request: Request) -> bytes:
+            self.asked.append(request.method)
+            return answer(request)
+
+        self.peer = RemotePeer(self.owner, ours, EXTERNAL)  # type: ignore[arg-type]
+        plugin, runtime = naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN
+        self.plugin = Endpoint(Trunk(theirs, (plugin, runtime)), client_id=runtime, server_id=plugin, on_request=serve)
+        self.thread = threading.Thread(target=self.plugin.serve, daemon=True)
+        self.thread.start()
+
+    def call(self, method: str, payload: bytes = b"", service: str = naming.RUNTIME_SERVICE) -> bytes:
+        """Call the runtime, which reads meanwhile."""
+        reading = threading.Thread(target=self.peer.endpoint.serve, daemon=True)
+        reading.start()
+        return self.plugin.call(service, method, payload, deadline=soon())
+
+    def close(self) -> None:
+        self.peer.close("done")
+        self.thread.join(10)
+        end(self.plugin)
+        self.peer.release(soon(1))
+
+
+@pytest.fixture
+def sides() -> Iterator[Callable[..., Sides]]:
+    made: list[Sides] = []
+
+    def make(answer: Callable[[Request], bytes] = lambda request: request.payload) -> Sides:
+        made.append(Sides(answer))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def old(request: Request) -> bytes:
+    """A plugin of the first days."""
+    if request.method != "StateChange":
+        raise RpcError(Code.UNIMPLEMENTED, f"method {request.method}")
+    return b""
+
+
+def event(method: str = "start_container") -> EventRequest:
+    return EventRequest(BY_METHOD[method], POD, CONTAINER)
+
+
+def ask(made: Sides, asked: EventRequest, begun: bool) -> bytes:
+    """Ask in one call, or in two halves."""
+    if not begun:
+        return made.peer.invoke(asked, soon())
+    exchange = made.peer.begin(asked, soon())
+    assert exchange is not None
+    return made.peer.collect(asked, exchange, soon())
+
+
+def test_an_event_is_asked_by_its_own_method(sides: Callable[..., Sides]) -> None:
+    made = sides()
+    reply = made.peer.invoke(event(), soon())
+    assert m.StartContainerRequest.FromString(reply).container == CONTAINER
+    assert (made.asked, made.peer.relay_only) == (["StartContainer"], False)
+
+
+def test_a_plugin_that_knows_nothing_else_is_asked_by_state_change_and_by_that_alone_from_then_on(
+    sides: Callable[..., Sides],
+) -> None:
+    made = sides(old)
+    for _ in range(2):
+        made.peer.invoke(event(), soon())
+    assert made.asked == ["StartContainer", "StateChange", "StateChange"]
+    assert made.peer.begin(event(), soon()) is None, "its own method would be asked first"
+
+
+def test_what_was_begun_is_asked_again_by_state_change(sides: Callable[..., Sides]) -> None:
+    made = sides(old)
+    exchange = made.peer.begin(event(), soon())
+    assert exchange is not None
+    assert made.peer.collect(event(), exchange, soon()) == b""
+    assert made.asked == ["StartContainer", "StateChange"]
+
+
+def test_its_owner_is_told_once_for_each_event_that_the_plugin_is_old(sides: Callable[..., Sides]) -> None:
+    made = sides(old)
+    for method in ("start_container", "start_container", "post_start_container"):
+        made.peer.invoke(event(method), soon())
+    assert made.owner.old == ["StartContainer", "PostStartContainer"]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_event_with_an_answer_has_no_other_method(sides: Callable[..., Sides], begun: bool) -> None:
+    made = sides(old)
+    asked = event("stop_container")
+    with pytest.raises(RpcError, match="method StopContainer"):
+        ask(made, asked, begun)
+    assert made.asked == ["StopContainer"]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_another_error_of_the_plugin_is_its_answer(sides: Callable[..., Sides], begun: bool) -> None:
+    def fail(request: Request) -> bytes:
+        raise RpcError(Code.NOT_FOUND, "gone")
+
+    made = sides(fail)
+    with pytest.raises(RpcError, match="gone"):
+        ask(made, event(), begun)
+    assert made.asked == ["StartContainer"]
+
+
+def test_a_reply_that_nobody_wants_any_more_costs_nothing(sides: Callable[..., Sides]) -> None:
+    made = sides()
+    exchange = made.peer.begin(event(), soon())
+    assert exchange is not None
+    made.peer.abandon(exchange)
+    assert made.peer.command("Configure", b"x", soon()) == b"x"
+
+
+def test_the_plugin_registers_and_asks_for_updates_through_the_owner(sides: Callable[..., Sides]) -> None:
+    made = sides()
+    assert made.call("RegisterPlugin", b"me") == b""
+    assert made.owner.registered == [b"me"]
+    assert made.plugin.call(naming.RUNTIME_SERVICE, "UpdateContainers", b"c", deadline=soon()) == b"updated c"
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "text"),
+    [("other.Service", "RegisterPlugin", "service other.Service"), (naming.RUNTIME_SERVICE, "Evict", "method Evict")],
+)
+def test_what_a_runtime_does_not_serve_is_unimplemented(
+    sides: Callable[..., Sides], service: str, method: str, text: str
+) -> None:
+    with pytest.raises(RpcError) as caught:
+        sides().call(method, b"", service)
+    assert (caught.value.code, caught.value.message) == (Code.UNIMPLEMENTED, text)
+
+
+def test_the_end_of_the_connection_is_the_end_of_the_plugin(sides: Callable[..., Sides]) -> None:
+    made = sides()
+    made.plugin.close()
+    with pytest.raises(ConnectionClosed):
+        made.peer.invoke(event(), soon())
+    eventually(lambda: made.peer.state is State.GONE, "it is gone")
+    assert made.owner.acts == [Action.CLOSE]
+    assert made.peer.last_error
+
+
+def test_the_state_of_the_runtime_is_handed_over(sides: Callable[..., Sides]) -> None:
+    def answer(request: Request) -> bytes:
+        state = m.SynchronizeRequest.FromString(request.payload)
+        reply = m.SynchronizeResponse(update=[m.ContainerUpdate(container_id=each.id) for each in state.containers])
+        return reply.SerializeToString()
+
+    made = sides(answer)
+    updates = made.peer.synchronize([POD], [CONTAINER], 10.0, each=True, most=0)
+    assert [each.container_id for each in updates] == [CONTAINER.id]

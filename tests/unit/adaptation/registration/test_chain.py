@@ -1,0 +1,109 @@
+"""The plugins in the order in which they are called, who of them validates, and which required ones are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.adaptation.peers.builtin import BuiltinPeer, BuiltinPlugin
+from nri.adaptation.peers.state import State
+from nri.adaptation.plugin_policy.policy import Policies
+from nri.adaptation.registration.chain import Chain
+from nri.api.events import BY_METHOD, EVENTS
+
+
+class Owner:
+    def act(self, *_: Any) -> None: ...
+
+
+class Handles:
+    def start_container(self, *_: Any) -> None: ...
+
+
+def peer(index: str, name: str, state: State = State.ACTIVE, *, validates: bool = False) -> BuiltinPeer:
+    made = BuiltinPeer(Owner(), BuiltinPlugin(index, name, Handles()))
+    made.state = state
+    policies: list[Any] = [None] * (len(EVENTS) + 1)
+    if validates:
+        policies[BY_METHOD["validate_container_adjustment"].number] = object()
+    made.event_policies = policies
+    return made
+
+
+@pytest.fixture
+def chain() -> Chain:
+    return Chain(1.0, Policies(None))
+
+
+def labels(peers: tuple[Any, ...]) -> list[str]:
+    return [each.label for each in peers]
+
+
+def test_plugins_stand_by_index_and_then_by_time_of_registration(chain: Chain) -> None:
+    first, second = peer("20", "z"), peer("20", "a")
+    for each in (second, peer("30", "m"), first, peer("05", "x")):
+        chain.add(each)
+    assert labels(chain.peers) == ["05-x", "20-z", "20-a", "30-m"]
+
+
+def test_the_list_is_replaced_and_never_changed(chain: Chain) -> None:
+    chain.add(peer("10", "a"))
+    before = chain.peers
+    chain.add(peer("05", "b"))
+    assert labels(before) == ["10-a"]
+
+
+def test_a_plugin_that_is_gone_leaves_when_no_event_is_under_way(chain: Chain) -> None:
+    gone, stays = peer("10", "a"), peer("20", "b")
+    for each in (gone, stays):
+        chain.add(each)
+    chain.gate.enter(urgent=False, deadline=None, patience_s=1.0)
+    gone.state = State.GONE
+    chain.leave()
+    assert labels(chain.peers) == ["10-a", "20-b"], "the event under way sees the list change"
+    chain.gate.leave()
+    assert labels(chain.peers) == ["20-b"]
+
+
+def test_validators_are_those_that_get_validation(chain: Chain) -> None:
+    chain.add(peer("10", "a"))
+    chain.add(peer("20", "b", validates=True))
+    assert labels(chain.validators) == ["20-b"]
+
+
+def test_a_policy_that_changes_may_make_or_unmake_a_validator(chain: Chain) -> None:
+    made = peer("10", "a", validates=True)
+    chain.add(made)
+    made.event_policies = [None] * (len(EVENTS) + 1)
+    chain.refresh()
+    assert chain.validators == ()
+
+
+def test_a_plugin_that_has_no_policy_yet_validates_nothing(chain: Chain) -> None:
+    made = peer("10", "a")
+    made.event_policies = ()
+    chain.add(made)
+    assert chain.validators == ()
+
+
+def test_required_plugins_are_absent_until_they_are_in_and_again_when_they_are_gone(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text('["10-a"]\nrequired = true\n["20-b"]\nrequired = true\n')
+    chain = Chain(1.0, Policies(str(path)))
+    chain.note_absent()
+    assert [label for label, _ in chain.absent] == ["10-a", "20-b"]
+    made = peer("10", "a")
+    chain.add(made)
+    chain.note_absent()
+    assert [label for label, _ in chain.absent] == ["20-b"]
+    made.state = State.GONE
+    chain.note_absent()
+    assert [label for label, _ in chain.absent] == ["10-a", "20-b"]
+
+
+def test_active_are_those_that_take_part_late_ones_included(chain: Chain) -> None:
+    for index, state in enumerate((State.ACTIVE, State.LATE, State.OPEN, State.SYNCHRONIZING)):
+        chain.add(peer(f"{index}0", "a", state))
+    assert chain.active == 3

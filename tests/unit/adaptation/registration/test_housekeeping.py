@@ -1,0 +1,93 @@
+"""Between events: closed connections are given back, and a changed policy is taken in."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.adaptation.registration import housekeeping
+from nri.errors import PluginError
+from nri.testing import FakeRuntime
+from tests.support.adapting import eventually
+from tests.support.made_plugins import Quiet, plugin
+
+REQUIRED = '["20-missing"]\nrequired = true\n'
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(housekeeping, "LOOK_S", 0.01)
+
+
+def refused(runtime: FakeRuntime) -> bool:
+    try:
+        runtime.run_pod_sandbox()
+    except PluginError:
+        return True
+    return False
+
+
+def test_a_policy_that_changes_holds_without_any_event_or_plugin(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text("")
+    with FakeRuntime(policy_path=str(path)) as runtime:
+        assert not refused(runtime)
+        path.write_text(REQUIRED)
+        eventually(lambda: refused(runtime), "the missing plugin is required")
+
+
+def test_a_policy_that_changes_makes_a_validator_of_a_shadow_and_is_told_to_listeners(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text('["10-a"]\nallow.events = ["StartContainer"]\n')
+    with FakeRuntime(policy_path=str(path)) as runtime:
+        runtime.add(plugin("a", start_container=lambda *_: None, validate_container_adjustment=lambda _: None))
+        assert runtime.adaptation._chain.validators == ()
+        path.write_text("")
+        eventually(lambda: runtime.adaptation._chain.validators, "it validates")
+
+
+def test_a_request_timeout_that_changes_holds_at_once() -> None:
+    with FakeRuntime() as runtime:
+        runtime.add(Quiet())
+        runtime.adaptation.set_request_timeout(7.5)
+        (peer,) = runtime.adaptation._chain.peers
+        assert {policy.timeout_s for policy in peer.event_policies if policy is not None} == {7.5}
+
+
+def test_a_connection_that_was_busy_when_it_ended_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeRuntime() as runtime:
+        runtime.add(Quiet())
+        registry = runtime.adaptation._registry
+        (peer,) = runtime.adaptation._chain.peers
+        before = len(os.listdir("/proc/self/fd"))
+        assert peer.endpoint.fileno() >= 0
+        runtime.disconnect()
+        eventually(lambda: registry._closed == [] and peer.endpoint.fileno() < 0, "its descriptor is given back")
+        assert len(os.listdir("/proc/self/fd")) < before
+
+
+def test_what_goes_wrong_is_logged_and_the_thread_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeRuntime() as runtime:
+        registry = runtime.adaptation._registry
+        calls: list[int] = []
+
+        def broken() -> None:
+            calls.append(1)
+            raise ZeroDivisionError("in between")
+
+        with caplog.at_level(logging.ERROR, "nri.adaptation"):
+            registry.reap = broken  # type: ignore[method-assign]
+            eventually(lambda: len(calls) >= 2, "it looked again")
+        del registry.reap
+    assert "a change of the policy was not taken in wholly" in caplog.text
+
+
+def test_it_ends_with_the_runtime() -> None:
+    with FakeRuntime() as runtime:
+        keeper: Any = runtime.adaptation._housekeeping
+        assert keeper._thread.is_alive()
+    assert not keeper._thread.is_alive()

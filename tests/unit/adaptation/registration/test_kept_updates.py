@@ -1,0 +1,434 @@
+"""Updates and evictions of containers that are not there, or not yet: they never fail the request at hand."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from nri.adaptation import Adaptation, BuiltinPlugin, CreateReply
+from nri.adaptation.audit import reporting
+from nri.adaptation.audit.inventory import Presence
+from nri.api import messages as m
+from nri.errors import PluginError
+from nri.metrics import Observer
+from nri.testing import make_container, make_pod
+from tests.support.adapting import eventually
+
+POD = make_pod(namespace="web", name="web")
+
+
+def shares(container_id: str, value: int = 5) -> m.ContainerUpdate:
+    update = m.ContainerUpdate(container_id=container_id)
+    update.linux.resources.cpu.shares.value = value
+    return update
+
+
+class Handlers:
+    """A built-in plugin whose answers are given by the name of the event's container."""
+
+    def __init__(self) -> None:
+        self.create: dict[str, Callable[[], Any]] = {}
+        self.update: dict[str, Callable[[], Any]] = {}
+        self.stop: dict[str, Callable[[], Any]] = {}
+
+    def create_container(self, pod: Any, container: Any) -> Any:
+        return self.create.get(container.id, lambda: None)()
+
+    def update_container(self, pod: Any, container: Any, resources: Any) -> Any:
+        return self.update.get(container.id, lambda: None)()
+
+    def stop_container(self, pod: Any, container: Any) -> Any:
+        return self.stop.get(container.id, lambda: None)()
+
+
+class Counting(Observer):
+    def __init__(self) -> None:
+        self.left_out: list[tuple[str, str]] = []
+
+    def record_left_out(self, plugin: str, operation: str) -> None:
+        self.left_out.append((plugin, operation))
+
+
+class Node:
+    """A runtime that notes what it is told, in order."""
+
+    def __init__(self, compat: Any = "default") -> None:
+        self.handlers = Handlers()
+        self.observer = Counting()
+        self.told: list[tuple[str, int]] = []
+        self.evicted: list[str] = []
+        self.applying = threading.Event()
+        self.update_gate = threading.Event()
+        self.update_gate.set()
+        self.adaptation = Adaptation(
+            "node", "1", synchronize=lambda: ([], []), update=self.apply, evict=self.evict, compat=compat,
+            builtin=[BuiltinPlugin("10", "p", self.handlers)], observer=self.observer,
+            plugin_path="/nonexistent", disable_connections=True, policy_path=None,
+        )  # fmt: skip
+        self.adaptation.start()
+
+    def apply(self, updates: list[m.ContainerUpdate]) -> None:
+        self.applying.set()
+        self.update_gate.wait(20)
+        self.told += [(each.container_id, each.linux.resources.cpu.shares.value) for each in updates]
+
+    def evict(self, evictions: list[m.ContainerEviction]) -> None:
+        self.evicted += [each.container_id for each in evictions]
+
+    def create(self, container_id: str) -> CreateReply:
+        return self.adaptation.create_container(POD, make_container(id=container_id, pod=POD))
+
+    def creating(self, container_id: str) -> tuple[threading.Thread, threading.Event, list[Any]]:
+        """Begin a creation that waits in its plugin: the thread, how to let it go, and what came of it."""
+        inside, go, outcome = threading.Event(), threading.Event(), []
+
+        def wait() -> None:
+            inside.set()
+            go.wait(20)
+
+        def run() -> None:
+            try:
+                outcome.append(self.create(container_id))
+            except Exception as error:
+                outcome.append(error)
+
+        self.handlers.create[container_id] = wait
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        assert inside.wait(20)
+        return thread, go, outcome
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    made = Node()
+    yield made
+    made.adaptation.stop()
+
+
+def test_an_update_without_an_id_is_left_out_and_the_request_goes_on(node: Node) -> None:
+    node.create("a")
+    node.handlers.update["a"] = lambda: shares("")
+    reply = node.adaptation.update_container(POD, make_container(id="a", pod=POD), m.LinuxResources())
+    assert reply.updates == []
+    assert [(each.plugin, each.container_id, each.reason) for each in reply.ignored] == [
+        ("10-p", "", "it names no container")
+    ]
+
+
+def test_an_update_of_an_unknown_container_is_left_out_at_every_event(node: Node) -> None:
+    node.create("a")
+    node.handlers.create["b"] = node.handlers.stop["a"] = lambda: shares("nobody")
+    stopped = node.adaptation.stop_container(POD, make_container(id="a", pod=POD))
+    for reply in (node.create("b"), stopped):
+        assert reply.updates == []
+        assert [each.reason for each in reply.ignored] == ["the runtime knows no such container"]
+
+
+def test_a_refused_creation_is_forgotten_so_that_later_updates_of_it_fail_nothing(node: Node) -> None:
+    def refuse() -> None:
+        raise RuntimeError("no room")
+
+    node.handlers.create["a"] = refuse
+    with pytest.raises(PluginError, match="no room"):
+        node.create("a")
+    node.handlers.create["b"] = lambda: shares("a")
+    reply = node.create("b")
+    assert [each.container_id for each in reply.ignored] == ["a"]
+
+
+def test_an_update_of_a_container_that_is_being_created_is_given_to_the_runtime_with_commit(node: Node) -> None:
+    thread, go, outcome = node.creating("a")
+    _update_a(node)
+    assert node.told == []
+    go.set()
+    thread.join(20)
+    outcome[0].commit()
+    assert node.told == [("a", 7)]
+
+
+def test_without_commit_it_is_given_with_the_next_event_of_the_container(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.adaptation.registration.kept_updates.SETTLE_S", 60.0)
+    thread, go, _ = node.creating("a")
+    _update_a(node)
+    go.set()
+    thread.join(20)
+    assert node.told == []
+    node.adaptation.post_create_container(POD, make_container(id="a", pod=POD))
+    eventually(lambda: node.told == [("a", 7)], "the update was handed over")
+
+
+def test_without_any_further_word_it_is_given_a_moment_later(node: Node) -> None:
+    thread, go, _ = node.creating("a")
+    _update_a(node)
+    go.set()
+    thread.join(20)
+    eventually(lambda: node.told == [("a", 7)], "the update was handed over")
+
+
+def _update_a(node: Node) -> None:
+    """Another plugin's own request for an update of `a`, which is being created; events of the one at work wait."""
+    update = shares("a", 7)
+    failed = _unsolicited(node, update)
+    assert failed == []
+
+
+def _unsolicited(node: Node, *updates: m.ContainerUpdate, evict: str = "") -> list[m.ContainerUpdate]:
+    request = m.UpdateContainersRequest(update=updates)
+    if evict:
+        request.evict.add(container_id=evict, reason="r")
+    (peer,) = node.adaptation._chain.peers
+    failed: list[m.ContainerUpdate] = node.adaptation._registry._update_queue._apply(peer, request)  # type: ignore[arg-type]
+    return failed
+
+
+def test_later_updates_of_one_plugin_count_over_its_earlier_ones(node: Node) -> None:
+    thread, go, outcome = node.creating("a")
+    _unsolicited(node, shares("a", 7))
+    _unsolicited(node, shares("a", 8))
+    go.set()
+    thread.join(20)
+    outcome[0].commit()
+    assert node.told == [("a", 8)]
+
+
+def test_what_is_kept_is_dropped_when_the_creation_is_refused(node: Node) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def refuse() -> None:
+        inside.set()
+        go.wait(20)
+        raise RuntimeError("no room")
+
+    node.handlers.create["a"] = refuse
+
+    def create() -> None:
+        with pytest.raises(PluginError, match="no room"):
+            node.create("a")
+
+    thread = threading.Thread(target=create, daemon=True)
+    thread.start()
+    assert inside.wait(20)
+    _update_a(node)
+    go.set()
+    thread.join(20)
+    assert [each.container_id for each in _unsolicited(node, shares("a"))] == ["a"], "it is gone"
+    node.create("b").commit()
+    assert node.told == []
+
+
+def test_what_is_kept_is_dropped_when_the_creation_is_aborted(node: Node) -> None:
+    thread, go, outcome = node.creating("a")
+    _update_a(node)
+    go.set()
+    thread.join(20)
+    outcome[0].abort()
+    node.adaptation.post_create_container(POD, make_container(id="a", pod=POD))
+    assert [each.container_id for each in _unsolicited(node, shares("a"))] == ["a"], "it is gone"
+    assert node.told == []
+
+
+def test_updates_never_overtake_those_that_wait(node: Node) -> None:
+    thread, go, outcome = node.creating("a")
+    _unsolicited(node, shares("a", 7))
+    go.set()
+    thread.join(20)
+    node.update_gate.clear()  # the runtime is slow to apply the first one
+    committing = threading.Thread(target=outcome[0].commit, daemon=True)
+    committing.start()
+    assert node.applying.wait(20)
+    node.handlers.create["b"] = lambda: shares("a", 9)
+    assert node.create("b").updates == [], "it waits behind the earlier one"
+    node.update_gate.set()
+    committing.join(20)
+    assert node.told == [("a", 7), ("a", 9)]
+
+
+@pytest.mark.pure
+def test_an_update_for_a_container_that_has_been_created_meanwhile_is_in_the_reply(node: Node) -> None:
+    """It was being created when the plugin's answer was merged, and is there when the event ends."""
+    inventory = node.adaptation._trail.inventory
+    inventory.creating("a", "web")
+    node.handlers.create["b"] = lambda: shares("a", 7)
+    create = inventory.keep_update
+
+    def created_first(*arguments: Any) -> Any:
+        inventory.created("a", POD, b"")
+        return create(*arguments)
+
+    inventory.keep_update = created_first  # type: ignore[method-assign]
+    assert [each.container_id for each in node.create("b").updates] == ["a"]
+
+
+def test_an_unsolicited_update_of_a_container_that_is_not_there_comes_back_as_failed(node: Node) -> None:
+    node.create("a").commit()
+    failed = _unsolicited(node, shares("a"), shares(""), shares("gone"))
+    assert [each.container_id for each in failed] == ["", "gone"]
+    assert node.told == [("a", 5)]
+
+
+def test_an_eviction_of_a_container_that_is_not_there_is_left_out(node: Node) -> None:
+    node.handlers.create["b"] = lambda: m.ContainerEviction(container_id="gone", reason="r")
+    reply = node.create("b")
+    assert reply.evictions == []
+    assert [(each.container_id, each.field) for each in reply.ignored] == [("gone", "evict")]
+    _unsolicited(node, evict="gone")
+    assert node.evicted == []
+
+
+def test_an_eviction_of_a_container_that_is_being_created_waits_for_it(node: Node) -> None:
+    thread, go, outcome = node.creating("a")
+    _unsolicited(node, evict="a")
+    assert node.evicted == []
+    go.set()
+    thread.join(20)
+    outcome[0].commit()
+    assert node.evicted == ["a"]
+
+
+def test_what_is_left_out_is_counted_and_logged_once_a_minute_for_each_plugin(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(reporting, "monotonic", lambda: clock[0])
+    node.create("a")
+    node.handlers.update["a"] = lambda: shares("")
+    with caplog.at_level(logging.WARNING, "nri.adaptation"):
+        for moment in (1000.0, 1001.0, 1002.0, 1061.0):
+            clock[0] = moment
+            node.adaptation.update_container(POD, make_container(id="a", pod=POD), m.LinuxResources())
+    assert node.observer.left_out == [("10-p", "UpdateContainer")] * 4
+    line = "plugin 10-p asked in UpdateContainer for an update of a container without an id: left out"
+    assert [record.getMessage() for record in caplog.records] == [
+        line,
+        f"{line}, and 2 like it in the last minute",
+    ]
+
+
+def test_what_is_left_out_stands_in_the_history_of_the_events_container(node: Node) -> None:
+    node.handlers.create["b"] = lambda: shares("gone")
+    node.create("b")
+    provenance = node.adaptation.provenance
+    assert provenance is not None
+    told = provenance.explain("b")
+    assert told is not None
+    assert [text for _, text in told.notes] == [
+        'CreateContainer: update of container "gone" by 10-p left out: the runtime knows no such container'
+    ]
+    assert provenance.find("gone") == [], "a name that a plugin made up has no history"
+
+
+def test_in_reference_mode_updates_pass_as_they_are() -> None:
+    node = Node("reference")
+    try:
+        node.create("a")
+        node.handlers.create["b"] = lambda: [shares(""), shares("gone")]
+        assert [each.container_id for each in node.create("b").updates] == ["", "gone"]
+        assert _unsolicited(node, shares("gone")) == []
+        assert node.told == [("gone", 5)]
+    finally:
+        node.adaptation.stop()
+
+
+@pytest.mark.parametrize("event", ["remove_container", "remove_pod_sandbox"])
+def test_a_removal_that_a_plugin_refuses_is_a_removal_all_the_same(node: Node, event: str) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("not now")
+
+    setattr(node.handlers, event, refuse)
+    node.adaptation.stop()
+    node.adaptation = Adaptation(
+        "node", "1", synchronize=lambda: ([], []), update=node.apply,
+        builtin=[BuiltinPlugin("10", "p", node.handlers)],
+        plugin_path="/nonexistent", disable_connections=True, policy_path=None,
+    )  # fmt: skip
+    node.adaptation.start()
+    container = make_container(id="a", pod=POD)
+    node.adaptation.create_container(POD, container)
+    with pytest.raises(PluginError, match="not now"):
+        getattr(node.adaptation, event)(*([POD, container] if event == "remove_container" else [POD]))
+    node.handlers.create["b"] = lambda: shares("a")
+    assert [each.container_id for each in node.create("b").ignored] == ["a"]
+
+
+def test_later_over_earlier_goes_by_the_order_of_answers_and_not_of_the_ends_of_events(node: Node) -> None:
+    inventory = node.adaptation._trail.inventory
+    inventory.creating("a", "web")
+    assert inventory.keep_update("10-p", shares("a", 8), "CreateContainer", 2) is Presence.CREATING
+    assert inventory.keep_update("10-p", shares("a", 7), "CreateContainer", 1) is Presence.CREATING
+    inventory.created("a", POD, b"")
+    node.adaptation._kept.hand_over("a")
+    assert node.told == [("a", 8)]
+
+
+def test_an_answer_to_an_event_counts_over_what_its_plugin_asked_for_by_itself_before(node: Node) -> None:
+    inventory = node.adaptation._trail.inventory
+    inventory.creating("a", "web")
+    _unsolicited(node, shares("a", 9))
+    node.handlers.create["b"] = lambda: shares("a", 7)
+    node.create("b")
+    inventory.created("a", POD, b"")
+    node.adaptation._kept.hand_over("a")
+    assert node.told == [("a", 7)]
+
+
+def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_next_one_is_served(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inventory, kept = node.adaptation._trail.inventory, node.adaptation._kept
+    apply, failing = node.adaptation._kept._updates._update, ["a"]
+
+    def broken(updates: list[m.ContainerUpdate]) -> None:
+        if updates[0].container_id in failing:
+            raise ZeroDivisionError("in the runtime")
+        apply(updates)
+
+    monkeypatch.setattr(kept._updates, "_update", broken)
+    for name in ("a", "b"):
+        inventory.creating(name, "web")
+        _unsolicited(node, shares(name))
+        inventory.created(name, POD, b"")
+        kept.add(name)
+        kept.add(name)  # a second word changes nothing
+    eventually(lambda: node.told == [("b", 5)], "the other one was served")
+    assert "the runtime failed to apply the updates that waited for container a" in caplog.text
+
+
+def test_nothing_is_handed_over_for_a_container_that_does_not_wait(node: Node) -> None:
+    node.adaptation._kept.hasten("unknown")
+    assert node.adaptation._kept.waiting == {}
+
+
+def test_what_waits_when_the_runtime_stops_is_dropped_and_nothing_is_taken_any_more(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.adaptation.registration.kept_updates.SETTLE_S", 60.0)
+    kept = node.adaptation._kept
+    kept.add("a")
+    worker = kept._worker
+    assert worker is not None
+    node.adaptation.stop()
+    worker.join(20)
+    assert not worker.is_alive() and kept.waiting == {}
+    kept.add("b")
+    assert kept.waiting == {}
+
+
+def test_the_thread_ends_when_there_is_nothing_to_do_for_a_while_and_another_one_comes(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.adaptation.registration.kept_updates.IDLE_S", 0.01)
+    inventory, kept = node.adaptation._trail.inventory, node.adaptation._kept
+    for name in ("a", "b"):
+        inventory.creating(name, "web")
+        _unsolicited(node, shares(name))
+        inventory.created(name, POD, b"")
+        kept.add(name)
+        eventually(lambda name=name: (name, 5) in node.told, "it was handed over")  # type: ignore[misc]
+        eventually(lambda: kept._worker is None, "the thread has ended")

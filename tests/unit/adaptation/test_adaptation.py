@@ -1,0 +1,190 @@
+"""The runtime side as a whole: its options, its start and its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.adaptation import Adaptation, BuiltinPlugin
+from nri.api.events import EventMask
+from nri.errors import LocalProtocolError, NriError
+from nri.metrics import Observer
+from nri.testing import FakeRuntime, make_pod
+from nri.ttrpc import Interceptor, Request
+from tests.support.adapting import Leaks, eventually
+from tests.support.made_plugins import Mode, Quiet, both
+
+
+@both
+def test_shutdown_is_sent(mode: Mode) -> None:
+    plugin = Quiet()
+    with FakeRuntime(compat=mode) as runtime:
+        runtime.add(plugin)
+    assert plugin.told.is_set() is (mode == "default")
+
+
+@both
+def test_events_need_start(mode: Mode) -> None:
+    adaptation = made(compat=mode)
+
+    def told() -> str:
+        try:
+            adaptation.run_pod_sandbox(make_pod())
+        except LocalProtocolError as error:
+            return str(error)
+        return ""
+
+    before = told()
+    adaptation.start()
+    between = told()
+    adaptation.stop()
+    if mode == "reference":
+        assert [before, between, told()] == ["", "", ""]
+    else:
+        assert before == "RunPodSandbox: the adaptation has not been started: call start() first"
+        assert (between, told()) == ("", "RunPodSandbox: the adaptation is stopped")
+
+
+def made(**options: Any) -> Adaptation:
+    """An adaptation of a runtime without containers, plugins or socket."""
+    given: dict[str, Any] = {
+        "synchronize": lambda: ([], []),
+        "update": lambda updates: None,
+        "plugin_path": "/nonexistent",
+        "disable_connections": True,
+        "policy_path": None,
+        **options,
+    }
+    return Adaptation("r", "1", **given)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"synchronize": None}, "failed to create NRI adaptation, nil SyncFn"),
+        ({"update": 5}, "failed to create NRI adaptation, nil UpdateFn"),
+        ({"compat": "go"}, 'compat must be "default" or "reference", not \'go\''),
+        ({"fan_out": EventMask.of("CreateContainer", "StartContainer")}, "fan_out: CreateContainer: what a plugin"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_with_what_is_expected(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(LocalProtocolError) as caught:
+        made(**options)
+    assert str(caught.value).startswith(text)
+
+
+class Handles:
+    """A built-in plugin."""
+
+    def __init__(self, error: str = "") -> None:
+        self.error = error
+        self.seen: list[str] = []
+
+    def configure(self, *_: Any) -> None:
+        if self.error:
+            raise RuntimeError(self.error)
+
+    def start_container(self, *_: Any) -> None:
+        self.seen.append("start")
+
+
+def test_a_builtin_plugin_that_cannot_start_keeps_nri_from_it_and_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "nri.sock"
+    leaks = Leaks()
+    adaptation = made(
+        builtin=[BuiltinPlugin("10", "in", Handles("no disk"))], disable_connections=False, socket_path=str(path)
+    )
+    with pytest.raises(NriError, match=r"failed to start builtin plugin 10-in: .*no disk"):
+        adaptation.start()
+    assert not path.exists()
+    leaks.check()
+
+
+def test_a_runtime_that_ends_twice_ends_once(tmp_path: Path) -> None:
+    leaks = Leaks()
+    sockets = [tmp_path / "nri.sock", tmp_path / "admin.sock"]
+    adaptation = made(disable_connections=False, socket_path=str(sockets[0]), admin_socket=str(sockets[1]))
+    with adaptation:
+        assert all(path.exists() for path in sockets)
+    adaptation.stop()
+    assert not any(path.exists() for path in sockets)
+    leaks.check()
+
+
+def test_a_connection_that_is_given_gets_its_configuration() -> None:
+    seen: list[str] = []
+
+    class Configured(Quiet):
+        def configure(self) -> None:
+            seen.append(self.config)
+
+    with FakeRuntime() as runtime:
+        runtime.add(Configured(), config="word: own")
+    assert seen == ["word: own"]
+
+
+def test_plugins_are_told_by_index_whatever_their_kind() -> None:
+    builtin = [BuiltinPlugin(index, "in", Handles()) for index in ("40", "05")]
+    with FakeRuntime(builtin=builtin) as runtime:
+        runtime.add(Quiet(), idx="20")
+        assert [row.plugin for row in runtime.plugins] == ["05-in", "20-quiet", "40-in"]
+
+
+def test_it_is_ready_when_those_that_are_named_have_answered(nri_runtime: FakeRuntime) -> None:
+    adaptation = nri_runtime.adaptation
+    assert adaptation.ready(), "the policy requires none"
+    assert not adaptation.ready(["10-quiet"], 0.01)
+    nri_runtime.add(Quiet())
+    assert adaptation.ready(["10-quiet"])
+    nri_runtime.disconnect()
+    assert not adaptation.ready(["10-quiet"])
+
+
+def test_named_or_not_it_waits_for_the_plugins_that_the_policy_requires() -> None:
+    with FakeRuntime(policy='["10-quiet"]\nrequired = true') as runtime:
+        assert not runtime.adaptation.ready()
+        runtime.add(Quiet())
+        assert runtime.adaptation.ready(timeout_s=20)
+
+
+def test_how_many_plugins_take_part_is_told_to_the_observer() -> None:
+    class Counts(Observer):
+        def __init__(self) -> None:
+            self.counts: list[int] = []
+
+        def update_plugin_count(self, count: int) -> None:
+            self.counts.append(count)
+
+    observer = Counts()
+    with FakeRuntime(observer=observer) as runtime:
+        assert observer.counts == [0]
+        runtime.add(Quiet())
+        eventually(lambda: observer.counts[-1] == 1, "it counts")
+        runtime.disconnect()
+        eventually(lambda: observer.counts[-1] == 0, "it does not count any more")
+
+
+def test_without_a_history_the_admin_socket_still_tells_plugins_and_policies(tmp_path: Path) -> None:
+    path = str(tmp_path / "admin.sock")
+    with FakeRuntime(provenance=False, admin_socket=path, policy='["10-quiet"]\ntimeout = 3') as runtime:
+        runtime.add(Quiet())
+        assert runtime.adaptation.provenance is None
+        (row,) = runtime.adaptation._describe()
+        assert (row["plugin"], row["state"], row["policy"]["timeout"]) == ("10-quiet", "active", 3.0)
+
+
+def test_interceptors_see_the_calls_of_every_plugin() -> None:
+    seen: list[str] = []
+
+    class Notes(Interceptor):
+        def call(self, request: Request, proceed: Any) -> bytes:
+            seen.append(request.method)
+            reply: bytes = proceed(request)
+            return reply
+
+    with FakeRuntime(interceptors=[Notes()]) as runtime:
+        runtime.add(Quiet())
+        runtime.start_container()
+    assert seen == ["Configure", "Synchronize", "StartContainer", "Shutdown"]

@@ -1,0 +1,75 @@
+"""Readers of what is set in adjustments, updates and received messages."""
+
+import pytest
+
+from nri.api.builders.adjustment import Adjustment
+from nri.api.builders.update import Update
+from tests.unit.api.builders.setters import RESOURCE_CALLS
+
+
+def apply(builder, calls: dict[str, tuple]) -> None:
+    for name, arguments in calls.items():
+        assert getattr(builder, name)(*arguments) is builder, f"{name} must return the builder"
+
+
+def test_every_optional_resource_has_a_reader_of_the_same_name() -> None:
+    update = Update("c")
+    apply(update, RESOURCE_CALLS)
+    for setter, arguments in RESOURCE_CALLS.items():
+        reader = setter.removeprefix("set_")
+        if setter.startswith("set_"):
+            assert getattr(update, reader) == (arguments[0] if arguments else True), reader
+            assert getattr(Update("c"), reader) is None, f"{reader} must be None when it is not set"
+    assert update.hugepage_limits == {"2MB": 1}
+    assert update.unified == {"memory.high": "1"}
+
+
+def adjustment() -> Adjustment:
+    """One that sets something of each kind, and removes something of each that can be removed."""
+    made = Adjustment().add_annotation("a", "1").remove_annotation("b").add_env("A", "1").remove_env("B")
+    made.add_mount("/a", "/src").remove_mount("/b").add_device("/dev/null").remove_device("/dev/b")
+    made.add_or_replace_namespace("pid", "/p").remove_namespace("ipc").set_sysctl("net.a", "1").remove_sysctl("net.b")
+    return made.add_net_device("eth0", "x").remove_net_device("eth1")
+
+
+def test_readers_show_what_is_set_and_not_what_is_removed() -> None:
+    made = adjustment()
+    assert (made.annotations, made.env, made.sysctl) == ({"a": "1"}, {"A": "1"}, {"net.a": "1"})
+    assert (list(made.mounts), list(made.devices)) == (["/a"], ["/dev/null"])
+    assert (made.namespaces, made.net_devices) == ({"pid": "/p"}, {"eth0": "x"})
+
+
+def test_removed_has_the_keys_of_what_is_removed_by_the_readers_names() -> None:
+    assert adjustment().removed() == {
+        "annotations": ["b"],
+        "env": ["B"],
+        "mounts": ["/b"],
+        "devices": ["/dev/b"],
+        "namespaces": ["ipc"],
+        "net_devices": ["eth1"],
+        "sysctl": ["net.b"],
+    }
+    assert Adjustment().add_env("A", "1").removed() == {}
+
+
+def test_arguments_are_read_without_the_mark_that_takes_them_over() -> None:
+    assert Adjustment().set_args(["a"]).args == ["a"]
+    assert Adjustment().update_args(["b"]).args == ["b"]
+
+
+@pytest.mark.parametrize(
+    "reader",
+    ["oom_score_adj", "cgroups_path", "io_priority", "scheduler", "seccomp_policy", "memory_policy", "rdt_clos_id",
+     "rdt_schemata", "rdt_enable_monitoring"],
+)  # fmt: skip
+def test_a_single_value_that_is_not_set_is_none_and_reading_sets_nothing(reader: str) -> None:
+    made = Adjustment()
+    assert getattr(made, reader) is None
+    assert made.message.ByteSize() == 0
+
+
+def test_single_values_read_as_they_were_set() -> None:
+    made = Adjustment().set_oom_score_adj(-5).set_cgroups_path("/a").set_rdt_clos_id("gold")
+    made.set_rdt_schemata(["L3:0=f"]).set_rdt_enable_monitoring(True)
+    assert (made.oom_score_adj, made.cgroups_path, made.rdt_clos_id) == (-5, "/a", "gold")
+    assert (made.rdt_schemata, made.rdt_enable_monitoring) == (["L3:0=f"], True)

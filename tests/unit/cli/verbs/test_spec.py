@@ -1,0 +1,140 @@
+"""`nri spec` as a filter: what goes in, what comes out, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SPEC: dict[str, Any] = {
+    "ociVersion": "1.2.0",
+    "process": {"args": ["sh"], "cwd": "/", "env": ["A=1"]},
+    "root": {"path": "rootfs"},
+    "vendor": {"kept": True},
+}
+ADJUST = {"env": [{"key": "A", "value": "2"}], "linux": {"resources": {"pids": {"limit": "-1"}}}}
+
+
+@pytest.fixture
+def files(tmp_path: Path):
+    """Write files of JSON; gives their paths."""
+
+    def write(**contents: Any) -> list[str]:
+        paths = []
+        for name, content in contents.items():
+            path = tmp_path / f"{name}.json"
+            path.write_text(content if isinstance(content, str) else json.dumps(content))
+            paths.append(str(path))
+        return paths
+
+    return write
+
+
+def test_an_adjustment_is_applied_and_the_rest_is_kept(nri, files) -> None:
+    adjust, spec = files(adjust=ADJUST, spec=SPEC)
+    done = nri("spec", "apply", adjust, spec)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        **SPEC,
+        "process": {**SPEC["process"], "env": ["A=2"]},
+        "linux": {"resources": {"pids": {"limit": -1}}},
+    }
+    assert done.stderr == ""
+
+
+def test_either_may_come_from_standard_input(nri, files) -> None:
+    adjust, spec = files(adjust=ADJUST, spec=SPEC)
+    first = nri("spec", "apply", adjust, stdin=json.dumps(SPEC))
+    second = nri("spec", "apply", "-", spec, stdin=json.dumps(ADJUST))
+    assert first.stdout == second.stdout != ""
+    done = nri("spec", "apply", "-", stdin="{}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "standard input can be the adjustment or the spec, not both" in done.stderr
+
+
+def test_a_reply_with_an_adjustment_and_yaml_will_do(nri, files) -> None:
+    reply, spec = files(reply={"adjust": ADJUST, "update": []}, spec=SPEC)
+    assert json.loads(nri("spec", "apply", reply, spec).stdout)["process"]["env"] == ["A=2"]
+    done = nri("spec", "apply", "-", spec, "-o", "yaml", stdin="args: [sleep, '1']")
+    assert "- sleep\n" in done.stdout
+    assert nri("spec", "apply", "-", spec, stdin="").stdout == json.dumps(SPEC, indent=2) + "\n"
+
+
+def test_the_reference_can_be_asked_for(nri, files) -> None:
+    adjust, spec = files(adjust=ADJUST, spec=SPEC)
+    done = nri("spec", "apply", "--reference", adjust, spec)
+    assert json.loads(done.stdout)["linux"] == {"resources": {"pids": {}}}
+
+
+def test_an_update_gives_what_the_runtime_is_to_be_told(nri, files) -> None:
+    (spec,) = files(spec=SPEC)
+    for update in ({"pids": {"limit": "5"}}, {"container_id": "c", "linux": {"resources": {"pids": {"limit": "5"}}}}):
+        done = nri("spec", "apply", "--update", "-", spec, stdin=json.dumps(update))
+        assert json.loads(done.stdout) == {"pids": {"limit": 5}}, done.stderr
+
+
+def test_classes_and_devices_come_from_files(nri, files, tmp_path) -> None:
+    device = {"name": "1", "containerEdits": {"env": ["DEVICE=1"]}}
+    blockio, rdt, spec, _ = files(
+        blockio={"Classes": {"slow": [{"Weight": 20}]}},
+        rdt={"classes": {"gold": {"closID": "g"}}},
+        spec=SPEC,
+        device={"cdiVersion": "0.5.0", "kind": "v/c", "devices": [device]},
+    )
+    resources = {"blockio_class": {"value": "slow"}, "rdt_class": {"value": "gold"}}
+    asked = {"CDI_devices": [{"name": "v/c=1"}], "linux": {"resources": resources}}
+    options = ("--blockio", blockio, "--rdt", rdt, "--cdi-dir", str(tmp_path))
+    done = nri("spec", "apply", *options, "-", spec, stdin=json.dumps(asked))
+    made = json.loads(done.stdout)
+    assert made["process"]["env"] == ["A=1", "DEVICE=1"]
+    assert made["linux"] == {"resources": {"blockIO": {"weight": 20}}, "intelRdt": {"closID": "g"}}
+
+
+@pytest.mark.parametrize(
+    ("adjust", "spec", "code", "text"),
+    [
+        ({"linux": {"namespaces": [{"type": "x"}]}}, SPEC, 1, 'adjust.json: unrecognized namespace "x"'),
+        ({}, [], 2, "spec.json: not a spec: expected a JSON object, not []"),
+        ({"nothing": 1}, SPEC, 2, "adjust.json: not a ContainerAdjustment:"),
+        ([], SPEC, 2, "adjust.json: not a ContainerAdjustment: expected a JSON object, not []"),
+        ({}, '{"x":' * 200 + "1" + "}" * 200, 2, "spec.json:1: nested deeper than 100 levels"),
+        ({}, "{", 2, "spec.json:1: not valid JSON"),
+        ({"args": ["x"]}, {"process": 5}, 1, "spec.json: the spec's process is no object: 5"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(nri, files, adjust: Any, spec: Any, code: int, text: str) -> None:
+    done = nri("spec", "apply", *files(adjust=adjust, spec=spec))
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert text in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_differences_are_lines_and_the_exit_code_is_5(nri, files) -> None:
+    old, new = files(old=SPEC, new={**SPEC, "hostname": "h"})
+    done = nri("spec", "diff", old, new)
+    assert (done.returncode, done.stdout) == (5, '+ hostname: "h"\n')
+    assert nri("spec", "diff", old, old).returncode == 0
+    assert nri("spec", "diff", "-q", old, new).stdout == ""
+    done = nri("spec", "diff", old, "-", "-o", "json", stdin=json.dumps({**SPEC, "hostname": "h"}))
+    assert json.loads(done.stdout) == [{"path": "hostname", "kind": "added", "old": None, "new": "h"}]
+    assert nri("spec", "diff", "-", "-").returncode == 2
+
+
+def test_control_characters_do_not_reach_the_terminal(nri, files) -> None:
+    old, new = files(old=SPEC, new={**SPEC, "annotations": {"a\x1b[2J": "x"}})
+    assert "\x1b" not in nri("spec", "diff", old, new, "--color", "never").stdout
+
+
+def test_what_is_wrong_with_specs_is_told_by_file(nri, files) -> None:
+    good, bad = files(good=SPEC, bad={**SPEC, "hostname": 5})
+    done = nri("spec", "validate", good)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "1 in order\n")
+    done = nri("spec", "validate", good, bad)
+    assert (done.returncode, done.stdout) == (1, f"{bad}: hostname: expected text, not 5\n")
+    assert nri("spec", "validate", "-q", good, bad).stdout == f"{bad}\n"
+    done = nri("spec", "validate", "-o", "json", stdin=json.dumps({**SPEC, "hostname": 5}))
+    assert json.loads(done.stdout) == [{"file": "-", "path": "hostname", "reason": "expected text, not 5"}]
+    done = nri("spec", "validate", stdin="[]")
+    assert (done.returncode, done.stdout) == (1, "standard input: expected an object, not []\n")

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+
+from nri.api import messages as m
+from nri.cri.convert import from_oci, to_cri, to_nri, to_oci
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import RequestError
+
+
+def test_shares_quota_period_and_limit_are_there_for_plugins_even_if_the_kubelet_set_none() -> None:
+    made = to_nri(pb.LinuxContainerResources()).value
+    assert all(made.cpu.HasField(name) for name in ("shares", "quota", "period"))
+    assert made.memory.HasField("limit")
+    assert not made.memory.HasField("swap")
+
+
+def test_every_resource_of_a_request_reaches_plugins() -> None:
+    asked = pb.LinuxContainerResources(
+        cpu_period=100000,
+        cpu_quota=-1,
+        cpu_shares=512,
+        memory_limit_in_bytes=1 << 20,
+        memory_swap_limit_in_bytes=2 << 20,
+        cpuset_cpus="0-1",
+        cpuset_mems="0",
+        hugepage_limits=[pb.HugepageLimit(page_size="2MB", limit=4)],
+        unified={"memory.high": "9"},
+    )
+    made, dropped = to_nri(asked)
+    assert (made.cpu.period.value, made.cpu.quota.value, made.cpu.shares.value) == (100000, -1, 512)
+    assert (made.memory.limit.value, made.memory.swap.value) == (1 << 20, 2 << 20)
+    assert (made.cpu.cpus, made.cpu.mems, made.unified["memory.high"]) == ("0-1", "0", "9")
+    assert (made.hugepage_limits[0].page_size, made.hugepage_limits[0].limit) == ("2MB", 4)
+    assert dropped == ()
+
+
+def test_an_oom_score_is_named_as_dropped() -> None:
+    (dropped,) = to_nri(pb.LinuxContainerResources(oom_score_adj=500)).dropped
+    assert str(dropped) == "oom_score_adj (500): NRI's resources have no field for it"
+
+
+def test_negative_shares_are_an_error_with_field_and_value() -> None:
+    with pytest.raises(RequestError, match=r"^linux\.overhead\.cpu_shares: -2: is negative$"):
+        to_nri(pb.LinuxContainerResources(cpu_shares=-2), "linux.overhead")
+
+
+def test_an_update_changes_what_it_sets_and_keeps_the_rest_of_the_request() -> None:
+    base = pb.LinuxContainerResources(cpu_shares=2, oom_score_adj=7, unified={"a": "1"})
+    base.hugepage_limits.add(page_size="2MB", limit=1)
+    wanted = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=9)), unified={"b": "2"})
+    wanted.hugepage_limits.add(page_size="2MB", limit=3)
+    made, dropped = to_cri(wanted, base)
+    assert (made.cpu_shares, made.oom_score_adj, dict(made.unified)) == (9, 7, {"a": "1", "b": "2"})
+    assert [(one.page_size, one.limit) for one in made.hugepage_limits] == [("2MB", 3)]
+    assert dropped == ()
+    assert base.cpu_shares == 2
+
+
+@pytest.mark.parametrize(
+    ("wanted", "field"),
+    [
+        (m.LinuxResources(pids=m.LinuxPids(limit=5)), "pids.limit"),
+        (m.LinuxResources(memory=m.LinuxMemory(reservation=m.OptionalInt64(value=1))), "memory.reservation.value"),
+        (m.LinuxResources(rdt_class=m.OptionalString(value="gold")), "rdt_class.value"),
+        (m.LinuxResources(devices=[m.LinuxDeviceCgroup(allow=True)]), "devices[0].allow"),
+        (m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=2**64 - 1))), "cpu.shares"),
+    ],
+)
+def test_what_the_cri_cannot_say_is_named(wanted: m.LinuxResources, field: str) -> None:
+    made, dropped = to_cri(wanted)
+    assert [one.field for one in dropped] == [field]
+    assert made == pb.LinuxContainerResources()
+
+
+def test_all_of_an_update_reaches_the_oci_runtime_and_zeros_that_say_unset_do_not() -> None:
+    wanted = to_nri(pb.LinuxContainerResources(cpuset_cpus="0")).value
+    wanted.pids.limit = -7
+    wanted.memory.reservation.value = 5
+    wanted.devices.add(allow=False, access="rwm")
+    wanted.devices.add(allow=True, type="c", major=m.OptionalInt64(value=1), access="r")
+    made, dropped = to_oci(wanted)
+    assert made == {
+        "cpu": {"cpus": "0"},
+        "memory": {"reservation": 5},
+        "pids": {"limit": -1},
+        "devices": [{"allow": False, "access": "rwm"}, {"allow": True, "type": "c", "major": 1, "access": "r"}],
+    }
+    assert dropped == ()
+
+
+def test_classes_are_named_because_somebody_has_to_resolve_them() -> None:
+    _, dropped = to_oci(m.LinuxResources(blockio_class=m.OptionalString(value="slow")))
+    assert [str(one) for one in dropped] == ["blockio_class (slow): a class: a runtime has to resolve it"]
+
+
+def test_what_nri_has_no_field_for_in_a_spec_is_named() -> None:
+    made, dropped = from_oci({"cpu": {"burst": 1, "shares": 2}, "blockIO": {"weight": 3}, "rdma": {}, "pids": {}})
+    assert made.cpu.shares.value == 2
+    assert made.HasField("pids")
+    assert {one.field for one in dropped} == {"cpu.burst", "blockIO"}

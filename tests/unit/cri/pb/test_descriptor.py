@@ -1,0 +1,119 @@
+"""The generated CRI messages are the API of the table, all of it, and the .proto says what is newer than v0.27.1."""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from nri.cri.pb import api_pb2
+from tests.support.needs import need
+
+ROOT = Path(__file__).parents[4]
+PROTO = ROOT / "proto/k8s.io/cri-api/pkg/apis/runtime/v1/api.proto"
+TABLE = json.loads((ROOT / "tests" / "data" / "cri-api-fields.json").read_text())
+FILE = api_pb2.DESCRIPTOR
+SINCE = re.compile(r" (v0\.\d+\.\d+)$")
+SCALARS = {
+    FieldDescriptor.TYPE_STRING: "string",
+    FieldDescriptor.TYPE_BYTES: "bytes",
+    FieldDescriptor.TYPE_BOOL: "bool",
+    FieldDescriptor.TYPE_DOUBLE: "double",
+    FieldDescriptor.TYPE_INT32: "int32",
+    FieldDescriptor.TYPE_INT64: "int64",
+    FieldDescriptor.TYPE_UINT32: "uint32",
+    FieldDescriptor.TYPE_UINT64: "uint64",
+}
+
+
+def plain(row: str) -> str:
+    """A row of the table without the release that it is new in."""
+    return SINCE.sub("", row)
+
+
+def full(descriptor: Descriptor) -> str:
+    return descriptor.full_name.removeprefix(f"{FILE.package}.")
+
+
+def type_name(field: FieldDescriptor) -> str:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        entry = field.message_type.fields_by_name
+        return f"map<{type_name(entry['key'])},{type_name(entry['value'])}>"
+    if field.message_type is not None:
+        return full(field.message_type)
+    if field.enum_type is not None:
+        return full(field.enum_type)
+    return SCALARS[field.type]
+
+
+def field_row(field: FieldDescriptor) -> str:
+    kind = type_name(field)
+    repeated = "repeated " if field.is_repeated and not kind.startswith("map<") else ""
+    deprecated = " deprecated" if field.GetOptions().deprecated else ""
+    return f"{field.number} {field.name} {repeated}{kind}{deprecated}"
+
+
+def test_the_package_is_that_of_the_table_and_the_pool_path_cannot_collide() -> None:
+    assert FILE.package == TABLE["package"]
+    assert FILE.name == "k8s.io/cri-api/pkg/apis/runtime/v1/api.proto"
+
+
+def test_there_are_all_175_messages_and_no_other() -> None:
+    assert len(TABLE["messages"]) == 175
+    assert sorted(FILE.message_types_by_name) == sorted(map(plain, TABLE["messages"]))
+
+
+@pytest.mark.parametrize("message", TABLE["messages"])
+def test_a_message_has_the_fields_of_the_table(message: str) -> None:
+    ours = [field_row(field) for field in FILE.message_types_by_name[plain(message)].fields]
+    assert sorted(ours) == sorted(map(plain, TABLE["messages"][message]))
+
+
+def test_the_enums_and_their_values_are_those_of_the_table() -> None:
+    enums = [*FILE.enum_types_by_name.values()]
+    for message in FILE.message_types_by_name.values():
+        enums += message.enum_types
+    ours = {full(enum): [f"{value.number} {value.name}" for value in enum.values] for enum in enums}
+    assert ours == {name: list(map(plain, values)) for name, values in TABLE["enums"].items()}
+    assert len(ours) == 11
+
+
+def test_the_services_and_their_calls_are_those_of_the_table() -> None:
+    def row(method) -> str:
+        assert not method.client_streaming
+        stream = " stream" if method.server_streaming else ""
+        return f"{method.name} {full(method.input_type)} {full(method.output_type)}{stream}"
+
+    ours = {name: list(map(row, service.methods)) for name, service in FILE.services_by_name.items()}
+    assert ours == {name: list(map(plain, calls)) for name, calls in TABLE["services"].items()}
+
+
+def test_the_proto_says_since_when_there_is_each_newer_item() -> None:
+    """In its own words: `// since v0.N.x` after the item, which is what people read."""
+    ours = set()
+    above = ""
+    for line in PROTO.read_text().splitlines():
+        if match := re.match(r"(message|enum|service|  enum) (\w+)", line):
+            above = match[2]
+        if match := re.match(r"\s+(?:rpc (\w+)|.*?(\w+) = \d+).*;  // since (v[\d.]+)$", line):
+            ours.add((above, match[1] or match[2], match[3]))
+    table = set()
+    for name, rows in TABLE["services"].items():
+        table |= {(name, row.split()[0], match[1]) for row in rows if (match := SINCE.search(row))}
+    for kind in ("messages", "enums"):
+        for name, rows in TABLE[kind].items():
+            home = plain(name).rpartition(".")[2]
+            table |= {(home, row.split()[1], match[1]) for row in rows if (match := SINCE.search(row))}
+    assert ours == table
+
+
+def test_the_checked_in_code_is_what_the_generator_makes() -> None:
+    need(importlib.util.find_spec("grpc_tools"), "grpcio-tools")
+    need(importlib.util.find_spec("mypy_protobuf"), "mypy-protobuf")
+    command = [sys.executable, str(ROOT / "tools" / "generate_cri.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

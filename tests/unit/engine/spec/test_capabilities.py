@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.spec.capabilities import DEFAULT, KNOWN, capabilities
+from nri.errors import RequestError
+
+SOME = ("CAP_CHOWN", "CAP_KILL", "CAP_SYS_ADMIN")
+
+
+def bounding(available: tuple[str, ...] = KNOWN, **asked: list[str]) -> list[str]:
+    context = pb.LinuxContainerSecurityContext(capabilities=pb.Capability(**asked))
+    made = capabilities(context, available)
+    assert made["bounding"] == made["effective"] == made["permitted"]
+    return made["bounding"]
+
+
+def test_the_kernels_numbers_are_the_places() -> None:
+    assert len(KNOWN) == 41
+    assert (KNOWN[0], KNOWN[21], KNOWN[40]) == ("CAP_CHOWN", "CAP_SYS_ADMIN", "CAP_CHECKPOINT_RESTORE")
+
+
+def test_without_a_word_there_are_the_default_ones_that_the_engine_has() -> None:
+    assert set(bounding()) == set(DEFAULT)
+    assert bounding(SOME) == ["CAP_CHOWN", "CAP_KILL"]
+
+
+@pytest.mark.parametrize(
+    ("add", "drop", "expected"),
+    [
+        (["ALL"], [], list(SOME)),
+        (["all"], ["KILL"], ["CAP_CHOWN", "CAP_SYS_ADMIN"]),
+        (["CAP_SYS_ADMIN"], ["ALL"], ["CAP_SYS_ADMIN"]),
+        (["ALL"], ["ALL"], []),
+        (["sys_admin"], ["Cap_Chown"], ["CAP_KILL", "CAP_SYS_ADMIN"]),
+        (["KILL"], ["KILL"], ["CAP_CHOWN"]),
+    ],
+)
+def test_adding_and_dropping(add: list[str], drop: list[str], expected: list[str]) -> None:
+    assert bounding(SOME, add_capabilities=add, drop_capabilities=drop) == expected
+
+
+def test_ambient_ones_are_inheritable_too() -> None:
+    asked = pb.Capability(drop_capabilities=["ALL"], add_ambient_capabilities=["KILL"])
+    made = capabilities(pb.LinuxContainerSecurityContext(capabilities=asked), SOME)
+    assert set(made) == {"bounding", "effective", "permitted", "inheritable", "ambient"}
+    assert all(names == ["CAP_KILL"] for names in made.values())
+
+
+def test_a_privileged_container_has_what_the_engine_has() -> None:
+    asked = pb.Capability(drop_capabilities=["ALL"])
+    made = capabilities(pb.LinuxContainerSecurityContext(privileged=True, capabilities=asked), SOME)
+    assert made["bounding"] == list(SOME)
+
+
+def test_one_that_there_is_not_is_an_error_with_field_and_value() -> None:
+    with pytest.raises(RequestError, match=r'capabilities\.drop_capabilities: "FLY": is no capability'):
+        bounding(drop_capabilities=["FLY"])
+    with pytest.raises(RequestError, match=r'add_capabilities: "CAP_BPF": the engine itself does not have it'):
+        bounding(SOME, add_capabilities=["BPF"])

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.spec import Machine, Options, Pod
+from nri.engine.spec.namespaces import id_mappings, namespaces, of_pod
+from nri.errors import RequestError
+
+PATHS = {kind: f"/run/{kind}" for kind in ("network", "ipc", "uts", "pid", "user")}
+V1 = Machine(cgroup_v2=False)
+
+
+def joined(asked: pb.NamespaceOption | None, *, machine: Machine = V1, target: str = "", **pod: object) -> dict:
+    config = pb.ContainerConfig()
+    if asked is not None:
+        config.linux.security_context.namespace_options.CopyFrom(asked)
+    options = Options("c1", "/rootfs", machine=machine, target_pid_namespace=target)
+    made = namespaces(config, Pod("p1", pb.PodSandboxConfig(), PATHS), options)
+    return {each["type"]: each.get("path") for each in made}
+
+
+def test_a_container_of_a_pod_joins_its_namespaces_and_gets_its_own_processes() -> None:
+    assert joined(pb.NamespaceOption(pid=pb.CONTAINER)) == {
+        "network": "/run/network",
+        "ipc": "/run/ipc",
+        "pid": None,
+        "uts": "/run/uts",
+        "mount": None,
+    }
+
+
+def test_a_container_of_the_node_has_only_its_mounts() -> None:
+    assert joined(pb.NamespaceOption(network=pb.NODE, ipc=pb.NODE, pid=pb.NODE)) == {"mount": None}
+
+
+def test_a_container_that_says_nothing_is_as_its_pod() -> None:
+    pod = pb.PodSandboxConfig()
+    pod.linux.security_context.namespace_options.CopyFrom(pb.NamespaceOption(network=pb.NODE, ipc=pb.NODE, pid=pb.NODE))
+    made = namespaces(pb.ContainerConfig(), Pod("p1", pod), Options("c1", "/", machine=V1))
+    assert made == [{"type": "mount"}]
+
+
+def test_the_pods_and_a_targets_processes_are_shared() -> None:
+    assert joined(pb.NamespaceOption(pid=pb.POD))["pid"] == "/run/pid"
+    target = pb.NamespaceOption(pid=pb.TARGET, target_id="c2")
+    assert joined(target, target="/proc/7/ns/pid")["pid"] == "/proc/7/ns/pid"
+    with pytest.raises(RequestError, match=r'target_id: "c2": there is no such container'):
+        joined(target)
+
+
+def test_on_cgroup_v2_a_container_sees_only_its_own() -> None:
+    assert "cgroup" in joined(pb.NamespaceOption(), machine=Machine())
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        (pb.NamespaceOption(network=pb.CONTAINER), r'network: "CONTAINER"'),
+        (pb.NamespaceOption(ipc=pb.TARGET), r'ipc: "TARGET"'),
+        (pb.NamespaceOption(pid=9), r"pid: \"9\""),
+        (pb.NamespaceOption(userns_options=pb.UserNamespace(mode=pb.CONTAINER)), r"userns_options\.mode"),
+    ],
+)
+def test_a_mode_that_there_is_not_is_an_error(asked: pb.NamespaceOption, problem: str) -> None:
+    with pytest.raises(RequestError, match=problem):
+        joined(asked)
+
+
+def test_what_holds_a_pod_makes_what_is_shared() -> None:
+    config = pb.PodSandboxConfig()
+    asked = config.linux.security_context.namespace_options
+    assert [each["type"] for each in of_pod(config, V1)] == ["network", "ipc", "pid", "uts", "mount"]
+    asked.network, asked.pid = pb.NODE, pb.CONTAINER
+    assert [each["type"] for each in of_pod(config, V1)] == ["ipc", "pid", "mount"]
+    asked.pid = pb.TARGET
+    with pytest.raises(RequestError, match="is a mode for containers"):
+        of_pod(config, V1)
+
+
+def test_ids_are_mapped_in_a_user_namespace_and_only_there() -> None:
+    row = [pb.IDMapping(host_id=100000, container_id=0, length=65536)]
+    asked = pb.NamespaceOption(userns_options=pb.UserNamespace(mode=pb.POD, uids=row, gids=row))
+    assert id_mappings(asked)["gidMappings"] == [{"containerID": 0, "hostID": 100000, "size": 65536}]
+    assert joined(asked)["user"] == "/run/user"
+    asked.userns_options.mode = pb.NODE
+    assert id_mappings(asked) == {}
+    assert "user" not in joined(asked)
+    asked.userns_options.mode = pb.POD
+    del asked.userns_options.uids[:]
+    with pytest.raises(RequestError, match=r"userns_options\.uids: 0: needs one row"):
+        id_mappings(asked)

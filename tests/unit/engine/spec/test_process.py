@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.spec import ImageConfig, stop_signal
+from nri.engine.spec.process import PATH, args, cwd, environment
+from nri.errors import RequestError
+
+IMAGE = ImageConfig(entrypoint=("/entry",), cmd=("cmd", "x"), env=("PATH=/image", "A=1", "B=2"), working_dir="/work")
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "expected"),
+    [
+        ([], [], ["/entry", "cmd", "x"]),
+        ([], ["mine"], ["/entry", "mine"]),
+        (["sh"], [], ["sh"]),
+        (["sh"], ["-c", "true"], ["sh", "-c", "true"]),
+    ],
+)
+def test_command_and_args_replace_the_images(command: list[str], given: list[str], expected: list[str]) -> None:
+    assert args(pb.ContainerConfig(command=command, args=given), IMAGE) == expected
+
+
+def test_an_entry_point_of_one_empty_word_is_none() -> None:
+    assert args(pb.ContainerConfig(), ImageConfig(entrypoint=("",), cmd=("sh",))) == ["sh"]
+
+
+def test_nothing_to_run_is_an_error_that_names_the_image() -> None:
+    with pytest.raises(RequestError, match=r'^command: "": neither it nor image busybox:1 says what to run$'):
+        args(pb.ContainerConfig(image=pb.ImageSpec(image="busybox:1")), ImageConfig())
+
+
+def test_a_zero_byte_in_a_word_is_an_error() -> None:
+    with pytest.raises(RequestError, match="has a zero byte in it"):
+        args(pb.ContainerConfig(command=["a\0b"]), IMAGE)
+
+
+def test_the_requests_variables_win_over_the_images_where_they_stand() -> None:
+    config = pb.ContainerConfig(envs=[pb.KeyValue(key="B", value=b"9"), pb.KeyValue(key="C", value=b"")], tty=True)
+    assert environment(config, IMAGE, "web") == ["PATH=/image", "TERM=xterm", "HOSTNAME=web", "A=1", "B=9", "C="]
+
+
+def test_there_is_always_a_path() -> None:
+    assert environment(pb.ContainerConfig(), ImageConfig()) == [f"PATH={PATH}"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("", b"", r'envs\[0\]\.key: "": is no name'),
+        ("A=B", b"", r"is no name"),
+        ("A", b"\xff", r"envs\[0\]\.value: .* is not UTF-8"),
+        ("A", b"\0", r"zero byte"),
+    ],
+)
+def test_a_variable_that_cannot_be_is_an_error(key: str, value: bytes, problem: str) -> None:
+    with pytest.raises(RequestError, match=problem):
+        environment(pb.ContainerConfig(envs=[pb.KeyValue(key=key, value=value)]), IMAGE)
+
+
+def test_the_working_directory_is_the_requests_the_images_or_the_root() -> None:
+    assert cwd(pb.ContainerConfig(working_dir="/mine"), IMAGE) == "/mine"
+    assert cwd(pb.ContainerConfig(), IMAGE) == "/work"
+    assert cwd(pb.ContainerConfig(), ImageConfig()) == "/"
+    with pytest.raises(RequestError, match=r'^working_dir: "mine": is no absolute path$'):
+        cwd(pb.ContainerConfig(working_dir="mine"), IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("asked", "image", "number"),
+    [
+        (pb.SIGNAL_RUNTIME_DEFAULT, "", signal.SIGTERM),
+        (pb.SIGNAL_RUNTIME_DEFAULT, "SIGQUIT", signal.SIGQUIT),
+        (pb.SIGNAL_RUNTIME_DEFAULT, "3", 3),
+        (pb.SIGNAL_RUNTIME_DEFAULT, "RTMIN+3", 37),
+        (pb.SIGNAL_SIGINT, "SIGQUIT", signal.SIGINT),
+        (pb.SIGNAL_SIGRTMIN, "", 34),
+        (pb.SIGNAL_SIGRTMINPLUS15, "", 49),
+        (pb.SIGNAL_SIGRTMAXMINUS14, "", 50),
+        (pb.SIGNAL_SIGRTMAX, "", 64),
+    ],
+)
+def test_the_signal_that_stops(asked: int, image: str, number: int) -> None:
+    assert stop_signal(pb.ContainerConfig(stop_signal=asked), ImageConfig(stop_signal=image)) == number
+
+
+@pytest.mark.parametrize("value", [value for value in pb.Signal.values() if value])
+def test_every_signal_of_the_cri_has_a_number(value: int) -> None:
+    assert 1 <= stop_signal(pb.ContainerConfig(stop_signal=value), ImageConfig()) <= 64
+
+
+@pytest.mark.parametrize("text", ["SIGNOPE", "99", "0", "SIGRTMIN+31", "SIGTERM+1", "SIGRTMIN+", "RTMINx"])
+def test_a_signal_that_is_none_is_an_error(text: str) -> None:
+    with pytest.raises(RequestError, match="is no signal"):
+        stop_signal(pb.ContainerConfig(), ImageConfig(stop_signal=text))

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.spec import Machine, container_resources
+from nri.engine.spec.resources import cgroups_path, oom_score
+from nri.errors import RequestError
+
+V1 = Machine(cgroup_v2=False, hugetlb=False)
+
+
+WHOLE = Machine()
+
+
+def made(machine: Machine = WHOLE, **asked: object) -> tuple[dict, list[str]]:
+    notes: list[str] = []
+    return container_resources(pb.LinuxContainerResources(**asked), machine, notes), notes  # type: ignore[arg-type]
+
+
+def test_all_of_it() -> None:
+    resources, notes = made(
+        cpu_shares=512, cpu_quota=-1, cpu_period=100000, cpuset_cpus="0-1,3", cpuset_mems="0",
+        memory_limit_in_bytes=64, memory_swap_limit_in_bytes=80, unified={"memory.high": "50"},
+        hugepage_limits=[pb.HugepageLimit(page_size="2MB", limit=4)],
+    )  # fmt: skip
+    assert resources == {
+        "cpu": {"shares": 512, "quota": -1, "period": 100000, "cpus": "0-1,3", "mems": "0"},
+        "memory": {"limit": 64, "swap": 80},
+        "hugepageLimits": [{"pageSize": "2MB", "limit": 4}],
+        "unified": {"memory.high": "50"},
+    }
+    assert notes == []
+
+
+def test_what_nobody_set_is_not_there() -> None:
+    assert made() == ({}, [])
+
+
+def test_a_memory_limit_alone_leaves_no_swap() -> None:
+    assert made(memory_limit_in_bytes=64)[0]["memory"] == {"limit": 64, "swap": 64}
+    assert made(Machine(swap_limit=False), memory_limit_in_bytes=64)[0]["memory"] == {"limit": 64}
+
+
+def test_shares_below_the_kernels_least_are_that() -> None:
+    assert made(cpu_shares=1)[0]["cpu"] == {"shares": 2}
+
+
+def test_what_the_machine_cannot_do_is_left_out_and_noted() -> None:
+    resources, notes = made(
+        Machine(cgroup_v2=False, hugetlb=False, swap_limit=False),
+        unified={"memory.high": "1"},
+        memory_swap_limit_in_bytes=9,
+        hugepage_limits=[pb.HugepageLimit(page_size="2MB"), pb.HugepageLimit(page_size="1GB", limit=7)],
+    )
+    assert resources == {}
+    assert notes == [
+        "linux.resources.memory_swap_limit_in_bytes: 9 is left out: this machine cannot limit swap",
+        "linux.resources.hugepage_limits: 7 bytes of 1GB is left out: this machine cannot limit huge pages",
+        "linux.resources.unified: memory.high is left out: this machine has cgroup v1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({"cpu_shares": -1}, r"linux\.resources\.cpu_shares: -1: is negative"),
+        ({"cpu_period": -5}, r"cpu_period: -5: is negative"),
+        ({"memory_limit_in_bytes": -2}, r"memory_limit_in_bytes: -2: is negative"),
+        ({"memory_limit_in_bytes": 9, "memory_swap_limit_in_bytes": 8}, r"swap_limit_in_bytes: 8: .* no less than"),
+        ({"cpuset_cpus": "a"}, r'cpuset_cpus: "a": is no list like 0-3,8'),
+        ({"cpuset_mems": "0,"}, r"cpuset_mems"),
+        ({"hugepage_limits": [pb.HugepageLimit(page_size="2")]}, r'hugepage_limits\[0\]\.page_size: "2"'),
+    ],
+)
+def test_what_no_cgroup_can_have_is_an_error_with_field_and_value(asked: dict, problem: str) -> None:
+    with pytest.raises(RequestError, match=problem):
+        made(**asked)
+
+
+def test_an_oom_score_is_raised_to_what_the_engine_may_set() -> None:
+    notes: list[str] = []
+    assert oom_score(-999, Machine(), notes) == -999
+    assert oom_score(5, Machine(oom_score_floor=0), notes) == 5
+    assert notes == []
+    assert oom_score(-999, Machine(oom_score_floor=0), notes) == 0
+    assert "-999 becomes 0" in notes[0]
+    with pytest.raises(RequestError, match="1001: is not between"):
+        oom_score(1001, Machine(), notes)
+
+
+def test_cgroups_are_below_the_pods_or_asked_of_systemd() -> None:
+    assert cgroups_path("/kubepods/pod1/", "c1", systemd=False) == "/kubepods/pod1/c1"
+    assert cgroups_path("", "c1", systemd=False) == "/c1"
+    assert cgroups_path("/kubepods.slice/kubepods-pod1.slice", "c1", systemd=True) == "kubepods-pod1.slice:nri:c1"
+    with pytest.raises(RequestError, match="leads out"):
+        cgroups_path("/a/../..", "c1", systemd=False)
+    with pytest.raises(RequestError, match="is no slice"):
+        cgroups_path("/kubepods", "c1", systemd=True)

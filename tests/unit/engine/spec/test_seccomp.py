@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from nri.engine.spec.capabilities import DEFAULT, KNOWN
+from nri.engine.spec.seccomp import default_profile
+from nri.engine.spec.seccomp_calls import ALLOWED, BY_CAPABILITY, REFUSED
+
+
+def action(profile: dict, name: str) -> list[tuple[str, object, bool]]:
+    """What the rules say of a call: action, errno, whether it depends on arguments."""
+    return [
+        (rule["action"], rule.get("errnoRet"), "args" in rule) for rule in profile["syscalls"] if name in rule["names"]
+    ]
+
+
+ALWAYS, NEVER = [("SCMP_ACT_ALLOW", None, False)], [("SCMP_ACT_ERRNO", 1, False)]
+
+
+def test_what_is_not_known_is_not_implemented_so_programs_fall_back() -> None:
+    profile = default_profile("x86_64", DEFAULT)
+    assert (profile["defaultAction"], profile["defaultErrnoRet"]) == ("SCMP_ACT_ERRNO", 38)
+    assert profile["architectures"] == ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"]
+    assert action(profile, "clone3") == []
+    assert "architectures" not in default_profile("vax", ())
+
+
+@pytest.mark.parametrize("name", ["read", "execve", "openat2", "futex", "rseq", "epoll_pwait2", "chroot", "fchmodat2"])
+def test_ordinary_calls_are_allowed(name: str) -> None:
+    assert action(default_profile("x86_64", DEFAULT), name) == ALWAYS
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mount", "unshare", "setns", "bpf", "keyctl", "add_key", "kexec_load", "init_module", "reboot", "io_uring_setup",
+     "userfaultfd", "open_by_handle_at", "iopl", "settimeofday", "perf_event_open", "swapon", "syslog", "pivot_root"],
+)  # fmt: skip
+def test_dangerous_calls_are_refused_by_name(name: str) -> None:
+    assert action(default_profile("x86_64", DEFAULT), name) == NEVER
+
+
+@pytest.mark.parametrize(("capability", "names"), BY_CAPABILITY.items())
+def test_a_capability_allows_what_is_of_use_with_it_only(capability: str, names: str) -> None:
+    for name in names.split():
+        assert action(default_profile("x86_64", (capability,)), name) == ALWAYS
+        assert action(default_profile("x86_64", ()), name) == NEVER
+
+
+def test_namespaces_are_made_with_sys_admin_only() -> None:
+    (rule,) = [each for each in default_profile("x86_64", ())["syscalls"] if each["names"] == ["clone"]]
+    assert rule["args"] == [{"index": 0, "value": 0x7E020000, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}]
+    assert action(default_profile("x86_64", ("CAP_SYS_ADMIN",)), "clone") == ALWAYS
+    assert action(default_profile("x86_64", ("CAP_SYS_ADMIN",)), "clone3") == ALWAYS
+    (rule,) = [each for each in default_profile("s390x", ())["syscalls"] if each["names"] == ["clone"]]
+    assert rule["args"][0]["index"] == 1
+
+
+def test_no_call_is_in_two_lists_that_disagree() -> None:
+    allowed = " ".join(ALLOWED.values()).split()
+    gated = {name for names in BY_CAPABILITY.values() for name in names.split()}
+    assert len(allowed) == len(set(allowed))
+    assert not set(allowed) & gated
+    assert not set(REFUSED.split()) & (set(allowed) | gated)
+    assert not {"clone", "clone3", "socket", "personality"} & (set(allowed) | gated)
+    assert set(BY_CAPABILITY) <= set(KNOWN)

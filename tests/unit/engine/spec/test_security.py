@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.spec import Machine, localhost_profile
+from nri.engine.spec.security import apparmor, check_selinux, paths, seccomp
+from nri.errors import RequestError
+
+Context = pb.LinuxContainerSecurityContext
+HERE = Machine()
+FILTER = {"defaultAction": "SCMP_ACT_ALLOW"}
+RUNTIME, FREE, LOCAL = (
+    pb.SecurityProfile(profile_type=kind)
+    for kind in (pb.SecurityProfile.RuntimeDefault, pb.SecurityProfile.Unconfined, pb.SecurityProfile.Localhost)
+)
+LOCAL.localhost_ref = "/p.json"
+
+
+@pytest.mark.parametrize(
+    ("context", "expected"),
+    [
+        (Context(), None),
+        (Context(seccomp=FREE), None),
+        (Context(seccomp=RUNTIME, privileged=True), None),
+        (Context(seccomp=LOCAL), "SCMP_ACT_ALLOW"),
+        (Context(seccomp=RUNTIME), "SCMP_ACT_ERRNO"),
+        (Context(seccomp_profile_path="unconfined"), None),
+        (Context(seccomp_profile_path="docker/default"), "SCMP_ACT_ERRNO"),
+        (Context(seccomp_profile_path="localhost//p.json"), "SCMP_ACT_ALLOW"),
+        (Context(seccomp_profile_path="nonsense", seccomp=FREE), None),
+    ],
+)
+def test_which_profile_counts(context: Context, expected: str | None) -> None:
+    made = seccomp(context, HERE, (), FILTER)
+    assert (made and made["defaultAction"]) == expected
+
+
+def test_the_path_of_a_profile_of_the_host_is_told_first() -> None:
+    assert localhost_profile(Context(seccomp=LOCAL)) == "/p.json"
+    assert localhost_profile(Context(seccomp=RUNTIME)) == ""
+    assert localhost_profile(Context(seccomp=LOCAL, privileged=True)) == ""
+    assert localhost_profile(Context(seccomp_profile_path="localhost//q")) == "/q"
+    relative = pb.SecurityProfile(profile_type=pb.SecurityProfile.Localhost, localhost_ref="q")
+    with pytest.raises(RequestError, match=r'localhost_ref: "q": is no absolute path'):
+        localhost_profile(Context(seccomp=relative))
+
+
+@pytest.mark.parametrize(
+    ("context", "machine", "local", "problem"),
+    [
+        (Context(seccomp=RUNTIME), Machine(seccomp=False), None, r'"RuntimeDefault": this machine does not filter'),
+        (Context(seccomp=LOCAL), HERE, None, r'"/p.json": is no seccomp profile'),
+        (Context(seccomp=LOCAL), HERE, {"syscalls": []}, r"has no defaultAction"),
+        (Context(seccomp_profile_path="nonsense"), HERE, None, r'seccomp_profile_path: "nonsense": is none of'),
+        (Context(seccomp=pb.SecurityProfile(profile_type=7)), HERE, None, r"profile_type: 7: is not known"),
+    ],
+)
+def test_a_profile_that_cannot_be_had_is_an_error(
+    context: Context, machine: Machine, local: dict, problem: str
+) -> None:
+    with pytest.raises(RequestError, match=problem):
+        seccomp(context, machine, (), local)
+
+
+@pytest.mark.parametrize(
+    ("context", "machine", "default", "expected", "noted"),
+    [
+        (Context(), Machine(apparmor=True), "nri", "", False),
+        (Context(apparmor=RUNTIME), Machine(apparmor=True), "nri", "nri", False),
+        (Context(apparmor=RUNTIME), Machine(apparmor=True), "", "", True),
+        (Context(apparmor=RUNTIME), HERE, "nri", "", True),
+        (Context(apparmor=LOCAL), Machine(apparmor=True), "nri", "/p.json", False),
+        (Context(apparmor=LOCAL, privileged=True), HERE, "nri", "", False),
+        (Context(apparmor_profile="localhost/mine"), Machine(apparmor=True), "", "mine", False),
+        (Context(apparmor_profile="runtime/default"), Machine(apparmor=True), "nri", "nri", False),
+    ],
+)
+def test_apparmor(context: Context, machine: Machine, default: str, expected: str, noted: bool) -> None:
+    notes: list[str] = []
+    assert apparmor(context, machine, default, notes) == expected
+    assert bool(notes) == noted
+
+
+def test_a_profile_of_the_host_without_apparmor_is_an_error() -> None:
+    with pytest.raises(RequestError, match=r'apparmor\.localhost_ref: "/p.json": this machine has no AppArmor'):
+        apparmor(Context(apparmor=LOCAL), HERE, "", [])
+
+
+def test_selinux_labels_are_refused_where_they_would_count_and_noted_elsewhere() -> None:
+    label, notes = pb.SELinuxOption(type="spc_t", level="s0"), []
+    check_selinux(label, True, HERE, notes)
+    assert notes == ["linux.security_context.selinux_options: spc_t:s0 is left out: this machine has no SELinux"]
+    with pytest.raises(RequestError, match=r'selinux_options: "spc_t:s0": SELinux labels are not supported'):
+        check_selinux(label, False, Machine(selinux=True), notes)
+    check_selinux(pb.SELinuxOption(), True, Machine(selinux=True), notes)
+    assert "selinux_relabel is left out" in notes[-1]
+
+
+def test_paths_are_those_of_the_request_and_none_where_privileged() -> None:
+    asked = Context(masked_paths=["/proc/keys"], readonly_paths=["/proc/sys"])
+    assert paths(asked) == {"maskedPaths": ["/proc/keys"], "readonlyPaths": ["/proc/sys"]}
+    asked.privileged = True
+    assert paths(asked) == {}
+    with pytest.raises(RequestError, match=r'masked_paths\[0\]: "x": is no absolute path'):
+        paths(Context(masked_paths=["x"]))

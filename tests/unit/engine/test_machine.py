@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nri.engine.machine import find_devices, look, with_features
+from nri.engine.spec import Machine
+
+
+def write(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+STATUS = "Name:\tx\nCapPrm:\t0000000000000021\nCapBnd:\t0000000001000061\nSeccomp:\t0\n"
+
+
+def test_an_engine_without_sys_resource_on_cgroup_v1(tmp_path: Path) -> None:
+    files = {
+        "proc/self/status": STATUS,
+        "proc/self/oom_score_adj": "7\n",
+        "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes": "1",
+        "sys/module/apparmor/parameters/enabled": "Y\n",
+    }
+    found = look(write(tmp_path, **files))
+    assert found.capabilities == ("CAP_CHOWN", "CAP_KILL")
+    assert (found.oom_score_floor, found.cgroup_v2, found.swap_limit, found.hugetlb) == (7, False, True, False)
+    assert (found.seccomp, found.apparmor, found.selinux) == (True, True, False)
+
+
+def test_cgroup_v2(tmp_path: Path) -> None:
+    files = {
+        "sys/fs/cgroup/cgroup.controllers": "cpu memory hugetlb\n",
+        "sys/fs/cgroup/system.slice/memory.swap.max": "max",
+    }
+    found = look(write(tmp_path, **files))
+    assert (found.cgroup_v2, found.swap_limit, found.hugetlb, found.seccomp) == (True, True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        ({}, (False, False)),
+        ({"mountOptions": ["ro", "rro"], "linux": None}, (True, False)),
+        ({"linux": {"mountExtensions": {"idmap": {"enabled": True}}}}, (False, True)),
+    ],
+)
+def test_what_an_oci_runtime_says_of_itself(features: dict, expected: tuple[bool, bool]) -> None:
+    made = with_features(Machine(), features)
+    assert (made.recursive_read_only, made.idmapped_mounts) == expected
+
+
+def test_devices_are_found_at_and_below_a_path(tmp_path: Path) -> None:
+    (null,) = find_devices("/dev/null")
+    assert (null.path, null.type, null.major, null.minor) == ("/dev/null", "c", 1, 3)
+    (tmp_path / "link").symlink_to("/dev/null")
+    assert [(device.path, device.minor) for device in find_devices(str(tmp_path / "link"))] == [
+        (str(tmp_path / "link"), 3)
+    ]
+    assert find_devices(str(tmp_path)) == []
+    assert find_devices("/no/such/path") == []
+    if os.path.exists("/dev/net/tun"):
+        assert "/dev/net/tun" in [device.path for device in find_devices("/dev/net")]

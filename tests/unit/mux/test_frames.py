@@ -1,0 +1,28 @@
+"""Mux frames as bytes: what a Go peer can read, and what no frame can hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.errors import LocalProtocolError
+from nri.mux import frames
+
+
+def test_a_frame_is_its_connection_its_length_and_its_payload() -> None:
+    assert frames.pack(3, b"abc") == b"\x00\x00\x00\x03\x00\x00\x00\x03abc"
+
+
+def test_connection_0_is_reserved() -> None:
+    with pytest.raises(LocalProtocolError, match="ConnID 0 is reserved"):
+        frames.pack(0, b"")
+
+
+def test_a_frame_holds_a_whole_ttrpc_message_and_no_byte_more() -> None:
+    assert len(frames.pack(1, bytes(frames.MAX_PAYLOAD))) == frames.MAX_PAYLOAD + frames.HEADER_LENGTH
+    with pytest.raises(LocalProtocolError, match="frame payload 4194315 bytes, maximum is 4194314"):
+        frames.pack(1, bytes(frames.MAX_PAYLOAD + 1))
+
+
+def test_a_message_that_two_frames_cannot_hold_is_refused() -> None:
+    with pytest.raises(LocalProtocolError, match="message 4198411 bytes, maximum is 4194314"):
+        frames.cut(1, bytes(frames.MAX_PAYLOAD + frames.FIRST_FRAME + 1))

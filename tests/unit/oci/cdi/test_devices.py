@@ -1,0 +1,130 @@
+"""The CDI devices of a machine: where files are found, which one counts, and what is told of those that do not."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.errors import SpecError
+from nri.oci import CdiDevices, Generator
+from tests.unit.oci.build import adjustment
+
+
+class Machine:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folders = [root / "etc/cdi", root / "run/cdi"]
+        for folder in self.folders:
+            folder.mkdir(parents=True)
+        self.cdi = CdiDevices([str(folder) for folder in self.folders])
+
+    def put(self, name: str, *devices: str, rank: int = 0, **change: Any) -> str:
+        path = self.folders[rank] / name
+        edits = {"env": [f"FROM={name}@{rank}"]}
+        listed = [{"name": device, "containerEdits": {"env": [f"D{device}=1"]}} for device in devices]
+        whole = {"cdiVersion": "0.5.0", "kind": "v.com/c", "containerEdits": edits, "devices": listed, **change}
+        path.write_text(json.dumps(whole))
+        return str(path)
+
+    def env(self, *names: str) -> list[str]:
+        found: list[str] = self.cdi.inject({}, names)["process"]["env"]
+        return found
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_no_folder_has_no_device(tmp_path: Path) -> None:
+    devices = CdiDevices([str(tmp_path / "none")])
+    assert (devices.devices, devices.problems) == ({}, ())
+    with pytest.raises(SpecError, match=r"unresolvable CDI device v/c=1: no file in .*none describes it$"):
+        devices.inject({}, ["v/c=1"])
+
+
+def test_what_a_file_wants_for_all_comes_once_and_first(machine: Machine) -> None:
+    machine.put("a.json", "1", "2")
+    assert machine.env("v.com/c=2", "v.com/c=1") == ["FROM=a.json@0", "D2=1", "D1=1"]
+
+
+def test_the_spec_given_is_not_changed(machine: Machine) -> None:
+    machine.put("a.json", "1")
+    spec = {"process": {"env": ["X=1"]}}
+    made = machine.cdi.inject(spec, ["v.com/c=1"])
+    assert spec == {"process": {"env": ["X=1"]}}
+    assert made["process"]["env"] == ["X=1", "FROM=a.json@0", "D1=1"]
+    assert machine.cdi.inject(spec, []) == spec
+
+
+def test_a_folder_of_higher_rank_hides_the_others(machine: Machine) -> None:
+    low, high = machine.put("a.json", "1", "2"), machine.put("a.json", "1", rank=1)
+    assert machine.cdi.devices == {"v.com/c=1": high, "v.com/c=2": low}
+    assert machine.env("v.com/c=1") == ["FROM=a.json@1", "D1=1"]
+    assert machine.cdi.problems == ()
+
+
+def test_two_of_one_rank_hide_each_other_and_are_named(machine: Machine) -> None:
+    first, second = machine.put("a.json", "1", "2"), machine.put("b.json", "1")
+    assert machine.cdi.devices == {"v.com/c=2": first}
+    (problem,) = machine.cdi.problems
+    assert str(problem) == f"{second}: devices: v.com/c=1 is described by {first}, too"
+    with pytest.raises(SpecError, match=rf"v.com/c=1: described by {first} and by {second}"):
+        machine.cdi.inject({}, ["v.com/c=1"])
+
+
+def test_a_conflict_is_settled_by_a_folder_of_higher_rank(machine: Machine) -> None:
+    machine.put("a.json", "1")
+    machine.put("b.json", "1")
+    high = machine.put("c.json", "1", rank=1)
+    assert machine.cdi.devices == {"v.com/c=1": high}
+    assert machine.cdi.problems == ()
+
+
+def test_a_file_that_is_wrong_counts_for_nothing_and_is_named(machine: Machine) -> None:
+    good, bad = machine.put("a.json", "1"), machine.put("b.json", "2", cdiVersion="x")
+    assert machine.cdi.devices == {"v.com/c=1": good}
+    assert [problem.source for problem in machine.cdi.problems] == [f"{bad}:1"]
+    with pytest.raises(SpecError, match=rf"v.com/c=2: no file .* describes it; not usable: {bad}:1"):
+        machine.cdi.inject({}, ["v.com/c=2"])
+
+
+def test_a_name_that_is_none_is_told(machine: Machine) -> None:
+    with pytest.raises(SpecError, match='unresolvable CDI device: "gpu" is no qualified name'):
+        machine.cdi.inject({}, ["gpu", "gpu"])
+
+
+def test_other_files_and_folders_are_passed_over(machine: Machine) -> None:
+    machine.put("a.txt", "1")
+    machine.put("b.yml", "1")
+    (machine.folders[0] / "c.json").mkdir()
+    assert machine.cdi.devices == {}
+    assert machine.cdi.problems == ()
+
+
+def test_files_are_read_again_when_they_change(machine: Machine) -> None:
+    machine.put("a.json", "1")
+    known = machine.cdi.devices
+    assert machine.cdi._current() is machine.cdi._current()
+    path = machine.put("b.yaml", "2")
+    assert machine.cdi.devices == {**known, "v.com/c=2": path}
+    os.unlink(path)
+    assert machine.cdi.devices == known
+
+
+def test_folders_may_be_below_another_root(machine: Machine) -> None:
+    machine.put("a.json", "1")
+    assert CdiDevices(["/etc/cdi"], str(machine.root)).inject({}, ["v.com/c=1"])["process"]["env"]
+
+
+def test_generators_inject_through_it(machine: Machine) -> None:
+    machine.put("a.json", "1")
+    adjusted = adjustment(CDI_devices=[{"name": "v.com/c=1"}], env=[{"key": "A", "value": "1"}])
+    made = Generator({}, cdi=machine.cdi.inject).adjust(adjusted)
+    assert made["process"]["env"] == ["A=1", "FROM=a.json@0", "D1=1"]
+    with pytest.raises(
+        SpecError, match=r"^failed to inject CDI devices in OCI Spec: unresolvable CDI device v.com/c=9"
+    ):
+        Generator({}, cdi=machine.cdi.inject).adjust(adjustment(CDI_devices=[{"name": "v.com/c=9"}]))

@@ -1,0 +1,114 @@
+"""Edits of CDI files applied to specs, as the CDI library applies them."""
+
+import copy
+import json
+from typing import Any
+
+from nri.config import Source, read
+from nri.oci.cdi.edits import apply
+from nri.oci.cdi.format import Edits
+from nri.oci.draft import Draft
+
+
+def edit(spec: dict[str, Any], *edits: dict[str, Any]) -> dict[str, Any]:
+    before = copy.deepcopy(spec)
+    draft = Draft(spec)
+    apply(draft, [read(Edits, [Source("x", json.dumps(one))]) for one in edits])
+    assert spec == before, "the spec that was given was changed"
+    return draft.spec
+
+
+def test_no_edits_change_nothing() -> None:
+    assert edit({}, {}) == {}
+
+
+def test_variables_take_the_place_of_the_last_of_their_name() -> None:
+    spec = {"process": {"env": ["A=1", "B=1", "A=2"]}}
+    assert edit(spec, {"env": ["A=3", "C=1"]}, {"env": ["C=2"]})["process"]["env"] == ["A=1", "B=1", "A=3", "C=2"]
+    assert edit({}, {"env": ["A=1"]}) == {"process": {"env": ["A=1"]}}
+
+
+NODE = {"path": "/dev/x", "type": "c", "major": 7, "minor": 1}
+
+
+def test_a_device_is_added_replaced_and_allowed() -> None:
+    spec = {"linux": {"devices": [{"path": "/dev/x"}, {"path": "/dev/y"}]}}
+    made = edit(spec, {"deviceNodes": [NODE, {**NODE, "path": "/dev/z", "permissions": "r"}]})
+    assert [row["path"] for row in made["linux"]["devices"]] == ["/dev/y", "/dev/x", "/dev/z"]
+    assert [rule["access"] for rule in made["linux"]["resources"]["devices"]] == ["rwm", "r"]
+
+
+def test_a_device_without_permissions_may_not_be_used_and_a_pipe_needs_no_rule() -> None:
+    made = edit({}, {"deviceNodes": [{**NODE, "permissions": "none"}, {"path": "/p", "type": "p"}]})
+    rule = {"allow": True, "type": "c", "major": 7, "minor": 1}
+    assert made["linux"]["resources"]["devices"] == [rule]
+
+
+def test_a_device_belongs_to_the_containers_user_unless_it_says_otherwise() -> None:
+    spec = {"process": {"user": {"uid": 5, "gid": 6}}}
+    assert edit(spec, {"deviceNodes": [NODE]})["linux"]["devices"] == [{**NODE, "uid": 5, "gid": 6}]
+    assert edit(spec, {"deviceNodes": [{**NODE, "uid": 0}]})["linux"]["devices"] == [{**NODE, "uid": 0, "gid": 6}]
+    root = {"process": {"user": {"uid": 0, "gid": 0}}}
+    assert edit(root, {"deviceNodes": [NODE]})["linux"]["devices"] == [NODE]
+
+
+def test_network_devices_move_in() -> None:
+    made = edit({}, {"netDevices": [{"hostInterfaceName": "eth1", "name": "net0"}]})
+    assert made == {"linux": {"netDevices": {"eth1": {"name": "net0"}}}}
+
+
+def mount(host: str, inside: str, **more: Any) -> dict[str, Any]:
+    return {"hostPath": host, "containerPath": inside, **more}
+
+
+def test_mounts_replace_one_and_are_sorted_by_depth_alone() -> None:
+    spec = {"mounts": [{"destination": "/z"}, {"destination": "/b/c"}, {"destination": "/a"}]}
+    made = edit(spec, {"mounts": [mount("/h", "/b/c", options=["ro"], type="bind"), mount("/i", "/k")]})
+    assert made["mounts"] == [
+        {"destination": "/z"},
+        {"destination": "/a"},
+        {"destination": "/k", "source": "/i"},
+        {"destination": "/b/c", "source": "/h", "type": "bind", "options": ["ro"]},
+    ]
+
+
+def test_binds_follow_the_containers_user_namespace() -> None:
+    spec = {"linux": {"namespaces": [{"type": "user"}]}}
+
+    def options(**more: Any) -> Any:
+        return edit(spec, {"mounts": [mount("/h", "/a", **more)]})["mounts"][0].get("options")
+
+    assert options() is None
+    assert options(type="tmpfs", options=["ro"]) == ["ro"]
+    assert options(type="bind") == ["idmap"]
+    assert options(options=["bind", "ro"]) == ["bind", "ro", "idmap"]
+    assert options(type="bind", options=["rbind"]) == ["rbind", "ridmap"]
+    assert options(type="bind", options=["ridmap"]) == ["ridmap"]
+
+
+def test_hooks_are_appended() -> None:
+    hook = {"hookName": "createContainer", "path": "/h", "args": ["h", "x"], "env": ["A=1"], "timeout": 2}
+    spec = {"hooks": {"createContainer": [{"path": "/first"}]}}
+    made = edit(spec, {"hooks": [hook, {"hookName": "poststop", "path": "/p"}]})
+    assert made["hooks"] == {
+        "createContainer": [{"path": "/first"}, {"path": "/h", "args": ["h", "x"], "env": ["A=1"], "timeout": 2}],
+        "poststop": [{"path": "/p"}],
+    }
+
+
+def test_rdt_settings_replace_those_that_are_there() -> None:
+    spec = {"linux": {"intelRdt": {"closID": "old", "schemata": ["x"]}}}
+    made = edit(spec, {"intelRdt": {"l3CacheSchema": "L3:0=f", "enableMonitoring": True}})
+    assert made["linux"]["intelRdt"] == {"l3CacheSchema": "L3:0=f", "enableMonitoring": True}
+
+
+def test_groups_are_added_once_and_zero_is_none() -> None:
+    spec = {"process": {"user": {"additionalGids": [7]}}}
+    assert edit(spec, {"additionalGids": [0, 7, 8]}, {"additionalGids": [8]})["process"]["user"] == {
+        "additionalGids": [7, 8]
+    }
+
+
+def test_edits_are_applied_kind_by_kind() -> None:
+    made = edit({}, {"deviceNodes": [NODE]}, {"deviceNodes": [{**NODE, "minor": 2}]})
+    assert made["linux"]["devices"] == [{**NODE, "minor": 2}]

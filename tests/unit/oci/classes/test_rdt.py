@@ -1,0 +1,82 @@
+"""RDT classes."""
+
+from pathlib import Path
+
+import pytest
+
+from nri.config import Source
+from nri.errors import ConfigError, SpecError
+from nri.oci import RdtClasses
+
+EXAMPLE = """\
+classes:
+  gold:
+    schemata: ["L3:0=ff0;1=f", "MB:0=100"]
+    enableMonitoring: true
+  silver: {closID: batch}
+  bronze:
+"""
+GORESCTRL = """\
+options: {l3: {optional: true}}
+partitions:
+  shared:
+    l3Allocation: "40%"
+    mbAllocation: ["50%"]
+    classes:
+      burstable: {l3Allocation: "100%"}
+      system/default: {}
+  empty: {}
+"""
+
+
+def test_without_configuration_any_name_is_the_name_of_a_group() -> None:
+    classes = RdtClasses(prefix="me-")
+    assert classes.names == []
+    assert classes.resolve("gold") == {"closID": "me-gold"}
+    assert classes.resolve("system/default") == classes.resolve("/") == {"closID": "/"}
+    with pytest.raises(SpecError, match='RDT class "a/b": "a/b" can be no name of a folder'):
+        classes.resolve("a/b")
+
+
+def test_a_class_is_what_the_configuration_says(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(EXAMPLE)
+    classes = RdtClasses.read(tmp_path / "r.yaml")
+    assert classes.names == ["bronze", "gold", "silver"]
+    assert classes.resolve("gold") == {
+        "closID": "gold", "schemata": ["L3:0=ff0;1=f", "MB:0=100"], "enableMonitoring": True,
+    }  # fmt: skip
+    assert classes.resolve("silver") == {"closID": "batch"}
+    assert classes.resolve("bronze") == {"closID": "bronze"}
+    with pytest.raises(SpecError, match='no RDT class "iron"; known: bronze, gold, silver'):
+        classes.resolve("iron")
+
+
+def test_goresctrls_files_give_the_names_of_groups() -> None:
+    classes = RdtClasses(Source("r", GORESCTRL))
+    assert classes.names == ["burstable", "system/default"]
+    assert classes.resolve("burstable") == {"closID": "burstable"}
+    assert classes.resolve("system/default") == {"closID": "/"}
+
+
+def test_an_empty_configuration_has_no_class() -> None:
+    with pytest.raises(SpecError, match='no RDT class "a"; known: none'):
+        RdtClasses(Source("r", "")).resolve("a")
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "reason"),
+    [
+        ("classes: {a/b: {}}", 'classes."a/b"', '"a/b" can be no name of a folder'),
+        ("classes: {a: {closID: ..}}", "classes.a.closID", '".." can be no name of a folder'),
+        ("classes: {a: {schemata: [L3]}}", "classes.a.schemata[0]", '"L3" is no line such as'),
+        ("classes: {a: {schemata: ['L3:0=f\\nMB:0=1']}}", "classes.a.schemata[0]", "is no line such as"),
+        ("classes: {a: {clos: x}}", "classes.a.clos", "unknown key"),
+        ("partitions: {p: {classes: {a/b: {}}}}", 'partitions.p.classes."a/b"', '"a/b" can be no name of a folder'),
+    ],
+)
+def test_what_cannot_be_used_is_named(text: str, key: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RdtClasses(Source("r.yaml", text))
+    assert caught.value.key == key
+    assert caught.value.source.startswith("r.yaml")
+    assert reason in caught.value.reason

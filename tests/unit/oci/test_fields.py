@@ -1,0 +1,18 @@
+"""The table of the spec's fields."""
+
+from nri.oci.fields import OBJECTS, Field, fields_of
+
+
+def test_rows_are_taken_apart() -> None:
+    known = fields_of("Spec")
+    assert known["hostname"] == Field("text", "", "?")
+    assert known["ociVersion"] == Field("text", "", "")
+    assert known["linux"] == Field("Linux", "", "*")
+    assert known["mounts"] == Field("Mount", "[", "?")
+    assert known["annotations"] == Field("text", "{", "?")
+
+
+def test_every_kind_is_a_scalar_or_an_object_of_the_table() -> None:
+    scalars = {"text", "bool", "int32", "int64", "uint16", "uint32", "uint64"}
+    kinds = {field.kind for name in OBJECTS for field in fields_of(name).values()}
+    assert kinds - scalars == OBJECTS.keys() - {"Spec"}

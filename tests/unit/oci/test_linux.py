@@ -1,0 +1,171 @@
+"""The Linux part of a spec. Tests of deviations are named like the attributes of `Rules`, and show both modes."""
+
+from typing import Any
+
+import pytest
+
+from nri.errors import SpecError
+from nri.rules import Rules
+from tests.unit.oci.build import adjust, both_modes
+
+FUSE = {"path": "/dev/fuse", "type": "c", "major": 10, "minor": 229}
+ALLOW = {"allow": True, "type": "c", "major": 10, "minor": 229, "access": "rw"}
+
+
+def devices(made: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    return made["linux"].get("devices", []), made["linux"].get("resources", {}).get("devices", [])
+
+
+def test_a_device_is_added_with_what_is_given_and_allowed() -> None:
+    full = {**FUSE, "file_mode": {"value": 0o660}, "uid": {"value": 0}, "gid": {"value": 7}}
+    made = adjust({}, linux={"devices": [full]})
+    assert devices(made) == ([{**FUSE, "fileMode": 0o660, "uid": 0, "gid": 7}], [ALLOW])
+
+
+def test_a_device_takes_the_place_of_one_with_its_path() -> None:
+    spec = {"linux": {"devices": [{"path": "/dev/fuse", "type": "b"}, {"path": "/dev/x"}]}}
+    for rules in (Rules.DEFAULT, Rules.REFERENCE):
+        assert devices(adjust(spec, rules, linux={"devices": [FUSE]}))[0] == [{"path": "/dev/x"}, FUSE]
+
+
+def test_removing_a_device_that_is_not_there_makes_nothing() -> None:
+    assert adjust({}, linux={"devices": [{"path": "-/dev/fuse"}]}) == {}
+
+
+def test_device_removal_revokes() -> None:
+    other = {"allow": True, "access": "rwm", "type": "c", "major": 1, "minor": 3}
+    spec = {"linux": {"devices": [FUSE], "resources": {"devices": [{"allow": False}, ALLOW, other]}}}
+    removal = {"devices": [{"path": "-/dev/fuse"}]}
+    reference, ours = both_modes("device_removal_revokes", spec, linux=removal)
+    assert devices(reference) == ([], [{"allow": False}, ALLOW, other])
+    assert devices(ours) == ([], [{"allow": False}, other])
+    again, once = both_modes("device_removal_revokes", spec, linux={"devices": [FUSE]})
+    assert devices(again) == ([FUSE], [{"allow": False}, ALLOW, other, ALLOW])
+    assert devices(once) == ([FUSE], [{"allow": False}, other, ALLOW])
+
+
+def test_a_device_that_another_node_still_is_stays_allowed() -> None:
+    spec = {"linux": {"devices": [FUSE, {**FUSE, "path": "/dev/two"}], "resources": {"devices": [ALLOW]}}}
+    made = adjust(spec, linux={"devices": [{"path": "-/dev/fuse"}]})
+    assert devices(made) == ([{**FUSE, "path": "/dev/two"}], [ALLOW])
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "reference", "ours"),
+    [
+        ("c", None, "rw", "rw"),
+        ("c", 0o444, "rw", "r"),
+        ("c", 0o220, "rw", "w"),
+        ("c", 0o640, "rw", "rw"),
+        ("b", 0o400, "rwm", "rm"),
+        ("c", 0, "rw", "rw"),
+    ],
+)
+def test_device_access_follows_mode(kind: str, mode: int | None, reference: str, ours: str) -> None:
+    device = {**FUSE, "type": kind} | ({} if mode is None else {"file_mode": {"value": mode}})
+    made = both_modes("device_access_follows_mode", {}, linux={"devices": [device]})
+    assert tuple(devices(one)[1][0]["access"] for one in made) == (reference, ours)
+
+
+def test_removal_takes_all() -> None:
+    spec = {
+        "linux": {"devices": [FUSE, FUSE], "namespaces": [{"type": "pid"}, {"type": "ipc"}, {"type": "pid"}]},
+        "mounts": [{"destination": "/a", "source": "1"}, {"destination": "/a", "source": "2"}],
+    }
+    removal = {"devices": [{"path": "-/dev/fuse"}], "namespaces": [{"type": "-pid"}]}
+    reference, ours = both_modes("removal_takes_all", spec, linux=removal, mounts=[{"destination": "-/a"}])
+    assert reference == {
+        "linux": {"devices": [FUSE], "namespaces": [{"type": "ipc"}, {"type": "pid"}]},
+        "mounts": [{"destination": "/a", "source": "2"}],
+    }
+    assert ours == {"linux": {"devices": [], "namespaces": [{"type": "ipc"}]}, "mounts": []}
+
+
+def test_a_namespace_is_replaced_where_it_stands_or_added() -> None:
+    spec = {"linux": {"namespaces": [{"type": "pid", "path": "/old"}, {"type": "ipc"}]}}
+    adjusted = [{"type": "pid"}, {"type": "network", "path": "/run/netns/x"}, {"type": "-ipc"}, {"type": "-uts"}]
+    made = adjust(spec, linux={"namespaces": adjusted})
+    assert made["linux"]["namespaces"] == [{"type": "pid"}, {"type": "network", "path": "/run/netns/x"}]
+
+
+def test_time_namespace_known() -> None:
+    with pytest.raises(SpecError, match=r'^unrecognized namespace "time"$'):
+        adjust({}, Rules.REFERENCE, linux={"namespaces": [{"type": "time"}]})
+    assert adjust({}, linux={"namespaces": [{"type": "time"}]}) == {"linux": {"namespaces": [{"type": "time"}]}}
+    with pytest.raises(SpecError, match=r'^unrecognized namespace "tmie"$'):
+        adjust({}, linux={"namespaces": [{"type": "-tmie"}]})
+
+
+def test_kernel_parameters_are_set_and_removed() -> None:
+    spec = {"linux": {"sysctl": {"a": "1", "b": "2"}}}
+    assert adjust(spec, linux={"sysctl": {"-a": "", "c": "3"}}) == {"linux": {"sysctl": {"b": "2", "c": "3"}}}
+    assert adjust({}, linux={"sysctl": {"-a": ""}}) == {}
+
+
+def test_network_devices_are_set_and_removed() -> None:
+    spec = {"linux": {"netDevices": {"eth1": {"name": "a"}, "eth2": {"name": "b"}}}}
+    made = adjust(spec, linux={"net_devices": {"-eth1": {}, "ib0": {"name": "net0"}, "ib1": {}}})
+    assert made["linux"]["netDevices"] == {"eth2": {"name": "b"}, "ib0": {"name": "net0"}, "ib1": {}}
+
+
+def test_a_seccomp_policy_replaces_the_one_that_is_there() -> None:
+    policy = {
+        "default_action": "SCMP_ACT_ERRNO",
+        "architectures": ["SCMP_ARCH_X86_64"],
+        "flags": ["SECCOMP_FILTER_FLAG_LOG"],
+        "listener_path": "/run/s",
+        "listener_metadata": "m",
+        "syscalls": [
+            {
+                "names": ["read", "write"],
+                "action": "SCMP_ACT_ALLOW",
+                "errno_ret": {"value": 1},
+                "args": [{"index": 1, "value": "2", "value_two": "3", "op": "SCMP_CMP_EQ"}, {"op": "SCMP_CMP_NE"}],
+            },
+            {"names": ["open"], "action": "SCMP_ACT_ALLOW"},
+        ],
+    }
+    made = adjust({"linux": {"seccomp": {"defaultAction": "SCMP_ACT_LOG"}}}, linux={"seccomp_policy": policy})
+    assert made["linux"]["seccomp"] == {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "architectures": ["SCMP_ARCH_X86_64"],
+        "flags": ["SECCOMP_FILTER_FLAG_LOG"],
+        "listenerPath": "/run/s",
+        "listenerMetadata": "m",
+        "syscalls": [
+            {
+                "names": ["read", "write"],
+                "action": "SCMP_ACT_ALLOW",
+                "errnoRet": 1,
+                "args": [
+                    {"index": 1, "value": 2, "valueTwo": 3, "op": "SCMP_CMP_EQ"},
+                    {"index": 0, "value": 0, "op": "SCMP_CMP_NE"},
+                ],
+            },
+            {"names": ["open"], "action": "SCMP_ACT_ALLOW"},
+        ],
+    }
+
+
+def test_seccomp_errno_kept() -> None:
+    policy = {"default_action": "SCMP_ACT_ERRNO", "default_errno": {"value": 38}}
+    reference, ours = both_modes("seccomp_errno_kept", {}, linux={"seccomp_policy": policy})
+    assert reference["linux"]["seccomp"] == {"defaultAction": "SCMP_ACT_ERRNO"}
+    assert ours["linux"]["seccomp"] == {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 38}
+
+
+def test_a_memory_policy_replaces_the_one_that_is_there() -> None:
+    made = adjust({}, linux={"memory_policy": {"mode": "MPOL_BIND", "nodes": "0", "flags": ["MPOL_F_STATIC_NODES"]}})
+    assert made["linux"]["memoryPolicy"] == {"mode": "MPOL_BIND", "nodes": "0", "flags": ["MPOL_F_STATIC_NODES"]}
+    assert adjust(made, linux={"memory_policy": {}})["linux"]["memoryPolicy"] == {"mode": "MPOL_DEFAULT", "nodes": ""}
+
+
+def test_rdt_settings_are_set_one_by_one_after_a_removal() -> None:
+    spec = {"linux": {"intelRdt": {"closID": "old", "l3CacheSchema": "L3:0=f"}}}
+    made = adjust(spec, linux={"rdt": {"schemata": {"value": ["MB:0=50"]}, "enable_monitoring": {"value": True}}})
+    assert made["linux"]["intelRdt"] == {
+        "closID": "old", "l3CacheSchema": "L3:0=f", "schemata": ["MB:0=50"], "enableMonitoring": True,
+    }  # fmt: skip
+    assert adjust(made, linux={"rdt": {"remove": True}}) == {"linux": {}}
+    made = adjust(made, linux={"rdt": {"remove": True, "clos_id": {"value": "new"}}})
+    assert made == {"linux": {"intelRdt": {"closID": "new"}}}

@@ -1,0 +1,22 @@
+"""The faces of packages: their names are there, loaded when they are used, and others are an error."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+FACES = ["nri", "nri.adaptation", "nri.config", "nri.metrics", "nri.mux", "nri.testing", "nri.ttrpc"]
+
+
+@pytest.mark.parametrize("name", FACES)
+def test_every_public_name_is_there_and_listed(name: str) -> None:
+    face = importlib.import_module(name)
+    assert [each for each in face.__all__ if not hasattr(face, each)] == []
+    assert set(face.__all__) <= set(dir(face))
+
+
+@pytest.mark.parametrize("name", FACES)
+def test_a_name_that_is_not_there_is_an_attribute_error_with_the_package(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'Pluggin'"):
+        _ = importlib.import_module(name).Pluggin

@@ -1,0 +1,27 @@
+"""Rules: each is off in the reference, documented, and tried by a test."""
+
+from dataclasses import fields
+from pathlib import Path
+
+from nri.rules import Rules
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def test_every_rule_has_its_row_in_the_documentation() -> None:
+    text = (REPOSITORY / "docs" / "deviations.md").read_text()
+    rows = [line.split("|")[1].strip().strip("`") for line in text.splitlines() if line.startswith("| `")]
+    names = [field.name for field in fields(Rules)]
+    assert sorted(rows) == sorted(names), f"rows and rules differ in {set(rows) ^ set(names)}"
+
+
+def test_every_rule_is_off_in_the_reference_and_on_by_default() -> None:
+    for field in fields(Rules):
+        assert getattr(Rules.DEFAULT, field.name) is True
+        assert getattr(Rules.REFERENCE, field.name) is False
+
+
+def test_every_rule_is_named_by_a_test() -> None:
+    texts = [path.read_text() for path in (REPOSITORY / "tests").rglob("test_*.py")]
+    unnamed = [field.name for field in fields(Rules) if not any(field.name in text for text in texts)]
+    assert not unnamed, f"no test names these rules: {unnamed}"

@@ -1,0 +1,76 @@
+"""Events of a test's runtime: what they keep of pods and containers, and what a test may leave out."""
+
+from __future__ import annotations
+
+import pytest
+
+import nri
+from nri.api import messages as m
+from nri.api.events import EVENTS
+from nri.errors import PluginError
+from nri.testing import FakeRuntime, make_container, make_pod
+
+
+class Notes(nri.Plugin):
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        if container.name == "stays":
+            raise nri.Reject("no")
+
+    def update_container(self, pod: nri.PodSandbox, container: nri.Container, resources: m.LinuxResources) -> None:
+        self.seen.append(f"shares {resources.cpu.shares.value}")
+
+    def update_pod_sandbox(
+        self, pod: nri.PodSandbox, overhead: m.LinuxResources | None, resources: m.LinuxResources | None
+    ) -> None:
+        self.seen.append(f"pod {pod.name}")
+
+
+def test_a_container_that_is_created_is_kept_as_plugins_made_it(nri_runtime: FakeRuntime) -> None:
+    class Adds(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+            return nri.Adjustment().add_env("A", "1")
+
+    nri_runtime.add(Adds())
+    nri_runtime.create_container(None, make_container(id="c"))
+    assert list(nri_runtime.containers["c"].env) == ["A=1"]
+
+
+def test_a_container_without_a_pod_gets_that_of_the_event(nri_runtime: FakeRuntime) -> None:
+    pod = make_pod()
+    nri_runtime.create_container(pod, m.Container(id="c"))
+    assert nri_runtime.containers["c"].pod_sandbox_id == pod.id
+
+
+def test_a_removal_that_a_plugin_refuses_removes_nothing_here(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(Notes())
+    nri_runtime.create_container(None, make_container(id="c", name="stays"))
+    with pytest.raises(PluginError):
+        nri_runtime.remove_container()
+    assert "c" in nri_runtime.containers
+
+
+@pytest.mark.parametrize("given", ["message", "builder", "nothing"])
+def test_resources_of_an_update_may_be_a_message_a_builder_or_left_out(nri_runtime: FakeRuntime, given: str) -> None:
+    plugin = Notes()
+    nri_runtime.add(plugin)
+    nri_runtime.create_container(None, make_container(id="c", cpu_shares=3))
+    update = nri.Update("c").set_cpu_shares(7)
+    wanted = {"message": update.resources, "builder": update, "nothing": None}[given]
+    nri_runtime.update_container(None, None, wanted)
+    assert plugin.seen == ["shares 0" if given == "nothing" else "shares 7"]
+    assert nri_runtime.containers["c"].linux.resources.cpu.shares.value == (3 if given == "nothing" else 7)
+
+
+def test_a_pods_update_reaches_plugins(nri_runtime: FakeRuntime) -> None:
+    plugin = Notes()
+    nri_runtime.add(plugin)
+    nri_runtime.update_pod_sandbox(make_pod(name="web"))
+    assert plugin.seen == ["pod web"]
+
+
+def test_every_event_of_the_table_is_a_method(nri_runtime: FakeRuntime) -> None:
+    missing = [spec.method for spec in EVENTS if spec.relayed and not callable(getattr(nri_runtime, spec.method, None))]
+    assert missing == []

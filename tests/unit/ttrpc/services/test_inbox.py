@@ -1,0 +1,159 @@
+"""Messages of a stream that were not taken yet: bounded, and whoever waits for them reads."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nri.errors import DeadlineExceeded
+from nri.ttrpc import Client, ClientStream, Method, Server, ServerStream, Service
+from nri.ttrpc.services.inbox import ROOM_BYTES, ROOM_MESSAGES
+from tests.support.adapting import eventually
+from tests.support.stream_servers import serving
+from tests.support.streams import NAME, Item, ListRequest
+
+PATIENCE_S = 10.0
+
+
+def send_on(stream: ClientStream[Any], message: Any, timeout_s: float = 5.0, pause_s: float = 0.0) -> None:
+    """Send the same message again and again, until that fails."""
+    for _ in range(10_000):
+        stream.send(message, timeout_s)
+        time.sleep(pause_s)
+
+
+def test_a_thread_that_calls_reads_what_a_stream_in_another_thread_waits_for(client: Client) -> None:
+    got: list[int] = []
+    stream = client.stream(NAME, "List", ListRequest(count=50, delay_ms=2), Item, streaming="server")
+    reader = threading.Thread(target=lambda: got.extend(item.number for item in stream))
+    reader.start()
+    for n in range(200):
+        assert client.call(NAME, "Look", Item(number=n), Item).number == n
+    reader.join(PATIENCE_S)
+    assert got == list(range(50))
+
+
+def test_many_streams_and_calls_at_a_time_get_what_is_theirs(client: Client) -> None:
+    wrong: list[object] = []
+
+    def stream(n: int) -> None:
+        for _ in range(5):
+            with client.stream(NAME, "Relay", None, Item) as stream:
+                for number in range(n, n + 30):
+                    stream.send(Item(number=number))
+                stream.close_send()
+                got = [item.number for item in stream]
+                if got != list(range(n, n + 30)):
+                    wrong.append(got)
+
+    def call(n: int) -> None:
+        for i in range(100):
+            reply = client.call(NAME, "Look", Item(number=n + i), Item)
+            if reply.number != n + i:
+                wrong.append(reply)
+
+    threads = [threading.Thread(target=work, args=(n * 1000,)) for n in range(4) for work in (stream, call)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads), "a wait does not end"
+    assert wrong == []
+
+
+def test_a_server_that_is_silent_costs_one_wait_and_not_the_stream(path: str) -> None:
+    go = threading.Event()
+
+    def late(_: Any) -> Iterator[bytes]:
+        assert go.wait(PATIENCE_S)
+        yield b"late"
+
+    with serving(path, "server", late), Client.connect(path) as client:
+        stream = client.stream("s", "M", streaming="server", wait_s=0.05)
+        for _ in range(2):
+            with pytest.raises(DeadlineExceeded, match="a message of s/M"):
+                stream.receive()
+        go.set()
+        assert stream.receive(PATIENCE_S) == b"late"
+
+
+def test_a_stream_that_is_given_up_lets_the_connection_go_on(client: Client) -> None:
+    for _ in range(5):
+        with client.stream(NAME, "List", ListRequest(count=5000, size=500), Item, streaming="server") as stream:
+            assert next(iter(stream)).number == 0
+        assert client.call(NAME, "Look", Item(number=1), Item).number == 1
+    assert not client._endpoint.link.client_streams
+    assert not client._endpoint.link.full
+
+
+def test_a_stream_that_is_dropped_unread_lets_the_connection_go_on(client: Client) -> None:
+    stream: ClientStream[Any] | None = client.stream(
+        NAME, "List", ListRequest(count=5000, size=500), Item, streaming="server"
+    )
+    assert stream is not None
+    stream.receive()
+    stream = None
+    gc.collect()
+    assert client.call(NAME, "Look", Item(number=1), Item).number == 1
+
+
+def test_a_client_that_stops_receiving_holds_up_the_server_and_fills_no_memory(path: str) -> None:
+    sent: list[int] = []
+
+    def fast(_: Any) -> Iterator[bytes]:
+        for n in range(4000):
+            sent.append(n)
+            yield bytes(4096)
+
+    def behind(_: Any) -> bytes:
+        eventually(lambda: len(sent) > 600, "the stream goes on while a call waits")
+        return b"late"
+
+    methods = {"Fast": Method(fast, streaming="server"), "Behind": Method(behind)}
+    with Server(path, [Service("s", methods)]), Client.connect(path) as client:
+        stream = client.stream("s", "Fast", streaming="server")
+        with pytest.raises(DeadlineExceeded):  # it reads, until the stream holds too much
+            client.call("s", "Behind", timeout_s=0.5)
+        assert ROOM_MESSAGES <= len(stream._inbox._messages) < ROOM_MESSAGES + 100
+        sent_so_far = len(sent)
+        time.sleep(0.05)
+        assert len(sent) == sent_so_far < 600, "the server sends on and on"
+        assert [len(message) for message in stream] == [4096] * 4000
+        assert client.call("s", "Behind") == b"late"
+
+
+def test_a_handler_that_is_slow_holds_up_its_client_and_fills_no_memory(path: str) -> None:
+    go = threading.Event()
+    streams: list[ServerStream[bytes]] = []
+
+    def slow(stream: ServerStream[bytes]) -> bytes:
+        streams.append(stream)
+        assert go.wait(PATIENCE_S)
+        return b"%d" % sum(len(message) for message in stream)
+
+    with serving(path, "client", slow), Client.connect(path) as client:
+        with client.stream("s", "M", streaming="client") as stream:
+            with pytest.raises(DeadlineExceeded):
+                send_on(stream, bytes(10_000), 0.3)
+            assert ROOM_BYTES <= streams[0]._inbox._size_bytes < ROOM_BYTES + (1 << 18)
+            go.set()
+            assert int(stream.result()) >= ROOM_BYTES
+
+
+def test_a_slow_handler_holds_up_its_own_connection_only(path: str) -> None:
+    go = threading.Event()
+    methods = {
+        "Slow": Method(lambda stream: (go.wait(PATIENCE_S) and b"") or b"", streaming="client"),
+        "Quick": Method(lambda payload: payload),
+    }
+    with Server(path, [Service("s", methods)]), Client.connect(path) as client, Client.connect(path) as other:
+        with client.stream("s", "Slow", streaming="client") as stream:
+            with pytest.raises(DeadlineExceeded):
+                send_on(stream, bytes(100_000), 0.2)
+            assert other.call("s", "Quick", b"x") == b"x"
+            go.set()

@@ -1,0 +1,123 @@
+"""The envelope by hand: what is skipped, what is refused, and what is kept of a peer's words. Bytes: tests/wire."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from nri import wire
+from nri.errors import RemoteProtocolError
+from nri.ttrpc import envelope
+from nri.ttrpc.envelope import (
+    Request,
+    Response,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+    request_prefix,
+    response_payload,
+)
+
+
+def test_fields_may_come_in_any_order_and_the_last_one_counts() -> None:
+    data = (
+        wire.bytes_field(3, b"p") + wire.bytes_field(2, b"m") + wire.bytes_field(1, b"old") + wire.bytes_field(1, b"s")
+    )
+    request = decode_request(data)
+    assert (request.service, request.method, request.payload) == ("s", "m", b"p")
+
+
+def test_metadata_keeps_order_and_repetition_and_odd_pairs_are_read() -> None:
+    data = encode_request(request_prefix("s", "m"), b"", 0, [("a", "1"), ("b", "2"), ("a", "3")])
+    data += wire.bytes_field(5, wire.varint_field(1, 7) + wire.bytes_field(9, b"?"))
+    assert decode_request(data).metadata == (("a", "1"), ("b", "2"), ("a", "3"), ("", ""))
+
+
+def test_names_and_payloads_that_are_long_are_read() -> None:
+    data = encode_request(request_prefix("s" * 300, "m" * 200), bytes(70_000), 1 << 40)
+    request = decode_request(data)
+    assert (len(request.service), len(request.method), len(request.payload)) == (300, 200, 70_000)
+    assert request.timeout_ns == 1 << 40
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_negative_time_left_counts_as_none(known: bool) -> None:
+    prefix = request_prefix("s", "negative")
+    if known:
+        decode_request(encode_request(prefix, b"x"))
+    assert decode_request(encode_request(prefix, b"x") + b"\x20" + wire.varint((1 << 64) - 5)).timeout_ns == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"\x0a\x05ab", "field 1 is cut short"),
+        (b"\x0a\x01\xff", "text is not UTF-8"),
+        (b"\x2a\x03\x0a\x01\xff", "text is not UTF-8"),
+        (b"\x00\x01", "field number 0 is not allowed"),
+        (b"\x33", "field 6 has wire type 3"),
+        (b"\x32\x05ab", "field 6 at offset 0 is cut short"),
+        (b"\x31\x00\x00", "field 6 at offset 0 is cut short"),
+        (b"\x35\x00", "field 6 at offset 0 is cut short"),
+    ],
+)
+def test_what_is_no_request_is_told_by_field(data: bytes, text: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=text):
+        decode_request(data)
+
+
+def test_names_that_a_peer_makes_up_do_not_fill_memory() -> None:
+    for number in range(300):
+        decode_request(encode_request(request_prefix("s", f"made-up-{number}"), b"x"))
+    assert len(envelope._known) <= 257
+
+
+def test_times_left_that_never_come_twice_do_not_fill_memory() -> None:
+    for number in range(1, 5000):
+        encode_request(b"", b"x", number)
+    assert len(envelope._timeouts) <= 4097
+    assert encode_request(b"", b"x") == b"\x1a\x01x"
+
+
+def test_a_status_has_code_and_text_and_its_details_are_dropped() -> None:
+    status = wire.varint_field(1, 5) + wire.bytes_field(2, b"gone") + wire.bytes_field(3, b"details")
+    response = decode_response(wire.bytes_field(1, status) + wire.bytes_field(2, b"p") + wire.varint_field(9, 1))
+    assert (response.code, response.message, response.payload) == (5, "gone", b"p")
+
+
+def test_a_status_of_wrong_types_is_none() -> None:
+    response = decode_response(
+        wire.varint_field(1, 5) + wire.bytes_field(1, wire.bytes_field(1, b"5")) + wire.varint_field(2, 1)
+    )
+    assert (response.code, response.message, response.payload) == (0, "", b"")
+
+
+def test_a_text_that_is_no_unicode_reaches_the_caller_all_the_same() -> None:
+    assert decode_response(encode_response(code=2, message="name \udcff")).message == "name ?"
+
+
+def test_a_status_without_a_text_has_its_code_alone() -> None:
+    assert encode_response(code=5) == b"\x0a\x02\x08\x05"
+
+
+@pytest.mark.parametrize("length", [0, 1, 127, 128, 16383, 16384, 70_000])
+def test_a_payload_alone_is_found_without_reading_field_by_field(length: int) -> None:
+    data = encode_response(bytes(length))
+    assert response_payload(b"before" + data, 6) == bytes(length)
+
+
+@pytest.mark.parametrize("data", [b"\x0a\x00", b"\x12\x05ab", b"\x12\x01ab"])
+def test_what_is_more_or_less_than_a_payload_is_not_taken_for_one(data: bytes) -> None:
+    assert response_payload(data) is None
+
+
+def test_requests_and_responses_can_be_copied_and_are_readable() -> None:
+    request = Request("s", "m", b"abc", 5, (("k", "v"),), 7, 2)
+    twin = copy.copy(request)
+    assert (twin.service, twin.payload, twin.metadata, twin.flags) == ("s", b"abc", (("k", "v"),), 2)
+    assert repr(twin) == "Request(s/m, stream 7, 3 bytes)"
+    response = copy.copy(Response(b"abc", 0, "", 7))
+    assert repr(response) == "Response(stream 7, 3 bytes)"
+    assert repr(Response(code=5, message="gone", stream_id=9)) == "Response(stream 9, code 5 'gone')"

@@ -1,0 +1,66 @@
+"""ttRPC frames: whole ones out of any pieces, and a bound on what is held."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from nri.errors import OversizedMessage
+from nri.ttrpc import frames
+
+
+def test_a_ttrpc_message_that_is_too_long_is_thrown_away_as_it_comes() -> None:
+    reader = frames.FrameReader()
+    length = frames.MAX_DATA + 5
+    out = reader.receive(struct.pack(">IIBB", length, 1, frames.REQUEST, 0))
+    for _ in range(length // 65536):
+        out += reader.receive(bytes(65536))
+        assert len(reader._data) == 0, "bytes of a refused message are kept"
+    out += reader.receive(bytes(length % 65536) + frames.pack(3, frames.RESPONSE, b"x"))
+    assert out == [(1, frames.REQUEST, 0, None, length), (3, frames.RESPONSE, 0, b"x", 1)]
+
+
+def test_exactly_four_mebibytes_are_allowed_and_one_byte_more_is_not() -> None:
+    assert len(frames.pack(1, frames.REQUEST, bytes(frames.MAX_DATA))) == frames.MAX_DATA + 10
+    with pytest.raises(
+        OversizedMessage, match="message length 4194305 exceed maximum message size of 4194304"
+    ) as caught:
+        frames.pack(1, frames.REQUEST, bytes(frames.MAX_DATA + 1))
+    assert (caught.value.length_bytes, caught.value.maximum_bytes) == (4194305, 4194304)
+
+
+def test_a_frame_is_length_stream_type_and_flags_and_then_its_data() -> None:
+    expected = b"\x00\x00\x00\x02\x00\x00\x00\x05\x01\x02ab"
+    assert frames.pack(5, frames.REQUEST, b"ab", frames.REMOTE_OPEN) == expected
+
+
+def test_whole_frames_come_out_of_any_pieces() -> None:
+    data = frames.pack(1, frames.REQUEST, b"abc") + frames.pack(3, frames.DATA, b"", frames.REMOTE_CLOSED)
+    expected = [(1, frames.REQUEST, 0, b"abc", 3), (3, frames.DATA, frames.REMOTE_CLOSED, b"", 0)]
+    for size in range(1, len(data) + 1):
+        reader = frames.FrameReader()
+        out = [frame for at in range(0, len(data), size) for frame in reader.receive(data[at : at + size])]
+        assert out == expected, f"in pieces of {size} bytes"
+        assert reader.between
+
+
+def test_a_reader_knows_whether_it_holds_a_part_of_a_frame() -> None:
+    reader = frames.FrameReader()
+    data = frames.pack(1, frames.REQUEST, b"abc")
+    for piece in (data[:4], data[4:11]):
+        reader.receive(piece)
+        assert not reader.between
+    reader.receive(data[11:])
+    assert reader.between
+
+
+def test_a_frame_that_is_too_long_is_reported_without_its_data_also_when_it_comes_whole() -> None:
+    length = frames.MAX_DATA + 1
+    whole = frames.pack_header(length, 1, frames.REQUEST, 0) + bytes(length)
+    assert frames.FrameReader().receive(whole) == [(1, frames.REQUEST, 0, None, length)]
+    following = whole + frames.pack(3, frames.REQUEST, b"x")
+    assert frames.FrameReader().receive(following) == [
+        (1, frames.REQUEST, 0, None, length),
+        (3, frames.REQUEST, 0, b"x", 1),
+    ]

@@ -1,0 +1,159 @@
+"""Which lines and branches of each file the tests run, and whether that is enough: 90 % of either.
+
+    python tools/covered.py run -q tests/unit   pytest with these arguments, measured; forgets what was measured before
+    python tools/covered.py add -q tests/faults the same, beside what was measured before
+    python tools/covered.py                     the files below the bound, with what is not run; exit code 1 if any
+    python tools/covered.py --all stub          the same of all files whose path has `stub` in it, good or not
+
+Rules: a file is measured by itself, so that a good one does not make up for another; the bound and the exceptions, each
+with its reason, are in `pyproject.toml` (`tool.nri.tests`); an exception that is not needed any more is an error, too.
+`python -m coverage html -d build/coverage/html` shows the same as pages. Next: `tools/check.py`, whose stages are both.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterable
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import coverage
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "nri"
+FOLDER = ROOT / "build" / "coverage"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file as the tests ran it.
+
+    Attributes:
+        path: below src/nri.
+        lines, branches: how many of a hundred are run; a file without any has 100.
+        missing: what is not run, as `12, 15-17, 20->25`.
+    """
+
+    path: str
+    lines: float
+    branches: float
+    missing: str
+
+    @property
+    def covered(self) -> float:
+        """The worse of both."""
+        return min(self.lines, self.branches)
+
+
+def settings() -> tuple[float, dict[str, str]]:
+    """The bound in percent, and the reasons of the exceptions by path."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["nri"]["tests"]
+    return float(table["covered_percent"]), dict(table["exceptions"])
+
+
+def run(arguments: list[str], *, add: bool) -> int:
+    """Run pytest with these arguments, measured; returns its exit code."""
+    if not add:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    argv = (sys.executable, "-m", "coverage", "run", "-m", "pytest", *arguments)
+    return subprocess.run(argv, cwd=ROOT, check=False).returncode
+
+
+def test_file(path: str) -> Path:
+    """Where the tests of a module are; `path` is below src/nri."""
+    place = Path(path)
+    return ROOT / "tests" / "unit" / place.parent / f"test_{place.name}"
+
+
+def measured() -> list[File]:
+    """All files of the package, by path. FileNotFoundError if nothing was measured."""
+    if not any(FOLDER.glob("data*")):
+        raise FileNotFoundError(
+            f"{FOLDER.relative_to(ROOT)} holds nothing: python tools/check.py quick faults covered measures"
+        )
+    data = coverage.Coverage(config_file=str(ROOT / "pyproject.toml"))
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
+        data.load()  # what was combined before
+        data.combine()  # every process of the tests has left a file
+        data.save()
+        report = Path(folder, "report.json")
+        data.json_report(outfile=str(report), include=[f"{SOURCE}/*"], ignore_errors=True)
+        found = json.loads(report.read_text())["files"]
+    rows = {(ROOT / name).relative_to(SOURCE).as_posix(): row for name, row in found.items()}
+    return [_file(path, row) for path, row in sorted(rows.items())]
+
+
+def _file(path: str, row: dict[str, Any]) -> File:
+    summary = row["summary"]
+    lines = _percent(summary["covered_lines"], summary["num_statements"])
+    branches = _percent(summary["covered_branches"], summary["num_branches"])
+    missing = _ranges(row["missing_lines"])
+    unseen = set(row["missing_lines"])
+    missing += [
+        f"{start}->{'end' if end < 0 else end}" for start, end in row["missing_branches"] if not {start, end} & unseen
+    ]
+    return File(path, lines, branches, ", ".join(missing))
+
+
+def _percent(done: int, of: int) -> float:
+    return 100.0 * done / of if of else 100.0
+
+
+def _ranges(numbers: Iterable[int]) -> list[str]:
+    """Numbers as `12` and `15-17`."""
+    rows: list[list[int]] = []
+    for number in numbers:
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    return [f"{row[0]}-{row[-1]}" if len(row) > 1 else str(row[0]) for row in rows]
+
+
+def complaints(files: Iterable[File], bound: float, exceptions: dict[str, str]) -> list[str]:
+    """What is below the bound, and exceptions that are not needed; a line for each."""
+    told = []
+    for file in files:
+        if file.path not in exceptions and file.covered < bound:
+            share = f"lines {file.lines:.0f} %, branches {file.branches:.0f} %"
+            told.append(f"src/nri/{file.path}: {share}; not run: {file.missing}")
+        elif file.path in exceptions and file.covered >= bound and test_file(file.path).exists():
+            told.append(f"src/nri/{file.path}: it is covered, and needs no exception in pyproject.toml")
+    return told
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, or report."""
+    if arguments[:1] in (["run"], ["add"]):
+        return run(arguments[1:], add=arguments[0] == "add")
+    bound, exceptions = settings()
+    try:
+        files = measured()
+    except FileNotFoundError as error:
+        print(f"covered: error: {error}", file=sys.stderr)
+        return 2
+    if arguments[:1] == ["--all"]:
+        for file in files:
+            if all(word in file.path for word in arguments[1:]):
+                print(f"{file.lines:4.0f} {file.branches:4.0f}  {file.path}  {file.missing}")
+        return 0
+    told = complaints(files, bound, exceptions)
+    for line in told:
+        print(line)
+    print(f"{len(files)} files, {len(told)} below {bound:g} % of their lines or branches")
+    return int(bool(told))
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    sys.exit(main(sys.argv[1:]))
