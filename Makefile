@@ -2,7 +2,7 @@
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-interop test-faults test-compiled test-loaded test-pythons test-real test-packaging test-deploy lint format docs \
+.PHONY: help demo test test-quick test-interop test-faults test-compiled test-loaded test-pythons test-engine test-real test-packaging test-deploy lint format docs \
         bench generate lock fresh wheel release-check venv clean
 
 help:            ## this list
@@ -39,6 +39,9 @@ test-compiled: setup ## compile the hot path, and run the tests against it
 
 test-pythons: setup ## the quick, fault and packaging suites on every other supported Python of this machine
 	@$(PY) tools/check.py pythons
+
+test-engine: setup  ## the engine's rooms with runc, crun, conmon, skopeo, umoci and CNI plugins (root)
+	@$(PY) tools/check.py engine
 
 test-real: setup    ## real containerd, runc (root)
 	@$(PY) tools/check.py real

@@ -28,6 +28,7 @@ MARKERS = {
     "interop": "interop",
     "upstream": "interop",
     "faults": "faults",
+    "engine": "real",
     "real": "real",
 }
 

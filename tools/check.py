@@ -35,6 +35,7 @@ LATER = {
     "interop": ("peers", "interop", "upstream", "differential"),
     "faults": ("faults",),
     "deploy": ("deploy",),
+    "engine": ("engine",),
     "real": ("real",),
 }
 # Where system tools may be that are not on PATH.
@@ -114,8 +115,8 @@ def stages() -> list[Stage]:
 
 
 def compiled_stages() -> list[Stage]:
-    """The same tests against the compiled wheel, but for those of types, packages and other people's programs."""
-    left_out = (f"--ignore=tests/{name}" for name in ("checkers", "packaging", "deploy", "peers"))
+    """The same tests against the compiled wheel, but for those of types, packages, engine and others' programs."""
+    left_out = (f"--ignore=tests/{name}" for name in ("checkers", "packaging", "deploy", "peers", "engine"))
     tests = (sys.executable, "-m", "pytest", "-q", "-m", "not pure", "tests", *left_out)
     folder = compiled.FOLDER
     return [

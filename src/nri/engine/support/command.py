@@ -46,7 +46,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own. Raises ToolMissing if there is none at `argv[0]`."""
     try:
-        return subprocess.Popen(  # noqa: S603  argv is a list, and no shell reads it
+        return subprocess.Popen(
             argv,
             stdin=stdin,
             stdout=stdout,
