@@ -83,7 +83,8 @@ def _read(rootfs: Path, path: str) -> str:
         descriptor = open_below(rootfs, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError:
         return ""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return ""
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return ""
         return file.read(_LIMIT_BYTES).decode(errors="replace")

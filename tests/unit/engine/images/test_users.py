@@ -14,7 +14,7 @@ GROUP = "root:x:0:\nusers:x:100:me\nwheel:x:10:root,me\n"
 @pytest.mark.parametrize(
     ("text", "user"),
     [
-        ("", User(0, 0, (), "/root", "root")),
+        ("", User(0, 0, (10,), "/root", "root")),
         ("me", User(1000, 100, (100, 10), "/home/me", "me")),
         ("1000", User(1000, 100, (100, 10), "/home/me", "me")),
         ("me:wheel", User(1000, 10, (), "/home/me", "me")),
