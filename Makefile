@@ -2,7 +2,7 @@
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-interop test-faults test-compiled test-loaded test-pythons test-engine test-real test-packaging test-deploy lint format docs \
+.PHONY: help demo test test-quick test-interop test-faults test-compiled test-loaded test-pythons test-engine test-real test-packaging test-deploy fuzz lint format docs \
         bench generate lock fresh wheel release-check venv clean
 
 help:            ## this list
@@ -30,6 +30,9 @@ test-interop: setup ## our side against peers in Go and Rust
 
 test-faults: setup  ## the other side misbehaves
 	@$(PY) tools/check.py faults
+
+fuzz: setup      ## look for inputs that break a parser, a minute for each; ARGS="--minutes 60 yaml" for an hour of one
+	@$(PY) -m tests.fuzz $(ARGS)
 
 test-loaded: setup ## the quick and fault suites beside eight busy loops
 	@$(PY) tools/loaded.py

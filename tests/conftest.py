@@ -29,6 +29,7 @@ MARKERS = {
     "upstream": "interop",
     "faults": "faults",
     "engine": "real",
+    "fuzz": "slow",
     "real": "real",
 }
 

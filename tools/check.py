@@ -34,6 +34,7 @@ LATER = {
     "packaging": ("packaging",),
     "interop": ("peers", "interop", "upstream", "differential"),
     "faults": ("faults",),
+    "fuzz": ("fuzz",),
     "deploy": ("deploy",),
     "engine": ("engine",),
     "real": ("real",),

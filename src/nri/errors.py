@@ -1,4 +1,4 @@
-"""Every exception that `nri` raises, in one tree. Imports nothing, so every layer may raise these.
+"""Every exception that `nri` raises, in one tree. Imports only `nri.text`, so every layer may raise these.
 
     NriError
     ├── ProtocolError                  somebody broke the rules of the wire
@@ -21,7 +21,8 @@
     ├── ValidationRejected             a validator refused the merged adjustment
     └── UpdateError                    an update that cannot be applied; carries plugin and container
 
-Errors carry their parties as attributes and read as one line that a person can act on. Which status a handler's
+Errors carry their parties as attributes and read as one line that a person can act on: what others have written in it
+is escaped and cut (`nri.text`); the attributes are as they were given. Which status a handler's
 exception becomes on the wire is decided in `nri.stub.session.service`; which exit code a command ends with in
 `nri.cli.errors`.
 """
@@ -29,6 +30,8 @@ exception becomes on the wire is decided in `nri.stub.session.service`; which ex
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from nri.text import plain, quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,32 +71,16 @@ CODE_NAMES = (
 )  # fmt: skip
 
 
-_ESCAPES = dict(zip('"\\\a\b\f\n\r\t\v', ('\\"', "\\\\", "\\a", "\\b", "\\f", "\\n", "\\r", "\\t", "\\v"), strict=True))
-
-
-def quote(text: str) -> str:
-    """Quote a name as the reference prints it: double quotes, and escapes for what does not print."""
-    return f'"{text}"' if text.isalnum() else '"' + "".join(map(_escape, text)) + '"'
-
-
-def _escape(char: str) -> str:
-    known = _ESCAPES.get(char)
-    if known is not None:
-        return known
-    if char.isprintable():
-        return char
-    code = ord(char)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+#: Characters of a whole error's text at most, where it holds texts of others.
+TEXT_LENGTH = 4096
 
 
 def describe(error: BaseException) -> str:
     """An exception in one line: ours by their text, others by type and text, for `'zone'` alone says nothing."""
     text = str(error)
     if not text or isinstance(error, NriError):
-        return text or type(error).__name__
-    return f"{type(error).__name__}: {text}"
+        return plain(text, TEXT_LENGTH) or type(error).__name__
+    return plain(f"{type(error).__name__}: {text}", TEXT_LENGTH)
 
 
 class NriError(Exception):
@@ -202,8 +189,8 @@ class ConfigError(NriError):
     def __init__(
         self, source: str, key: str, reason: str, suggestion: str = "", others: Sequence[ConfigError] = ()
     ) -> None:
-        where = f"{source}: {key}" if key else source
-        text = f"{where}: {reason}" + (f" ({suggestion})" if suggestion else "")
+        where = f"{plain(source)}: {plain(key)}" if key else plain(source)
+        text = f"{where}: {plain(reason)}" + (f" ({plain(suggestion)})" if suggestion else "")
         super().__init__("\n".join([text, *map(str, others)]))
         self.source = source
         self.key = key
@@ -231,7 +218,7 @@ class PluginError(NriError):
     CODE = 2
 
     def __init__(self, plugin: str, reason: str, *, code: int | None = None, message: str | None = None) -> None:
-        super().__init__(f"plugin {plugin}: {reason}")
+        super().__init__(plain(f"plugin {plugin}: {reason}", TEXT_LENGTH))
         self.plugin = plugin
         self.reason = reason
         self.code = self.CODE if code is None else code
@@ -245,7 +232,7 @@ class PluginRejected(PluginError):
 
     def __init__(self, plugin: str, reason: str, *, code: int | None = None, message: str | None = None) -> None:
         super().__init__(plugin, reason, code=code, message=message)
-        self.args = (f"plugin {plugin} refused: {reason}",)
+        self.args = (plain(f"plugin {plugin} refused: {reason}", TEXT_LENGTH),)
 
 
 class PluginTimeout(PluginError):
@@ -287,7 +274,8 @@ class Conflict(NamedTuple):
 
     def __str__(self) -> str:
         # A simple field has no key: the text then ends in a blank, as it does in the reference.
-        return f"plugins {quote(self.claimant)} and {quote(self.holder)} both tried to set {self.field_name} {self.key}"
+        who = f"plugins {quote(self.claimant)} and {quote(self.holder)}"
+        return f"{who} both tried to set {self.field_name} {plain(self.key)}"
 
 
 class ConflictError(NriError):
@@ -307,7 +295,8 @@ class ValidationRejected(NriError):
     """
 
     def __init__(self, plugin: str, reason: str) -> None:
-        super().__init__(f'validator "{plugin}" rejected container adjustment, reason: {reason}')
+        text = f'validator "{plugin}" rejected container adjustment, reason: {reason}'
+        super().__init__(plain(text, TEXT_LENGTH))
         self.plugin = plugin
         self.reason = reason
 
@@ -323,7 +312,8 @@ class UpdateError(NriError):
 
     def __init__(self, plugin: str, container_id: str, reason: str, text: str = "") -> None:
         """`text` replaces the whole line, for cases where the reference has one that users know."""
-        super().__init__(text or f'plugin "{plugin}": update of container "{container_id}": {reason}')
+        text = text or f'plugin "{plugin}": update of container "{container_id}": {reason}'
+        super().__init__(plain(text, TEXT_LENGTH))
         self.plugin = plugin
         self.container_id = container_id
         self.reason = reason

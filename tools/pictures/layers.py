@@ -43,6 +43,7 @@ WORDS = {
     "rules": "where we differ",
     "interfaces": "others' shapes",
     "signals": "let signals in",
+    "text": "others' texts",
 }
 #: The rooms that are shown from inside, and the colour that they share with their box.
 INSIDE = {"cli": "purple", "adaptation": "blue", "stub": "green"}

@@ -140,18 +140,18 @@ class Adaptation(Events):
             settings, chain, self._policies, trail.inventory, synchronize, updates.in_synchronize,
             self._reporting,
         )  # fmt: skip
-        self._registry = Registry(self.rules, chain, self._handshake, UpdateQueue(updates.unsolicited))
+        self._registry = Registry(self.rules, chain, self._handshake, UpdateQueue(updates.unsolicited), self._reporting)
         self._installed = Installed(
             plugin_path, plugin_config_path, settings, self._policies, self._registry, interceptors
         )
-        self._housekeeping = Housekeeping(self._registry, chain, self._handshake, self._policies)
+        self._housekeeping = Housekeeping(self._registry, chain, self._handshake, self._policies, self._reporting)
         invoker = Invoker(self.rules, self._reporting)
         context = EventContext(self.rules, trail, self._reporting, self._kept)
         super().__init__(Dispatcher(chain, invoker, context, request_timeout_s, fan_out), trail, chain)
         self._listener = None
         if not disable_connections:
             self._listener = Listener(
-                socket_path, self._registry, allowed_uids, registration_timeout_s, interceptors,
+                socket_path, self._registry, allowed_uids, registration_timeout_s, self._reporting, interceptors,
                 replace_live=not self.rules.live_socket_kept,
             )  # fmt: skip
         self._builtin = [*default_validators(default_validator), *builtin]

@@ -19,6 +19,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
+from nri.adaptation.audit.bounded_log import BoundedLog
 from nri.errors import RpcError
 from nri.ttrpc import Client, Code, Method, Server, Service
 from nri.unix import credentials, make_folder
@@ -39,7 +40,7 @@ SERVICE = "nri.admin.v1.Admin"
 #: Longest reply, in bytes; ttRPC refuses 4 MiB. A longer chain loses its oldest steps.
 _MAX_REPLY_BYTES = 3 << 20
 
-log = logging.getLogger("nri.adaptation.admin")
+_lines = BoundedLog(logging.getLogger("nri.adaptation.admin"))
 
 
 class Admin:
@@ -127,7 +128,8 @@ def _admit(sock: socket.socket) -> bool:
     uid = credentials(sock).uid
     if uid in (0, os.geteuid()):
         return True
-    log.warning("refused a connection of user %d to the admin socket", uid)
+    text = "refused a connection of user %d to the admin socket"
+    _lines.line("refused connections to the admin socket", logging.WARNING, text, uid)
     return False
 
 

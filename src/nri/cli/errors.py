@@ -14,6 +14,7 @@ import click
 
 from nri import errors
 from nri.cli.output import paint, wants_color
+from nri.text import escape, plain
 
 if TYPE_CHECKING:
     from nri.cli.settings import Settings
@@ -80,8 +81,9 @@ def describe(error: BaseException) -> str:
 def report(error: BaseException, settings: Settings) -> int:
     """Print the error to standard error and return the exit code. The traceback comes with -v -v only."""
     if settings.verbose >= 2:
-        traceback.print_exception(error, file=sys.stderr)
+        told = "".join(traceback.format_exception(error)).split("\n")
+        sys.stderr.write("\n".join([escape(line) for line in told]))
     color = wants_color(settings.color, sys.stderr)
-    for line in describe(error).splitlines() or [type(error).__name__]:
-        sys.stderr.write(f"{paint('error:', 'red', color)} {line}\n")
+    for line in (describe(error).strip("\n") or type(error).__name__).split("\n"):
+        sys.stderr.write(f"{paint('error:', 'red', color)} {plain(line, errors.TEXT_LENGTH)}\n")
     return exit_code(error)

@@ -1,7 +1,9 @@
 """How results are printed: tables for people, JSON and YAML for programs, colours only where they are welcome.
 
 Rules: results go to standard output, words to standard error. JSON and YAML have everything, in full; only tables cut
-long ids. `-o json` is one document, and one object per line where results come one by one (`stream`).
+long ids. `-o json` is one document, and one object per line where results come one by one (`stream`). What is printed
+comes from runtimes, containers and plugins, and is their exact data up to here: this is the one place that makes it fit
+for a terminal. All that is printed is escaped; colours are `Painted` parts of a line.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nri.text import escape, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,14 +43,17 @@ def wants_color(mode: str, stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
+class Painted(NamedTuple):
+    """A part of a line in a colour or weight."""
+
+    text: str
+    style: str
+
+
 def paint(text: str, style: str, wanted: bool = True) -> str:
-    """Return the text in a colour or weight, if that is wanted and there is such a style."""
+    """Return the escaped text in a colour or weight, if that is wanted and there is such a style."""
+    text = escape(text)
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if wanted and text and style in _STYLES else text
-
-
-def safe(text: str) -> str:
-    """Return the text without control characters: names that a container's author chose must not steer the terminal."""
-    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
 
 
 class Output:
@@ -62,36 +69,38 @@ class Output:
         """Whether a person reads this: neither JSON nor YAML was asked for."""
         return self.format == "table"
 
-    def paint(self, text: str, style: str) -> str:
-        """`paint`, if standard output takes colours."""
-        return paint(text, style, self.color)
+    def text(self, *parts: str | Painted) -> None:
+        """Print a line of results for people, in parts of which some have a colour."""
+        styled = [part if isinstance(part, Painted) else Painted(part, "") for part in parts]
+        sys.stdout.write("".join([paint(text, style, self.color) for text, style in styled]) + "\n")
 
-    def text(self, line: str) -> None:
-        """Print a line of results for people."""
-        sys.stdout.write(f"{line}\n")
+    def lines(self, text: str) -> None:
+        """Print text of several lines."""
+        for line in text.split("\n"):
+            self.text(line)
 
     def names(self, names: Iterable[str]) -> None:
         """Print names or ids alone, one a line, for programs that read lines: the form of -q."""
-        sys.stdout.writelines(f"{safe(name)}\n" for name in names)
+        sys.stdout.writelines(f"{escape(name)}\n" for name in names)
 
     def note(self, line: str) -> None:
         """Print a line about the course of events to standard error; not in quiet mode."""
         if not self.quiet:
-            sys.stderr.write(f"{line}\n")
+            sys.stderr.write(f"{escape(line)}\n")
 
     def document(self, value: Any) -> None:
         """Print one value as the whole output; in table mode as JSON, for verbs whose result is data by nature."""
         if self.format == "yaml":
             sys.stdout.write(to_yaml(value))
         else:
-            sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+            sys.stdout.write(json_text(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
     def stream(self, value: Any) -> None:
         """Print one of many values at once: a JSON line, or a YAML document."""
         if self.format == "yaml":
             sys.stdout.write(f"---\n{to_yaml(value)}")
         else:
-            sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+            sys.stdout.write(json_text(json.dumps(value, ensure_ascii=False)) + "\n")
         sys.stdout.flush()
 
     def table(self, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
@@ -109,7 +118,7 @@ class Output:
         widths = [max(len(line[place]) for line in (heading, *body)) for place in range(len(columns))]
         for number, line in enumerate((heading, *body)):
             padded = "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-            sys.stdout.write(f"{padded if number else self.paint(padded, 'bold')}\n")
+            self.text(padded if number else Painted(padded, "bold"))
 
 
 def cell(value: object, cut: int = 0) -> str:
@@ -118,7 +127,7 @@ def cell(value: object, cut: int = 0) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    text = safe(",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
+    text = escape(",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
     return text[:cut] if cut else text
 
 
@@ -127,4 +136,6 @@ def to_yaml(value: Any) -> str:
     import yaml
 
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    if not text.replace("\n", "").isprintable():  # YAML calls some marks printable: all that is not ASCII is escaped
+        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=False, default_flow_style=False)
     return text

@@ -12,6 +12,9 @@ from typing import Annotated
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|m|s|us|µs|μs|ns)")  # Go takes both signs for micro
 
+#: Go counts nanoseconds in 64 bits.
+_LONGEST_S = 2**63 / 1e9
+
 #: The marker that `nri.config.typed` looks for.
 DURATION = "nri.duration"
 
@@ -36,6 +39,8 @@ def parse_duration(text: str) -> float:
         end = part.end()
     if not body or end != len(body):
         raise ValueError(f'"{text}" is not a duration; write a number with a unit, such as 2s, 500ms or 1m30s')
+    if seconds >= _LONGEST_S:
+        raise ValueError(f'"{text}" is longer than a duration can be, 292 years; write such as 2s, 500ms or 1m30s')
     return sign * seconds
 
 

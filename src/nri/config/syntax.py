@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from nri.config.place import Path, at, first_line, show, uncapital
-from nri.config.yaml_text import parse_yaml, yaml_line
+from nri.config.yaml_text import DEEPEST, LONGEST_NUMBER, parse_yaml, yaml_line
 from nri.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -38,7 +38,32 @@ def parse_text(source: Source) -> Any:
         source.text.encode()
     except UnicodeEncodeError:  # arguments and environment may hold any bytes
         raise ConfigError(source.name, "", "holds bytes that are not text") from None
-    return _PARSERS[format_of(source)](source)
+    tree = _PARSERS[format_of(source)](source)
+    if _MAY_BE_ODD.search(source.text) or source.text.count("[") + source.text.count("{") > DEEPEST:
+        _refuse_odd(source, tree)
+    return tree
+
+
+#: Escapes of JSON and YAML that may stand for half a character, which no message can hold.
+_MAY_BE_ODD = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
+
+
+def _refuse_odd(source: Source, tree: Any) -> None:
+    """Refuse halves of characters, and what is nested so deeply that those who walk it would not come back."""
+    waiting: list[tuple[Any, Path]] = [(tree, ())]
+    while waiting:
+        value, path = waiting.pop()
+        if len(path) > DEEPEST:
+            raise ConfigError(at(source, deep_line(source.text)), "", f"nested deeper than {DEEPEST} levels")
+        if isinstance(value, dict):
+            waiting += [(item, (*path, str(key))) for key, item in value.items()]
+            waiting += [(key, (*path, str(key))) for key in value if isinstance(key, str)]
+        elif isinstance(value, (list, tuple)):
+            waiting += [(item, (*path, place)) for place, item in enumerate(value)]
+        elif isinstance(value, str) and not _is_text(value):
+            odd = _MAY_BE_ODD.search(source.text)
+            line = source.text.count("\n", 0, odd.start()) + 1 if odd else None
+            raise ConfigError(at(source, line), show(path), "holds half of a character (a surrogate)")
 
 
 def line_of(source: Source, path: Path) -> int | None:
@@ -49,6 +74,44 @@ def line_of(source: Source, path: Path) -> int | None:
         return None
 
 
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def deep_line(text: str) -> int | None:
+    """The line on which brackets outside of quotes are nested deeper than `DEEPEST`; None if none are."""
+    depth = 0
+    for part in re.finditer(r'"(?:[^"\\\n]|\\.)*"|[\[{\]}]', text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(part[0], 0)
+        if depth > DEEPEST:
+            return text.count("\n", 0, part.start()) + 1
+    return None
+
+
+def _indigestible(source: Source, form: str, error: Exception) -> ConfigError:
+    """The error for what a parser cannot digest: too deep, or a number with too many digits."""
+    line = deep_line(source.text) if isinstance(error, RecursionError) else None
+    digits = re.search(rf"[0-9]{{{LONGEST_NUMBER},}}", source.text)
+    if not isinstance(error, RecursionError) and digits:
+        line = source.text.count("\n", 0, digits.start()) + 1
+    return ConfigError(at(source, line), "", f"not valid {form}: {first_line(error)}")
+
+
+def _twice(source: Source, key: str) -> ConfigError:
+    """The error for a key that JSON gives twice; the line is YAML's, which contains JSON but for tabs."""
+    error = ConfigError(source.name, key, "the key is given twice", "keep one of them")
+    try:
+        parse_yaml(type(source)(source.name, source.text.replace("\t", " "), "yaml"))
+    except ConfigError as found:
+        if found.reason == error.reason:
+            return found
+    return error
+
+
 def _parse_json(source: Source) -> Any:
     import json
 
@@ -56,7 +119,7 @@ def _parse_json(source: Source) -> Any:
         seen: dict[str, Any] = {}
         for key, value in pairs:
             if key in seen:
-                raise ConfigError(source.name, key, "the key is given twice", "keep one of them")
+                raise _twice(source, key)
             seen[key] = value
         return seen
 
@@ -74,7 +137,7 @@ def _parse_json(source: Source) -> Any:
         reason = f"not valid JSON: {uncapital(error.msg)} in column {error.colno}"
         raise ConfigError(at(source, error.lineno), "", reason, hint) from None
     except (RecursionError, ValueError) as error:
-        raise ConfigError(source.name, "", f"not valid JSON: {first_line(error)}") from None
+        raise _indigestible(source, "JSON", error) from None
 
 
 def _parse_toml(source: Source) -> Any:
@@ -88,7 +151,7 @@ def _parse_toml(source: Source) -> Any:
         line = int(where[2]) if where and where[2] else source.text.rstrip("\n").count("\n") + 1
         raise ConfigError(at(source, line), "", f"not valid TOML: {uncapital(message)}") from None
     except (RecursionError, ValueError) as error:
-        raise ConfigError(source.name, "", f"not valid TOML: {first_line(error)}") from None
+        raise _indigestible(source, "TOML", error) from None
 
 
 _PARSERS: dict[Format, Callable[[Source], Any]] = {"json": _parse_json, "yaml": parse_yaml, "toml": _parse_toml}

@@ -184,6 +184,9 @@ def _leaf(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> A
 
     try:
         return msgspec.convert(value, annotation, strict=True, dec_hook=custom)
+    except OverflowError:  # a whole number that no float can hold
+        problems.append(Problem(path, "holds a number that is too large"))
+        return None
     except msgspec.ValidationError as error:
         problems.append(translate(str(error), value, path))
         return None
@@ -192,7 +195,11 @@ def _leaf(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> A
 def _duration(value: object, path: Path, problems: list[Problem]) -> float | None:
     """Seconds, given as a number or as Go writes durations."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            problems.append(Problem(path, "holds a number that is too large"))
+            return None
     try:
         return parse_duration(value if isinstance(value, str) else written(value))
     except ValueError as error:

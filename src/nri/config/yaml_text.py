@@ -11,6 +11,7 @@ import re
 
 from nri.config.place import Path, at, first_line, show
 from nri.errors import ConfigError
+from nri.text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 DEEPEST = 100
 #: Nor does any have as many values; aliases can make few lines stand for billions.
 MOST_VALUES = 200_000
+#: The longest number, in characters; Python reads no longer ones.
+LONGEST_NUMBER = 4300
 
 
 def parse_yaml(source: Source) -> Any:
@@ -36,6 +39,7 @@ def parse_yaml(source: Source) -> Any:
             return None
         _refuse_twice(source, node, (), set())
         _weigh(source, node, {})
+        _refuse_tags(source, node, set())
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
@@ -60,6 +64,11 @@ _CORE_SCHEMA = (
     ),
     ("merge", r"<<", "<"),
 )
+
+
+_PATTERNS = {f"tag:yaml.org,2002:{tag}": re.compile(pattern) for tag, pattern, _ in _CORE_SCHEMA}
+#: What is not a scalar, or any text, by its kind of node.
+_TAGS = {"mapping": "tag:yaml.org,2002:map", "sequence": "tag:yaml.org,2002:seq", "scalar": "tag:yaml.org,2002:str"}
 
 
 @functools.cache
@@ -100,6 +109,24 @@ def _refuse_twice(source: Source, node: Any, path: Path, seen: set[int]) -> None
                 raise ConfigError(where, show((*path, key.value)), "the key is given twice", "keep one of them")
             keys.add(key.value)
         _refuse_twice(source, value, (*path, key.value if key is not None else position), seen)
+
+
+def _refuse_tags(source: Source, node: Any, seen: set[int]) -> None:
+    """Refuse tags that the core schema has not, and values that are not what their tag says, or too long a number."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    pattern = _PATTERNS.get(node.tag) if node.id == "scalar" else None
+    where = at(source, node.start_mark.line + 1)
+    if pattern is None and node.tag != _TAGS[node.id]:
+        tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+        raise ConfigError(where, "", f"the tag {tag} is not known here for a {node.id}", "leave it out")
+    if pattern is not None and (pattern.fullmatch(node.value) is None or len(node.value) > LONGEST_NUMBER):
+        tag = node.tag.rpartition(":")[2]
+        raise ConfigError(where, "", f'"{plain(node.value, 60)}" is no {tag}, or too long for one')
+    if node.id != "scalar":
+        for child in node.value if node.id == "sequence" else [part for pair in node.value for part in pair]:
+            _refuse_tags(source, child, seen)
 
 
 def _weigh(source: Source, node: Any, seen: dict[int, int]) -> int:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nri.api import messages as m
-from nri.errors import ConfigError
 from nri.kube import kubelet
-from nri.kube.document import text
+from nri.kube.document import is_number, text
 
 if TYPE_CHECKING:
     from nri.kube.document import Document
@@ -30,6 +29,8 @@ _USUAL_MOUNTS = (
 _NAMESPACES = ("pid", "ipc", "uts", "mount", "network", "cgroup")
 #: The keys of a pod that give its containers the host's namespace.
 _HOST_KEYS = {"network": "hostNetwork", "pid": "hostPID", "ipc": "hostIPC"}
+#: The largest id of a user or group.
+_MOST_ID = 2**32 - 1
 _SECCOMP = {"RuntimeDefault": 0, "Unconfined": 1, "Localhost": 2}
 
 
@@ -53,9 +54,9 @@ class ContainerReader:
 
     def read(self, tree: dict[str, Any], wanted: Quantities) -> m.Container:
         """Make the message of a container that asks for the resources `wanted`. ConfigError says what is wrong."""
-        pod, name = self._pod, text(tree.get("name"))
+        pod, name = self._pod, self._document.text(tree, "name")
         if not name:
-            raise ConfigError(self._document.path, "spec.containers", "a container without a name")
+            raise self._document.error("a container without a name", "spec.containers", tree)
         made = m.Container(
             id=kubelet.make_id(pod.id, name),
             pod_sandbox_id=pod.id,
@@ -63,7 +64,7 @@ class ContainerReader:
             state=m.ContainerState.CONTAINER_CREATED,
             args=self._args(tree),
             env=self._env(tree, name),
-            image=m.Image(name=text(tree.get("image"))),
+            image=m.Image(name=self._document.text(tree, "image")),
         )
         self._name(made)
         self._mounts(tree, made)
@@ -98,10 +99,10 @@ class ContainerReader:
         found = dict(one.partition("=")[::2] for one in self._image.env)
         found.setdefault(*_PATH.split("=", 1))
         for one in self._document.tables(tree, "env"):
-            variable = text(one.get("name"))
+            variable = self._document.text(one, "name", "env.")
             if "valueFrom" in one:
                 self.notes.append(f"container {name}: the value of {variable} comes from the cluster: left empty")
-            found[variable] = text(one.get("value"))
+            found[variable] = self._document.text(one, "value", "env.")
         if tree.get("envFrom"):
             self.notes.append(f"container {name}: envFrom comes from the cluster: left out")
         return [f"{key}={value}" for key, value in found.items()]
@@ -110,16 +111,17 @@ class ContainerReader:
         """Add the mounts of every container, then the volumes, from where the kubelet prepares them."""
         for target, kind, origin, options in _USUAL_MOUNTS:
             made.mounts.add(destination=target, type=kind, source=origin, options=options)
-        volumes = {text(one.get("name")): one for one in self._document.tables(self._spec, "volumes", "spec.")}
-        for mount in self._document.tables(tree, "volumeMounts"):
-            name = text(mount.get("name"))
+        document = self._document
+        volumes = {document.text(one, "name"): one for one in document.tables(self._spec, "volumes", "spec.")}
+        for mount in document.tables(tree, "volumeMounts"):
+            name = document.text(mount, "name")
             volume = volumes.get(name, {})
-            kind = next((key for key in volume if key != "name"), "empty-dir")
+            kind = text(next((key for key in volume if key != "name"), "empty-dir"))
             source = kubelet.volume_folder(self._pod.uid, kind, name)
             if kind == "hostPath":
-                source = text(self._document.table(volume, "hostPath").get("path"))
+                source = document.text(document.table(volume, "hostPath"), "path", "hostPath.")
             made.mounts.add(
-                destination=text(mount.get("mountPath")),
+                destination=document.text(mount, "mountPath"),
                 type="bind",
                 source=source,
                 options=["rbind", "rprivate", "ro" if mount.get("readOnly") else "rw"],
@@ -128,17 +130,27 @@ class ContainerReader:
     def _security(self, tree: dict[str, Any], made: m.Container) -> None:
         """Set user, group and seccomp profile; the container's word comes before the pod's."""
         document = self._document
-        context = {**document.table(self._spec, "securityContext", "spec."), **document.table(tree, "securityContext")}
-        try:
-            made.user.uid, made.user.gid = int(context.get("runAsUser") or 0), int(context.get("runAsGroup") or 0)
-            made.user.additional_gids.extend(int(one) for one in context.get("supplementalGroups") or [])
-        except (TypeError, ValueError) as error:
-            raise ConfigError(document.path, "securityContext", f"not a user or group id: {error}") from None
+        pods, own = document.table(self._spec, "securityContext", "spec."), document.table(tree, "securityContext")
+
+        def said_by(key: str) -> dict[str, Any]:
+            """The one of both whose word counts."""
+            return own if key in own else pods
+
+        made.user.uid, made.user.gid = (
+            document.number(said_by(key), key, _MOST_ID, "securityContext.") for key in ("runAsUser", "runAsGroup")
+        )
+        groups = said_by("supplementalGroups")
+        for one in document.items(groups, "supplementalGroups", "securityContext."):
+            if not is_number(one, _MOST_ID):
+                where = "securityContext.supplementalGroups"
+                raise document.error(f"expected group ids from 0 to {_MOST_ID}", where, groups, "supplementalGroups")
+            made.user.additional_gids.append(int(one))
+        context = said_by("seccompProfile")
         profile = document.table(context, "seccompProfile", "securityContext.")
         if profile:
-            kind = text(profile.get("type"))
+            kind = document.text(profile, "type", "seccompProfile.")
             if kind not in _SECCOMP:
-                known = ", ".join(_SECCOMP)
-                raise ConfigError(document.path, "seccompProfile.type", f'expected one of {known}, not "{kind}"')
+                wrong = f'expected one of {", ".join(_SECCOMP)}, not "{kind}"'
+                raise document.error(wrong, "seccompProfile.type", profile, "type")
             made.linux.seccomp_profile.profile_type = _SECCOMP[kind]  # type: ignore[assignment]
-            made.linux.seccomp_profile.localhost_ref = text(profile.get("localhostProfile"))
+            made.linux.seccomp_profile.localhost_ref = document.text(profile, "localhostProfile", "seccompProfile.")

@@ -1,23 +1,45 @@
-"""Values of a manifest, asked for by the kind that they must be of: a table, a list of tables, a list of texts, a text.
+"""Values of a manifest, asked for by the kind that they must be of: a table, a list, a text, a number.
 
-Rules: a missing value is an empty one; a value of another kind is a ConfigError with file and key. Pure. Next:
+Rules: a missing value is an empty one; a value of another kind is a ConfigError with file, line and key. Pure. Next:
 `nri.kube.manifest`, which asks.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from nri.config.place import at
+from nri.config.syntax import line_of
 from nri.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nri.config import Source
+    from nri.config.place import Path
+
+__all__ = ["Document", "text"]
 
 
 class Document:
-    """A manifest's file, as errors name it. `where` is put before a key in errors: ``spec.``."""
+    """One document of a file, as errors name it. `where` is put before a key in errors: ``spec.``.
 
-    __slots__ = ("path",)
+    Args:
+        source: its text.
+        root: what it holds, to find the lines of what is wrong in it.
+    """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    __slots__ = ("_root", "_source")
+
+    def __init__(self, source: Source, root: Any) -> None:
+        self._source = source
+        self._root = root
+
+    def error(self, reason: str, where: str, tree: Any = None, key: str = "", suggestion: str = "") -> ConfigError:
+        """The error for the value at a key of a table, or for the table itself; `where` names it."""
+        path = _path_to(self._root, tree)
+        line = None if path is None else line_of(self._source, (*path, key) if key else path)
+        if line is None and path:
+            line = line_of(self._source, path)  # the key is missing
+        return ConfigError(at(self._source, line), where, reason, suggestion)
 
     def table(self, tree: Any, key: str, where: str = "") -> dict[str, Any]:
         """Return the table at a key of a table; ConfigError if another kind of value stands there."""
@@ -25,26 +47,90 @@ class Document:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise ConfigError(self.path, f"{where}{key}", "expected a table of keys")
+            raise self.error("expected a table of keys", f"{where}{key}", tree, key)
         return value
 
     def tables(self, tree: Any, key: str, where: str = "") -> list[dict[str, Any]]:
         """Return the list of tables at a key of a table; ConfigError if another kind of value stands there."""
-        value = tree.get(key) or []
+        value = tree.get(key)
+        if value is None:
+            return []
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-            raise ConfigError(self.path, f"{where}{key}", "expected a list of tables")
+            raise self.error("expected a list of tables", f"{where}{key}", tree, key)
         return value
 
-    def texts(self, tree: Any, key: str) -> list[str]:
-        """Return the list of texts at a key of a table; ConfigError if it is no list."""
+    def items(self, tree: Any, key: str, where: str = "") -> list[Any]:
+        """Return the list at a key of a table; ConfigError if another kind of value stands there."""
         value = tree.get(key)
         if value is None:
             return []
         if not isinstance(value, list):
-            raise ConfigError(self.path, key, "expected a list")
+            raise self.error("expected a list", f"{where}{key}", tree, key)
+        return value
+
+    def texts(self, tree: Any, key: str, where: str = "") -> list[str]:
+        """Return the list of texts at a key of a table; ConfigError if it is no list, or one of other things."""
+        value = self.items(tree, key, where)
+        if not all(map(_is_scalar, value)):
+            raise self.error("expected a list of texts", f"{where}{key}", tree, key)
         return [text(one) for one in value]
+
+    def text(self, tree: Any, key: str, where: str = "") -> str:
+        """Return the text at a key of a table, a number as it is written; ConfigError for a table or a list."""
+        value = tree.get(key)
+        if not _is_scalar(value):
+            raise self.error("expected text", f"{where}{key}", tree, key)
+        return text(value)
+
+    def pairs(self, tree: Any, key: str, where: str = "") -> dict[str, str]:
+        """Return the texts by name at a key of a table, as labels are; ConfigError if something else is there."""
+        table = self.table(tree, key, where)
+        for name, value in table.items():
+            if not _is_scalar(name) or not _is_scalar(value):
+                raise self.error("expected text", f"{where}{key}.{name}", table, str(name))
+        return {text(name): text(value) for name, value in table.items()}
+
+    def number(self, tree: Any, key: str, most: int, where: str = "") -> int:
+        """Return the whole number from 0 to `most` at a key of a table; ConfigError if something else is there."""
+        value = tree.get(key)
+        if value is None:
+            return 0
+        if not is_number(value, most):
+            raise self.error(f"expected a whole number from 0 to {most}", f"{where}{key}", tree, key)
+        return int(value)
+
+
+def is_number(value: Any, most: int) -> bool:
+    """Whether it is a whole number from 0 to `most`; also one in quotes."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
 def text(value: Any) -> str:
     """Return a scalar as YAML writes it; "" for nothing."""
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, (dict, list, tuple))
+
+
+def _path_to(root: Any, wanted: Any) -> Path | None:
+    """The path from the root of a tree to one of its tables or lists; None if it is not in there."""
+    if wanted is None:
+        return None
+    waiting: list[tuple[Any, Path]] = [(root, ())]
+    seen: set[int] = set()
+    while waiting:
+        value, path = waiting.pop()
+        if value is wanted:
+            return path
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict):
+            waiting += [(item, (*path, str(key))) for key, item in value.items()]
+        elif isinstance(value, list):
+            waiting += [(item, (*path, place)) for place, item in enumerate(value)]
+    return None

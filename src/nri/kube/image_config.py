@@ -26,11 +26,12 @@ def read_image_config(path: str) -> ImageConfig:
     Raises:
         ConfigError: the file cannot be read, or is no configuration of an image.
     """
-    tree = parse_text(read_file(path))
+    source = read_file(path)
+    tree = root = parse_text(source)
     if isinstance(tree, list):
         tree = tree[0] if tree else {}
     config = tree.get("config", tree.get("Config", tree)) if isinstance(tree, dict) else None
     if not isinstance(config, dict):
         raise ConfigError(path, "config", "not the configuration of an image", "see: skopeo inspect --config")
-    env, entrypoint, cmd = (tuple(Document(path).texts(config, key)) for key in ("Env", "Entrypoint", "Cmd"))
+    env, entrypoint, cmd = (tuple(Document(source, root).texts(config, key)) for key in ("Env", "Entrypoint", "Cmd"))
     return ImageConfig(env, entrypoint, cmd)

@@ -19,10 +19,13 @@ from nri.config import Source, parse_text
 from nri.errors import ConfigError
 from nri.kube import kubelet, quantity
 from nri.kube.container import ContainerReader
-from nri.kube.document import Document, text
+from nri.kube.document import Document
 from nri.kube.image_config import ImageConfig
 
 __all__ = ["Workload", "read_manifests"]
+
+#: The most of a resource where messages have less room than for the largest quantity: a quota is in microseconds.
+_MOST = {"cpu": 10**9}
 
 
 @dataclass(slots=True)
@@ -45,10 +48,12 @@ def read_manifests(source: Source, image: ImageConfig | None = None) -> list[Wor
 
     Documents without a pod are passed over. ConfigError says what is wrong, and where; no pod at all is wrong, too.
     """
-    document, found = Document(source.name), list[Workload]()
+    found = list[Workload]()
     twins: Counter[tuple[str, str]] = Counter()
     for part in _parts(source):
-        for tree in _pods_in(parse_text(part)):
+        root = parse_text(part)
+        document = Document(part, root)
+        for tree in _pods_in(document, root):
             found.append(_workload(document, tree, image or ImageConfig(), twins))
     if not found:
         raise ConfigError(source.name, "", "holds no Pod, nor anything with a pod template", "kind: Pod")
@@ -64,15 +69,15 @@ def _parts(source: Source) -> Iterator[Source]:
         start = mark.end()
 
 
-def _pods_in(tree: Any) -> list[dict[str, Any]]:
+def _pods_in(document: Document, tree: Any) -> list[dict[str, Any]]:
     """List the pods that a document holds: one, or those of a List."""
     if isinstance(tree, dict) and tree.get("kind") == "List":
-        return [pod for item in tree.get("items") or [] for pod in _pods_in(item)]
-    pod = _find_pod(tree)
+        return [pod for item in document.items(tree, "items") for pod in _pods_in(document, item)]
+    pod = _find_pod(document, tree)
     return [] if pod is None else [pod]
 
 
-def _find_pod(tree: Any) -> dict[str, Any] | None:
+def _find_pod(document: Document, tree: Any) -> dict[str, Any] | None:
     """Find the pod, or the pod template with the name and namespace of its owner, that a document holds."""
     if not isinstance(tree, dict):
         return None
@@ -85,7 +90,7 @@ def _find_pod(tree: Any) -> dict[str, Any] | None:
     if not isinstance(template, dict):
         return None
     named = {key: owner.get(key) for key in ("name", "namespace")} if isinstance(owner, dict) else {}
-    return {**template, "metadata": {**named, **(template.get("metadata") or {})}}
+    return {**template, "metadata": {**named, **document.table(template, "metadata", "spec.template.")}}
 
 
 def _workload(
@@ -98,7 +103,7 @@ def _workload(
         *document.tables(spec, "containers", "spec."),
     ]
     if not containers:
-        raise ConfigError(document.path, "spec.containers", "a pod needs at least one container")
+        raise document.error("a pod needs at least one container", "spec.containers", spec or None)
     wanted = [_quantities(document, one, place) for place, one in enumerate(containers)]
     qos = kubelet.qos_class(wanted)
     pod = _pod(document, spec, metadata, qos, twins)
@@ -111,19 +116,19 @@ def _pod(
     document: Document, spec: dict[str, Any], metadata: dict[str, Any], qos: str, twins: Counter[tuple[str, str]]
 ) -> m.PodSandbox:
     """Make the message of the pod."""
-    name, namespace = text(metadata.get("name")) or "pod", text(metadata.get("namespace")) or "default"
+    name = document.text(metadata, "name", "metadata.") or "pod"
+    namespace = document.text(metadata, "namespace", "metadata.") or "default"
     twins[namespace, name] += 1
     names = [namespace, name, *map(str, range(2, twins[namespace, name] + 1))]
-    uid = text(metadata.get("uid")) or kubelet.make_uid(*names)
-    labels, annotations = (document.table(metadata, key, "metadata.") for key in ("labels", "annotations"))
+    uid = document.text(metadata, "uid", "metadata.") or kubelet.make_uid(*names)
     pod = m.PodSandbox(
         id=kubelet.make_id("sandbox", *names),
         name=name,
         uid=uid,
         namespace=namespace,
-        labels={key: text(value) for key, value in labels.items()},
-        annotations={key: text(value) for key, value in annotations.items()},
-        runtime_handler=text(spec.get("runtimeClassName")),
+        labels=document.pairs(metadata, "labels", "metadata."),
+        annotations=document.pairs(metadata, "annotations", "metadata."),
+        runtime_handler=document.text(spec, "runtimeClassName", "spec."),
     )
     pod.linux.cgroup_parent = kubelet.cgroup_parent(qos, uid)
     pod.linux.cgroups_path = f"{pod.linux.cgroup_parent}/{pod.id}"
@@ -135,12 +140,13 @@ def _quantities(document: Document, container: dict[str, Any], place: int) -> di
     found: dict[str, Fraction] = {}
     resources = document.table(container, "resources")
     for kind in ("limits", "requests"):
-        for name, value in document.table(resources, kind, "resources.").items():
+        table = document.table(resources, kind, "resources.")
+        for name, value in table.items():
+            where = f"spec.containers[{place}].resources.{kind}.{name}"
             try:
-                found[f"{kind}.{name}"] = quantity.parse(value)
+                found[f"{kind}.{name}"] = quantity.bounded(value, _MOST.get(str(name), quantity.MOST))
             except ValueError as error:
-                where = f"spec.containers[{place}].resources.{kind}.{name}"
-                raise ConfigError(document.path, where, str(error)) from None
+                raise document.error(str(error), where, table, str(name)) from None
     for key in [key for key in found if key.startswith("limits.")]:
         found.setdefault(key.replace("limits.", "requests."), found[key])
     return found

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-_QUANTITY = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))(?P<suffix>[eE][+-]?\d{1,2}|[numkMGTPE]|[KMGTPE]i)?")
+_QUANTITY = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
+    r"(?P<suffix>[eE][+-]?[0-9]{1,2}|[numkMGTPE]|[KMGTPE]i)?"
+)
 _POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
+#: The largest quantity that messages can hold.
+MOST = 2**63 - 1
 #: The kernel's period that the kubelet uses for CPU quotas, in microseconds.
 CPU_PERIOD_US = 100_000
 _SHARES_PER_CPU, _MIN_SHARES, _MAX_SHARES, _MIN_QUOTA_US = 1024, 2, 262_144, 1000
@@ -27,6 +32,14 @@ def parse(value: object) -> Fraction:
     else:
         scale = Fraction(1000) ** _POWERS[suffix]
     return number * Fraction(scale)
+
+
+def bounded(value: object, most: int) -> Fraction:
+    """Return the exact value of a quantity from 0 to `most`. ValueError says what is wrong with it."""
+    found = parse(value)
+    if not 0 <= found <= most:
+        raise ValueError(f'"{value}" is {"less than 0" if found < 0 else f"more than {most}"}')
+    return found
 
 
 def ceil(value: Fraction) -> int:

@@ -36,5 +36,8 @@ class Observer:
     def record_left_out(self, plugin: str, operation: str) -> None:
         """A plugin asked for an update or an eviction of a container that is not there. Not of the reference."""
 
+    def record_refused(self, reason: str) -> None:
+        """A connection or a registration was refused, for a reason of `docs/howto/metrics.md`. Not of the reference."""
+
     def record_shadow(self, report: object) -> None:
         """A shadow plugin answered; `report` is a `nri.adaptation.audit.shadow.ShadowReport`. Not of the reference."""

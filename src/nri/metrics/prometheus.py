@@ -6,6 +6,7 @@
 | `nri_plugin_latency_seconds` | plugin, operation |
 | `nri_plugin_adjustments_total` | plugin, operation, type (update, evict) |
 | `nri_plugin_left_out_total` | plugin, operation |
+| `nri_plugin_refused_total` | reason |
 | `nri_active_plugins_total` | |
 
 The names behind the prefix are the reference's; `namespace="containerd_nri"` gives exactly those of containerd.
@@ -74,7 +75,7 @@ class PrometheusObserver(Observer):
         namespace: what all names begin with.
     """
 
-    __slots__ = ("_active", "_merging", "_namespace", "_series")
+    __slots__ = ("_active", "_merging", "_namespace", "_refused", "_series")
 
     def __init__(self, registry: Any = None, namespace: str = "nri") -> None:
         from prometheus_client import REGISTRY  # noqa: PLC0415 - an optional dependency
@@ -82,6 +83,7 @@ class PrometheusObserver(Observer):
         self._namespace = namespace
         self._active = 0
         self._merging = threading.Lock()
+        self._refused: dict[str, int] = {}
         self._series: defaultdict[tuple[str, str], _Series] = defaultdict(_Series)
         (REGISTRY if registry is None else registry).register(self)
 
@@ -120,6 +122,11 @@ class PrometheusObserver(Observer):
         """Count it."""
         with self._merging:
             self._series[plugin, operation].left_out += 1
+
+    def record_refused(self, reason: str) -> None:
+        """Count it."""
+        with self._merging:
+            self._refused[reason] = self._refused.get(reason, 0) + 1
 
     def update_plugin_count(self, count: int) -> None:
         """Set the gauge."""
@@ -160,7 +167,10 @@ class PrometheusObserver(Observer):
             if series.adjusted:
                 adjustments.add_metric([*key, "update"], series.updates)
                 adjustments.add_metric([*key, "evict"], series.evictions)
-        yield from (invocations, latency, adjustments, left_out)
+        refused = CounterMetricFamily(f"{name}_refused", "Connections and registrations refused.", labels=["reason"])
+        for reason, count in list(self._refused.items()):
+            refused.add_metric([reason], count)
+        yield from (invocations, latency, adjustments, left_out, refused)
         active = GaugeMetricFamily(f"{self._namespace}_active_plugins_total", "Plugins that take part.")
         active.add_metric([], self._active)
         yield active

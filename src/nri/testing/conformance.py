@@ -32,6 +32,8 @@ Case = dict[str, Any]
 #: Every operation that a file may hold; `spec` cases are the spec generator's.
 _OPS = ("create", "update", "stop", "spec")
 _XZ_MAGIC = b"\xfd7zXZ\x00"
+#: No file of cases is as large.
+_MOST_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def read_cases(path: str | Path) -> Iterator[Case]:
     source = Path(path)
     try:
         raw = source.read_bytes()
-        text = (lzma.decompress(raw) if raw.startswith(_XZ_MAGIC) else raw).decode()
+        text = (_unpacked(raw, str(path)) if raw.startswith(_XZ_MAGIC) else raw).decode()
     except OSError as error:
         raise ConfigError(str(path), "", error.strerror or "cannot be read", "give a file of recorded cases") from error
     except (lzma.LZMAError, UnicodeDecodeError) as error:
@@ -61,11 +63,23 @@ def read_cases(path: str | Path) -> Iterator[Case]:
             yield _case(line, f"{path}:{number}")
 
 
+def _unpacked(raw: bytes, path: str) -> bytes:
+    """What an xz file holds; a file of a few bytes must not fill memory."""
+    unpacker = lzma.LZMADecompressor()
+    text = unpacker.decompress(raw, _MOST_BYTES)
+    if not unpacker.eof:
+        reason = f"larger than {_MOST_BYTES >> 20} MiB" if len(text) >= _MOST_BYTES else "it ends too early"
+        raise ConfigError(path, "", reason)
+    return text + (_unpacked(unpacker.unused_data, path) if unpacker.unused_data.startswith(_XZ_MAGIC) else b"")
+
+
 def _case(line: str, where: str) -> Case:
     try:
         case = json.loads(line)
     except json.JSONDecodeError as error:
         raise ConfigError(where, "", f"not a JSON object: {error.msg} at column {error.colno}") from error
+    except (ValueError, RecursionError) as error:  # too many digits, too deep
+        raise ConfigError(where, "", f"not a JSON object: {str(error).partition(';')[0]}") from error
     wrong = _wrong(case)
     if wrong:
         raise ConfigError(where, "", f"not a case: {wrong}")

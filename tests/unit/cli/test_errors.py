@@ -91,3 +91,18 @@ def test_the_traceback_comes_with_verbose_twice_only(
     captured = capsys.readouterr()
     assert captured.err.endswith("error: no luck\n")
     assert ("Traceback" in captured.err) is told
+
+
+def test_an_error_cannot_steer_the_terminal_nor_forge_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = Settings()
+    settings.color, settings.verbose = "never", 2
+    error = errors.RpcError(2, "a\x1b[2J\rb\u202e\u2028c" + "x" * 100_000)
+    try:
+        raise error
+    except errors.RpcError:
+        report(error, settings)
+    shown = capsys.readouterr().err
+    assert shown.replace("\n", "").isprintable()
+    last = shown.rstrip("\n").rsplit("\n", 1)[1]
+    assert last.startswith("error: rpc error: code = Unknown desc = a\\x1b[2J\\rb\\u202e\\u2028cxxx")
+    assert len(last) < 4200

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
-from nri.cli.output import Column, Output, cell, safe
+from nri.cli.output import Column, Output, Painted, cell
 from nri.cli.settings import Settings
 
 COLUMNS = [Column("ID", "id", 4), Column("NAME", "name"), Column("TAGS", "tags")]
@@ -52,8 +53,37 @@ def test_streamed_values_are_one_line_each(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_names_cannot_steer_the_terminal() -> None:
-    assert safe("a\x1b[31mb\n") == "a\\x1b[31mb\\x0a"
-    assert cell("a\x1b]0;title\x07") == "a\\x1b]0;title\\x07"
+    assert cell("a\x1b]0;title\x07") == "a\\x1b]0;title\\a"
+
+
+ODD = "a\x1b[2J\nb\x7f\x9b\u202e\u2028\U000e0041"
+
+
+def test_whatever_is_printed_for_people_is_escaped_and_colours_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+    out = output(color="always")
+    out.text(ODD, Painted(ODD, "red"))
+    out.names([ODD])
+    out.table([Column("A", "a")], [{"a": ODD}])
+    out.note(ODD)
+    captured = capsys.readouterr()
+    shown = "a\\x1b[2J\\nb\\x7f\\u009b\\u202e\\u2028\\U000e0041"
+    assert captured.out == f"{shown}\x1b[31m{shown}\x1b[0m\n{shown}\n\x1b[1mA\x1b[0m\n{shown}\n"
+    assert captured.err == f"{shown}\n"
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_data_is_exact_and_fit_for_a_terminal_all_the_same(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = output(output=form)
+    out.document({ODD: [ODD, "grün"]})
+    out.stream({ODD: ODD})
+    text = capsys.readouterr().out
+    assert text.replace("\n", "").isprintable()
+    if form == "json":
+        whole, line = text.rsplit("\n", 2)[:2]
+        assert (json.loads(whole), json.loads(line)) == ({ODD: [ODD, "grün"]}, {ODD: ODD})
+        assert "grün" in text
+    else:
+        assert list(yaml.safe_load_all(text)) == [{ODD: [ODD, "grün"]}, {ODD: ODD}]
 
 
 def test_notes_go_to_standard_error_and_not_at_all_when_quiet(capsys: pytest.CaptureFixture[str]) -> None:

@@ -171,7 +171,7 @@ def test_null_clears_an_optional_value() -> None:
         ("pool: 3", "test.conf:1: pool: expected a table of keys, not 3"),
         ("- 1", "test.conf: expected a table of keys, not [1]"),
         ("cpus: a\ncpus: b", "test.conf:2: cpus: the key is given twice (keep one of them)"),
-        ('{"cpus": "a", "cpus": "b"}', "test.conf: cpus: the key is given twice (keep one of them)"),
+        ('{"cpus": "a", "cpus": "b"}', "test.conf:1: cpus: the key is given twice (keep one of them)"),
         (
             '{"cpus":\n]',
             "test.conf:2: not valid JSON: expecting value in column 1 (and it is no YAML either)",
@@ -248,4 +248,5 @@ def test_yaml_anchors_and_merge_keys_work() -> None:
 
 
 def test_yaml_cannot_make_python_objects() -> None:
-    assert "could not determine a constructor" in str(problem("cpus: !!python/object:os.system x"))
+    text = "test.conf:1: the tag !!python/object:os.system is not known here for a scalar (leave it out)"
+    assert str(problem("cpus: !!python/object:os.system x")) == text

@@ -42,7 +42,14 @@ def test_a_scalar_is_what_the_core_schema_says(text: str, value: Any) -> None:
         ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), f"nested deeper than {DEEPEST} levels"),
         ("a: &a [*a]", "the value holds itself"),
         ("a: b: c", "s:1: not valid YAML: mapping values are not allowed"),
-        ("a: !!python/object:os.system x", "could not determine a constructor"),
+        ("a: !!python/object:os.system x", "s:1: the tag !!python/object:os.system is not known here for a scalar"),
+        ("a: 1\nb: !!binary x", "s:2: the tag !!binary is not known here for a scalar"),
+        ("a: 1\nb: !!set {x}", "s:2: the tag !!set is not known here for a mapping"),
+        ("a: 1\nb: !x [1]", "s:2: the tag !x is not known here for a sequence"),
+        ("a: 1\nb: !!int", 's:2: "" is no int'),
+        ("a: !!float x", 's:1: "x" is no float'),
+        ("a: !!bool maybe", 's:1: "maybe" is no bool'),
+        ("a: 1\nb: " + "9" * 5000, "s:2: "),
     ],
 )
 def test_what_is_wrong_or_harmful_is_refused_with_its_line(text: str, reason: str) -> None:

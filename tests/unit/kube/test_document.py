@@ -2,10 +2,11 @@
 
 import pytest
 
+from nri.config import Source, parse_text
 from nri.errors import ConfigError
 from nri.kube.document import Document, text
 
-DOCUMENT = Document("pod.yaml")
+DOCUMENT = Document(Source("pod.yaml", ""), None)
 
 
 def test_a_missing_value_is_an_empty_one():
@@ -36,3 +37,30 @@ def test_a_value_of_another_kind_is_refused_with_file_and_key(ask, value, reason
 @pytest.mark.parametrize(("value", "shown"), [("a", "a"), (3, "3"), (1.5, "1.5"), (False, "false"), (None, "")])
 def test_a_scalar_is_written_as_yaml_writes_it(value, shown):
     assert text(value) == shown
+
+
+WHOLE = Source("pod.yaml", "a: 1\nspec:\n  first: x\n  k: {v: [1]}\n  n: -1\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "text"),
+    [
+        ("items", "k", "pod.yaml:4: spec.k: expected a list"),
+        ("texts", "k", "pod.yaml:4: spec.k: expected a list"),
+        ("text", "k", "pod.yaml:4: spec.k: expected text"),
+        ("pairs", "k", "pod.yaml:4: spec.k.v: expected text"),
+        ("table", "first", "pod.yaml:3: spec.first: expected a table of keys"),
+    ],
+)
+def test_an_error_names_the_line_of_the_value(kind, key, text):
+    tree = parse_text(WHOLE)
+    with pytest.raises(ConfigError) as caught:
+        getattr(Document(WHOLE, tree), kind)(tree["spec"], key, "spec.")
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("value", [-1, 2**32, True, 1.0, "x", "-1", "9" * 5000, []])
+def test_a_number_out_of_bounds_is_refused(value):
+    with pytest.raises(ConfigError, match="k: expected a whole number from 0 to 4294967295"):
+        DOCUMENT.number({"k": value}, "k", 2**32 - 1)
+    assert [DOCUMENT.number({"k": good}, "k", 2**32 - 1) for good in (None, 0, 7, "7")] == [0, 0, 7, 7]

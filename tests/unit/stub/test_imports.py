@@ -27,7 +27,8 @@ nri.stub.plugin nri.stub.program nri.stub.program.options nri.stub.program.proce
 nri.stub.program.start nri.stub.program.stop nri.stub.session nri.stub.session.background nri.stub.session.service
 nri.stub.session.session nri.stub.session.settings nri.stub.session.state_change nri.stub.session.subscription
 nri.stub.session.synchronize nri.stub.support nri.stub.support.before nri.stub.support.checks nri.stub.support.context
-nri.stub.support.log_destination nri.stub.support.mirror nri.stub.support.pending nri.stub.support.runtime_handle
+nri.stub.support.log_destination nri.stub.support.mirror nri.stub.support.pending
+nri.stub.support.runtime_handle nri.stub.support.unreadable nri.text
 nri.ttrpc nri.ttrpc.answering nri.ttrpc.codes nri.ttrpc.connection nri.ttrpc.endpoint nri.ttrpc.envelope
 nri.ttrpc.frames nri.ttrpc.halves nri.ttrpc.interceptors nri.ttrpc.link nri.ttrpc.outbox
 nri.ttrpc.waiters nri.ttrpc.waiting nri.wire

@@ -14,8 +14,9 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from nri.adaptation.audit.bounded_log import BoundedLog
 from nri.api import messages as m
-from nri.errors import quote
+from nri.text import cut, quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,9 +60,10 @@ class Reporting:
     Attributes:
         watched: an observer or a reporter is there; without one no method here needs to be called.
         recorded: a reporter is there, who wants the bytes of requests and results.
+        lines: the log of what connections do, which they can do at any rate.
     """
 
-    __slots__ = ("_complained", "_guard", "_left_out", "_observer", "_reporters", "recorded", "watched")
+    __slots__ = ("_complained", "_guard", "_left_out", "_observer", "_reporters", "lines", "recorded", "watched")
 
     def __init__(self, observer: Observer | None = None, reporters: Sequence[Reporter] = ()) -> None:
         # People write these: what theirs return is not looked at, not even by compiled code.
@@ -69,6 +71,7 @@ class Reporting:
         self._reporters: tuple[Any, ...] = tuple(reporters)
         self.recorded = bool(self._reporters)
         self.watched = observer is not None or self.recorded
+        self.lines = BoundedLog(log)
         self._complained: set[str] = set()
         self._guard = threading.Lock()
         self._left_out: dict[str, tuple[int, float]] = {}  # plugin -> not told of since, and when that was
@@ -168,8 +171,23 @@ class Reporting:
                 del self._left_out[next(iter(self._left_out))]
         if told:
             more = f", and {count} like it in the last minute" if count else ""
-            which = f"container {quote(container)}, which is not there" if container else "a container without an id"
+            named = f"container {quote(cut(container, 128))}, which is not there"
+            which = named if container else "a container without an id"
             log.warning("plugin %s asked in %s for an update of %s: left out%s", plugin, event, which, more)
+
+    def refused(self, reason: str, text: str, *args: object) -> None:
+        """Count a refused connection or registration with the observer, and log it, at a bounded rate.
+
+        Args:
+            reason: the kind of refusal in a few words of ours; the metric's label.
+            text, args: the line, as `logging` takes them.
+        """
+        if self._observer is not None:
+            try:
+                self._observer.record_refused(reason)
+            except Exception as error:  # noqa: BLE001
+                self._complain(self._observer, error)
+        self.lines.line(reason, logging.WARNING, text, *args)
 
     def plugins_counted(self, active: int) -> None:
         """Tell the observer how many plugins take part now."""

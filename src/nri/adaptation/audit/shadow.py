@@ -14,6 +14,7 @@ from nri.adaptation.audit.diff import Change, of_adjustment, of_update
 from nri.adaptation.merge import Ledger
 from nri.adaptation.merge.fields import FIELD_NAMES
 from nri.api import messages as m
+from nri.text import LINE_LENGTH, plain
 
 __all__ = ["ShadowReport", "failure", "report"]
 
@@ -68,9 +69,8 @@ class ShadowReport(NamedTuple):
         parts += [f"evict {target}: {reason}" for target, reason in self.evictions]
         if self.failed:
             parts.append(f"failed: {self.failed}")
-        return (
-            f"shadow plugin {self.plugin} at {self.event} of {where} would have: {'; '.join(parts) or 'done nothing'}"
-        )
+        what = "; ".join(parts) or "done nothing"
+        return plain(f"shadow plugin {self.plugin} at {self.event} of {where} would have: {what}", 4 * LINE_LENGTH)
 
 
 def report(

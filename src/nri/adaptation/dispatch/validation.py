@@ -20,6 +20,7 @@ from nri.api import messages as m
 from nri.api.events import BY_METHOD
 from nri.errors import NriError, PluginError, ValidationRejected
 from nri.policies.default_validator import INDEX, NAME, UNKNOWN_REASON, DefaultValidator, failure
+from nri.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,5 +125,5 @@ def _verdict(
     finally:
         peer.lock.release()
     if verdict.reject and not policy.policy.shadow:
-        return ValidationRejected(peer.label, verdict.reason or UNKNOWN_REASON)
+        return ValidationRejected(peer.label, plain(verdict.reason) or UNKNOWN_REASON)
     return None

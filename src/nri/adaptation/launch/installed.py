@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nri.adaptation.launch.discovery import discover
 from nri.adaptation.launch.supervisor import Supervisor
+from nri.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,7 @@ class Installed:
         """Launch what is there and wait until each takes part or failed. ConfigError if the folder is unreadable."""
         found, skipped = discover(self._folder, self._settings.rules)
         for file in skipped:
-            log.error("not a plugin, skipped: %s: %s", file.path, file.reason)
+            log.error("not a plugin, skipped: %s: %s", plain(file.path), plain(file.reason))
         self._supervisors = {
             each.label: Supervisor(
                 each, self._config_folder, self._settings, self._policies, self._registry, self._interceptors

@@ -18,6 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from nri.api import naming
+from nri.text import lines as lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,8 +155,8 @@ class Process:
                 self._stderr_ended = True
                 return
             *lines, rest = (self._partial + data).rsplit(b"\n", LAST_LINES + 1)
-            self._lines.extend(line[:LINE_BYTES] for line in lines[-LAST_LINES:])
-            self._partial = rest[:LINE_BYTES]
+            self._lines.extend(_short(line) for line in lines[-LAST_LINES:])
+            self._partial = rest[: LINE_BYTES + 1]  # one more, which shows that the line is too long
         self._flooded = True
 
     def _reap(self) -> None:
@@ -170,10 +171,14 @@ class Process:
 
     @property
     def last_words(self) -> str:
-        """The last lines that it wrote to stderr."""
-        lines = [*self._lines, *([self._partial] if self._partial else [])]
+        """The last lines that it wrote to stderr, each of them plain (`nri.text`)."""
+        lines = [*self._lines, *([_short(self._partial)] if self._partial else [])]
         text = b"\n".join(lines)[-LAST_BYTES:]
-        return text.decode(errors="replace").strip()
+        return lines_of(text.decode(errors="replace").strip())
+
+
+def _short(line: bytes) -> bytes:
+    return line if len(line) <= LINE_BYTES else line[: LINE_BYTES - 3] + b"..."
 
 
 def _signal_name(number: int) -> str:

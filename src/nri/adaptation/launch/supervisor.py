@@ -184,7 +184,9 @@ class Supervisor:
             f": {_last_line(self.last_words)}" if self.last_words else ""
         )
         if not self._stopping.is_set():
-            log.warning("plugin %s ended: %s%s", peer.qualified, process.status, _quoted(self.last_words))
+            log.warning("plugin %s ended: %s", peer.qualified, process.status)
+            for line in self.last_words.split("\n") if self.last_words else ():  # one by one: none looks like ours
+                log.warning("plugin %s wrote: %s", peer.qualified, line)
         # A plugin that is cut off may well end without an error: there is nobody left that it could work for.
         return process.failed or peer.cut_off
 
@@ -231,7 +233,3 @@ class Supervisor:
 
 def _last_line(text: str) -> str:
     return text.rsplit("\n", 1)[-1]
-
-
-def _quoted(text: str) -> str:
-    return f"; its last words:\n{text}" if text else ""

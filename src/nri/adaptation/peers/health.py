@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import State
+from nri.text import plain
 
 if TYPE_CHECKING:
     from nri.adaptation.peers.peer import Peer
@@ -70,7 +71,7 @@ def health_of(peer: Peer) -> PluginHealth:
         events=str(peer.mask),
         latency_s=peer.latency_s,
         missed=peer.breaker.missed,
-        last_error=peer.last_error[:_ERROR_LENGTH],
+        last_error=plain(peer.last_error, _ERROR_LENGTH),
     )
 
 

@@ -14,6 +14,7 @@ from nri.adaptation.peers.synchronize import hand_over
 from nri.api import naming
 from nri.errors import RpcError
 from nri.mux import Trunk
+from nri.text import plain
 from nri.ttrpc import Code, Endpoint, Request
 
 if TYPE_CHECKING:
@@ -87,13 +88,13 @@ class RemotePeer(Peer):
     def _serve(self, request: Request) -> bytes | object:
         """Answer a request of the plugin; runs in whichever thread reads, so it must not wait."""
         if request.service != naming.RUNTIME_SERVICE:
-            raise RpcError(Code.UNIMPLEMENTED, f"service {request.service}")
+            raise RpcError(Code.UNIMPLEMENTED, f"service {plain(request.service)}")
         if request.method == "RegisterPlugin":
             self._remote_owner.register(self, request.payload)
             return b""
         if request.method == "UpdateContainers":
             return self._remote_owner.update_containers(self, request)
-        raise RpcError(Code.UNIMPLEMENTED, f"method {request.method}")
+        raise RpcError(Code.UNIMPLEMENTED, f"method {plain(request.method)}")
 
     def _closed(self, reason: str) -> None:
         self.signal(Signal.LOST, reason)
@@ -106,6 +107,7 @@ class RemotePeer(Peer):
                 return self.endpoint.call(naming.PLUGIN_SERVICE, spec.rpc, request.encoded(), deadline=deadline)
             except RpcError as error:
                 if error.code != Code.UNIMPLEMENTED or not spec.relayed:
+                    _make_plain(error)
                     raise
         return self._relay(request, deadline)
 
@@ -116,7 +118,7 @@ class RemotePeer(Peer):
         if not self._warned & spec.bit:
             self._warned |= spec.bit
             self._remote_owner.deprecated(self, spec)
-        return self.endpoint.call(naming.PLUGIN_SERVICE, "StateChange", request.state_change(), deadline=deadline)
+        return self.command("StateChange", request.state_change(), deadline)
 
     def begin(self, request: EventRequest, deadline: float) -> Exchange | None:
         """Send the event by its own method, if that needs no waiting."""
@@ -131,6 +133,7 @@ class RemotePeer(Peer):
             return self.endpoint.collect(exchange)
         except RpcError as error:
             if error.code != Code.UNIMPLEMENTED or not request.spec.relayed:
+                _make_plain(error)
                 raise
         return self._relay(request, deadline)
 
@@ -140,7 +143,11 @@ class RemotePeer(Peer):
 
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:
         """Call a method that is not an event."""
-        return self.endpoint.call(naming.PLUGIN_SERVICE, method, payload, deadline=deadline)
+        try:
+            return self.endpoint.call(naming.PLUGIN_SERVICE, method, payload, deadline=deadline)
+        except RpcError as error:
+            _make_plain(error)
+            raise
 
     def synchronize(
         self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container], timeout_s: float, *, each: bool
@@ -158,3 +165,9 @@ class RemotePeer(Peer):
     def release(self, deadline: float) -> None:
         """Give back the descriptor, unless a thread is inside until the deadline."""
         self.endpoint.release(deadline)
+
+
+def _make_plain(error: RpcError) -> None:
+    """Make the plugin's text one short line, here where it comes in, and for all who log, keep or pass it on."""
+    error.message = plain(error.message)
+    error.args = (error.code, error.message)

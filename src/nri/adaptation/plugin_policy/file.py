@@ -140,19 +140,10 @@ def _checked(tree: Any, path: tuple[str, ...], problems: list[Problem]) -> tuple
     if isinstance(tree, dict) and isinstance(tree.get("timeout"), dict):
         by_event = {"timeout": tree["timeout"]}
         tree = {key: value for key, value in tree.items() if key != "timeout"}
-        timeouts = _guarded(_ByEvent, by_event, path, problems).values.get("timeout")
+        timeouts = check(_ByEvent, by_event, path, problems).values.get("timeout")
         if timeouts is not None:
             timeouts.pop(None, None)  # stands for a name that is no event, which is in `problems` already
-    return _guarded(Table, tree, path, problems), timeouts
-
-
-def _guarded(cls: type, tree: Any, path: tuple[str, ...], problems: list[Problem]) -> Partial:
-    """`check`, with the one thing that it lets through: a whole number that no float can hold."""
-    try:
-        return check(cls, tree, path, problems)
-    except OverflowError:
-        problems.append(Problem(path, "holds a number that is too large"))
-        return Partial(cls, {})
+    return check(Table, tree, path, problems), timeouts
 
 
 def _bounds(table: Table, name: str, tree: Any, problems: list[Problem]) -> None:

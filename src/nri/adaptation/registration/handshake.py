@@ -125,7 +125,8 @@ class Handshake:
             step(peer)
         except NriError as error:
             if peer.state is not State.GONE:
-                log.warning("failed to %s plugin %s: %s", what, peer.qualified, error)
+                text = "failed to %s plugin %s: %s"
+                self._reporting.refused(f"failed to {what}", text, what, peer.qualified, error)
             peer.signal(Signal.FATAL, f"failed to {what}: {error}")
             return False
         except Exception as error:

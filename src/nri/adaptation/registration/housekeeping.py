@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.plugin_policy.policy import Policies
     from nri.adaptation.registration.chain import Chain
     from nri.adaptation.registration.handshake import Handshake
@@ -26,8 +27,11 @@ LOOK_S = 1.0
 class Housekeeping:
     """Keeps plugins and policy in step. `start` once, `stop` at the end."""
 
-    def __init__(self, registry: Registry, chain: Chain, handshake: Handshake, policies: Policies) -> None:
+    def __init__(
+        self, registry: Registry, chain: Chain, handshake: Handshake, policies: Policies, reporting: Reporting
+    ) -> None:
         self._registry = registry
+        self._reporting = reporting
         self._chain = chain
         self._handshake = handshake
         self._policies = policies
@@ -59,6 +63,7 @@ class Housekeeping:
         while not self._stopping.wait(LOOK_S):
             try:
                 self._registry.reap()
+                self._reporting.lines.flush()
                 if self._policies.refresh() != self._generation:
                     self._generation = self._policies.generation
                     self.apply_policy()

@@ -13,6 +13,7 @@ from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import State
 from nri.api import naming
 from nri.errors import RpcError
+from nri.text import plain
 from nri.ttrpc import Code
 
 if TYPE_CHECKING:
@@ -35,11 +36,11 @@ def check(request: m.RegisterPluginRequest) -> None:
             raise ValueError(f"{length} characters, at most {NAME_LENGTH}")
         naming.check_name(request.plugin_name)
     except ValueError as error:
-        raise RpcError(Code.UNKNOWN, f"invalid plugin name: {error}") from None
+        raise RpcError(Code.UNKNOWN, f"invalid plugin name: {plain(str(error))}") from None
     try:
         naming.check_index(request.plugin_idx)
     except ValueError as error:
-        raise RpcError(Code.UNKNOWN, f"invalid plugin index: {error}") from None
+        raise RpcError(Code.UNKNOWN, f"invalid plugin index: {plain(str(error))}") from None
 
 
 def is_alive(peer: Peer) -> bool:

@@ -7,7 +7,6 @@ milliseconds, so the oldest are those who never will. Next: `nri.adaptation.regi
 
 from __future__ import annotations
 
-import logging
 import os
 import select
 import threading
@@ -23,12 +22,11 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Collection, Sequence
 
+    from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.registration.registry import Registry
     from nri.ttrpc import Interceptor
 
 __all__ = ["Listener"]
-
-log = logging.getLogger("nri.adaptation")
 
 #: Connections that may wait without taking part yet.
 UNSETTLED = 64
@@ -51,6 +49,7 @@ class Listener:
         registry: Registry,
         allowed_uids: Collection[int],
         registration_timeout_s: float,
+        reporting: Reporting,
         interceptors: Sequence[Interceptor] = (),
         *,
         replace_live: bool = False,
@@ -60,6 +59,7 @@ class Listener:
         self._registry = registry
         self._allowed = {0, os.geteuid(), *allowed_uids}
         self._timeout_s = registration_timeout_s
+        self._reporting = reporting
         self._interceptors = interceptors
         self._listening: UnixListener | None = None
         self._thread: threading.Thread | None = None
@@ -100,7 +100,7 @@ class Listener:
             except BlockingIOError:
                 continue
             except OSError as error:  # out of descriptors: what waits is served as soon as there are some
-                log.warning("cannot accept a plugin's connection: %s", error.strerror)
+                self._reporting.refused("not accepted", "cannot accept a plugin's connection: %s", error.strerror)
                 threading.Event().wait(0.1)
                 continue
             self._admit(sock)
@@ -117,7 +117,7 @@ class Listener:
                 peer.endpoint.poll()  # it may be us who are late
                 if peer.state is not State.CONNECTED:
                     continue
-                log.warning("%s: plugin registration timed out", peer.qualified)
+                self._reporting.refused("not registered", "%s: plugin registration timed out", peer.qualified)
                 peer.signal(Signal.FATAL, "plugin registration timed out")
             else:
                 next_s = min(next_s, left_s)
@@ -126,16 +126,20 @@ class Listener:
     def _admit(self, sock: socket.socket) -> None:
         who = credentials(sock)
         if who.uid not in self._allowed:
-            log.warning("refused a plugin's connection: user %d (process %d) is not in allowed_uids", who.uid, who.pid)
+            text = "refused a plugin's connection: user %d (process %d) is not in allowed_uids"
+            self._reporting.refused("user not allowed", text, who.uid, who.pid)
             sock.close()
             return
         waiting = [peer for peer in self._registry.unsettled() if peer.kind == EXTERNAL]
         if len(waiting) >= UNSETTLED:
             silent = next((peer for peer in waiting if peer.state is State.CONNECTED), None)
             if silent is None:
-                log.warning("refused a plugin's connection: %d others are just joining", len(waiting))
+                text = "refused a plugin's connection: %d others are just joining"
+                self._reporting.refused("too many joining", text, len(waiting))
                 sock.close()
                 return
+            text = "%s: closed, because too many connections do not register"
+            self._reporting.refused("not registered", text, silent.qualified)
             silent.signal(Signal.FATAL, "too many connections that do not register")
         self._registry.connect(
             RemotePeer(self._registry, sock, EXTERNAL, pid=who.pid, uid=who.uid, interceptors=self._interceptors)

@@ -16,6 +16,7 @@ from nri.adaptation.audit.update_result import UpdateResult, results_of
 from nri.adaptation.plugin_policy import allow
 from nri.api import messages as m
 from nri.errors import NriError
+from nri.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,7 +60,14 @@ class PluginUpdates:
         self._check(peer, "Synchronize", encoded, [*self._there(updates)], [])
         present, missing = self._present(peer.label, "Synchronize", updates)
         for update in [*missing, *self._apply(peer.label, "Synchronize", encoded, present)]:
-            log.warning("plugin %s: update of container %s failed", peer.qualified, update.container_id)
+            target = plain(update.container_id, 128)
+            self._reporting.lines.line(
+                "updates that failed",
+                logging.WARNING,
+                "plugin %s: update of container %s failed",
+                peer.qualified,
+                target,
+            )
 
     def unsolicited(self, peer: Peer, request: m.UpdateContainersRequest) -> list[m.ContainerUpdate]:
         """Apply what a plugin asks for by itself; returns the updates that failed."""
@@ -83,7 +91,7 @@ class PluginUpdates:
             for failed in self._apply(plugin, "UpdateContainers", encoded, [update]):
                 log.warning(
                     "plugin %s: its update of container %s, asked for in %s while that was being created, failed",
-                    plugin, failed.container_id, event,
+                    plugin, plain(failed.container_id, 128), event,
                 )  # fmt: skip
         if creation.evictions and self._evict is not None:
             self._evict([m.ContainerEviction(container_id=container_id, reason=why) for _, why in creation.evictions])

@@ -19,11 +19,13 @@ from nri.adaptation.registration import identity
 from nri.api import messages as m
 from nri.api import naming
 from nri.errors import RpcError
+from nri.text import plain
 from nri.ttrpc import Code, Monitor, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.registration.chain import Chain
     from nri.adaptation.registration.handshake import Handshake
@@ -44,8 +46,11 @@ REMEMBERED = 256
 class Registry:
     """Keeps the peers. Thread-safe."""
 
-    def __init__(self, rules: Rules, chain: Chain, handshake: Handshake, update_queue: UpdateQueue) -> None:
+    def __init__(
+        self, rules: Rules, chain: Chain, handshake: Handshake, update_queue: UpdateQueue, reporting: Reporting
+    ) -> None:
         self._rules = rules
+        self._reporting = reporting
         self._chain = chain
         self._handshake = handshake
         self._update_queue = update_queue
@@ -100,6 +105,14 @@ class Registry:
     def register(self, peer: RemotePeer, payload: bytes) -> None:
         """Answer RegisterPlugin."""
         try:
+            self._register(peer, payload)
+        except RpcError as error:
+            text = "%s: registration refused: %s"
+            self._reporting.refused("registration refused", text, peer.qualified, plain(error.message))
+            raise
+
+    def _register(self, peer: RemotePeer, payload: bytes) -> None:
+        try:
             request = m.RegisterPluginRequest.FromString(payload)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
             raise RpcError(Code.INTERNAL, f"ttrpc: error unmarshalling payload: {error}") from None
@@ -110,7 +123,7 @@ class Registry:
             identity.check(request)
             index, name = request.plugin_idx, request.plugin_name
         self._claim(peer, index, name)
-        peer.version = request.NRI_version[: identity.VERSION_LENGTH]
+        peer.version = plain(request.NRI_version, identity.VERSION_LENGTH)
         peer.signal(Signal.REGISTER)
 
     def _claim(self, peer: Peer, index: str, name: str) -> None:
@@ -143,7 +156,7 @@ class Registry:
         elif action is Action.CLOSE:
             self._forget(peer)
         elif action is Action.REPORT_READY:
-            log.info("plugin %s is active", peer.qualified)
+            self._reporting.lines.line("plugins that join", logging.INFO, "plugin %s is active", peer.qualified)
         elif action is Action.REPORT_LATE:
             log.warning("plugin %s is late: %s", peer.qualified, peer.last_error)
         elif action is Action.REPORT_OPEN:
@@ -151,7 +164,8 @@ class Registry:
         elif action is Action.REPORT_BACK:
             log.info("plugin %s answers again", peer.qualified)
         elif action is Action.REPORT_GONE:
-            log.warning("plugin %s is gone: %s", peer.qualified, peer.last_error)
+            text = "plugin %s is gone: %s"
+            self._reporting.lines.line("plugins that leave", logging.WARNING, text, peer.qualified, peer.last_error)
         if action in (Action.CLOSE, Action.REPORT_READY, Action.REPORT_OPEN, Action.REPORT_BACK):
             self.tell_listeners()
             with self._lock:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from nri.config import Watch
 from nri.stub.program.stop import Stop
+from nri.text import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +95,7 @@ def _wait_for_change(
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"nri: {line}\n")
+    sys.stderr.write(f"nri: {escape(line)}\n")
 
 
 def _end(child: subprocess.Popen[bytes]) -> int:

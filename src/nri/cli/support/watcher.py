@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.json_format import MessageToDict
 
 from nri.api.events import EVENTS, EventMask
-from nri.cli.output import safe
+from nri.cli.output import Painted
 from nri.errors import ConnectionClosed, DeadlineExceeded, RuntimeUnavailable
 from nri.stream import connect_unix
 from nri.stub.plugin import Plugin
@@ -20,6 +20,7 @@ from nri.stub.program.options import Options
 from nri.stub.program.process import Program
 from nri.stub.session.session import Session
 from nri.stub.session.subscription import known_to
+from nri.text import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +156,7 @@ def _print_all(waiting: queue.Queue[dict[str, Any] | None], lost: list[int], out
         while (entry := waiting.get()) is not None:
             _print(entry, out)
             if not headed:  # with the first entry, which says whom we follow; there is none while nobody is there
-                out.text(out.paint(line_of("TIME", "EVENT", "CONTAINER", "POD", "NAME"), "bold"))
+                out.text(Painted(line_of("TIME", "EVENT", "CONTAINER", "POD", "NAME"), "bold"))
                 sys.stdout.flush()
                 headed = True
             if lost[0]:
@@ -176,7 +177,7 @@ def _print(entry: dict[str, Any], out: Output) -> None:
         return
     subject = pod if container is None else container
     if out.quiet:
-        out.text(safe(subject.id))
+        out.text(subject.id)
     else:
         name = container.name if container is not None else "-"
         ident = container.id[:13] if container is not None else "-"
@@ -186,7 +187,7 @@ def _print(entry: dict[str, Any], out: Output) -> None:
 
 def line_of(time: str, event: str, ident: str, pod: str, name: str) -> str:
     """Write a line of the running table. Widths are fixed, since the rows to come are not known."""
-    return f"{time:12}  {event:20}  {safe(ident) or '-':13}  {safe(pod):40}  {safe(name) or '-'}".rstrip()
+    return f"{time:12}  {event:20}  {escape(ident) or '-':13}  {escape(pod):40}  {escape(name) or '-'}".rstrip()
 
 
 def now() -> str:

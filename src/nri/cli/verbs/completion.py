@@ -35,6 +35,6 @@ def command(settings: Settings, shell: str | None) -> None:
     text = script.source_template % script.source_vars()
     out = Output(settings)
     if out.human:
-        out.text(text)
+        out.lines(text)
     else:
         out.document({"shell": shell, "script": text})

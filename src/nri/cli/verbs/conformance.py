@@ -48,7 +48,7 @@ def merge(settings: Settings, files: tuple[str, ...]) -> int:
             continue
         failed.append(difference)
         if out.human:
-            out.text(difference.case if out.quiet else f"{difference}\n")
+            out.lines(difference.case if out.quiet else f"{difference}\n")
     if not out.human:
         failures = [{"case": one.case, "op": one.op, "diff": one.diff} for one in failed]
         out.document({"passed": passed, "failed": len(failed), "skipped": skipped, "failures": failures})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri.cli.output import Output
+from nri.cli.output import Output, Painted
 from nri.cli.settings import FILE, Settings
 from nri.cli.support.verb import Verb
 
@@ -70,12 +70,11 @@ def explain(frame: Frame, out: Output) -> None:
     title, lines = _EXPLAIN.get(frame["kind"], _message)(frame)
     indent = "" if frame["kind"] == "mux" else "  "
     style = "red" if frame["kind"] == "broken" else "bold"
-    out.text(f"{frame['offset']:8}  {indent}{out.paint(title, style)}")
-    problem = (
-        [out.paint(f"problem: {frame['problem']}", "red")] if "problem" in frame and frame["kind"] != "broken" else []
-    )
-    for line in lines + problem:
+    out.text(f"{frame['offset']:8}  {indent}", Painted(title, style))
+    for line in lines:
         out.text(f"{'':8}  {indent}  {line}")
+    if "problem" in frame and frame["kind"] != "broken":
+        out.text(f"{'':8}  {indent}  ", Painted(f"problem: {frame['problem']}", "red"))
 
 
 def _mux(frame: Frame) -> tuple[str, list[str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri.cli.output import Output
+from nri.cli.output import Output, Painted
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
 
@@ -63,10 +63,10 @@ def _print(out: Output, findings: Sequence[Finding]) -> None:
     for finding in findings:
         if out.quiet and finding.level != "problem":
             continue
-        out.text(f"{out.paint(f'{finding.level:7}', _STYLE[finding.level])}  {finding.where}: {finding.what}")
+        out.text(Painted(f"{finding.level:7}", _STYLE[finding.level]), f"  {finding.where}: {finding.what}")
         if finding.next:
-            out.text(f"{'':7}  {out.paint('->', 'dim')} {finding.next}")
+            out.text(f"{'':7}  ", Painted("->", "dim"), f" {finding.next}")
     problems = sum(finding.level == "problem" for finding in findings)
     if not out.quiet:
         words = f"{problems} problem{'s' if problems != 1 else ''}" if problems else "no problems"
-        out.text(out.paint(words, "red" if problems else "green"))
+        out.text(Painted(words, "red" if problems else "green"))

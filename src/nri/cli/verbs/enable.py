@@ -105,7 +105,8 @@ def _tell(settings: Settings, writes: list[tuple[Path, str, bytes, int]], dry_ru
     for place, target, content, _ in writes:
         out.text(f"{'would write' if dry_run else 'wrote'} {place / target}")
         if dry_run:
-            out.text("".join(f"    {line}\n" for line in content.decode(errors="replace").splitlines()).rstrip("\n"))
+            for line in content.decode(errors="replace").rstrip("\n").split("\n"):
+                out.text(f"    {line}")
     from nri.cli.support.plugin_folder import others_of_index
 
     folder, file_name = writes[-1][:2]

@@ -37,4 +37,5 @@ def command(settings: Settings, name: str, idx: str, folder: Path | None) -> Non
     for path in made:
         out.text(path)
     module = names_of(name, idx)["module"]
-    out.note(f"\nnext:  cd {folder or name}  and then  pytest  or, as root,  nri run {module}.py --idx {idx}")
+    out.note("")
+    out.note(f"next:  cd {folder or name}  and then  pytest  or, as root,  nri run {module}.py --idx {idx}")

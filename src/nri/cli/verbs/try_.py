@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri.cli.output import Output, safe
+from nri.cli.output import Output, Painted
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
 
@@ -87,13 +87,13 @@ def command(
 def _show(out: Output, outcome: Outcome) -> None:
     """Print the changes pod by pod, container by container, plugin by plugin."""
     for pod in outcome.pods:
-        out.text(out.paint(safe(f"pod {pod.pod.name}"), "bold"))
+        out.text(Painted(f"pod {pod.pod.name}", "bold"))
         _show_result(out, pod.pod, outcome)
         for result in pod.containers:
-            out.text(out.paint(safe(f"container {result.name}"), "bold"))
+            out.text(Painted(f"container {result.name}", "bold"))
             _show_result(out, result, outcome)
             if result.unchanged:
-                out.text(f"  {out.paint('nothing changes', 'dim')}")
+                out.text("  ", Painted("nothing changes", "dim"))
 
 
 def _show_result(out: Output, result: Result, outcome: Outcome) -> None:
@@ -102,34 +102,34 @@ def _show_result(out: Output, result: Result, outcome: Outcome) -> None:
     for step in result.steps:
         heading = f"{step.plugin}{_WHEN.get(step.event, f' at {step.event}')}"
         if heading != shown:
-            out.text(f"  {out.paint(safe(heading), 'cyan')}")
+            out.text("  ", Painted(heading, "cyan"))
             shown = heading
         _show_change(out, step.change)
     names = {one.id: one.name for one in outcome.results}
     for target, reason in result.evictions:
-        out.text(f"  {out.paint(safe(f'evicts container {names.get(target, target)}: {reason}'), 'yellow')}")
+        out.text("  ", Painted(f"evicts container {names.get(target, target)}: {reason}", "yellow"))
     for report in result.shadows:
         _show_shadow(out, report, {key: name for key, name in names.items() if key != result.id})
     for plugin, event in result.left_out:
         line = f"{plugin} asks in {event} for a container that is not there: left out"
-        out.text(f"  {out.paint(safe(line), 'yellow')}")
+        out.text("  ", Painted(line, "yellow"))
     for miss in result.misses:
-        out.text(f"  {out.paint(safe(f'{miss.plugin}: {miss.reason}'), 'red')}")
+        out.text("  ", Painted(f"{miss.plugin}: {miss.reason}", "red"))
     if result.failed:
-        out.text(f"  {out.paint('refused:', 'red')} {safe(result.failed)}")
+        out.text("  ", Painted("refused:", "red"), f" {result.failed}")
 
 
 def _show_shadow(out: Output, report: ShadowReport, others: dict[str, str]) -> None:
     """Print what a shadow plugin would have done, to the container of the event and to `others`, names by id."""
     when = _WHEN.get(report.event, f" at {report.event}")
-    out.text(f"  {out.paint(safe(f'{report.plugin}{when}, a shadow: nothing of it counts'), 'cyan')}")
+    out.text("  ", Painted(f"{report.plugin}{when}, a shadow: nothing of it counts", "cyan"))
     for change in report.changes:
         _show_change(out, change, others.get(change.container, ""))
     lines = [f"in conflict with {holder}: {field} {key}".rstrip() for field, key, holder in report.conflicts]
     lines += [f"evicts container {target}: {reason}" for target, reason in report.evictions]
     lines += [f"fails: {report.failed}"] if report.failed else []
     for line in lines:
-        out.text(f"    {out.paint(safe(line), 'yellow')}")
+        out.text("    ", Painted(line, "yellow"))
 
 
 #: How the time of a change is put behind the plugin's name. Most come with the creation, so that goes without saying.
@@ -142,4 +142,4 @@ def _show_change(out: Output, change: Change, container: str = "") -> None:
     sides: list[tuple[str, Any, str]] = [("-", change.before, "red"), ("+", change.after, "green")]
     for sign, value, style in sides:
         if value is not None:
-            out.text(f"    {out.paint(safe(f'{sign} {what} {json.dumps(value, ensure_ascii=False)}'), style)}")
+            out.text("    ", Painted(f"{sign} {what} {json.dumps(value, ensure_ascii=False)}", style))

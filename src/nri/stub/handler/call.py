@@ -13,6 +13,7 @@ from nri.api.events import EVENTS
 from nri.errors import Reject
 from nri.stub.handler.answers import REPLY_FIELDS, encode_answer, wrong_answer
 from nri.stub.handler.coroutines import CoroutineType, resolve, run_to_end
+from nri.stub.support.unreadable import unreadable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +83,10 @@ def _server(plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mi
     chosen = hasattr(handler, "_nri_when")
 
     def serve(payload: bytes, call: Call) -> bytes:
-        request = parse(payload)
+        try:
+            request = parse(payload)
+        except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+            raise unreadable(error)  # noqa: B904 - compiled, a `raise` has no `from`
         pod = call.pod = request.pod
         arguments: tuple[Any, ...] = (pod,)
         if kind == "container":
@@ -114,7 +118,10 @@ def _validator(handler: Callable[..., Any]) -> Serve:
     from nri.api.validation import ValidationRequest
 
     def serve(payload: bytes, call: Call) -> bytes:
-        request = m.ValidateContainerAdjustmentRequest.FromString(payload)
+        try:
+            request = m.ValidateContainerAdjustmentRequest.FromString(payload)
+        except Exception as error:  # noqa: BLE001
+            raise unreadable(error)  # noqa: B904
         call.pod, call.container = request.pod, request.container
         if not admits(handler, request.pod):
             return b""

@@ -31,6 +31,7 @@ from nri.stub.session import settings
 from nri.stub.session.background import Background
 from nri.stub.session.session import Session
 from nri.stub.support import log_destination
+from nri.text import lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class Program:
     # -- what others are told -----------------------------------------------------------------------------------------
 
     def _give_up(self, code: int, text: str) -> int:
-        sys.stderr.write(f"error: {text}\n")
+        sys.stderr.write(f"error: {lines(text)}\n")
         # No terminal shows the stderr of a pre-installed plugin, and who reads a file does not look at stderr.
         if self.options.socket_fd is not None or self.options.log_file or self.plugin.log_file:
             self.plugin.log.error("%s", text)

@@ -6,8 +6,10 @@
 Everything happens in the thread that reads the connection: the request's handler runs, its reply is written, and then
 what the handler has asked for is sent. Which function serves an event is a table of `nri.stub.handler.call`; the calls
 that are not events are methods here. Rules of an error: what a handler raises becomes a status and the connection goes
-on; its text begins with the plugin's name, because old runtimes name nobody, and says of which type it is. A
-configuration that cannot be used, or a subscription to nothing, is `fatal`.
+on; its text begins with the plugin's name, because old runtimes name nobody, and says of which type it is. A request
+that cannot be read is status 13 whatever its method, without a line in the log: it is the sender's mistake. No handler
+runs before Configure has succeeded: status 9. A configuration that cannot be used, or a subscription to nothing, is
+`fatal`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from time import monotonic
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import BY_RPC, EventMask
-from nri.errors import ConfigError, NriError, RegistrationError, Reject, RpcError
+from nri.errors import ConfigError, NriError, RegistrationError, Reject, RemoteProtocolError, RpcError
 from nri.stub.base import PluginBase
 from nri.stub.handler import call as handlers
 from nri.stub.handler.answers import encode_answer
@@ -27,19 +29,25 @@ from nri.stub.session import subscription
 from nri.stub.session.state_change import unwrap
 from nri.stub.session.synchronize import MORE_REPLY, Parts
 from nri.stub.support import context
+from nri.stub.support.unreadable import Unreadable, unreadable
+from nri.text import plain
 from nri.ttrpc.codes import Code
 from nri.ttrpc.endpoint import LATER, Endpoint
+from nri.wire import iter_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Final
 
     from nri.stub.session.reporting import Reporting
     from nri.stub.support.mirror import Mirror
     from nri.ttrpc.envelope import Request
 
 __all__ = ["PluginService", "describe"]
+
+#: The stages in which handlers may run.
+_CONFIGURED: Final = ("ready", "configured")
 
 
 class PluginService:
@@ -109,9 +117,10 @@ class PluginService:
         """Answer one request, then send what the handler asked to be sent. `LATER`: we reply ourselves."""
         endpoint, method = self.endpoint, request.method
         serve = self._calls.get(method)
-        if serve is None or request.service != naming.PLUGIN_SERVICE:
-            self._serve_unhandled(request)
-            return LATER
+        if serve is None or request.service != naming.PLUGIN_SERVICE or self.stage not in _CONFIGURED:
+            serve = self._serve_odd(request)
+            if serve is None:
+                return LATER
         if self.stage == "configured" and method in BY_RPC:
             self._become_ready()  # runtimes on 0.6.1 never synchronize the plugins that they launch themselves
         began = monotonic()
@@ -138,24 +147,38 @@ class PluginService:
                 self._plugin.runtime.send_queued(call)
         return LATER
 
-    def _serve_unhandled(self, request: Request) -> None:
+    def _serve_odd(self, request: Request) -> Any:
+        """Answer what no function of ours serves, or not yet; the function if one does all the same."""
+        endpoint, method = self.endpoint, request.method
         if request.service != naming.PLUGIN_SERVICE:
-            self.endpoint.reply_error(request, Code.UNIMPLEMENTED, f"service {request.service}")
-        elif request.method in BY_RPC:
-            self.endpoint.reply(request, b"")  # an event that we do not handle is no error
-            self.answered = request.method
+            endpoint.reply_error(request, Code.UNIMPLEMENTED, f"service {plain(request.service)}")
+        elif method == "Configure":
+            return self._calls[method]
+        elif method not in BY_RPC and method not in self._calls:
+            endpoint.reply_error(request, Code.UNIMPLEMENTED, f"method {plain(method)}")
+        elif self.stage not in _CONFIGURED:  # handlers rely on what `configure` has made
+            text = f"plugin {self._label}: {method} before Configure has succeeded"
+            endpoint.reply_error(request, Code.FAILED_PRECONDITION, text)
         else:
-            self.endpoint.reply_error(request, Code.UNIMPLEMENTED, f"method {request.method}")
+            try:
+                getattr(m, BY_RPC[method].request).FromString(request.payload)
+            except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+                self._fail(request, unreadable(error))
+            else:
+                endpoint.reply(request, b"")  # an event that we do not handle is no error
+                self.answered = method
+        return None
 
     def _fail(self, request: Request, error: Exception) -> None:
         """Answer with the status of what a handler raised."""
         method = request.method
-        begins = method in ("Configure", "Synchronize")
+        is_unreadable = isinstance(error, Unreadable)
+        begins = method in ("Configure", "Synchronize") and not is_unreadable
         if begins:
             self.raised, self.raised_by = error, method.lower()
         code, text = _status(error)
         expected = isinstance(error, (Reject, RpcError)) and not begins
-        if not expected and self.fatal is None and not _is_unreadable(error):
+        if not expected and self.fatal is None:
             self._log().error("%s failed: %s", method, describe(error), exc_info=error)
         self.endpoint.reply_error(request, code, f"plugin {self._label}{text}")
         if self.fatal is not None:
@@ -170,7 +193,10 @@ class PluginService:
     # -- the calls that are not events --------------------------------------------------------------------------------
 
     def _serve_configure(self, payload: bytes, _: context.Call) -> bytes:
-        request = m.ConfigureRequest.FromString(payload)
+        try:
+            request = m.ConfigureRequest.FromString(payload)
+        except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+            raise unreadable(error)  # noqa: B904 - compiled, a `raise` has no `from`
         plugin = self._plugin
         plugin.runtime.introduce(request)
         link = self.endpoint.link
@@ -197,7 +223,13 @@ class PluginService:
 
     def _serve_synchronize(self, payload: bytes, call: context.Call) -> bytes:
         wanted = self._mirror is not None or handlers.overridden(self._plugin, PluginBase, "synchronize")
-        if self._parts.add(payload, keep=wanted):
+        try:
+            more = self._parts.add(payload, keep=wanted)
+        except RpcError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+            raise unreadable(error)  # noqa: B904
+        if more:
             return MORE_REPLY
         reply = b""
         if wanted:
@@ -218,14 +250,22 @@ class PluginService:
         self._announce = self._on_ready
 
     def _serve_state_change(self, payload: bytes, call: context.Call) -> bytes:
-        told = unwrap(payload)
+        try:
+            told = unwrap(payload)
+        except RemoteProtocolError as error:
+            raise unreadable(error)  # noqa: B904
         serve = self._table.get(told[0].rpc) if told is not None else None
         if told is None or serve is None:
             return b""
         call.event = told[0].rpc
         return serve(told[1], call)
 
-    def _serve_shutdown(self, _payload: bytes, _: context.Call) -> bytes:
+    def _serve_shutdown(self, payload: bytes, _: context.Call) -> bytes:
+        try:
+            for _field in iter_fields(payload):
+                pass  # it has none that we know
+        except RemoteProtocolError as error:
+            raise unreadable(error)  # noqa: B904
         handlers.call_quietly(self._plugin, "shutdown")
         return b""
 
@@ -254,11 +294,4 @@ def _status(error: Exception) -> tuple[int, str]:
         return Code.PERMISSION_DENIED, f" refused: {str(error) or 'without a reason'}"
     if isinstance(error, RpcError):
         return error.code, f": {error.message}"
-    if _is_unreadable(error):
-        return Code.INTERNAL, f": ttrpc: error unmarshalling payload: {error}"
     return Code.UNKNOWN, f": {describe(error)}"
-
-
-def _is_unreadable(error: Exception) -> bool:
-    """Whether a request was no message: the mistake of the one who sent it."""
-    return type(error).__module__.startswith("google.") and type(error).__name__ == "DecodeError"

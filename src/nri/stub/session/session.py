@@ -21,6 +21,7 @@ from nri.stub.handler.call import call_quietly
 from nri.stub.session.service import PluginService, describe
 from nri.stub.support.mirror import Mirror
 from nri.stub.support.runtime_handle import RuntimeHandle
+from nri.text import plain
 from nri.ttrpc.endpoint import Endpoint
 
 TYPE_CHECKING = False
@@ -167,7 +168,8 @@ class Session:
             endpoint.close("closed (registration timed out)")
             raise DeadlineExceeded(f"{missing} from the runtime ({self._timeout_s:g} s)") from None
         if refused:
-            raise RegistrationError(f"the runtime refused plugin {self.index}-{self.name}: {refused[0].message}")
+            text = plain(refused[0].message)
+            raise RegistrationError(f"the runtime refused plugin {self.index}-{self.name}: {text}")
         self._raise_failure()
         if reason is not None:
             raise ConnectionClosed(f"{reason} before Configure")

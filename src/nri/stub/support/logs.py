@@ -11,6 +11,7 @@ import logging
 import sys
 
 from nri.stub.support import context, log_destination
+from nri.text import escape, json_text, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ class _Adapter(logging.LoggerAdapter):  # type: ignore[type-arg]
         extra = dict(kwargs.get("extra") or {})
         if call is not None and call.pod is not None:
             extra["pod"] = f"{call.pod.namespace}/{call.pod.name}"
-            where = f"pod {extra['pod']}"
+            where = f"pod {plain(extra['pod'], 512)}"
             if call.container is not None and call.container.name:
                 extra["container"] = call.container.name
-                where += f", container {call.container.name}"
+                where += f", container {plain(call.container.name, 512)}"
             msg = f"{msg} [{where.replace('%', '%%')}]"
         kwargs["extra"] = extra
         return msg, kwargs
@@ -80,7 +81,7 @@ def set_up(level: str = "INFO", form: str = "text", file: str | None = None, *, 
             trouble = error.strerror or str(error)
     if handler is None:
         handler = _syslog() if use_syslog else logging.StreamHandler()
-    handler.setFormatter(_JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter(_TEXT))
     root.addHandler(handler)
     if trouble:
         logging.getLogger("nri.plugin").warning("cannot log to %s: %s", file, trouble)
@@ -111,6 +112,16 @@ def _syslog() -> logging.Handler:
     return Syslog(SYSLOG)
 
 
+class _TextFormatter(logging.Formatter):
+    """Text in which nothing steers a terminal: names and texts of containers come into it, whoever wrote the plugin.
+
+    Only a record's first line begins at the margin, so that no text can look like another record.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n  ".join([escape(line).replace("\\t", "\t") for line in super().format(record).split("\n")])
+
+
 class _JsonFormatter(logging.Formatter):
     """One JSON object per line, time in RFC 3339."""
 
@@ -129,4 +140,4 @@ class _JsonFormatter(logging.Formatter):
                 line[name] = getattr(record, name)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return json_text(json.dumps(line, ensure_ascii=False))

@@ -14,6 +14,7 @@ from nri.api.builders.update import Update
 from nri.errors import ConnectionClosed, NriError, RpcError
 from nri.stub.support import context
 from nri.stub.support.pending import UPDATE_TIMEOUT_S, Pending
+from nri.text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class RuntimeHandle:
 
     def introduce(self, request: m.ConfigureRequest) -> None:
         """Take over what the runtime tells of itself when it configures us. For the session."""
-        self.name, self.version = request.runtime_name, request.runtime_version
+        self.name, self.version = plain(request.runtime_name, 128), plain(request.runtime_version, 128)
         self.nri_version = naming.infer_nri_version(self.name, self.version, request.NRI_version)
         if request.registration_timeout:
             self.registration_timeout_s = request.registration_timeout / 1000
@@ -168,7 +169,7 @@ class RuntimeHandle:
             if response is None:
                 pending.finish([], ConnectionClosed((endpoint and endpoint.closed) or "closed"))
             elif response.code:
-                pending.finish([], RpcError(response.code, response.message))
+                pending.finish([], RpcError(response.code, plain(response.message)))
             else:
                 try:
                     failed = m.UpdateContainersResponse.FromString(response.payload).failed

@@ -168,3 +168,15 @@ def test_what_cannot_be_started_leaves_no_descriptor_behind(tmp_path: Path) -> N
         Process(Found(str(path), "10", "foo"))
     assert len(os.listdir("/proc/self/fd")) == before
     assert stat.S_ISREG(path.stat().st_mode)
+
+
+def test_what_it_writes_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    process = run(script(tmp_path, "10-foo", "printf 'a\\033[2J\\rb\\nc\\342\\200\\256d\\n' >&2\n"))
+    assert process.last_words == "a\\x1b[2J\\rb\nc\\u202ed"
+
+
+def test_a_long_line_says_that_it_was_cut(tmp_path: Path) -> None:
+    process = run(script(tmp_path, "10-foo", "head -c 5000 /dev/zero | tr '\\0' x >&2; echo >&2\n"))
+    assert process.last_words.startswith("xxx")
+    assert process.last_words.endswith("...")
+    assert len(process.last_words) <= 1024

@@ -58,7 +58,7 @@ def test_a_line_without_end_is_cut_and_the_next_ones_are_kept(tmp_path: Path) ->
     process.wait(lambda: 1.0)
     process.socket.close()
     first, second = process.last_words.splitlines()
-    assert (set(first), second) == ({"x"}, "next")
+    assert (set(first.removesuffix("...")), second) == ({"x"}, "next")
 
 
 @pytest.mark.parametrize("missing", ["pidfd_open", "eventfd", "posix_spawn"])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.registration.listener import Listener
 from nri.testing import FakeRuntime
 from nri.ttrpc import Endpoint, Monitor
@@ -37,7 +38,7 @@ def test_a_start_that_fails_half_way_can_be_stopped_and_leaves_no_descriptor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry: Any = None
-    listener = Listener(str(tmp_path / "nri.sock"), registry, (), 5.0)
+    listener = Listener(str(tmp_path / "nri.sock"), registry, (), 5.0, Reporting())
     before = len(os.listdir("/proc/self/fd"))
     with monkeypatch.context() as patch:
         patch.setattr(os, "pipe2", full)

@@ -11,6 +11,7 @@ import pytest
 
 import nri
 from nri.api import messages as m
+from nri.api.events import EVENTS
 from nri.ttrpc import Code
 from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import CONTAINER, CREATE, POD, START, Names, creates, wait_for
@@ -211,3 +212,97 @@ def test_a_second_configure_keeps_a_plugin_ready() -> None:
         assert not running.runtime.configure("again").code
         assert running.session.stage == "ready"
         assert running.plugin.config == "again"
+
+
+#: A field that says that it is longer than what follows.
+BROKEN = b"\x0a\x7fx"
+
+
+class Everything(Names):
+    """Would notice a handler that runs too early."""
+
+    ran: list[str]
+
+    def __init__(self) -> None:
+        self.ran = []
+
+    def synchronize(self, pods, containers):
+        self.ran.append("synchronize")
+
+    def validate_container_adjustment(self, request):
+        self.ran.append("validate")
+
+    def start_container(self, pod, container):
+        self.ran.append("start")
+
+    def create_container(self, pod, container):
+        self.ran.append("create")
+
+    def shutdown(self):
+        self.ran.append("shutdown")
+
+
+METHODS = [spec.rpc for spec in EVENTS] + ["Synchronize", "StateChange", "Shutdown"]
+
+
+@pytest.mark.parametrize("method", [*METHODS, "Configure"])
+@pytest.mark.parametrize("plugin", [Everything, Names])
+def test_what_cannot_be_read_is_one_status_for_all_methods_and_no_line_in_the_log(
+    method: str, plugin: type[nri.Plugin], caplog: pytest.LogCaptureFixture
+) -> None:
+    with plugin_thread(plugin()) as running:
+        running.runtime.begin()
+        caplog.clear()
+        response = running.runtime.call(method, BROKEN)
+        assert response.code == Code.INTERNAL
+        assert "ttrpc: error unmarshalling payload: " in response.message
+        assert not running.runtime.call("CreateContainer", CREATE).code, "the connection goes on"
+    assert not [record for record in caplog.records if record.exc_info or record.levelno >= logging.WARNING]
+
+
+def test_a_configure_that_cannot_be_read_is_the_runtimes_mistake_and_not_raised_as_the_plugins() -> None:
+    with plugin_thread(Names()) as running:
+        running.runtime.register()
+        assert running.runtime.call("Configure", BROKEN).code == Code.INTERNAL
+        running.runtime.close()
+        assert isinstance(running.ended(), nri.errors.ConnectionClosed)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_handler_runs_before_configure(method: str) -> None:
+    plugin = Everything()
+    with plugin_thread(plugin) as running:
+        running.runtime.register()
+        response = running.runtime.call(method, b"")
+        assert response.code == Code.FAILED_PRECONDITION
+        assert response.message == f"plugin 10-everything: {method} before Configure has succeeded"
+        assert plugin.ran == []
+        assert not running.runtime.configure().code
+        assert not running.runtime.call("CreateContainer", CREATE).code
+        assert plugin.ran == ["create"]
+
+
+def test_no_handler_runs_after_a_configure_that_failed() -> None:
+    class Unready(Everything):
+        def configure(self):
+            raise ValueError("not yet")
+
+    plugin = Unready()
+    with plugin_thread(plugin) as running:
+        running.runtime.register()
+        assert running.runtime.configure().code == Code.UNKNOWN
+        assert running.runtime.call("CreateContainer", CREATE).code == Code.FAILED_PRECONDITION
+        assert plugin.ran == []
+
+
+@pytest.mark.parametrize(("service", "method"), [("\x1b[2J" + "x" * 100_000, "Configure"), (None, "No\nSuch\x1b")])
+def test_what_is_not_served_is_unimplemented_in_one_line(service: str | None, method: str) -> None:
+    with plugin_thread(Names()) as running:
+        options = {} if service is None else {"service": service}
+        running.runtime.register()
+        for _ in range(2):
+            response = running.runtime.call(method, b"", **options)
+            assert response.code == Code.UNIMPLEMENTED
+            assert response.message.isprintable()
+            assert len(response.message) < 1100
+            running.runtime.configure()

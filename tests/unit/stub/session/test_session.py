@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 import nri
 from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import START, Names
@@ -64,3 +66,29 @@ def test_shutdown_and_closed_are_called() -> None:
         running.runtime.close()
         running.ended()
     assert seen == ["shutdown", "closed, connected False"]
+
+
+ODD = "no\x1b[2J\nerror: forged\u202e"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [(ODD, "no\\x1b[2J\\nerror: forged\\u202e"), ("x" * 100_000, "characters)")]
+)
+def test_what_a_runtime_says_is_one_short_line(text: str, shown: str) -> None:
+    with plugin_thread(Names()) as running:
+        running.runtime.answer(running.runtime.request(), code=2, text=text)
+        error = running.ended()
+        assert isinstance(error, nri.errors.RegistrationError)
+        assert str(error).endswith(shown)
+        assert len(str(error)) < 1200
+    with plugin_thread(Names()) as running:
+        running.runtime.begin(name=text, version=text)
+        runtime = running.plugin.runtime
+        for told in (runtime.name, runtime.version):
+            assert told.isprintable()
+            assert len(told) <= 128
+        pending = runtime.update(nri.Update("c").set_cpu_shares(2))
+        running.runtime.answer(running.runtime.request(), code=2, text=text)
+        with pytest.raises(nri.errors.RpcError) as failed:
+            pending.result(10)
+        assert failed.value.message.endswith(shown)

@@ -125,3 +125,45 @@ def test_json_has_one_object_for_each_line(tmp_path: Path) -> None:
     assert (first["pod"], first["container"], first["logger"]) == ("default/web", "app", "nri.plugin.logs")
     assert "grüße" in first["message"] and first["time"].endswith("+00:00")
     assert "KeyError: 'zone'" in second["exception"]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_nothing_in_a_line_steers_a_terminal_or_looks_like_another_line(
+    form: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = logging.Logger("root of the test")  # noqa: LOG001 - one of its own, with no handlers of pytest
+    monkeypatch.setattr(logging, "getLogger", lambda name=None: root)
+    logs.set_up("INFO", form, str(tmp_path / "log"))
+    odd = "a\x1b[2J\x9b\u202e\n2026-01-01 INFO forged"
+    root.info("pod %s\tsaid\nno", odd)
+    try:
+        raise ValueError(odd)
+    except ValueError:
+        root.exception("failed")
+    for handler in root.handlers:
+        handler.close()
+    lines = (tmp_path / "log").read_text().split("\n")
+    assert all(line.replace("\t", "").isprintable() for line in lines)
+    if form == "json":
+        assert [json.loads(line)["message"] for line in lines[:2]] == [f"pod {odd}\tsaid\nno", "failed"]
+    else:
+        first = [line for line in lines if not line.startswith("  ")]
+        assert len(first) == 3, first  # two records, and the end
+        assert "a\\x1b[2J\\u009b\\u202e" in lines[0]
+
+
+def test_the_pod_on_every_line_is_plain() -> None:
+    seen = []
+
+    class Talks(nri.Plugin):
+        def create_container(self, pod: object, container: object) -> None:
+            seen.append(self.log.process("hello", {})[0])
+
+    odd = nri.PodSandbox(name="w\x1b[2J\n", namespace="n" * 100_000)
+    with plugin_thread(Talks()) as running:
+        running.runtime.begin()
+        running.runtime.call("CreateContainer", type(CREATE)(pod=odd, container=nri.Container(name="c\u202e")))
+    (line,) = seen
+    assert line.isprintable()
+    assert line.endswith("container c\\u202e]")
+    assert len(line) < 1200

@@ -1,0 +1,179 @@
+"""The table of targets: every parser of the package whose input comes from elsewhere.
+
+Each row says what the input is made of, what is done with it, and which exceptions are documented there. Those that
+need a connection are in `tests.fuzz.plugin_side` and `tests.fuzz.runtime_side`, those of files in `tests.fuzz.files`;
+here are bytes and words.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from nri.api import cpuset, naming
+from nri.api import messages as m
+from nri.api.events import EventMask
+from nri.api.selectors import Pattern, Selector
+from nri.config.duration import format_duration, parse_duration
+from nri.errors import RemoteProtocolError
+from nri.kube import quantity
+from nri.mux import Demux, cut, pack
+from nri.text import plain
+from nri.trace.catalog import Catalog
+from nri.trace.dissect import Dissector
+from nri.ttrpc import frames
+from nri.ttrpc.connection import ClientSide, ServerSide
+from nri.ttrpc.envelope import Request, decode_request, decode_response, encode_request, encode_response, request_prefix
+from nri.wire import iter_fields
+from tests.fuzz import files, inputs, merges, plugin_side, runtime_side
+from tests.fuzz.engine import Target
+
+__all__ = ["TARGETS"]
+
+_CREATE = encode_request(request_prefix(naming.PLUGIN_SERVICE, "CreateContainer"), b"\x0a\x02\x0a\x00", 2 * 10**9)
+_REGISTER = encode_request(
+    request_prefix(naming.RUNTIME_SERVICE, "RegisterPlugin"),
+    m.RegisterPluginRequest(plugin_name="a", plugin_idx="10").SerializeToString(),
+    metadata=[("k", "v")],
+)
+_REFUSED = encode_response(code=2, message="no")
+_FRAMES = [
+    frames.pack(1, frames.REQUEST, _CREATE) + frames.pack(3, frames.REQUEST, _REGISTER),
+    frames.pack(1, frames.RESPONSE, _REFUSED) + frames.pack(3, frames.RESPONSE, b""),
+    frames.pack(1, frames.REQUEST, _CREATE, 2)
+    + frames.pack(1, frames.DATA, b"x")
+    + frames.pack(1, frames.DATA, b"", 5),
+]
+_TRUNK = [cut(2, each) for each in _FRAMES] + [cut(1, bytes(5000)) + pack(2, _FRAMES[0])]
+
+
+def _pieces(data: bytes) -> list[bytes]:
+    """The input as it may come from a socket: the first byte says in pieces of how many."""
+    size = data[0] % 32 + 1 if data else 1
+    return [data[start : start + size] for start in range(1, len(data), size)]
+
+
+def _wire(data: bytes) -> None:
+    for _, kind, value in iter_fields(data):
+        assert kind in (0, 1, 2, 5)
+        assert isinstance(value, int) == (kind == 0)
+
+
+def _mux(data: bytes) -> None:
+    in_pieces, demux = b"", Demux((1, 2))
+    for piece in _pieces(data):
+        in_pieces += b"".join(chunk for _, chunk in demux.receive(piece))
+    assert in_pieces == b"".join(chunk for _, chunk in Demux((1, 2)).receive(data[1:]))
+
+
+def _envelope(data: bytes) -> None:
+    try:
+        request = decode_request(data)
+    except RemoteProtocolError:
+        pass
+    else:
+        again = encode_request(
+            request_prefix(request.service, request.method), request.payload, request.timeout_ns, request.metadata
+        )
+        assert repr(decode_request(again)) == repr(request)
+    response = decode_response(data)
+    again = encode_response(response.payload if not response.code else b"", response.code, response.message)
+    assert decode_response(again).code == response.code
+
+
+def _ttrpc(data: bytes) -> None:
+    server, client = ServerSide(), ClientSide()
+    for _ in range(3):
+        client.request("s", "m", b"")
+    client.open(Request("s", "m", b""), sends=True, receives=True)
+    for piece in _pieces(data):
+        for item in server.receive(piece):
+            stream = item.stream_id
+            if isinstance(item, Request):
+                assert server.respond(stream)
+        for item in client.receive(piece):
+            assert item.stream_id in (1, 3, 5, 7)
+
+
+_CATALOG = Catalog()
+
+
+def _decode(data: bytes) -> None:
+    for with_mux in (None, True, False):
+        for frame in Dissector(_CATALOG).run(data, with_mux=with_mux):
+            assert 0 <= frame["offset"] <= len(data)
+            files.printed(frame)
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
+
+
+def _cpuset(data: bytes) -> None:
+    numbers = cpuset.parse(_text(data))
+    assert cpuset.parse(cpuset.to_text(numbers)) == numbers
+
+
+def _selector(data: bytes) -> None:
+    for kind in (Pattern, Selector):
+        try:
+            made = kind.parse(_text(data))
+        except ValueError:
+            continue
+        assert kind.parse(str(made)) == made
+        if isinstance(made, Selector):
+            made.holds({"a": "b", "": ""})
+        else:
+            made.fits("prod")
+
+
+def _events(data: bytes) -> None:
+    mask = EventMask.parse(_text(data))
+    assert EventMask.parse(str(mask)) == mask
+
+
+def _duration(data: bytes) -> None:
+    seconds = parse_duration(_text(data))
+    format_duration(seconds)
+
+
+def _plugin_name(data: bytes) -> None:
+    index, name = naming.split_file_name(_text(data))
+    assert plain(naming.full_name(index, name)).startswith(index)
+
+
+def _words(*samples: str) -> st.SearchStrategy[bytes]:
+    return inputs.texts(samples) | st.text(max_size=12).map(lambda text: text.encode(errors="surrogatepass"))
+
+
+_ROWS = (
+    Target("wire", inputs.fields | inputs.spoiled(_FRAMES) | st.binary(max_size=40), _wire, (RemoteProtocolError,)),
+    Target("mux", inputs.spoiled(_TRUNK) | st.binary(max_size=60), _mux, (RemoteProtocolError,)),
+    Target(
+        "envelope", inputs.spoiled([_CREATE, _REGISTER, _REFUSED]) | inputs.fields, _envelope, (RemoteProtocolError,)
+    ),
+    Target("ttrpc", inputs.spoiled(_FRAMES) | st.binary(max_size=60), _ttrpc, (RemoteProtocolError,)),
+    Target("decode", inputs.spoiled([*_TRUNK, *_FRAMES]) | inputs.fields | st.binary(max_size=60), _decode),
+    *plugin_side.TARGETS,
+    *runtime_side.TARGETS,
+    *merges.TARGETS,
+    *files.TARGETS,
+    Target(
+        "quantity",
+        _words("500m", "1.5Gi", "2e3", "-.5", "1Ei"),
+        lambda data: quantity.parse(_text(data)),
+        (ValueError,),
+    ),
+    Target("cpuset", _words("0-3,8", "0-15:2/4", "1023"), _cpuset, (ValueError,)),
+    Target("selectors", _words("prod-*", "!prod", "key=value", "!key", "a!=b*"), _selector),
+    Target(
+        "events",
+        _words("pod,container", "CreateContainer", "all", "StopContainer, post_start_container"),
+        _events,
+        (ValueError,),
+    ),
+    Target("duration", _words("1m30s", "-.5h", "250ms", "2us"), _duration, (ValueError,)),
+    Target("plugin-name", _words("10-pin", "99-a.b_c+d"), _plugin_name, (ValueError,)),
+)
+
+#: All targets by name.
+TARGETS = {target.name: target for target in _ROWS}

@@ -1,0 +1,63 @@
+"""Texts of others become one short line that neither steers a terminal nor forges a log."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.text import LINE_LENGTH, cut, escape, lines, plain, quote
+
+_ANY = st.text(st.characters())  # halves of surrogates, too
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("web-1 (grün) 日本", "web-1 (grün) 日本"),
+        ("a\nb\r\tc", "a\\nb\\r\\tc"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\a"),
+        ("\x7f\x9b31m\x00", "\\x7f\\u009b31m\\x00"),
+        ("one\u2028two\u2029three\x85", "one\\u2028two\\u2029three\\u0085"),
+        ("gnp\u202e.exe\u2066\u200f\ufeff", "gnp\\u202e.exe\\u2066\\u200f\\ufeff"),
+        ("\udcff", "\\udcff"),
+        ("\U000e0041", "\\U000e0041"),
+    ],
+)
+def test_what_does_not_print_is_escaped(text: str, shown: str) -> None:
+    assert escape(text) == plain(text) == shown
+
+
+@given(_ANY, st.integers(40, 80))
+def test_a_plain_text_prints_is_short_and_stays_the_same(text: str, length: int) -> None:
+    once = plain(text, length)
+    assert once.isprintable()
+    assert len(once) <= length
+    assert plain(once, length) == once
+    once.encode()
+
+
+def test_a_long_text_says_that_it_was_cut_and_how_long_it_was() -> None:
+    shown = plain("x" * 4_000_000)
+    assert len(shown) == LINE_LENGTH
+    assert shown.startswith("xxx")
+    assert shown.endswith("... (cut: 4000000 characters)")
+    assert cut("x" * 4_000_000) == shown
+    assert cut("x" * LINE_LENGTH) == "x" * LINE_LENGTH
+
+
+def test_escapes_do_not_make_a_short_text_a_long_one() -> None:
+    shown = plain("\x1b" * 1000)
+    assert len(shown) == LINE_LENGTH
+    assert shown.endswith("... (cut: 1000 characters)")
+
+
+def test_lines_stay_lines_and_each_is_plain() -> None:
+    assert lines("one\x1b[2J\ntwo\rthree") == "one\\x1b[2J\ntwo\\rthree"
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"), [("web", '"web"'), ('a"b\\', '"a\\"b\\\\"'), ("a\nb\u202e", '"a\\nb\\u202e"')]
+)
+def test_quotes_are_those_of_the_reference(text: str, quoted: str) -> None:
+    assert quote(text) == quoted
