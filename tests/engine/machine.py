@@ -19,6 +19,7 @@ from typing import Any
 
 from nri.engine.process import Conmon, Exit, Exits, Runtime
 from tests.support.needs import need_root, need_tool
+from tools.runtimes.images import _static_busybox
 
 PREFIX = "nri-en-"
 #: crun does not run beside an empty cgroup v2 (real-runtimes.md 6), so it gets a view of the machine without one.
@@ -38,6 +39,7 @@ class Machine:
         self.exit_dir = self.folder / "exits"
         self.exits: list[Exit] = []
         self._watchers: list[Exits] = []
+        self._descriptors = len(os.listdir("/proc/self/fd"))
 
     def runtime(self, name: str) -> Runtime:
         """runc or crun, with a root folder of its own."""
@@ -64,7 +66,7 @@ class Machine:
         folder = self.folder / "bundles" / self.container_id(name)
         binaries = folder / "rootfs/bin"
         binaries.mkdir(parents=True)
-        shutil.copy(need_tool("busybox"), binaries / "busybox")
+        shutil.copy(_static_busybox(print), binaries / "busybox")
         for applet in ("sh", "sleep", "echo", "cat", "stty", "kill", "true"):
             (binaries / applet).symlink_to("busybox")
         (folder / "config.json").write_text(json.dumps(self._spec(name, [*words], process)))
@@ -146,6 +148,8 @@ class Machine:
                     time.sleep(0.02)
         shutil.rmtree(self.folder, ignore_errors=True)
         assert left == [], "this was left behind:\n" + "\n".join(left)
+        opened = len(os.listdir("/proc/self/fd")) - self._descriptors
+        assert opened <= 0, f"{opened} descriptors were left open"
 
 
 def settled(leftovers: Callable[[], list[str]]) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -262,6 +263,37 @@ def test_what_a_kill_left_is_removed_at_the_start(store: ImageStore, registry: R
     assert [line for line in again.complaints if str(torn) in line and "pulled again" in line]
     assert (left_over(again), torn.exists()) == ([], False)
     assert list(again.list()) == [image]
+
+
+PULL = """
+import sys
+from pathlib import Path
+from nri.engine.images import ImageStore, Registry, Transport
+transport = Transport(sys.argv[1], [Registry(sys.argv[3].partition("/")[0], insecure=True)])
+ImageStore(Path(sys.argv[2]), transport, umoci=sys.argv[4]).pull(sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize("moment", ["manifest", "copy", "unpack"])
+def test_an_engine_killed_in_a_pull_leaves_nothing_to_the_next_one(
+    machine: Machine, store: ImageStore, registry: RegistryProcess, moment: str
+) -> None:
+    slow = machine.folder / "slow"
+    word = {"manifest": "inspect", "copy": " copy ", "unpack": "raw unpack"}[moment]
+    real = store.transport.skopeo if moment != "unpack" else need_tool("umoci")
+    slow.write_text(
+        f'#!/bin/sh\ncase "$*" in *"{word}"*) touch {machine.folder}/reached; while :; do sleep 0.1; done;; esac\nexec {real} "$@"\n'
+    )
+    slow.chmod(0o755)
+    tools = [str(slow), need_tool("umoci")] if moment != "unpack" else [store.transport.skopeo, str(slow)]
+    name = f"{registry.host}/team/app:1"
+    engine = subprocess.Popen([sys.executable, "-c", PULL, tools[0], str(store.root), name, tools[1]])
+    machine.wait_for((machine.folder / "reached").exists, moment)
+    engine.kill()
+    engine.wait()
+    again = reopened(store)
+    assert (again.complaints, left_over(again), list(again.list())) == ([], [], [])
+    assert again.pull(name).repo_tags == (name,)
 
 
 def test_names_that_cannot_be_read_leave_the_images(store: ImageStore, registry: RegistryProcess) -> None:

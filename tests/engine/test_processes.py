@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -401,3 +404,58 @@ def test_a_missing_program_is_named(machine: Machine, tool: str) -> None:
             conmon.create(runtime, machine.container_id("a"), bundle)
         with pytest.raises(ToolMissing, match="/no/such/runc"):
             runtime.start(machine.container_id("a"))
+
+
+# --- an engine that is killed -------------------------------------------------------------------------------------
+
+CREATE = """
+import sys, time
+from pathlib import Path
+from nri.engine.process import Conmon, Runtime
+runtime = Runtime(sys.argv[1], Path(sys.argv[2]))
+bundle = Path(sys.argv[4])
+def place(pid):
+    (bundle / "placed").write_text(str(pid))
+    time.sleep(300)
+placing = sys.argv[5] == "placing"
+Conmon("conmon", Path(sys.argv[3])).create(runtime, bundle.name, bundle, place=place if placing else None)
+(bundle / "created").touch()
+time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize("moment", ["placing", "created"])
+def test_what_an_engine_killed_at_a_creation_left_is_taken_away(machine: Machine, moment: str) -> None:
+    bundle, runtime, name = machine.bundle("a", "sleep", "300"), machine.runtime("runc"), machine.container_id("a")
+    argv = [sys.executable, "-c", CREATE, runtime.binary, str(runtime.root), str(machine.exit_dir), str(bundle), moment]
+    engine = subprocess.Popen(argv)
+    machine.wait_for((bundle / moment.replace("placing", "placed")).exists, f"the engine's {moment}")
+    engine.kill()
+    engine.wait()
+    if moment == "created":
+        assert runtime.containers()[name].status == "created"
+    else:  # conmon goes on when nobody holds it any more
+        machine.wait_for(lambda: find_conmon(bundle, name), "conmon's start")
+    for _ in range(2):
+        machine.conmon().remove(runtime, name, bundle)
+    assert runtime.containers() == {}
+
+
+def test_many_containers_at_once_end_once_each(machine: Machine) -> None:
+    runtime, watcher = machine.runtime("runc"), machine.watcher()
+
+    def live(number: int) -> None:
+        bundle = machine.bundle(f"c{number}", "sh", "-c", f"exit {number}")
+        machine.conmon().create(runtime, bundle.name, bundle, log_path=bundle / "log")
+        watcher.watch(bundle.name, bundle, runtime)
+        runtime.start(bundle.name)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(live, range(24)))
+    machine.wait_for(lambda: len(machine.exits) >= 24, "all ends")
+    assert {row.container_id: row.code for row in machine.exits} == {
+        machine.container_id(f"c{n}"): n for n in range(24)
+    }
+    assert len(machine.exits) == 24
+    for row in machine.exits:
+        runtime.delete(row.container_id)

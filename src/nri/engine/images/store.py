@@ -24,6 +24,7 @@ from nri.engine.images.registries import Credentials
 from nri.engine.images.snapshots import Snapshots
 from nri.engine.images.transport import OnProgress, Transport
 from nri.engine.images.unpack import Usage, choose_platform, read_layout, tree_usage, unpack
+from nri.engine.support.command import end_left
 from nri.engine.support.errors import EngineError, InvalidRequest, NotThere
 from nri.engine.support.files import private_folder, remove_tree, rename_into, sync_folder, write_whole
 from nri.engine.support.locks import KeyLocks
@@ -222,6 +223,7 @@ class ImageStore:
     def _load(self) -> Sequence[str]:
         """Read what is there, and remove what a kill left."""
         complaints = []
+        end_left(self._pulls)
         for left in self._pulls.iterdir():
             remove_tree(left)
         for folder in sorted(self._images.iterdir()):

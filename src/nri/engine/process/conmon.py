@@ -100,10 +100,18 @@ class Conmon:
         try:
             return self._start(argv, action, bundle, place)
         except BaseException:
-            _end_conmon(bundle, container_id)
             with contextlib.suppress(EngineError):  # the first error is the one to tell
-                runtime.delete(container_id)
+                self.remove(runtime, container_id, bundle)
             raise
+
+    def remove(self, runtime: Runtime, container_id: str, bundle: Path) -> None:
+        """Take away all that :meth:`create` makes, also what an engine that was killed had half made.
+
+        The undo of a creation; the end of a container that lives is its runtime's kill.
+        """
+        _end_conmon(bundle, container_id)
+        runtime.delete(container_id)
+        (self.exit_dir / container_id).unlink(missing_ok=True)
 
     def _start(self, argv: list[str], action: str, bundle: Path, place: Callable[[int], None] | None) -> Created:
         deadline = time.monotonic() + self.timeout_s

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from nri.engine.state.tables import ContainerState, PodState
 
@@ -122,7 +122,6 @@ class ContainerRecord(Record):
     message: str = ""
 
 
-R = TypeVar("R", bound=Record)
 _TYPES: Mapping[str, type] = {"str": str, "int": int, "Json": dict, "dict[str, str]": dict, "list[str]": list,
                               "list[Json]": list}  # fmt: skip
 _ENUMS: Mapping[str, type[PodState | ContainerState]] = {"PodState": PodState, "ContainerState": ContainerState}

@@ -14,10 +14,11 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from nri.engine.support.errors import CommandFailed, CommandTimeout, ToolMissing
 
-__all__ = ["Output", "last_words", "run", "start"]
+__all__ = ["Output", "end_left", "last_words", "run", "start"]
 
 LIMIT_BYTES = 4 << 20
 _CHUNK = 1 << 16
@@ -96,6 +97,24 @@ def last_words(text: bytes, lines: int = 2) -> str:
     """The last lines of a program's output that are not blank, as one line of text."""
     found = [line.strip() for line in text.decode(errors="replace").splitlines() if line.strip()]
     return "; ".join(found[-lines:])[-2000:]
+
+
+def end_left(folder: Path) -> list[int]:
+    """Kill what an engine that was killed has left running on files of this folder; returns the pids.
+
+    Only for a folder that is ours alone: whoever names a path below it on the command line was started by us.
+    """
+    wanted, found = f"{folder}/".encode(), []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if wanted in (entry / "cmdline").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
+                found.append(int(entry.name))
+        except OSError:
+            continue  # it ended meanwhile, or is not ours to end
+    return found
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

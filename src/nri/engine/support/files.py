@@ -6,14 +6,17 @@ Next: :mod:`nri.engine.support.kernel`.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import time
 from pathlib import Path
 
 __all__ = ["TEMPORARY", "private_folder", "remove_tree", "rename_into", "sync_folder", "write_whole"]
 
 #: How the name of a file that is being written begins; what is found at start is left over from a kill.
 TEMPORARY = ".writing-"
+_ATTEMPTS, _PAUSE_S = 20, 0.02
 
 
 def private_folder(path: Path) -> Path:
@@ -60,7 +63,15 @@ def remove_tree(path: Path) -> None:
 
     Python's own removal goes by descriptors and follows no symlink, so a container's files cannot lead it elsewhere.
     """
-    try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        pass  # gone is what was wanted
+    for attempt in range(_ATTEMPTS):
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            if not path.exists():
+                return
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(_PAUSE_S)  # a program that was killed wrote its last file just now
+        else:
+            return

@@ -7,17 +7,13 @@ Next: :mod:`nri.engine.state`.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from pathlib import Path
 
 __all__ = [
-    "CLONE_NEWIPC",
     "CLONE_NEWNET",
-    "CLONE_NEWUTS",
     "MS_BIND",
-    "MS_PRIVATE",
-    "MS_RDONLY",
-    "MS_REC",
     "is_mount_point",
     "mount",
     "open_below",
@@ -26,8 +22,8 @@ __all__ = [
     "unshare",
 ]
 
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 4096, 16384, 1 << 18
-CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWNET = 0x04000000, 0x08000000, 0x40000000
+MS_BIND = 4096
+CLONE_NEWNET = 0x40000000
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 _OPENAT2, _RESOLVE_IN_ROOT, _RESOLVE_NO_MAGICLINKS = 437, 0x10, 0x02
 
@@ -52,8 +48,8 @@ def unmount(target: Path, *, lazily: bool = False) -> bool:
     flags = _UMOUNT_NOFOLLOW | (_MNT_DETACH if lazily else 0)
     try:
         _check(_libc.umount2(os.fsencode(target), flags), str(target))
-    except (FileNotFoundError, OSError) as error:
-        if error.errno in (2, 22):  # ENOENT, EINVAL: no mount is what was wanted
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EINVAL):  # no mount is what was wanted
             return False
         raise
     return True
