@@ -282,7 +282,8 @@ def test_an_engine_killed_in_a_pull_leaves_nothing_to_the_next_one(
     word = {"manifest": "inspect", "copy": " copy ", "unpack": "raw unpack"}[moment]
     real = store.transport.skopeo if moment != "unpack" else need_tool("umoci")
     slow.write_text(
-        f'#!/bin/sh\ncase "$*" in *"{word}"*) touch {machine.folder}/reached; while :; do sleep 0.1; done;; esac\nexec {real} "$@"\n'
+        f'#!/bin/sh\ncase "$*" in *"{word}"*) touch {machine.folder}/reached; while :; do sleep 0.1; done;; esac\n'
+        f'exec {real} "$@"\n'
     )
     slow.chmod(0o755)
     tools = [str(slow), need_tool("umoci")] if moment != "unpack" else [store.transport.skopeo, str(slow)]

@@ -75,3 +75,4 @@ def remove_tree(path: Path) -> None:
             time.sleep(_PAUSE_S)  # a program that was killed wrote its last file just now
         else:
             return
+    raise OSError(errno.ENOTEMPTY, "it is still written to", str(path))
