@@ -237,10 +237,13 @@ def test_a_missing_program_is_named(store: ImageStore, registry: RegistryProcess
     assert (list(store.list()), left_over(store), list((store.root / "images").iterdir())) == ([], [], [])
 
 
-def test_a_full_disk_fails_the_pull_by_name_and_leaves_nothing(machine: Machine, registry: RegistryProcess) -> None:
+@pytest.mark.parametrize("size", ["1m", "2m"])  # too small for the layers; too small for what is in them
+def test_a_full_disk_fails_the_pull_by_name_and_leaves_nothing(
+    machine: Machine, registry: RegistryProcess, size: str
+) -> None:
     small = machine.folder / "small"
     small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(small)], check=True)
     try:
         transport = Transport(need_tool("skopeo"), [Registry(registry.host, insecure=True)])
         store = ImageStore(small / "images", transport, driver="copy")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tempfile
 import threading
 import time
@@ -32,6 +33,8 @@ from nri.engine.support.locks import KeyLocks
 __all__ = ["ImageStore"]
 
 _SHORTEST_PREFIX = 6
+#: So many pulls at a time; the others wait, so that a node's disk and memory are not given to pulls alone.
+_AT_ONCE = 4
 
 
 class ImageStore:
@@ -48,6 +51,7 @@ class ImageStore:
         self._pulls = private_folder(root / "pulls")
         self._lock = threading.RLock()
         self._busy = KeyLocks()
+        self._slots = threading.BoundedSemaphore(_AT_ONCE)
         self._names: dict[str, str] = {}
         self._removed: set[str] = set()
         self._known: dict[str, Image] = {}
@@ -73,6 +77,7 @@ class ImageStore:
             total = sum(int(row.get("size", 0)) for row in manifest.get("layers") or ())
             with self._busy.hold(identity):
                 if identity not in self._known:
+                    self._need_room(total, str(name))
                     self.transport.copy(pinned, folder / "layout", folder, credentials, progress, total)
                     self._keep(folder, identity)
                 return self._name(identity, names)
@@ -95,6 +100,11 @@ class ImageStore:
                     self._keep(folder, found.config_digest)
                 names = [f"{name.repository}@{found.manifest_digest}", f"{name.repository}:{name.tag}"]
                 return self._name(found.config_digest, names)
+
+    def _need_room(self, size_bytes: int, name: str) -> None:
+        free = shutil.disk_usage(self.root).free
+        if size_bytes > free:
+            raise EngineError(f"no space left for {name}: it is {size_bytes} bytes, and {self.root} has {free}")
 
     def _keep(self, folder: Path, identity: str) -> None:
         """Unpack what was brought, and make it part of the store with one rename."""
@@ -249,11 +259,12 @@ class ImageStore:
     @contextmanager
     def _folder(self) -> Iterator[Path]:
         """A folder of one pull, gone with it."""
-        folder = Path(tempfile.mkdtemp(dir=self._pulls))
-        try:
-            yield folder
-        finally:
-            remove_tree(folder)
+        with self._slots:
+            folder = Path(tempfile.mkdtemp(dir=self._pulls))
+            try:
+                yield folder
+            finally:
+                remove_tree(folder)
 
 
 def _manifest(raw: bytes, name: str) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def exec_sync(
     could not start it.
     """
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix=".exec-", dir=runtime.root.parent) as folder:
+    with tempfile.TemporaryDirectory(dir=runtime.calls) as folder:
         argv, pid_file, log = _argv(runtime, container_id, process, Path(folder))
         action = f"exec in {container_id}"
 
@@ -86,7 +86,7 @@ class Execution:
     """
 
     def __init__(self, runtime: Runtime, container_id: str, process: Mapping[str, Any], *, stdin: bool = False) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix=".exec-", dir=runtime.root.parent)
+        self._folder = tempfile.TemporaryDirectory(dir=runtime.calls)
         self._action = f"exec in {container_id}"
         argv, self._pid_file, self._log = _argv(runtime, container_id, process, Path(self._folder.name))
         self.stdin: int | None = None

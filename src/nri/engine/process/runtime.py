@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from nri.engine.process.runtime_log import cause_of
 from nri.engine.support.command import Output, run
 from nri.engine.support.errors import CommandFailed, EngineError, NotThere
-from nri.engine.support.files import private_folder
+from nri.engine.support.files import private_folder, remove_tree
 
 __all__ = ["Runtime", "RuntimeState"]
 
@@ -46,6 +46,10 @@ class Runtime:
         self.binary = binary
         self.name = os.path.basename(binary)
         self.root = private_folder(root)
+        #: Where the files of one call stand while it lasts; what is there at the start is a killed engine's.
+        self.calls = private_folder(root.with_name(f"{root.name}-calls"))
+        for left in self.calls.iterdir():
+            remove_tree(left)
         self.arguments = tuple(arguments)
         self.timeout_s = timeout_s
 
@@ -132,7 +136,7 @@ class Runtime:
     @contextmanager
     def log(self) -> Iterator[Path]:
         """A file for the log of one call."""
-        with tempfile.TemporaryDirectory(prefix=".log-", dir=self.root.parent) as folder:
+        with tempfile.TemporaryDirectory(dir=self.calls) as folder:
             yield Path(folder, "log")
 
 
