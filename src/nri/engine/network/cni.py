@@ -4,7 +4,6 @@ Rules: a plugin is a program that gets JSON and environment, with a deadline; AD
 once; the answer is kept on disk before ADD returns, so that DEL after a restart tells the plugins what they did, with
 the configuration of that day; DEL tries all plugins and names the first error.
 Source: the CNI specification 1.1.0, sections 2 to 4.
-Next: :mod:`nri.engine.spec`.
 """
 
 from __future__ import annotations

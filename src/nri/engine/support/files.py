@@ -1,7 +1,7 @@
 """Files that are there whole or not at all, and folders that only we can read.
 
 Rules: what was written is on the disk when a call returns (fsync of the file and of its folder); folders are made 0700.
-Next: :mod:`nri.engine.support.kernel`.
+Next: :mod:`nri.engine.support.locks`.
 """
 
 from __future__ import annotations
