@@ -28,11 +28,13 @@ from nri.engine.process.runtime_log import cause_of
 from nri.engine.support.command import run, start
 from nri.engine.support.errors import CommandFailed, CommandTimeout
 
-__all__ = ["ExecResult", "Execution", "exec_process", "exec_sync", "kill_tree"]
+__all__ = ["ExecResult", "Execution", "exec_process", "exec_sync", "kill_started"]
 
 #: What CRI wants of ExecSync at most (cri-api: 16 MiB).
 LIMIT_BYTES = 16 << 20
 _PTY_MAJORS = range(136, 144)
+#: How far above a program its runtime may be: a wrapper or two.
+_ANCESTORS = 4
 _FOREVER_S = 10 * 365 * 86400.0
 
 
@@ -68,7 +70,7 @@ def exec_sync(
 
         def tick() -> None:
             if timeout_s and time.monotonic() - began >= timeout_s:
-                kill_tree(_pid_of(pid_file))
+                kill_started(pid_file)
                 raise CommandTimeout(action, timeout_s)
 
         output = run(argv, timeout_s=_FOREVER_S, action=action, limit_bytes=LIMIT_BYTES, check=False, on_tick=tick)
@@ -151,7 +153,7 @@ class Execution:
     def close(self) -> None:
         """Close the streams, and kill the program with its children if it still runs."""
         if self._process.poll() is None:
-            kill_tree(_pid_of(self._pid_file))
+            kill_started(self._pid_file)
             self._process.kill()
             self._process.wait()
         for descriptor in {self.stdin, self.stdout, self.stderr} - {None}:
@@ -161,19 +163,60 @@ class Execution:
         self._folder.cleanup()
 
 
-def kill_tree(pid: int) -> None:
-    """Kill a process and all that came of it, as far as it is still its child; 0 is nobody."""
-    if not pid:
-        return
-    children: list[int] = []
+def kill_started(pid_file: Path) -> None:
+    """Kill the program of a pid file with all that came of it, as far as it is still its child.
+
+    Only while the runtime that started it is above it: a number alone may be another process by now.
+    """
+    pid = _pid_of(pid_file)
     try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            children += map(int, (task / "children").read_text().split())
-        os.kill(pid, signal.SIGKILL)
-    except (OSError, ValueError):
+        descriptor = os.pidfd_open(pid) if pid else -1
+    except ProcessLookupError:
+        return
+    if descriptor < 0:
+        return
+    try:
+        if _started_with(pid, pid_file):
+            children = _children(pid)
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            for child in children:
+                _kill_tree(child)
+    except OSError:
         pass  # it ended meanwhile
+    finally:
+        os.close(descriptor)
+
+
+def _kill_tree(pid: int) -> None:
+    children = _children(pid)
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
     for child in children:
-        kill_tree(child)
+        _kill_tree(child)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        tasks = [*Path(f"/proc/{pid}/task").iterdir()]
+        return [int(word) for task in tasks for word in (task / "children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _started_with(pid: int, pid_file: Path) -> bool:
+    """Whether one of a process's ancestors has this pid file on its command line."""
+    wanted = os.fsencode(pid_file)
+    for _ in range(_ANCESTORS):
+        try:
+            row = Path(f"/proc/{pid}/stat").read_text()
+            pid = int(row.rpartition(")")[2].split()[1])
+            if wanted in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                return True
+        except (OSError, ValueError):
+            return False
+    return False
 
 
 def _resize_inner(pid: int, size: bytes) -> None:
