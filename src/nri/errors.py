@@ -312,7 +312,7 @@ class UpdateError(NriError):
 
     def __init__(self, plugin: str, container_id: str, reason: str, text: str = "") -> None:
         """`text` replaces the whole line, for cases where the reference has one that users know."""
-        text = text or f'plugin "{plugin}": update of container "{container_id}": {reason}'
+        text = text or f'plugin "{plugin}": update of container "{plain(container_id)}": {reason}'
         super().__init__(plain(text, TEXT_LENGTH))
         self.plugin = plugin
         self.container_id = container_id

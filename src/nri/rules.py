@@ -59,9 +59,19 @@ class Rules:
     evictions_kept: bool = True
     """Evictions in the replies to events reach the runtime."""
 
+    # --- limits
+    event_replies_limited: bool = True
+    """The reply to an event has a most of entries and bytes, and leaves room for the next request: else it fails."""
+    other_updates_limited: bool = True
+    """What a plugin asks for at Synchronize or by itself has a most of entries, by the number of containers."""
+
     # --- failure policy
     late_answer_costs_event: bool = True
     """A plugin that answers late stays connected, unless the operator wants otherwise; it loses that event only."""
+    declared_failure_spares_stop: bool = True
+    """What a plugin declares fails no Stop and no Remove that it does not answer; the operator's own word does."""
+    open_breaker_lets_go: bool = True
+    """While a plugin is left out, only what the operator requires is refused, whatever the plugin declared."""
 
     # --- life
     events_need_start: bool = True
@@ -86,6 +96,10 @@ class Rules:
     """Plugins are told that the runtime stops."""
     synchronize_timeout_per_message: bool = True
     """Every part of a split Synchronize has the whole request timeout."""
+    lost_validators_refuse: bool = True
+    """A validator that leaves while a creation is on its way fails it."""
+    indexed_names_exact: bool = True
+    """A required plugin that is named with its index is that plugin, and not one whose own name reads like it."""
     validators_see_answerers: bool = True
     """Validators are told of the plugins that answered, not of those that were about to be called."""
     unsolicited_evictions_kept: bool = True

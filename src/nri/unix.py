@@ -26,6 +26,7 @@ __all__ = ["Credentials", "UnixListener", "credentials", "make_folder"]
 #: How long a start waits for another one in the same folder, in seconds; no start takes so long.
 LOCK_S = 1.0
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _UCRED = struct.Struct("3i")
 
 
@@ -43,11 +44,27 @@ def credentials(sock: socket.socket) -> Credentials:
 
 
 def make_folder(path: str, mode: int) -> None:
-    """Make the folder for a socket at `path`, with exactly this mode; one that is there stays as it is."""
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        os.makedirs(folder, mode=mode & 0o700, exist_ok=True)
-        os.chmod(folder, mode)
+    """Make the folder for a socket at `path`, with exactly this mode; one that is there stays as it is.
+
+    Folders above it that are missing get mode 0755. None of them is wider for a moment, whatever the umask is.
+    """
+    above = os.path.dirname(os.path.abspath(path))
+    missing: list[str] = []
+    while not os.path.isdir(above):
+        above, name = os.path.split(above)
+        missing.append(name)
+    if not missing:
+        return
+    folder = os.open(above, _FOLDER)
+    try:
+        for place, name in enumerate(reversed(missing), 1):
+            with suppress(FileExistsError):  # another start has just made it
+                os.mkdir(name, 0o700, dir_fd=folder)
+                os.chmod(name, mode if place == len(missing) else 0o755, dir_fd=folder)
+            above_it, folder = folder, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(above_it)
+    finally:
+        os.close(folder)
 
 
 class UnixListener:

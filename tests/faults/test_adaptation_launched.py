@@ -11,6 +11,7 @@ import pytest
 
 from nri.adaptation.launch.discovery import Found
 from nri.adaptation.launch.process import Process
+from nri.adaptation.launch.trusted import TrustedFile
 from nri.backoff import Backoff
 from nri.testing import FakeRuntime
 from tests.support.adapting import PATIENCE_S, eventually
@@ -59,9 +60,9 @@ def test_a_plugin_whose_launch_was_under_way_when_the_runtime_stopped_does_not_s
     made: list[Process] = []
     stopped = threading.Event()
 
-    def launch(found: Found) -> Process:
+    def launch(found: Found, file: TrustedFile) -> Process:
         stopped.wait(PATIENCE_S)
-        made.append(Process(found))
+        made.append(Process(found, file))
         return made[0]
 
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Process", launch)

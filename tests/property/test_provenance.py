@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.adaptation.audit.diff import Spot, value_at
-from nri.adaptation.audit.explanation import Record, explain
+from nri.adaptation.audit.explanation import explain
+from nri.adaptation.audit.record import Record
 from nri.adaptation.audit.shadow import report
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.fields import ROWS, Kind, Visibility

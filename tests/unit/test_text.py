@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.errors import Conflict, UpdateError
 from nri.text import LINE_LENGTH, cut, escape, lines, plain, quote
 
 _ANY = st.text(st.characters())  # halves of surrogates, too
@@ -61,3 +62,9 @@ def test_lines_stay_lines_and_each_is_plain() -> None:
 )
 def test_quotes_are_those_of_the_reference(text: str, quoted: str) -> None:
     assert quote(text) == quoted
+
+
+def test_an_error_never_holds_a_whole_key_or_id_of_a_plugin() -> None:
+    long = "k" * (2 << 20)
+    assert len(str(Conflict("c", 1, "Annotations", long, "10-a", "20-b"))) < 2 * LINE_LENGTH
+    assert len(str(UpdateError("10-a", long, "it is not there"))) < 2 * LINE_LENGTH

@@ -72,6 +72,35 @@ def test_a_folder_is_made_with_its_mode_and_one_that_is_there_keeps_its_own(tmp_
     assert mode_of(path.parent) == 0o711
 
 
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o777])
+@pytest.mark.parametrize("mode", [0o700, 0o711])
+def test_folders_are_made_with_their_modes_whatever_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
+    """With umask 0, `os.makedirs` would let everybody write in those above: whoever does replaces the socket."""
+    path = tmp_path / "a" / "b" / "c" / "s.sock"
+    before = os.umask(umask)
+    try:
+        make_folder(str(path), mode)
+    finally:
+        os.umask(before)
+    assert [mode_of(folder) for folder in (path.parent, *path.parents[1:3])] == [mode, 0o755, 0o755]
+
+
+def test_a_link_in_the_place_of_a_folder_that_is_to_be_made_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    mkdir = os.mkdir
+
+    def late(name: str, mode: int, *, dir_fd: int) -> None:
+        (tmp_path / "a").symlink_to("elsewhere")
+        mkdir(name, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", late)
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+        make_folder(str(tmp_path / "a" / "s.sock"), 0o711)
+    assert mode_of(tmp_path / "elsewhere") == 0o700
+
+
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
 def test_a_socket_that_a_dead_process_has_left_behind_is_replaced(path: str, kind: int) -> None:
     leave_dead(path, kind)

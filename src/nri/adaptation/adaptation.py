@@ -137,10 +137,11 @@ class Adaptation(Events):
         self._kept = KeptUpdates(trail.inventory, updates)
         chain = Chain(request_timeout_s, self._policies)
         self._handshake = Handshake(
-            settings, chain, self._policies, trail.inventory, synchronize, updates.in_synchronize,
-            self._reporting,
+            settings, chain, self._policies, trail.inventory, synchronize,
+            updates.check_synchronize, updates.in_synchronize, self._reporting,
         )  # fmt: skip
-        self._registry = Registry(self.rules, chain, self._handshake, UpdateQueue(updates.unsolicited), self._reporting)
+        queue = UpdateQueue(updates.unsolicited, updates.most)
+        self._registry = Registry(self.rules, chain, self._handshake, queue, self._reporting)
         self._installed = Installed(
             plugin_path, plugin_config_path, settings, self._policies, self._registry, interceptors
         )
@@ -154,7 +155,7 @@ class Adaptation(Events):
                 socket_path, self._registry, allowed_uids, registration_timeout_s, self._reporting, interceptors,
                 replace_live=not self.rules.live_socket_kept,
             )  # fmt: skip
-        self._builtin = [*default_validators(default_validator), *builtin]
+        self._builtin = [*default_validators(default_validator, self.rules), *builtin]
         self._admin = None
         if admin_socket is not None:
             records = self._trail.provenance or Provenance()

@@ -33,6 +33,7 @@ __all__ = [
     "config_file_names",
     "full_name",
     "infer_nri_version",
+    "is_full_name",
     "parse_version",
     "split_file_name",
     "version_at_least",
@@ -112,6 +113,11 @@ def split_file_name(text: str) -> tuple[str, str]:
 def full_name(index: str, name: str) -> str:
     """The name of a plugin in owners, errors and logs: `10-foo`."""
     return f"{index}-{name}"
+
+
+def is_full_name(text: str) -> bool:
+    """Whether a text reads as index and name of a plugin, `10-foo`. A plugin's own name can do so, too."""
+    return len(text) > 3 and text[2] == "-" and _DIGITS.issuperset(text[:2])
 
 
 def config_file_names(index: str, name: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ the enum `Field` (`CPUShares`, `Env`, ...) or by number. Next: validators, and `
 from __future__ import annotations
 
 from nri.api.messages import Field
-from nri.api.naming import full_name
+from nri.api.naming import full_name, is_full_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,10 +71,14 @@ def owners_of(owners: OwningPlugins, container_id: str) -> dict[str, str]:
 
 
 def plugin_map(plugins: Iterable[PluginInstance]) -> dict[str, PluginInstance]:
-    """Plugins under both names by which people ask for them: `<name>` and `<index>-<name>`."""
+    """Plugins under both names by which people ask for them: `<name>` and `<index>-<name>`.
+
+    A name that reads like index and name is no name to ask for: plugin `10-guard` of index 99 is not guard of index 10.
+    """
     found: dict[str, PluginInstance] = {}
     for plugin in plugins:
-        found[plugin.name] = plugin
+        if not is_full_name(plugin.name):
+            found[plugin.name] = plugin
         found[full_name(plugin.index, plugin.name)] = plugin
     return found
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+#: Problems of one text that are told; nobody reads more, and each costs a search for what was meant.
+MOST_PROBLEMS = 100
+
 #: msgspec's names of types, as a person would say them.
 _WORDS = {
     "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",

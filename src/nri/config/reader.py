@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from nri.config import syntax, typed
+from nri.config.complaint import MOST_PROBLEMS
 from nri.config.place import at, show
 from nri.errors import ConfigError
 
@@ -35,7 +36,7 @@ def read(cls: type[T], sources: Sequence[Source]) -> T:
         if tree is not None:
             problems: list[Problem] = []
             whole.update(typed.check(cls, tree, (), problems))
-            errors += [_error(_place(source, problem), problem) for problem in problems]
+            errors += located(source, problems)
     made: T = _finish(whole, sources, errors)
     return made
 
@@ -54,9 +55,13 @@ def _finish(whole: typed.Partial, sources: Sequence[Source], errors: list[Config
     return made
 
 
-def _place(source: Source, problem: Problem) -> str:
-    """The source's name and, where it can be found, the line."""
-    return at(source, syntax.line_of(source, problem.path))
+def located(source: Source, problems: Sequence[Problem]) -> list[ConfigError]:
+    """The first problems as errors, with the source's name and, where it can be found, the line; others are counted."""
+    lines = syntax.Lines(source)
+    errors = [_error(at(source, lines.find(problem.path)), problem) for problem in problems[:MOST_PROBLEMS]]
+    if len(problems) > MOST_PROBLEMS:
+        errors.append(ConfigError(source.name, "", f"{len(problems) - MOST_PROBLEMS} more problems like these"))
+    return errors
 
 
 def _error(where: str, problem: Problem) -> ConfigError:

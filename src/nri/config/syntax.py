@@ -9,18 +9,18 @@ from __future__ import annotations
 import re
 
 from nri.config.place import Path, at, first_line, show, uncapital
-from nri.config.yaml_text import DEEPEST, LONGEST_NUMBER, parse_yaml, yaml_line
+from nri.config.yaml_text import DEEPEST, LONGEST_NUMBER, YamlLines, parse_yaml
 from nri.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from nri.config.source import Format, Source
 
 
-__all__ = ["format_of", "line_of", "parse_text", "show", "toml_key"]
+__all__ = ["Lines", "format_of", "line_of", "parse_text", "show", "toml_key"]
 
 
 def format_of(source: Source) -> Format:
@@ -68,10 +68,25 @@ def _refuse_odd(source: Source, tree: Any) -> None:
 
 def line_of(source: Source, path: Path) -> int | None:
     """The line, counted from 1, on which the key at `path` stands; None when it cannot be found."""
-    try:
-        return _toml_line(source.text, path) if format_of(source) == "toml" else yaml_line(source.text, path)
-    except Exception:  # noqa: BLE001  (a line number is a courtesy: no reason to lose the error it belongs to)
-        return None
+    return Lines(source).find(path)
+
+
+class Lines:
+    """The lines of a source's keys: the text is read again when the first one is asked for, and once for all."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._found: YamlLines | _TomlLines | None = None
+
+    def find(self, path: Path) -> int | None:
+        """The line, counted from 1, on which the key at `path` stands; None when it cannot be found."""
+        try:
+            if self._found is None:
+                kind = _TomlLines if format_of(self._source) == "toml" else YamlLines
+                self._found = kind(self._source.text)
+            return self._found.find(path)
+        except Exception:  # noqa: BLE001  (a line number is a courtesy: no reason to lose the error it belongs to)
+            return None
 
 
 def _is_text(value: str) -> bool:
@@ -157,22 +172,36 @@ def _parse_toml(source: Source) -> Any:
 _PARSERS: dict[Format, Callable[[Source], Any]] = {"json": _parse_json, "yaml": parse_yaml, "toml": _parse_toml}
 
 
-def _toml_line(text: str, path: Path) -> int | None:
-    """Find a key's line, under [table] headers or dotted, by scanning the text again: tomllib keeps no positions."""
-    wanted = [str(part) for part in path if isinstance(part, str)]
+class _TomlLines:
+    """The lines of keys under [table] headers or dotted, by scanning the text again: tomllib keeps no positions."""
+
+    def __init__(self, text: str) -> None:
+        self._first: dict[tuple[str, ...], int] = {}
+        self._last: dict[tuple[str, ...], int] = {}
+        for number, here in _toml_keys(text):
+            self._first.setdefault(here, number)
+            self._last[here] = number
+
+    def find(self, path: Path) -> int | None:
+        """The line of a key; of an inline table or list that holds it, the line on which its own key stands."""
+        wanted = tuple(str(part) for part in path if isinstance(part, str))
+        if wanted in self._first:
+            return self._first[wanted]
+        above = [self._last[wanted[:end]] for end in range(1, len(wanted)) if wanted[:end] in self._last]
+        return max(above, default=None)
+
+
+def _toml_keys(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Each line on which a key or a table begins, with all parts of its name."""
     table: list[str] = []
-    best = None
     for number, line in enumerate(text.splitlines(), 1):
         header = re.match(r"\s*\[\[?([^\]]+)\]\]?\s*(?:#.*)?$", line)
         if header:
             table = toml_key(header[1])
         key = re.match(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""", line)
         here = table if header else [*table, *toml_key(key[1])] if key else None
-        if here == wanted:
-            return number
-        if here and here == wanted[: len(here)]:
-            best = number  # an inline table or list: the line on which its own key stands
-    return best
+        if here:
+            yield number, tuple(here)
 
 
 def toml_key(dotted: str) -> list[str]:

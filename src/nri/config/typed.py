@@ -19,7 +19,7 @@ import types
 import typing
 from typing import Any
 
-from nri.config.complaint import Problem, shorten, suggest, translate, written
+from nri.config.complaint import MOST_PROBLEMS, Problem, shorten, suggest, translate, written
 from nri.config.duration import DURATION, parse_duration
 from nri.config.place import Path
 
@@ -58,7 +58,8 @@ def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Parti
         if key in known:
             partial.values[key] = _field(known[key], value, (*path, key), problems)
         else:
-            problems.append(Problem((*path, str(key)), "unknown key", suggest(str(key), known)))
+            hint = suggest(str(key), known) if len(problems) < MOST_PROBLEMS else ""
+            problems.append(Problem((*path, str(key)), "unknown key", hint))
     return partial
 
 

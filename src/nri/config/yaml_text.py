@@ -152,17 +152,29 @@ def _weigh(source: Source, node: Any, seen: dict[int, int]) -> int:
     return weight
 
 
-def yaml_line(text: str, path: Path) -> int | None:
-    """The line of a key. Also serves JSON, which YAML contains but for tabs between tokens."""
-    import yaml
+class YamlLines:
+    """The lines of the keys of a text, which is gone through once. Also JSON's, which YAML contains but for tabs."""
 
-    node: Any = yaml.compose(text.replace("\t", " "), Loader=_yaml_loader())
-    line = None
-    for part in path:
-        if node.id == "mapping":
-            key, node = next((key, value) for key, value in node.value if key.value == str(part))
-            line = key.start_mark.line + 1
-        else:
-            node = node.value[part]
-            line = node.start_mark.line + 1
-    return line
+    def __init__(self, text: str) -> None:
+        import yaml
+
+        self._root: Any = yaml.compose(text.replace("\t", " "), Loader=_yaml_loader())
+        self._tables: dict[int, dict[str, tuple[int, Any]]] = {}
+
+    def find(self, path: Path) -> int | None:
+        """The line of a key. LookupError if it is not there."""
+        node, line = self._root, None
+        for part in path:
+            if node.id == "mapping":
+                line, node = self._table(node)[str(part)]
+            else:
+                node = node.value[part]
+                line = node.start_mark.line + 1
+        return line
+
+    def _table(self, node: Any) -> dict[str, tuple[int, Any]]:
+        table = self._tables.get(id(node))
+        if table is None:
+            table = {str(key.value): (key.start_mark.line + 1, value) for key, value in reversed(node.value)}
+            self._tables[id(node)] = table
+        return table

@@ -8,20 +8,27 @@ makes the error of it (`rejection`, `failure`). Next: `nri.adaptation.dispatch.v
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from nri.api.annotations import REQUIRED_PLUGINS, effective
 from nri.api.messages import Field, FieldOwners, PluginInstance, SecurityProfile, ValidateContainerAdjustmentRequest
+from nri.api.naming import is_full_name
 from nri.config import Source, parse_text
-from nri.config.complaint import shorten, suggest
+from nri.config.complaint import MOST_PROBLEMS, shorten, suggest
 from nri.errors import ConfigError, quote
+from nri.rules import Rules
+from nri.text import cut
 
 __all__ = ["INDEX", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "plugin_map", "rejection"]
 
 #: The validator takes part as a built-in plugin of this index and name.
 INDEX, NAME = "00", "default-validator"
+
+#: Characters that the annotation of required plugins may have: hundreds of names.
+LONGEST_ANNOTATION = 16_384
 
 UNKNOWN_REASON = "unknown rejection reason"
 
@@ -71,10 +78,15 @@ class ValidatorConfig:
         """
         values: dict[str, Any] = {}
         errors: list[ConfigError] = []
+        dialect: list[str] = []
         for key, value in tree.items():
             name = _KEYS.get(key)
+            if len(errors) == MOST_PROBLEMS:
+                errors.append(ConfigError(source, "", "and more problems like these"))
+                break
             if name is None:
-                errors.append(ConfigError(source, key, "unknown key", suggest(key, _dialect(tree))))
+                dialect = dialect or _dialect(tree)
+                errors.append(ConfigError(source, key, "unknown key", suggest(key, dialect)))
             elif not _fits(name, value):
                 errors.append(ConfigError(source, key, f"expected {_EXPECTED[_TYPES[name]]}, not {shorten(value)}"))
             else:
@@ -118,23 +130,30 @@ def _fits(name: str, value: object) -> bool:
     return isinstance(value, wanted)
 
 
-def plugin_map(plugins: Iterator[PluginInstance] | Any) -> set[str]:
-    """The names by which the plugins that took part can be required: ``name`` and ``NN-name`` of each."""
-    return {name for one in plugins for name in (one.name, f"{one.index}-{one.name}")}
+def plugin_map(plugins: Iterable[PluginInstance], *, exact: bool = True) -> set[str]:
+    """The names by which the plugins that took part can be required: ``name`` and ``NN-name`` of each.
+
+    `exact`: a name that reads like ``NN-name`` does not count by itself; ``99-10-guard`` would pass for ``10-guard``.
+    """
+    names = {f"{one.index}-{one.name}" for one in plugins}
+    names.update(one.name for one in plugins if not (exact and is_full_name(one.name)))
+    return names
 
 
 class DefaultValidator:
     """The checks of a configuration, in the reference's order; the first that fails counts."""
 
-    __slots__ = ("config",)
+    __slots__ = ("_checks", "config")
 
-    def __init__(self, config: ValidatorConfig) -> None:
+    def __init__(self, config: ValidatorConfig, rules: Rules = Rules.DEFAULT) -> None:
         self.config = config
+        required = functools.partial(_required, exact=rules.indexed_names_exact)
+        self._checks = tuple(required if check is _required else check for check in _CHECKS)
 
     def validate(self, request: ValidateContainerAdjustmentRequest) -> str | None:
         """Why the merged adjustment is refused; None if it is not."""
         owners = _owners(request)
-        for check in _CHECKS:
+        for check in self._checks:
             reason = check(self.config, request, owners)
             if reason is not None:
                 return reason
@@ -190,29 +209,31 @@ def _namespaces(
     return f"validation error: attempted restricted namespace adjustment by plugin(s) {who}" if who else None
 
 
-def _required(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, _: FieldOwners) -> str | None:
+def _required(
+    config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, _: FieldOwners, *, exact: bool = True
+) -> str | None:
     container = request.container.name
     key = config.tolerate_missing_plugins_annotation
     tolerate = effective(request.pod, key, container) if key else None
     if tolerate is not None:
         if tolerate not in _BOOLEANS:
-            cause = f"strconv.ParseBool: parsing {quote(tolerate)}: invalid syntax"
-            return f"invalid {key} annotation {quote(tolerate)}: {cause}"
+            shown = quote(cut(tolerate))
+            return f"invalid {key} annotation {shown}: strconv.ParseBool: parsing {shown}: invalid syntax"
         if _BOOLEANS[tolerate]:
             return None
     required = list(config.required_plugins)
     annotated = effective(request.pod, REQUIRED_PLUGINS, container)
     if annotated is not None:
-        try:
-            required += _names(annotated)
-        except ValueError as error:
-            return f"invalid {REQUIRED_PLUGINS} annotation {quote(annotated)}: {error}"
-    present = plugin_map(request.plugins)
+        names, wrong = _names(annotated)
+        if wrong:
+            return f"invalid {REQUIRED_PLUGINS} annotation {quote(cut(annotated))}: {wrong}"
+        required += names
+    present = plugin_map(request.plugins, exact=exact)
     missing = [name for name in required if name not in present]
     if not missing:
         return None
     plural = "s" if len(missing) > 1 else ""
-    return f"validation error: required plugin{plural} {quote(','.join(missing))} not present"
+    return f"validation error: required plugin{plural} {quote(cut(','.join(missing)))} not present"
 
 
 #: What Go's strconv.ParseBool takes.
@@ -221,17 +242,23 @@ _BOOLEANS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.
 )
 
 
-def _names(text: str) -> list[str]:
-    """The plugin names of the annotation: a YAML or JSON list. ValueError says what else it is."""
+@functools.lru_cache(maxsize=64)
+def _names(text: str) -> tuple[tuple[str, ...], str]:
+    """The plugin names of the annotation, a YAML or JSON list; and what is wrong with it, "" if nothing is.
+
+    Whoever makes a pod writes it, and every creation waits for it: so its length is bounded, and it is read once.
+    """
+    if len(text) > LONGEST_ANNOTATION:
+        return (), f"{len(text)} characters, at most {LONGEST_ANNOTATION}"
     try:
         tree = parse_text(Source("annotation", text))
     except ConfigError as error:
-        raise ValueError(error.reason) from None
+        return (), error.reason
     if tree is None:
-        return []
+        return (), ""
     if not isinstance(tree, list) or not all(isinstance(one, (str, int)) for one in tree):
-        raise ValueError(f"expected a list of plugin names, not {shorten(tree)}")
-    return [str(one) for one in tree]
+        return (), f"expected a list of plugin names, not {shorten(tree)}"
+    return tuple(str(one) for one in tree), ""
 
 
 def _sysctl(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, owners: FieldOwners) -> str | None:

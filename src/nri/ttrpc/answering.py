@@ -183,9 +183,9 @@ class Answerer:
     def _refuse(self, request: Request | Response, code: int, message: str, patient: bool) -> None:
         self._send(self._link.server.respond(request.stream_id, b"", code, message), patient)
 
-    def reply(self, request: Request, payload: bytes, code: int, message: str) -> None:
+    def reply(self, request: Request, payload: bytes, code: int, message: str, patient: bool) -> None:
         """Answer a request that the handler left for LATER. Nothing happens if the connection has ended."""
-        self._send(self._link.server.respond(request.stream_id, payload, code, message), True, request.timeout_ns)
+        self._send(self._link.server.respond(request.stream_id, payload, code, message), patient, request.timeout_ns)
 
     def _send(self, frame: bytes, patient: bool, timeout_ns: int = 0) -> None:
         """Send it now, or wait, or leave it to the outbox. `timeout_ns`: how long the peer itself would wait for it."""

@@ -267,13 +267,16 @@ class Endpoint:
         self._answerer.poll()
         return self.link.closed is None
 
-    def reply(self, request: Request, payload: bytes) -> None:
-        """Answer a request that the handler left for LATER. Nothing happens if the connection has ended."""
-        self._answerer.reply(request, payload, 0, "")
+    def reply(self, request: Request, payload: bytes, *, patient: bool = True) -> None:
+        """Answer a request that the handler left for LATER. Nothing happens if the connection has ended.
 
-    def reply_error(self, request: Request, code: int, message: str) -> None:
+        `patient`: wait until the peer reads; else what it does not take at once is written as soon as it does.
+        """
+        self._answerer.reply(request, payload, 0, "", patient)
+
+    def reply_error(self, request: Request, code: int, message: str, *, patient: bool = True) -> None:
         """Answer a request with a status."""
-        self._answerer.reply(request, b"", code, message)
+        self._answerer.reply(request, b"", code, message, patient)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

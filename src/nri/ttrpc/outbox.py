@@ -8,8 +8,9 @@ sends requests and reads no replies fills no memory: reading stops while too muc
 
 from __future__ import annotations
 
-from _thread import allocate_lock, start_new_thread
+from _thread import allocate_lock
 from collections import deque
+from threading import Thread
 
 from nri.errors import ConnectionClosed, DeadlineExceeded
 
@@ -49,7 +50,7 @@ class Outbox:
             self._writing = True
         if begin:
             try:
-                start_new_thread(self._write, ())
+                Thread(target=self._write, name="ttrpc-outbox", daemon=True).start()
             except RuntimeError:  # no threads are left for now: the next late reply tries again
                 self._writing = False
 

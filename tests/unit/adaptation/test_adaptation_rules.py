@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from nri.adaptation.launch.discovery import discover
 from nri.adaptation.peers.synchronize import hand_over
 from nri.api import messages as m
 from nri.errors import ConfigError, LocalProtocolError, NriError, PluginError, RegistrationError, RpcError
+from nri.policies.default_validator import ValidatorConfig
 from nri.rules import Rules
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import RawPlugin, eventually, register, request
@@ -210,6 +212,46 @@ def test_synchronize_timeout_per_message(each: bool) -> None:
 
 
 @both
+def test_lost_validators_refuse(mode: Mode) -> None:
+    class Kills(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            validator.close()
+            eventually(lambda: runtime.health("99-validator").state == "gone", "the validator is gone")
+
+    with FakeRuntime(compat=mode) as runtime:
+        bit = 1 << m.Event.VALIDATE_CONTAINER_ADJUSTMENT - 1
+        validator = RawPlugin(runtime, "validator", "99", events=bit).join()
+        runtime.add(Kills())
+        if mode == "reference":
+            runtime.create_container()
+        else:
+            with pytest.raises(NriError, match="99-validator has left before it was asked"):
+                runtime.create_container()
+
+
+@both
+def test_indexed_names_exact(mode: Mode) -> None:
+    class Creates(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+    class Imposter(Creates):
+        name = "10-guard"
+
+    class Guard(Creates):
+        name = "guard"
+
+    required = ValidatorConfig(enable=True, required_plugins=("10-guard",))
+    with FakeRuntime(compat=mode, default_validator=required) as runtime:
+        runtime.add(Imposter(), idx="99")
+        if mode == "reference":
+            runtime.create_container()
+        else:
+            with pytest.raises(NriError, match='required plugin "10-guard" not present'):
+                runtime.create_container()
+            runtime.add(Guard(), idx="10").create_container()
+
+
+@both
 def test_validators_see_answerers(mode: Mode) -> None:
     seen: list[list[str]] = []
 
@@ -239,8 +281,6 @@ def test_unsolicited_evictions_kept(mode: Mode) -> None:
 
 @both
 def test_late_answer_costs_event(mode: Mode) -> None:
-    import time
-
     class Late(nri.Plugin):
         def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
             time.sleep(0.2)
@@ -249,6 +289,123 @@ def test_late_answer_costs_event(mode: Mode) -> None:
         runtime.add(Late()).timeout(0.02)
         runtime.start_container()
         assert runtime.health("10-late").state == ("late" if mode == "default" else "gone")
+
+
+class Hangs(nri.Plugin):
+    """Declares that it must be asked, and does not answer."""
+
+    failure_policy = nri.FailurePolicy(fail_request=True, keep_connected=True)
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+
+    def _wait(self, *_: object) -> None:
+        self.go.wait(20)
+
+    run_pod_sandbox = start_container = stop_container = stop_pod_sandbox = _wait
+    remove_container = remove_pod_sandbox = create_container = _wait
+
+
+def outcomes(runtime: FakeRuntime) -> dict[str, bool]:
+    """Which events of a pod pass, Run before Stop before Remove."""
+    passed = {}
+    for name in ("run_pod_sandbox", "start_container", "stop_container", "remove_container",
+                 "stop_pod_sandbox", "remove_pod_sandbox"):  # fmt: skip
+        try:
+            getattr(runtime, name)()
+        except NriError:
+            passed[name] = False
+        else:
+            passed[name] = True
+    return passed
+
+
+_DISPOSAL = {"stop_container", "remove_container", "stop_pod_sandbox", "remove_pod_sandbox"}
+
+
+@both
+def test_declared_failure_spares_stop(mode: Mode) -> None:
+    with FakeRuntime(compat=mode, policy="[defaults]\nbreaker = false\n") as runtime:
+        hangs = Hangs()
+        runtime.add(hangs).timeout(0.02)
+        for name, passed in outcomes(runtime).items():
+            assert passed is (mode == "default" and name in _DISPOSAL), name
+        hangs.go.set()
+
+
+@both
+def test_open_breaker_lets_go(mode: Mode) -> None:
+    with FakeRuntime(compat=mode, policy='[defaults]\nbreaker = { misses = 2, retry = "1h" }\n') as runtime:
+        hangs = Hangs()
+        runtime.add(hangs).timeout(0.02)
+        for _ in range(2):
+            with pytest.raises(NriError, match="10-hangs"):
+                runtime.start_container()
+        assert runtime.health("10-hangs").state == "open"
+        assert set(outcomes(runtime).values()) == {mode == "default"}
+        hangs.go.set()
+
+
+def test_the_request_on_which_a_plugin_is_tried_again_passes_as_if_it_were_left_out() -> None:
+    with FakeRuntime(policy='[defaults]\nbreaker = { misses = 1, retry = "1ms" }\n') as runtime:
+        hangs = Hangs()
+        runtime.add(hangs).timeout(0.02)
+        with pytest.raises(NriError, match="10-hangs"):
+            runtime.run_pod_sandbox()
+        for _ in range(3):
+            time.sleep(0.002)
+            runtime.run_pod_sandbox()
+        hangs.go.set()
+
+
+def test_what_the_operator_requires_is_refused_by_an_open_breaker_and_stop_and_remove_pass() -> None:
+    policy = '["10-hangs"]\nrequired = true\nbreaker = { misses = 1, retry = "1h" }\n'
+    with FakeRuntime(policy=policy) as runtime:
+        hangs = Hangs()
+        runtime.add(hangs).timeout(0.02)
+        with pytest.raises(NriError, match="10-hangs"):
+            runtime.start_container()
+        for name, passed in outcomes(runtime).items():
+            assert passed is (name in _DISPOSAL), name
+        hangs.go.set()
+
+
+@both
+def test_other_updates_limited(mode: Mode) -> None:
+    class Asks(nri.Plugin):
+        def __init__(self, first: int) -> None:
+            self.first = first
+
+        def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> Any:
+            return many(self.first)
+
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+    plugin = Asks(10)
+    with FakeRuntime(compat=mode, containers=[make_container(id=f"c{n}") for n in range(900)]) as runtime:
+        runtime.add(plugin)
+        wanted = many(6000)
+        if mode == "default":
+            with pytest.raises(
+                RpcError, match="plugin 10-asks: its request UpdateContainers has more than 16000 entries"
+            ):
+                plugin.runtime.update(*wanted).result(timeout=20)
+            assert runtime.health("10-asks").state == "active"
+            assert "has more than 16000 entries" in runtime.health("10-asks").last_error
+        else:
+            plugin.runtime.update(*wanted).result(timeout=20)
+            assert len(runtime.updates) == 910, "those of containers that are there"
+        if mode == "default":
+            with pytest.raises(NriError):
+                runtime.add(Asks(6000), name="much")
+            error = runtime.health("10-much").last_error
+            assert error == "failed to synchronize: the reply to Synchronize has more than 16000 entries"
+        else:
+            runtime.add(Asks(6000), name="much")
+
+
+def many(count: int) -> list[nri.Update]:
+    return [nri.Update(f"c{n}").set_cpu_shares(5) for n in range(count)]
 
 
 @both

@@ -59,3 +59,9 @@ def test_plugins_are_found_under_both_names() -> None:
     plugins = owners.plugin_map([m.PluginInstance(name="a", index="10")])
     assert set(plugins) == {"a", "10-a"}
     assert plugins["a"].index == "10"
+
+
+def test_a_plugin_whose_name_reads_like_another_with_its_index_is_not_found_as_that() -> None:
+    imposter, guard = m.PluginInstance(name="10-guard", index="99"), m.PluginInstance(name="guard", index="10")
+    assert set(owners.plugin_map([imposter])) == {"99-10-guard"}
+    assert owners.plugin_map([guard, imposter])["10-guard"].index == "10"

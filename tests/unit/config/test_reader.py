@@ -250,3 +250,18 @@ def test_yaml_anchors_and_merge_keys_work() -> None:
 def test_yaml_cannot_make_python_objects() -> None:
     text = "test.conf:1: the tag !!python/object:os.system is not known here for a scalar (leave it out)"
     assert str(problem("cpus: !!python/object:os.system x")) == text
+
+
+@pytest.mark.parametrize("kind", ["yaml", "json", "toml"])
+def test_thousands_of_problems_are_counted_after_the_first_hundred(kind: Any) -> None:
+    keys = [f"key{n}" for n in range(5000)]
+    text = {
+        "yaml": "".join(f"{key}: 1\n" for key in keys),
+        "json": "{" + ",\n".join(f'"{key}": 1' for key in keys) + "}",
+        "toml": "".join(f"{key} = 1\n" for key in keys),
+    }[kind]
+    with pytest.raises(ConfigError) as caught:
+        read(Config, [Source("file", text, kind)])
+    assert len(caught.value.others) == 100
+    assert str(caught.value.others[98]).startswith("file:100: key99: unknown key")
+    assert str(caught.value.others[-1]) == "file: 4900 more problems like these"

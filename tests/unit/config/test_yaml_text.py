@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri.config import Source
-from nri.config.yaml_text import DEEPEST, parse_yaml, yaml_line
+from nri.config.yaml_text import DEEPEST, YamlLines, parse_yaml
 from nri.errors import ConfigError
 
 
@@ -67,4 +67,4 @@ def test_a_comment_alone_is_nothing() -> None:
 
 
 def test_a_line_is_found_in_json_too() -> None:
-    assert yaml_line('{\n\t"a": [\n1,\n2]}', ("a", 1)) == 4
+    assert YamlLines('{\n\t"a": [\n1,\n2]}').find(("a", 1)) == 4

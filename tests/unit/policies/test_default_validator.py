@@ -4,6 +4,7 @@ import pytest
 
 from nri.api import messages as m
 from nri.errors import ConfigError
+from nri.policies import default_validator
 from nri.policies.default_validator import DefaultValidator, ValidatorConfig, failure, rejection
 
 TOLERATE = "tolerate-missing-plugins.noderesource.dev"
@@ -195,3 +196,20 @@ def test_a_refusal_without_a_reason_says_so():
 
 def test_a_validator_that_failed_is_named():
     assert failure("00-v", "rpc error") == "validator plugin 00-v failed: rpc error"
+
+
+def test_an_endless_annotation_is_refused_by_its_length_and_not_read() -> None:
+    text = "[" + "a," * 125_000 + "a]"
+    told = verdict({}, annotations={REQUIRED: text})
+    assert told is not None
+    assert told.endswith(": 250003 characters, at most 16384")
+    assert len(told) < 2000, "the annotation is in the error as a whole"
+
+
+def test_an_annotation_is_read_once_for_all_creations(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    parse = default_validator.parse_text
+    monkeypatch.setattr(default_validator, "parse_text", lambda source: read.append(source) or parse(source))
+    for _ in range(3):
+        assert verdict({}, annotations={REQUIRED: "[read-once]"}) is not None
+    assert len(read) == 1

@@ -31,7 +31,7 @@ nri.stub.support.log_destination nri.stub.support.mirror nri.stub.support.pendin
 nri.stub.support.runtime_handle nri.stub.support.unreadable nri.text
 nri.ttrpc nri.ttrpc.answering nri.ttrpc.codes nri.ttrpc.connection nri.ttrpc.endpoint nri.ttrpc.envelope
 nri.ttrpc.frames nri.ttrpc.halves nri.ttrpc.interceptors nri.ttrpc.link nri.ttrpc.outbox
-nri.ttrpc.waiters nri.ttrpc.waiting nri.wire
+nri.ttrpc.waiters nri.ttrpc.waiting nri.wire nri.text
 """
 PROTOBUF = """
 google google._upb google._upb._message google.protobuf google.protobuf.descriptor google.protobuf.internal

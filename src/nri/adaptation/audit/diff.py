@@ -70,9 +70,10 @@ def described(container: str, entries: Iterable[Entry], holder: Any, *, equal: b
     `equal` keeps those that set what is there already.
     """
     found = []
+    values = Values(holder)
     for entry in entries:
         for key, after in _wanted(entry, holder):
-            before = value_at(holder, Spot(entry.row, key))
+            before = values.at(Spot(entry.row, key))
             if equal or before != after:
                 found.append(Change(container, entry.row.label, key, before, after))
     return found
@@ -112,38 +113,55 @@ def spots(entries: Iterable[Entry]) -> list[Spot]:
 
 def changes(container: str, touched: Iterable[Spot], before: Any, after: Any) -> list[Change]:
     """The places where two containers (or updates) differ, of those that were touched."""
-    pairs = ((spot, value_at(before, spot), value_at(after, spot)) for spot in touched)
+    earlier, later = Values(before), Values(after)
+    pairs = ((spot, earlier.at(spot), later.at(spot)) for spot in touched)
     return [Change(container, spot.row.label, spot.key, old, new) for spot, old, new in pairs if old != new]
 
 
+class Values:
+    """The values in a container or update, for looking up many places: each list is gone through once."""
+
+    __slots__ = ("_holder", "_keyed")
+
+    def __init__(self, holder: Any) -> None:
+        self._holder = holder
+        self._keyed: dict[int, dict[str, Any]] = {}
+
+    def at(self, spot: Spot) -> Any:
+        """The value at a place; None if there is none, or no such field."""
+        row, key = spot
+        if row.shown is Visibility.NEVER or row.kind is Kind.RESET:
+            return None
+        if row.kind is Kind.KEYED:
+            return self._element(row, key)
+        parent = row.parent(self._holder)
+        if row.kind is Kind.SIMPLE:
+            return plain(getattr(parent, row.name)) if row.has(self._holder) else None
+        value = getattr(parent, row.name)
+        if row.kind is Kind.MAP:
+            return plain(value[key]) if key in value else None
+        return plain(value) or None
+
+    def _element(self, row: Row, key: str) -> Any:
+        """The last element with a key; variables of a container are texts."""
+        found = self._keyed.get(row.rank)
+        if found is None:
+            elements = getattr(row.parent(self._holder), row.name)
+            found = self._keyed[row.rank] = dict(_pair(element, row) for element in elements)
+        element = found.get(key)
+        return element if element is None or isinstance(element, str) else plain(element)
+
+
+def _pair(element: Any, row: Row) -> tuple[str, Any]:
+    if isinstance(element, str):
+        key, _, text = element.partition("=")
+        return key, text
+    return getattr(element, row.key), element
+
+
 def value_at(holder: Any, spot: Spot) -> Any:
-    """The value at a place of a container or update; None if there is none, or no such field."""
-    row, key = spot
-    if row.shown is Visibility.NEVER:
-        return None
-    parent = row.parent(holder)
-    if row.kind is Kind.RESET:
-        return None
-    if row.kind is Kind.SIMPLE:
-        return plain(getattr(parent, row.name)) if row.has(holder) else None
-    value = getattr(parent, row.name)
-    if row.kind is Kind.MAP:
-        return plain(value[key]) if key in value else None
-    if row.kind is Kind.KEYED:
-        return _element(value, row, key)
-    return plain(value) or None
-
-
-def _element(elements: Any, row: Row, key: str) -> Any:
-    """The last element with a key; variables of a container are texts."""
-    found = None
-    for element in elements:
-        if isinstance(element, str):
-            key_of, _, text = element.partition("=")
-            found = text if key_of == key else found
-        elif getattr(element, row.key) == key:
-            found = plain(element)
-    return found
+    """The value at one place of a container or update; None if there is none, or no such field."""
+    return Values(holder).at(spot)
 
 
 def plain(value: Any) -> Any:

@@ -13,39 +13,18 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from nri.adaptation.audit.diff import Change, changes, described, show, spots
+from nri.adaptation.audit.record import Record, updates_of
 from nri.adaptation.merge import CreateMerge
-from nri.adaptation.merge.effects import put_resource
-from nri.adaptation.merge.entries import read
+from nri.adaptation.merge.effects import put_resources
+from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.fields import RESOURCES_TREE, TREE, Row, Visibility
 from nri.api import messages as m
 from nri.rules import Rules
 
-__all__ = ["REQUEST", "Explanation", "Record", "Step", "explain"]
+__all__ = ["REQUEST", "Explanation", "Step", "explain"]
 
 #: Stands for the plugin where the runtime's own request (the kubelet's, mostly) changed something.
 REQUEST = "(request)"
-
-
-class Record(NamedTuple):
-    """One event, as it is kept.
-
-    Attributes:
-        when: seconds since 1970.
-        event: RPC name; ``UpdateContainers`` and ``Synchronize`` for what plugins ask for without one.
-        container: id of the event's own container; "" if it has none.
-        request: bytes of the event's request message, as the runtime made it; empty if there is none.
-        replies: ``NN-name`` and bytes of each reply, in the order of the calls.
-        failed: why nothing of it was applied; "" if it was.
-        outcomes: what became of single fields of updates: (container, field, outcome, reason).
-    """
-
-    when: float
-    event: str
-    container: str
-    request: bytes
-    replies: Sequence[tuple[str, bytes]]
-    failed: str = ""
-    outcomes: Sequence[tuple[str, str, str, str]] = ()
 
 
 class Step(NamedTuple):
@@ -197,38 +176,21 @@ class _Replay:
         if record.event == "UpdateContainer" and mine:
             request = m.UpdateContainerRequest.FromString(record.request)
             self._made.name = self._made.name or request.container.name
-            self._resources(record, REQUEST, request.linux_resources, target)
+            self._resources(record, REQUEST, read(request.linux_resources, RESOURCES_TREE), target)
         for plugin, raw in record.replies:
-            for update in _updates(record.event, raw):
-                if update.container_id == self._made.container:
-                    self._resources(record, plugin, update.linux.resources, target)
+            same = [update for update in updates_of(record.event, raw) if update.container_id == self._made.container]
+            entries = [entry for update in same for entry in read(update.linux.resources, RESOURCES_TREE)]
+            if entries:
+                self._resources(record, plugin, entries, target)
         if not record.failed:
             self._now = target
 
-    def _resources(self, record: Record, plugin: str, resources: m.LinuxResources, target: m.Container) -> None:
+    def _resources(self, record: Record, plugin: str, entries: list[Entry], target: m.Container) -> None:
         """Put resources over those of the container, and note the differences."""
-        entries = read(resources, RESOURCES_TREE)
         before = m.Container()
         before.CopyFrom(target)
-        for entry in entries:
-            put_resource(target, entry)
+        put_resources(target, entries)
         self._add(record, plugin, changes(self._made.container, spots(entries), before, target))
 
     def _add(self, record: Record, plugin: str, found: list[Change], note: str = "") -> None:
         self._made.steps += [Step(record.when, record.event, plugin, change, note) for change in found]
-
-
-#: The reply of each event that can carry updates.
-_REPLIES: dict[str, Any] = {
-    "CreateContainer": m.CreateContainerResponse,
-    "UpdateContainer": m.UpdateContainerResponse,
-    "StopContainer": m.StopContainerResponse,
-    "Synchronize": m.SynchronizeResponse,
-    "UpdateContainers": m.UpdateContainersRequest,
-}
-
-
-def _updates(event: str, raw: bytes) -> list[m.ContainerUpdate]:
-    """The updates of a reply; for ``UpdateContainers`` the plugin's own request."""
-    kind = _REPLIES.get(event)
-    return [] if kind is None else list(kind.FromString(raw).update)

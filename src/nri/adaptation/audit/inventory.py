@@ -21,17 +21,23 @@ from __future__ import annotations
 
 import threading
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from nri.adaptation.merge.effects import put_resource
+from nri.adaptation.audit.known import Known
+from nri.adaptation.merge.effects import put_resources
 from nri.adaptation.merge.entries import read
 from nri.adaptation.merge.fields import RESOURCES_TREE
 from nri.api import messages as m
+from nri.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 __all__ = ["ContainerRecord", "Creation", "Inventory", "Known", "Presence"]
+
+
+#: What a plugin's updates of one container that is being created may have together, if there are several.
+KEPT_BYTES: Final = 64 << 10
 
 
 class Presence(Enum):
@@ -59,7 +65,7 @@ class Creation:
         namespace: of its pod.
         updates: per plugin (``NN-name``) the update that it asks for, the event in which it did, and the number of
             that answer.
-        evictions: (plugin, reason) of those who want it gone.
+        evictions: the reason by plugin, of those who want it gone.
         succeeded: the creation has succeeded, and the runtime has not yet said that the container is there.
         busy: what waited is being handed over.
     """
@@ -69,7 +75,7 @@ class Creation:
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.updates: dict[str, tuple[m.ContainerUpdate, str, int]] = {}
-        self.evictions: list[tuple[str, str]] = []
+        self.evictions: dict[str, str] = {}
         self.succeeded = self.busy = False
 
 
@@ -176,7 +182,8 @@ class Inventory:
     def keep_update(self, plugin: str, update: m.ContainerUpdate, event: str, number: int) -> Presence:
         """Keep an update if its container is being created, later ones over earlier ones. Returns where it stands.
 
-        A container that is not CREATING by now takes no update here: the caller has to give it to the runtime.
+        A container that is not CREATING by now takes no update here: the caller has to give it to the runtime. One
+        that comes on top of more than anybody needs is GONE.
 
         Args:
             number: counts the answers of plugins: events end in another order than they were answered in.
@@ -185,16 +192,20 @@ class Inventory:
             creation = self._creations.get(update.container_id)
             if creation is None:
                 return Presence.KNOWN if update.container_id in self._records else Presence.GONE
-            kept = m.ContainerUpdate()
-            kept.CopyFrom(update)
             held = creation.updates.get(plugin)
+            if held is not None and held[0].ByteSize() + update.ByteSize() > KEPT_BYTES:
+                return Presence.GONE
+            if held is not None and held[2] <= number:
+                kept, later = held[0], update
+            else:
+                kept = m.ContainerUpdate()
+                kept.CopyFrom(update)
+                later = update
+                if held is not None:
+                    later, event, number = held
             if held is not None:
-                later, event, number = held if held[2] > number else (update, event, number)
-                if later is update:
-                    kept = held[0]
                 kept.ignore_failure = held[0].ignore_failure and update.ignore_failure
-                for entry in read(later.linux.resources, RESOURCES_TREE):
-                    put_resource(kept, entry)
+                put_resources(kept, read(later.linux.resources, RESOURCES_TREE))
             creation.updates[plugin] = (kept, event, number)
             succeeded = creation.succeeded
         if succeeded:
@@ -207,7 +218,7 @@ class Inventory:
             creation = self._creations.get(eviction.container_id)
             if creation is None:
                 return Presence.KNOWN if eviction.container_id in self._records else Presence.GONE
-            creation.evictions.append((plugin, eviction.reason))
+            creation.evictions[plugin] = plain(eviction.reason)
             succeeded = creation.succeeded
         if succeeded:
             self.on_kept(eviction.container_id)
@@ -227,18 +238,20 @@ class Inventory:
                 return None
             taken = Creation(creation.namespace)
             taken.updates, taken.evictions = creation.updates, creation.evictions
-            creation.updates, creation.evictions = {}, []
+            creation.updates, creation.evictions = {}, {}
             creation.busy = True
             return taken
 
-    def updated(self, container_id: str, resources: m.LinuxResources) -> None:
-        """A container is being updated."""
+    def updated(self, container_id: str, *updates: m.LinuxResources) -> None:
+        """A container is being updated with these, one after the other."""
         with self._lock:
             record = self._records.get(container_id)
             if record is not None:
-                merged = m.LinuxResources.FromString(record.resources)
-                merged.MergeFrom(resources)
-                self._put(container_id, ContainerRecord(record.pod_id, record.namespace, merged.SerializeToString()))
+                merged = m.ContainerUpdate()
+                merged.linux.resources.ParseFromString(record.resources)
+                put_resources(merged, [entry for each in updates for entry in read(each, RESOURCES_TREE)])
+                resources = merged.linux.resources.SerializeToString()
+                self._put(container_id, ContainerRecord(record.pod_id, record.namespace, resources))
 
     def removed(self, container_id: str) -> None:
         """A container is gone."""
@@ -266,30 +279,3 @@ class Inventory:
         """What a container was given, as far as it is known."""
         record = self._records.get(container_id)
         return None if record is None else m.LinuxResources.FromString(record.resources)
-
-
-class Known:
-    """The containers that there are, for `in`, those being created, and their namespaces.
-
-    Read without a lock: ask `is_creating` before `in`. A container that has just been created is known before it is no
-    longer being created, so the other way round it would be missed.
-    """
-
-    __slots__ = ("_inventory",)
-
-    def __init__(self, inventory: Inventory) -> None:
-        self._inventory = inventory
-
-    def __contains__(self, container_id: object) -> bool:
-        return container_id in self._inventory._records
-
-    def is_creating(self, container_id: str) -> bool:
-        """Whether a container is being created, so that an update for it can only be kept."""
-        return container_id in self._inventory._creations
-
-    def namespace_of(self, container_id: str) -> str | None:
-        """The namespace of a container's pod; None for a container that is not there."""
-        record: ContainerRecord | Creation | None = self._inventory._records.get(container_id)
-        if record is None:
-            record = self._inventory._creations.get(container_id)
-        return None if record is None else record.namespace

@@ -3,8 +3,8 @@
 While requests run, only bytes are kept: per event the request as the runtime made it and every plugin's reply, appended
 to a list in one go. Now and then, and when somebody asks, the list is sorted into one history per container; what
 belongs to containers that are gone by then is dropped unread. The meaning of a history is worked out when somebody asks
-(`nri.adaptation.audit.explanation`). Bounded twice, in containers and in bytes: who was touched longest ago is
-forgotten first.
+(`nri.adaptation.audit.explanation`). Bounded twice, in containers and in bytes: what was refused is forgotten first,
+then who was touched longest ago. Of a reply that updates many containers, each history has its own part alone.
 
 Next: `nri.adaptation.admin`, which serves it.
 """
@@ -17,36 +17,69 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from nri.adaptation.audit.explanation import Explanation, Record, explain
+from nri.adaptation.audit.explanation import Explanation, explain
+from nri.adaptation.audit.record import Record, parts_of, size_of
 from nri.rules import Rules
+from nri.text import LINE_LENGTH, plain
 
 __all__ = ["Provenance", "Record"]
 
-#: That many events, or that many bytes of requests, are kept unsorted at most.
+#: That many events, or that many bytes of them, are kept unsorted at most.
 _LOOSE_RECORDS = 512
 _LOOSE_BYTES = 4 << 20
 
 #: How many are sorted in a moment between two steps of an event: more than one, so that they get fewer.
 _TIDIED = 2
 
-#: About what a record costs beside its bytes, and a reply in it.
-_RECORD_BYTES = 400
-_REPLY_BYTES = 100
+#: About what the history of a container costs in memory, beside its records.
+_HISTORY_BYTES = 800
 
 #: The fields of a `Record`, before it is made into one.
 _Raw = tuple[float, str, str, bytes, Sequence[tuple[str, bytes]], str, Sequence[tuple[str, str, str, str]]]
 
 
 class _History:
-    """The records of one container. The first one, its creation, outlives later ones."""
+    """The records of one container. The first one, its creation, outlives later ones; what was refused goes first."""
 
-    __slots__ = ("forgotten", "records", "size_bytes", "sizes")
+    __slots__ = ("forgotten", "records", "refused", "size_bytes", "sizes")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.sizes: list[int] = []
         self.size_bytes = 0
+        self.refused = 0
         self.forgotten = 0
+
+    def add(self, record: Record, size_bytes: int) -> None:
+        """Put one more record at the end."""
+        self.records.append(record)
+        self.sizes.append(size_bytes)
+        self.size_bytes += size_bytes
+        if record.failed:
+            self.refused += 1
+
+    def forget_one(self) -> int:
+        """Drop the oldest refusal after the first record, else the oldest record after it; returns its size."""
+        if self.refused:
+            for at, record in enumerate(self.records):
+                if record.failed and at:
+                    return self._remove(at)
+        return self._remove(1)
+
+    def drop(self, record: Record) -> int:
+        """Drop a record, if it is there; returns its size."""
+        for at, each in enumerate(self.records):
+            if each is record:
+                return self._remove(at)
+        return 0
+
+    def _remove(self, place: int) -> int:
+        size_bytes = self.sizes.pop(place)
+        if self.records.pop(place).failed:
+            self.refused -= 1
+        self.size_bytes -= size_bytes
+        self.forgotten += 1
+        return size_bytes
 
 
 class Provenance:
@@ -74,9 +107,10 @@ class Provenance:
         self._lock = threading.Lock()
         self._histories: OrderedDict[str, _History] = OrderedDict()
         self._bytes = 0
+        self._refused: deque[tuple[str, Record]] = deque()  # whose they are, oldest first; some are gone already
         # Appending to a deque is atomic, so requests need no lock. The count of bytes may be off by a race; it only
         # decides when to sort.
-        self._loose: deque[tuple[Collection[str], _Raw]] = deque()
+        self._loose: deque[tuple[Collection[str], _Raw, int]] = deque()
         self._loose_bytes = 0
         self._gone: set[str] = set()
 
@@ -101,8 +135,15 @@ class Provenance:
             failed: why the event failed, in which case nothing was applied.
             outcomes: what became of single fields of updates: (container, field, outcome, reason).
         """
-        self._loose.append((touched, (self._clock(), event, container, request, replies, failed, outcomes)))
-        self._loose_bytes += len(request)
+        if failed:
+            failed = plain(failed, 4 * LINE_LENGTH)
+        size_bytes = len(request) + len(failed)
+        for _, reply in replies:
+            size_bytes += len(reply)
+        if touched or outcomes:
+            size_bytes += 100 * (len(touched) + len(outcomes))
+        self._loose.append((touched, (self._clock(), event, container, request, replies, failed, outcomes), size_bytes))
+        self._loose_bytes += size_bytes
         if len(self._loose) >= _LOOSE_RECORDS or self._loose_bytes >= _LOOSE_BYTES:
             with self._lock:
                 self._sort()
@@ -124,15 +165,13 @@ class Provenance:
         gone = self._gone
         while self._loose and most:
             most -= 1
-            touched, raw = self._loose.popleft()
-            self._loose_bytes -= len(raw[3])
+            touched, raw, size_bytes = self._loose.popleft()
+            self._loose_bytes -= size_bytes
             record = Record(*raw)
-            size_bytes = _RECORD_BYTES + len(record.request)
-            for _, reply in record.replies:
-                size_bytes += _REPLY_BYTES + len(reply)
-            for target in {record.container, *touched} if touched else (record.container,):
-                if target and target not in gone:
-                    self._append(target, record, size_bytes)
+            if touched:
+                self._sort_parts(record, {target for target in touched if target and target != record.container})
+            elif record.container and record.container not in gone:
+                self._append(record.container, record)
         if not self._loose:
             self._loose_bytes = 0
         while gone and not self._loose:  # what is loose still may be of theirs
@@ -140,23 +179,50 @@ class Provenance:
             if history is not None:
                 self._bytes -= history.size_bytes
         while self._histories and (len(self._histories) > self._max_containers or self._bytes > self._max_bytes):
+            if self._refused:
+                self._drop(*self._refused.popleft())
+                continue
             _, history = self._histories.popitem(last=False)
             self._bytes -= history.size_bytes
+        if len(self._refused) > 2 * self._max_containers:  # most of them have gone with their containers
+            self._refused = deque(each for each in self._refused if self._is_kept(*each))
 
-    def _append(self, target: str, record: Record, size_bytes: int) -> None:
+    def _sort_parts(self, record: Record, others: Collection[str]) -> None:
+        for target, part in parts_of(record, others):
+            # What was refused tells something of a container that is known; it makes none known.
+            if target not in self._gone and (
+                target == record.container or not record.failed or target in self._histories
+            ):
+                self._append(target, part)
+
+    def _append(self, target: str, record: Record) -> None:
+        size_bytes = size_of(record)
         history = self._histories.get(target)
         if history is None:
             history = self._histories[target] = _History()
-        else:
+            size_bytes += _HISTORY_BYTES
+        elif not record.failed:
             self._histories.move_to_end(target)
-        history.records.append(record)
-        history.sizes.append(size_bytes)
-        if len(history.records) > self._max_records:
-            history.records.pop(1)
-            size_bytes -= history.sizes.pop(1)
-            history.forgotten += 1
-        history.size_bytes += size_bytes
+        history.add(record, size_bytes)
         self._bytes += size_bytes
+        if record.failed:
+            self._refused.append((target, record))
+        if len(history.records) > self._max_records:
+            self._bytes -= history.forget_one()
+
+    def _is_kept(self, target: str, record: Record) -> bool:
+        history = self._histories.get(target)
+        return history is not None and any(each is record for each in history.records)
+
+    def _drop(self, target: str, record: Record) -> None:
+        """Forget something that was refused; its container, too, if nothing else is known of that."""
+        history = self._histories.get(target)
+        if history is None:
+            return
+        self._bytes -= history.drop(record)
+        if not history.records:
+            self._bytes -= history.size_bytes
+            del self._histories[target]
 
     def find(self, prefix: str) -> list[str]:
         """Ids of the remembered containers that start with this; the exact one alone if there is one."""

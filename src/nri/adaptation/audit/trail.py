@@ -48,11 +48,13 @@ class AuditTrail:
     ) -> None:
         """A plugin asked for updates outside of an event: `what` is UpdateContainers or Synchronize."""
         unapplied = {update.container_id for update in failed}
+        touched: dict[str, list[m.LinuxResources]] = {}
         for update in updates:
             if update.container_id not in unapplied:
-                self.inventory.updated(update.container_id, update.linux.resources)
+                touched.setdefault(update.container_id, []).append(update.linux.resources)
+        for container_id, resources in touched.items():
+            self.inventory.updated(container_id, *resources)
         if self.provenance is not None:
-            touched = [update.container_id for update in updates if update.container_id not in unapplied]
             self.provenance.record(what, "", b"", [(plugin, encoded)], touched, outcomes=_rows(results))
 
     def outcomes(self, event: str, results: Sequence[UpdateResult]) -> None:
@@ -66,7 +68,7 @@ class AuditTrail:
     ) -> None:
         """The same, but nothing of it was applied."""
         if self.provenance is not None:
-            touched = [update.container_id for update in updates]
+            touched = {update.container_id for update in updates}
             self.provenance.record(what, "", b"", [(plugin, encoded)], touched, reason)
 
     def pod_removed(self, pod: m.PodSandbox) -> None:

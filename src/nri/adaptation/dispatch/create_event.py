@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nri.adaptation.dispatch.event import AnsweredEvent, EventReply, Parts
+from nri.adaptation.dispatch.bounds import ROOM
+from nri.adaptation.dispatch.event import AnsweredEvent, Parts
+from nri.adaptation.dispatch.event_reply import EventReply
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.container_view import normalise
 from nri.adaptation.peers.event_request import CreateRequest
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
+from nri.errors import PluginError
+from nri.ttrpc.codes import Code
 from nri.wire import bytes_field
 
 if TYPE_CHECKING:
@@ -115,8 +119,12 @@ class CreateEvent(AnsweredEvent):
             if provenance is not None:
                 provenance.tidy()
 
-    def validation_request(self, present: Iterable[Peer]) -> bytes:
-        """The request that all validators get: the container as it was, the merged result, and who set what."""
+    def validation_request(self, present: Iterable[Peer], *, sent: bool) -> bytes:
+        """The request that all validators get: the container as it was, the merged result, and who set what.
+
+        PluginError, with the name of the plugin that asked for most, if it is to be sent and longer than a message may
+        be.
+        """
         reply = self.merge.reply()
         if self._context.rules.hooks_only_when_set and not reply.adjust.hooks.ListFields():
             reply.adjust.ClearField("hooks")
@@ -130,6 +138,10 @@ class CreateEvent(AnsweredEvent):
         )
         normalise(message.container)
         encoded: bytes = message.SerializeToString()
+        if sent and len(encoded) > ROOM and self._context.rules.event_replies_limited and self.replies:
+            largest = max(self.replies, key=lambda reply: len(reply[1]))[0]
+            reason = f"its reply to {self.rpc} makes the request to validators {len(encoded)} bytes long"
+            raise PluginError(largest, f"{reason}, at most {ROOM} are sent", code=Code.RESOURCE_EXHAUSTED)
         return encoded
 
     def result_bytes(self) -> bytes:

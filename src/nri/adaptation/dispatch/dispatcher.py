@@ -3,6 +3,7 @@
     past the sync gate                      no plugin joins in the middle of an event
     for each plugin, by index               `order`: one event at a time, in one order for all plugins
         ask it, wait for its answer         `invoker`: its deadline, and what its failure means
+        weigh a big answer                  `nri.adaptation.merge.limits`: too much is refused before any work is done
         on to the next one                  the plugin is free for the next event before the answer is merged
         add the answer to the event         `event`: policy, then merge
     validate                                `validation`: one refusal fails the creation
@@ -24,9 +25,11 @@ from nri.adaptation.dispatch.event_context import EventContext
 from nri.adaptation.dispatch.order import Place
 from nri.adaptation.dispatch.stop_event import StopEvent, StopReply
 from nri.adaptation.dispatch.update_event import UpdateEvent, UpdateReply
-from nri.adaptation.dispatch.validation import validate
+from nri.adaptation.dispatch.validation import present, validate
+from nri.adaptation.merge.limits import MOST_ENTRIES
+from nri.adaptation.plugin_policy.policy import DISPOSAL_EVENTS
 from nri.api.events import EventMask
-from nri.errors import LocalProtocolError, NriError, PluginUnavailable
+from nri.errors import DeadlineExceeded, LocalProtocolError, NriError, PluginUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +46,7 @@ __all__ = ["Dispatcher"]
 log = logging.getLogger("nri.adaptation")
 
 #: What always gets through: a node must be able to get rid of pods, whoever joins.
-URGENT: Final = EventMask.of("StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer")
+URGENT: Final = DISPOSAL_EVENTS
 
 
 class Dispatcher:
@@ -145,6 +148,9 @@ class Dispatcher:
         """The plugins in ascending index, then those of them that validate."""
         chain = self._chain
         peers = chain.peers
+        expected: Sequence[Peer] = ()
+        if chain.validators and self._invoker.validators_missed and isinstance(event, CreateEvent):
+            expected = present(chain.validators, event.request.pod)
         if chain.absent:
             self._refuse_if_required(event)
         if peers:
@@ -152,9 +158,16 @@ class Dispatcher:
                 self._ask_all_at_once(event, peers, deadline)
             else:
                 self._ask_in_turn(event, peers, deadline)
-        if chain.validators and isinstance(event, CreateEvent):
-            present = event.answered if self._rules.validators_see_answerers else peers
-            validate(self._invoker, chain.validators, event.validation_request(present), event.request.pod, deadline)
+        # Who validates is looked at again: an event that has gone on beside a joiner may have met a validator.
+        if (expected or chain.validators) and isinstance(event, CreateEvent):
+            pod = event.request.pod
+            asked = dict.fromkeys([*expected, *present(chain.validators, pod)])
+            if asked:
+                answered = event.answered if self._rules.validators_see_answerers else peers
+                encoded = event.validation_request(answered, sent=any(peer.takes_bytes for peer in asked))
+                if deadline is not None:
+                    _look_at_clock(event, deadline)
+                validate(self._invoker, asked, encoded, pod, deadline)
 
     def _ask_in_turn(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
         """One plugin after the other; each sees what the earlier ones did."""
@@ -167,10 +180,14 @@ class Dispatcher:
                 if policy is not None:
                     reply = self._invoker.invoke(peer, policy, event, deadline, sent=sent)
                     event.answer = next(ANSWERS)
+                    if reply is not None and len(reply) > MOST_ENTRIES:
+                        reply = event.weigh(peer, policy, reply)
                 # The plugin is left before its answer is merged: merging is not its time.
                 place.advance()
                 if reply is not None and policy is not None:
                     event.add(peer, policy, reply)
+                    if deadline is not None:
+                        _look_at_clock(event, deadline)
         finally:
             place.leave()
 
@@ -240,6 +257,12 @@ class Dispatcher:
         for label, policy in self._chain.absent:
             if policy.requires(event.number, event.request.pod.namespace):
                 raise PluginUnavailable(label, f"required for {event.rpc}, but not connected")
+
+
+def _look_at_clock(event: Event, deadline: float) -> None:
+    """Raise DeadlineExceeded if the caller's deadline has passed while we were at work."""
+    if monotonic() >= deadline:
+        raise DeadlineExceeded(event.rpc)
 
 
 def _policy_of(peer: Peer, event: Event, sent: Sent | None) -> EventPolicy | None:

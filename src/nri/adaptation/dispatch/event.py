@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from nri.adaptation.audit import shadow
 from nri.adaptation.audit.inventory import Presence
 from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
+from nri.adaptation.dispatch.bounds import HEADERS, ROOM, leave_room, left_out, too_much
 from nri.adaptation.merge.update_book import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.adaptation.plugin_policy import allow
-from nri.errors import NriError, PluginError, quote
+from nri.errors import NriError, PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
 
     from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.audit.update_result import Restoration, UpdateResult
     from nri.adaptation.dispatch.event_context import EventContext
     from nri.adaptation.merge.update_book import UpdateBook
     from nri.adaptation.peers.event_request import EventRequest
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.api import messages as m
 
-__all__ = ["AnsweredEvent", "Event", "EventReply", "Parts"]
+__all__ = ["AnsweredEvent", "Event", "Parts"]
 
 
 class Parts(NamedTuple):
@@ -93,6 +92,10 @@ class Event:
     def overlap(self) -> None:
         """Do the bookkeeping that overlaps the first plugin's work, so that it costs the event no time."""
 
+    def weigh(self, peer: Peer, policy: EventPolicy, reply: bytes) -> bytes | None:  # noqa: ARG002 - see below
+        """Hold a big answer to the limits, while the plugin is held. Returns the answer to add; None for none."""
+        return reply
+
     def add(self, peer: Peer, policy: EventPolicy, reply: bytes) -> None:
         """Take one plugin's answer. PluginError, ConflictError or UpdateError: the event fails because of it."""
 
@@ -116,7 +119,7 @@ class AnsweredEvent(Event):
         numbers: of the answers with updates, by the plugin's label: the order in which all events' answers came.
     """
 
-    __slots__ = ("_context", "answered", "asked", "merge", "numbers", "replies", "touched")
+    __slots__ = ("_context", "_room", "answered", "asked", "merge", "numbers", "replies", "touched")
 
     #: The reply message of the event.
     reply_type: ClassVar[Any] = None
@@ -125,6 +128,7 @@ class AnsweredEvent(Event):
         super().__init__(request)
         self.merge = merge
         self._context = context
+        self._room = 0
         self.answered: list[Peer] = []
         self.asked: bytes | None = None
         self.replies: list[tuple[str, bytes]] = []
@@ -138,6 +142,7 @@ class AnsweredEvent(Event):
         """
         if self.asked is None:
             self.asked = self.request.encoded()
+            self._room = ROOM - len(self.asked)
         self.answered.append(peer)
         if not reply:
             return
@@ -153,14 +158,39 @@ class AnsweredEvent(Event):
             if policy.policy.allow is not None:
                 self._check(peer, policy.policy.allow, message)
             self.merge.apply(peer.label, message)
+            self.request.refresh()
+            # A request grows by no more than the reply has: so it is looked at only where it may be too long.
+            self._room -= len(reply) + HEADERS
+            if self._room < 0 and self._context.rules.event_replies_limited:
+                leave_room(self.rpc, peer.label, self.asked, self.request.encoded())
         except NriError as error:
             peer.last_error = str(error)
             if self._context.reporting.watched:
                 self._context.reporting.reply_merged(peer.label, self.rpc, self.serial, message, error)
             raise
-        self.request.refresh()
         if self._context.reporting.watched:
             self._context.reporting.reply_merged(peer.label, self.rpc, self.serial, message, None)
+
+    def weigh(self, peer: Peer, policy: EventPolicy, reply: bytes) -> bytes | None:
+        """Hold a big answer to the limits, while the plugin is held. Returns the answer to add; None for none.
+
+        PluginError: it is more than a plugin may ask for, and the event fails because of it.
+        """
+        if not self._context.rules.event_replies_limited:
+            return reply
+        error = too_much(self.reply_type, self.rpc, peer.label, reply)
+        if error is None:
+            return reply
+        peer.last_error = str(error)
+        if policy.policy.shadow:
+            report = shadow.failure(peer.label, self.rpc, self.request.pod, error.reason)
+            self._context.reporting.shadow_answered(report)
+            return None
+        if self.asked is None:
+            self.asked = self.request.encoded()
+        if self._context.reporting.watched:
+            self._context.reporting.reply_merged(peer.label, self.rpc, self.serial, None, error)
+        raise error
 
     def _read(self, peer: Peer, reply: bytes) -> Any:
         try:
@@ -175,6 +205,7 @@ class AnsweredEvent(Event):
             peer.label,
             self.request.pod.namespace,
             self.number,
+            reply=message,
             adjust=adjustment_of(message),
             update=self._there(message.update),
             evict=self._there(evictions_of(message)),
@@ -222,18 +253,7 @@ class AnsweredEvent(Event):
         asked = self.request.encoded() if self.asked is None else self.asked
         container_id = "" if container is None else container.id
         book = self.merge.book
-        outcomes: Any = ()
-        if book is not None and book.ignored:
-            outcomes = [
-                (
-                    container_id,
-                    f"update of container {quote(each.container_id)} by {each.plugin}",
-                    "left out",
-                    each.reason,
-                )
-                for each in book.ignored
-                if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER)
-            ]
+        outcomes: Any = () if book is None or not book.ignored else left_out(container_id, book.ignored)
         provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed, outcomes)
 
     def side_updates(self, book: UpdateBook) -> list[m.ContainerUpdate]:
@@ -265,55 +285,3 @@ class AnsweredEvent(Event):
         """The merged reply, encoded."""
         encoded: bytes = self.merge.reply().SerializeToString()
         return encoded
-
-
-class EventReply:
-    """The common part of all replies: owners, and the two ways in which the runtime's request ends.
-
-    Attributes:
-        updates: updates of other containers, for the runtime to apply.
-        ignored: what plugins asked for and did not get, with reasons.
-
-    If the runtime fails to create its container after it has updated others, `abort` hands the update callback what
-    those had before; `commit` forgets that. Calling neither is harmless.
-    """
-
-    __slots__ = ("_merge", "_side", "_trail", "ignored", "updates")
-
-    _event = ""
-
-    def __init__(self, merge: Any, trail: AuditTrail, updates: list[m.ContainerUpdate], ignored: list[Ignored]) -> None:
-        self._merge = merge
-        self._trail = trail
-        self.updates = updates
-        self.ignored = ignored
-        self._side = trail.updated(updates) if updates else []
-
-    @property
-    def owners(self) -> m.OwningPlugins:
-        """Which plugin set which field, of the event's container and of those updated along with it."""
-        owners: m.OwningPlugins = self._merge.owners()
-        return owners
-
-    def commit(self, results: Sequence[UpdateResult] = ()) -> None:
-        """The runtime's request went well: its side updates stand.
-
-        Args:
-            results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
-        """
-        self._side = []
-        if results:
-            self._trail.outcomes(self._event, results)
-
-    def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
-        """The runtime's request failed: have the side updates undone.
-
-        The update callback gets what the containers had before, with values for "not set" where kernels have one (no
-        limit, 1024 shares). What it could not apply is returned.
-
-        Args:
-            restore: called instead of the update callback: it gets the same as `Restoration`, which also names the
-                fields that were not set before.
-        """
-        side, self._side = self._side, []
-        return self._trail.undo(side, restore) if side else []

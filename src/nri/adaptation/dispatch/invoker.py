@@ -8,8 +8,9 @@ The table of outcomes (nri-protocol 5.5, and the operator's policy on top of it)
 | late | stays, or is closed if its policy says so; a miss for its breaker | goes on, or fails if its policy says so |
 | connection lost | is gone; a miss | goes on, or fails if its policy says so |
 | the caller's own deadline passed | as if it had not been asked | fails with DeadlineExceeded |
-| this side failed (an interceptor) | as if it had not been asked | fails with that error |
-| left out (breaker open) or gone | not called | goes on, or fails if its policy says so |
+| this side failed (interceptor, request too long) | as if it had not been asked | fails with that error |
+| left out (breaker open) or gone | not called | goes on, or fails if the operator requires the plugin |
+| no answer to the one request that is to show whether it is back | left out again | as if it had been left out |
 
 Errors raised here are what the runtime's request fails with. Next: `nri.adaptation.peers.remote`, which is asked.
 """
@@ -20,11 +21,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, NoReturn
 
 from nri.adaptation.audit import shadow
+from nri.adaptation.peers.breaker import BreakerState
 from nri.adaptation.peers.state import JOINED, Signal, State
 from nri.errors import (
     ConnectionClosed,
     DeadlineExceeded,
     NriError,
+    OversizedMessage,
     PluginClosed,
     PluginError,
     PluginRejected,
@@ -70,12 +73,18 @@ class Sent:
 
 
 class Invoker:
-    """Asks plugins on behalf of the dispatcher. Holds nothing of an event, so all threads share one."""
+    """Asks plugins on behalf of the dispatcher. Holds nothing of an event, so all threads share one.
 
-    __slots__ = ("_name_plugins", "_reporting")
+    Attributes:
+        validators_missed: a validator that leaves while an event is on its way fails it.
+    """
+
+    __slots__ = ("_breaker_lets_go", "_name_plugins", "_reporting", "validators_missed")
 
     def __init__(self, rules: Rules, reporting: Reporting) -> None:
         self._name_plugins = rules.errors_name_plugin
+        self._breaker_lets_go = rules.open_breaker_lets_go
+        self.validators_missed = rules.lost_validators_refuse
         self._reporting = reporting
 
     def begin(self, peer: Peer, policy: EventPolicy, event: Event, caller_deadline: float | None) -> Sent | None:
@@ -173,10 +182,11 @@ class Invoker:
         if peer.state in JOINED and peer.breaker.admit(now):
             return True
         gone = peer.state not in JOINED
-        # A plugin that left of its own will does not fail later requests by what it declared; only the operator's word
-        # counts.
+        # A plugin that left of its own will, or that has not answered for long, does not fail later requests by what it
+        # declared; only what the operator requires counts.
         namespace = event.request.pod.namespace
-        if insist or policy.policy.requires(policy.number, namespace) or (policy.fail_request and not gone):
+        declared = policy.fail_request and not gone and not self._breaker_lets_go
+        if insist or declared or policy.policy.requires(policy.number, namespace):
             raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {_standing(peer)}")
         return False
 
@@ -202,6 +212,9 @@ class Invoker:
         if not isinstance(error, NriError):
             peer.breaker.abandoned()
             raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__), error)
+        if isinstance(error, OversizedMessage):  # it was not even asked
+            peer.breaker.abandoned()
+            raise error
         if not isinstance(error, _SILENT):
             peer.last_error = str(error)
             self._answered(peer)
@@ -209,6 +222,7 @@ class Invoker:
                 self._reporting.shadow_answered(shadow.failure(peer.label, event.rpc, event.request.pod, str(error)))
                 return
             raise self._plugin_error(peer, error, error)
+        was_left_out = peer.breaker.state is BreakerState.HALF_OPEN
         if isinstance(error, DeadlineExceeded):
             if caller_deadline is not None and now >= caller_deadline:
                 peer.breaker.abandoned()
@@ -217,7 +231,11 @@ class Invoker:
         else:
             peer.breaker.miss(now)
             peer.signal(Signal.LOST, str(error))
-        if insist or policy.must_answer(event.request.pod):
+        if was_left_out and self._breaker_lets_go:
+            refused = policy.policy.requires(policy.number, event.request.pod.namespace)
+        else:
+            refused = policy.must_answer(event.request.pod)
+        if insist or refused:
             _refuse(peer, event, error)
 
     def _plugin_error(self, peer: Peer, error: NriError, cause: Exception) -> NriError:

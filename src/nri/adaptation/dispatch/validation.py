@@ -2,8 +2,9 @@
 
 The request shows the container as it was before any plugin touched it, the merged result, and who set what. Each
 validator is asked under its own lock and with its own timeout, in a thread of its own if there are several. The first
-refusal in order of completion counts. The default validator takes part as a built-in plugin; its decision is
-`nri.policies.default_validator`. Next: `nri.adaptation.dispatch.invoker`.
+refusal in order of completion counts. A validator that was there when the event passed the sync gate is asked, or the
+event is refused: one that has left in the meantime has agreed to nothing. The default validator takes part as a
+built-in plugin; its decision is `nri.policies.default_validator`. Next: `nri.adaptation.dispatch.invoker`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from nri.adaptation.peers.event_request import EventRequest
 from nri.adaptation.peers.state import State
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
-from nri.errors import NriError, PluginError, ValidationRejected
+from nri.errors import NriError, PluginClosed, PluginError, ValidationRejected
 from nri.policies.default_validator import INDEX, NAME, UNKNOWN_REASON, DefaultValidator, failure
 from nri.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Final
 
     from nri.adaptation.dispatch.invoker import Invoker
@@ -31,32 +32,44 @@ if TYPE_CHECKING:
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.api.validation import ValidationRequest
     from nri.policies.default_validator import ValidatorConfig
+    from nri.rules import Rules
 
-__all__ = ["default_validators", "validate"]
+__all__ = ["default_validators", "present", "validate"]
 
 _SPEC: Final = BY_METHOD["validate_container_adjustment"]
+_CREATE: Final = BY_METHOD["create_container"]
 
 
 class _Validation:
     """The default validator's handlers."""
 
-    def __init__(self, config: ValidatorConfig) -> None:
-        self._validator = DefaultValidator(config)
+    def __init__(self, config: ValidatorConfig, rules: Rules) -> None:
+        self._validator = DefaultValidator(config, rules)
 
     def validate_container_adjustment(self, request: ValidationRequest) -> str | None:
         """The reason for a refusal, or None."""
         return self._validator.validate(request.message)
 
 
-def default_validators(config: ValidatorConfig | None) -> list[BuiltinPlugin]:
+def default_validators(config: ValidatorConfig | None, rules: Rules) -> list[BuiltinPlugin]:
     """The default validator as a built-in plugin, if it is wanted."""
     if config is None or not config.enable:
         return []
-    return [BuiltinPlugin(INDEX, NAME, _Validation(config))]
+    return [BuiltinPlugin(INDEX, NAME, _Validation(config, rules))]
+
+
+def present(validators: Sequence[Peer], pod: m.PodSandbox) -> list[Peer]:
+    """Those of the validators that have not left, or without which this pod gets no containers."""
+    return [peer for peer in validators if peer.state is not State.GONE or _is_required(peer, pod)]
+
+
+def _is_required(peer: Peer, pod: m.PodSandbox) -> bool:
+    policy = peer.event_policies[_SPEC.number]
+    return policy is not None and policy.policy.requires(_CREATE.number, pod.namespace)
 
 
 def validate(
-    invoker: Invoker, validators: Sequence[Peer], encoded: bytes, pod: m.PodSandbox, deadline: float | None
+    invoker: Invoker, validators: Iterable[Peer], encoded: bytes, pod: m.PodSandbox, deadline: float | None
 ) -> None:
     """Ask the validators; ValidationRejected or PluginError if the adjustment may not stand.
 
@@ -109,7 +122,10 @@ def _verdict(
         return error
     try:
         if peer.state is State.GONE:
-            return None  # it left before it was asked: as if it had never been there
+            missed = invoker.validators_missed or _is_required(peer, event.request.pod)
+            if policy.policy.shadow or not missed:
+                return None
+            return PluginClosed(peer.label, f"validator plugin {peer.label} has left before it was asked")
         reply = invoker.invoke(peer, policy, event, deadline, insist=not policy.policy.shadow)
         verdict = m.ValidateContainerAdjustmentResponse.FromString(reply or b"")
     except NriError as error:

@@ -1,8 +1,8 @@
 """Find the plugins that are installed on this machine: `NN-name` in the plugin folder, its configuration beside.
 
 Reads, decides, and starts nothing. A file that cannot be a plugin is reported and skipped (reference mode: it ends the
-start of NRI). A plugin runs with the runtime's rights, so a file that others own or may write is refused, and one in a
-folder that others own or may write; of a link, both ends count. Next: `nri.adaptation.launch.process`.
+start of NRI). A plugin runs with the runtime's rights, so a file that others decide about is refused
+(`nri.adaptation.launch.trusted`), here and at each start. Next: `nri.adaptation.launch.process`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import stat
 from dataclasses import dataclass
 
+from nri.adaptation.launch.trusted import TrustedFile, UntrustedError
 from nri.api import naming
 from nri.errors import ConfigError
 from nri.rules import Rules
@@ -87,13 +88,12 @@ def _unusable(path: str) -> str:
     if not _is_text(path):
         return "its name is not UTF-8 text"  # messages could not hold it
     try:
-        link, info = os.lstat(path), os.stat(path)
-        folders = [os.stat(os.path.dirname(each) or ".") for each in (path, os.path.realpath(path))]
+        TrustedFile(path).close()
+    except UntrustedError as error:
+        return str(error)
     except OSError as error:
         return f"it cannot be looked at: {error.strerror}"
-    if not stat.S_ISREG(info.st_mode):
-        return "it is not a file"
-    return _others_decide("it", link, info) or _others_decide("its folder", *folders)
+    return ""
 
 
 def _is_text(path: str) -> bool:
@@ -102,18 +102,6 @@ def _is_text(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _others_decide(what: str, *infos: os.stat_result) -> str:
-    """Why somebody else than root and our own user can change a file or a folder; "" if nobody can."""
-    for info in infos:
-        mode = info.st_mode
-        if info.st_uid not in (0, os.geteuid()):
-            return f"{what} belongs to user {info.st_uid}, who can change it; remedy: chown root"
-        sticky = stat.S_ISDIR(mode) and mode & stat.S_ISVTX  # there nobody can replace another's files
-        if mode & 0o022 and not stat.S_ISLNK(mode) and not sticky:
-            return f"{what} can be written by group or others (mode {stat.S_IMODE(mode):04o}); remedy: chmod go-w"
-    return ""
 
 
 def _read(path: str) -> bytes:
@@ -131,15 +119,33 @@ def _read(path: str) -> bytes:
     return data
 
 
-def config_text(folder: str, index: str, name: str) -> tuple[str, str | None]:
+def _read_trusted(path: str) -> bytes:
+    """The same, of a file that only root and our own user decide about."""
+    try:
+        with TrustedFile(path) as file:
+            data = file.read(CONFIG_BYTES + 1)
+    except UntrustedError as error:
+        if not os.path.lexists(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+        raise OSError(errno.EPERM, str(error)) from None
+    if len(data) > CONFIG_BYTES:
+        raise OSError(errno.EFBIG, f"more than {CONFIG_BYTES >> 20} MiB")
+    return data
+
+
+def config_text(folder: str, index: str, name: str, *, trusted: bool = False) -> tuple[str, str | None]:
     """A plugin's drop-in configuration and the file that it comes from: the first that exists, else ("", None).
+
+    Args:
+        trusted: only a file that nobody but root and our own user decides about.
 
     Raises ConfigError for a file that is there and cannot be read.
     """
+    read = _read_trusted if trusted else _read
     for file_name in naming.config_file_names(index, name):
         path = os.path.join(folder, file_name)
         try:
-            return _read(path).decode(), path
+            return read(path).decode(), path
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:

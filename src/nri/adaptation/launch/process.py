@@ -2,7 +2,8 @@
 
 The contract: the plugin's end of a socket pair as descriptor 3, an environment of exactly three variables, no
 arguments, the runtime's working directory, stdin and stdout at /dev/null. Only stderr differs: it is a pipe, whose last
-lines are kept, because they are what an operator needs when a plugin dies. Next: `nri.adaptation.launch.supervisor`.
+lines are kept, because they are what an operator needs when a plugin dies. Of the runtime's own descriptors it inherits
+none, whatever the libraries of the runtime forget to mark. Next: `nri.adaptation.launch.supervisor`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import resource
 import select
 import signal
 import socket
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nri.adaptation.launch.discovery import Found
+    from nri.adaptation.launch.trusted import TrustedFile
 
 __all__ = ["LAST_LINES", "Process"]
 
@@ -35,6 +38,8 @@ LINE_BYTES = 1024
 DRAIN_BYTES = 65536
 DRAIN_READS = 8
 PAUSE_S = 0.05
+#: Descriptors that other threads may open while a plugin is being started.
+NEW_DESCRIPTORS = 64
 
 
 class Process:
@@ -47,8 +52,11 @@ class Process:
         failed: whether it ended otherwise than with code 0.
     """
 
-    def __init__(self, found: Found) -> None:
-        """Start it. OSError if it cannot be started."""
+    def __init__(self, found: Found, file: TrustedFile | None = None) -> None:
+        """Start it. OSError if it cannot be started.
+
+        `file`: what was found at its path and looked at; a program is started from there, a script by its path.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         own: list[int] = []  # descriptors that stay
         passing: list[int] = []  # descriptors that are the child's
@@ -64,7 +72,7 @@ class Process:
                 passing.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10))  # noqa: PERF401 - none is forgotten
             os.set_blocking(write, True)
             self.pid = os.posix_spawn(
-                found.path,
+                (file.executable if file is not None else "") or found.path,
                 [found.path],
                 {naming.ENV_NAME: found.name, naming.ENV_IDX: found.index, naming.ENV_SOCKET: "3"},
                 file_actions=[
@@ -72,6 +80,7 @@ class Process:
                     (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
                     (os.POSIX_SPAWN_DUP2, passing[2], 2),
                     (os.POSIX_SPAWN_DUP2, passing[1], 3),
+                    *_closing(-1 if file is None else file.folder),
                 ],
                 setsigmask=[],
                 setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM],
@@ -179,6 +188,27 @@ class Process:
 
 def _short(line: bytes) -> bytes:
     return line if len(line) <= LINE_BYTES else line[: LINE_BYTES - 3] + b"..."
+
+
+def _closing(but: int) -> list[tuple[int, int]]:
+    """What a child does to have no descriptor above 3, except one that it needs until it is another program.
+
+    Only those that are not marked close-on-exec matter, but another thread may just be opening one: it gets the lowest
+    free number, which is at most as high as there are descriptors.
+    """
+    inherited = {int(name) for name in os.listdir("/proc/self/fd")}
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = len(inherited) + NEW_DESCRIPTORS
+    numbers = {fd for fd in inherited if fd >= highest and _is_inherited(fd)}
+    numbers.update(range(4, highest if limit == resource.RLIM_INFINITY else min(highest, limit)))
+    return [(os.POSIX_SPAWN_CLOSE, fd) for fd in sorted(numbers) if fd not in (0, 1, 2, 3, but)]
+
+
+def _is_inherited(fd: int) -> bool:
+    try:
+        return os.get_inheritable(fd)
+    except OSError:
+        return False  # it was the one with which the folder was read
 
 
 def _signal_name(number: int) -> str:

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.launch.discovery import config_text
 from nri.adaptation.launch.process import Process
+from nri.adaptation.launch.trusted import TrustedFile, UntrustedError
 from nri.adaptation.peers.health import PluginHealth, health_of, state_word
 from nri.adaptation.peers.peer import LAUNCHED
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
+from nri.adaptation.plugin_policy import bearer
 from nri.api import naming
 from nri.backoff import Backoff
 from nri.config.watch import fingerprint
@@ -159,11 +161,14 @@ class Supervisor:
         self._changed = False
         self._fingerprint = self._look_at_files()
         self._gone_since = 0.0
+        policy = self._policies.for_plugin(found.index, found.name)
+        refusal = bearer.refusal(policy, found.label, launched=True, uid=os.geteuid())
         try:
-            config, _ = config_text(self._folder, found.index, found.name)
-            process = Process(found)
-        except (ConfigError, OSError) as error:
-            reason = str(error) if isinstance(error, ConfigError) else f"{found.path}: {error.strerror}"
+            if refusal:
+                raise ConfigError(found.path, "", refusal)
+            config, process = self._launch()
+        except (ConfigError, UntrustedError, OSError) as error:
+            reason = str(error) if isinstance(error, ConfigError) else f"{found.path}: {_why(error)}"
             log.warning("plugin %s cannot be launched: %s", found.label, reason)
             self.last_words = reason
             return True
@@ -189,6 +194,15 @@ class Supervisor:
                 log.warning("plugin %s wrote: %s", peer.qualified, line)
         # A plugin that is cut off may well end without an error: there is nobody left that it could work for.
         return process.failed or peer.cut_off
+
+    def _launch(self) -> tuple[str, Process]:
+        """Read the configuration and start the process. Who decides about either file is looked at each time."""
+        found, trusted = self.found, self._settings.rules.bad_files_skipped
+        config, _ = config_text(self._folder, found.index, found.name, trusted=trusted)
+        if not trusted:
+            return config, Process(found)
+        with TrustedFile(found.path) as file:
+            return config, Process(found, file)
 
     def _look(self) -> float:
         """What a running plugin needs now; returns when to look again."""
@@ -229,6 +243,10 @@ class Supervisor:
         """Return the fingerprints of the files from which the plugin may be configured."""
         names = naming.config_file_names(self.found.index, self.found.name)
         return [fingerprint(os.path.join(self._folder, name)) for name in names]
+
+
+def _why(error: UntrustedError | OSError) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 def _last_line(text: str) -> str:

@@ -9,7 +9,7 @@ Pure: no I/O, no clock, no threads, no logging.
     merge.reply(), merge.owners()
 
 Reading order: `fields` (the table), `entries`, `fast_path`, `claims`, `ledger`, `effects`, `container_view`,
-`update_book`, `update`, `create`.
+`update_book`, `update`, `create`, `limits`.
 """
 
 from nri.adaptation.merge.create import CreateMerge

@@ -16,6 +16,7 @@ from nri.adaptation.merge.ledger import Ledger
 from nri.api.removal import split
 from nri.errors import PluginError
 from nri.rules import Rules
+from nri.text import plain
 
 __all__ = ["Claimer"]
 
@@ -86,7 +87,7 @@ class Claimer:
     def _refuse_marks(self, entry: Entry) -> None:
         for key in entry.keys:
             if key[:1] == "-":
-                raise PluginError(self.plugin, f"cannot remove {key[1:]}: {entry.row.path} knows no removal")
+                raise PluginError(self.plugin, f"cannot remove {plain(key[1:])}: {entry.row.path} knows no removal")
 
     def _args(self, entry: Entry) -> bool:
         ledger, field = self.ledger, entry.row.claim

@@ -8,7 +8,8 @@ message is never touched. Next: `nri.adaptation.merge.create`.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from nri.adaptation.merge.effects import drop, put_map, put_simple
 from nri.adaptation.merge.entries import Entry
@@ -24,6 +25,10 @@ __all__ = ["ContainerView", "normalise"]
 _SIMPLE, _MAP, _KEYED, _ARGS, _RESET = Kind.SIMPLE, Kind.MAP, Kind.KEYED, Kind.ARGS, Kind.RESET
 
 
+#: Up to so many keys are looked for in a message's bytes, and up to so many additions are looked into one by one.
+_FEW_KEYS: Final = 64
+_FEW_ADDITIONS: Final = 8
+
 _LINUX = m.Container.DESCRIPTOR.fields_by_name["linux"].number
 _RESOURCES = m.LinuxContainer.DESCRIPTOR.fields_by_name["resources"].number
 
@@ -38,7 +43,7 @@ def normalise(container: m.Container) -> None:
 class ContainerView:
     """A container as the next plugin sees it: a base, and what has been appended to it since."""
 
-    __slots__ = ("_added", "_base", "_bytes", "_origin", "_parsed", "_pending", "_rules", "_steps", "_whole")
+    __slots__ = ("_added", "_base", "_bytes", "_odd", "_origin", "_parsed", "_pending", "_rules", "_steps", "_whole")
 
     def __init__(self, origin: m.Container, rules: Rules, encoded: bytes | None = None) -> None:
         """`encoded`: the bytes of `origin`, if somebody has them."""
@@ -50,6 +55,7 @@ class ContainerView:
         self._pending: list[tuple[list[Entry] | None, Fields, m.ContainerAdjustment]] = []
         self._bytes = encoded
         self._rules = rules
+        self._odd = False  # a variable's name with "=" was appended
         self._steps: list[bytes | None] = []
 
     def add(self, entries: list[Entry] | None, fresh: Fields, adjust: m.ContainerAdjustment) -> None:
@@ -108,7 +114,10 @@ class ContainerView:
         for entry in entries:
             # What nobody claimed before is in none of the additions either, but for a variable's name with "=" in it:
             # what is read back from the container ends at the first one.
-            added = self._additions() if entry.row.path == "env" else ()
+            added: Sequence[m.Container] = ()
+            if entry.row.path == "env":
+                added = self._additions() if self._odd else ()
+                self._odd = self._odd or "=" in "".join(entry.keys)
             if not all(self._appends(container, entry) for container in (self._base, *added)):
                 self._change(self._seen(all_entries(fields)))
                 return
@@ -116,11 +125,13 @@ class ContainerView:
             self._append(entries, adjust, resources)
 
     def _step(self, entries: list[Entry], adjust: m.ContainerAdjustment) -> None:
-        for container in (self._base, *self._additions()):
+        several = len(self._added) > _FEW_ADDITIONS
+        for container in (self._combined(),) if several else (self._base, *self._additions()):
             for entry in entries:
                 if not self._appends(container, entry):
                     self._change(entries)
                     return
+        self._odd = True  # not looked at
         if entries:
             self._append(entries, adjust)
 
@@ -178,14 +189,14 @@ class ContainerView:
         named = entry.keys if not entry.marked else [*entry.sets, *entry.removed]
         # Looking for a key's bytes in the whole message is ten times as fast as reading the keys. They may stand there
         # for another reason: then the keys are read after all.
-        if container is self._base and not row.removal_claims:
+        if container is self._base and not row.removal_claims and len(named) <= _FEW_KEYS:
             data = self.encoded_base()
             if all(key.encode() not in data for key in named):
                 return True
         keys = _keys(container, row)
         if row.removal_claims and len(set(keys)) != len(keys):
             return False
-        return not [key for key in named if key in keys]
+        return set(keys).isdisjoint(named)
 
     def _apply(self, container: m.Container, entry: Entry) -> None:
         row = entry.row
@@ -245,9 +256,8 @@ def _keys(container: m.Container, row: Row) -> list[str]:
 
 def _drop_repeated(elements: Any, key: str) -> None:
     """Keep the last element of each key."""
-    seen: set[str] = set()
-    for index in range(len(elements) - 1, -1, -1):
-        name = getattr(elements[index], key)
-        if name in seen:
-            del elements[index]
-        seen.add(name)
+    last = {getattr(element, key): index for index, element in enumerate(elements)}
+    if len(last) < len(elements):
+        kept = [elements[index] for index in sorted(last.values())]
+        del elements[:]
+        elements.extend(kept)

@@ -7,14 +7,18 @@ so nothing here fails. What later plugins are shown is `nri.adaptation.merge.con
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from nri.adaptation.merge.entries import Entry
 from nri.adaptation.merge.fields import Kind, Row
 from nri.api.removal import mark
 from nri.rules import Rules
 
-__all__ = ["collect", "drop", "put_map", "put_resource", "put_simple"]
+__all__ = ["collect", "drop", "put_map", "put_resources", "put_simple"]
+
+#: Up to so many elements of a list are taken out one by one; each moves all that stand behind it.
+_FEW: Final = 8
 
 
 _SIMPLE, _MAP, _KEYED = Kind.SIMPLE, Kind.MAP, Kind.KEYED
@@ -41,22 +45,30 @@ def collect(adjust: Any, entry: Entry, rules: Rules) -> None:
         getattr(parent, row.name).MergeFrom(entry.value)
 
 
-def put_resource(holder: Any, entry: Entry, *, replaces: bool = True) -> None:
-    """Put one resource of an update into an update or a container: both have resources under the same path.
+def put_resources(holder: Any, entries: Iterable[Entry], *, replaces: bool = True) -> None:
+    """Put resources of updates into an update or a container: both have resources under the same path.
 
-    `replaces` drops the elements of a list whose keys are set anew; without it they stay, as in the reference.
+    All entries for one holder come in one call, of several updates too: so a list is gone through once. `replaces`
+    drops the elements of a list whose keys are set anew; without it they stay, as in the reference.
     """
-    row = entry.row
-    parent = row.parent(holder)
-    if row.kind is _SIMPLE:
-        put_simple(parent, row, entry.value)
-    elif row.kind is _MAP:
-        put_map(getattr(parent, row.name), entry.sets)
-    elif row.kind is _KEYED:
-        target = getattr(parent, row.name)
-        if replaces:
-            drop(target, row.key, set(entry.sets))
-        target.extend(entry.sets.values())
+    keyed: dict[int, tuple[Row, dict[str, Any]]] = {}
+    for entry in entries:
+        row = entry.row
+        if row.kind is _SIMPLE:
+            put_simple(row.parent(holder), row, entry.value)
+        elif row.kind is _MAP:
+            put_map(getattr(row.parent(holder), row.name), entry.sets)
+        elif row.kind is _KEYED and not replaces:
+            getattr(row.parent(holder), row.name).extend(entry.sets.values())
+        elif row.kind is _KEYED:
+            sets = keyed.setdefault(row.rank, (row, {}))[1]
+            for key, value in entry.sets.items():
+                sets.pop(key, None)  # what is set again comes last
+                sets[key] = value
+    for row, sets in keyed.values():
+        target = getattr(row.parent(holder), row.name)
+        drop(target, row.key, set(sets))
+        target.extend(sets.values())
 
 
 def put_simple(parent: Any, row: Row, value: Any) -> None:
@@ -78,9 +90,15 @@ def put_map(target: Any, values: dict[str, Any]) -> None:
 
 def drop(elements: Any, key: str, unwanted: set[str]) -> None:
     """Drop the elements of a list whose `key` is unwanted."""
-    for index in range(len(elements) - 1, -1, -1):
-        if getattr(elements[index], key) in unwanted:
+    places = [index for index, element in enumerate(elements) if getattr(element, key) in unwanted]
+    if len(places) <= _FEW:
+        for index in reversed(places):
             del elements[index]
+        return
+    gone = set(places)
+    kept = [element for index, element in enumerate(elements) if index not in gone]
+    del elements[:]
+    elements.extend(kept)
 
 
 def _collect_map(target: Any, entry: Entry, rules: Rules) -> None:

@@ -12,15 +12,16 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
 from nri.adaptation.merge.claims import Claimer
-from nri.adaptation.merge.effects import put_resource
+from nri.adaptation.merge.effects import put_resources
 from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.fields import RESOURCES_TREE, ROWS, Kind
 from nri.adaptation.merge.ledger import Ledger
 from nri.api import messages as m
 from nri.errors import ConflictError, PluginError, UpdateError, quote
 from nri.rules import Rules
+from nri.text import cut
 
-__all__ = ["NO_CONTAINER", "UNKNOWN_CONTAINER", "Eviction", "Ignored", "Known", "UpdateBook"]
+__all__ = ["NO_CONTAINER", "UNKNOWN_CONTAINER", "Eviction", "Ignored", "Known", "UpdateBook", "folded"]
 
 _PIDS = next(row for row in ROWS if row.path == "linux.resources.pids")
 
@@ -64,6 +65,21 @@ class _Planned(NamedTuple):
     entries: list[Entry]
     failed: bool
     kept: bool = False
+
+
+def folded(updates: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
+    """The same, but each container has one update: what a later one sets counts."""
+    by_target: dict[str, list[m.ContainerUpdate]] = {}
+    for update in updates:
+        by_target.setdefault(update.container_id, []).append(update)
+    return [same[0] if len(same) == 1 else _fold(same) for same in by_target.values()]
+
+
+def _fold(same: list[m.ContainerUpdate]) -> m.ContainerUpdate:
+    whole = m.ContainerUpdate(container_id=same[0].container_id)
+    whole.ignore_failure = all(update.ignore_failure for update in same)
+    put_resources(whole, [entry for update in same for entry in read(update.linux.resources, RESOURCES_TREE)])
+    return whole
 
 
 class UpdateBook:
@@ -138,7 +154,7 @@ class UpdateBook:
     def _plan(self, update: m.ContainerUpdate, plugin: str) -> _Planned:
         target = update.container_id
         if target == self._created:
-            text = f"plugin {quote(plugin)} asked update of {quote(target)} during creation"
+            text = f"plugin {quote(plugin)} asked update of {quote(cut(target))} during creation"
             raise UpdateError(plugin, target, "it is being created", text)
         entries = self._entries(update, plugin) if update.linux.HasField("resources") else []
         Claimer(self.ledger, self._rules, target, plugin).claim(entries)
@@ -176,18 +192,25 @@ class UpdateBook:
 
     def commit(self, planned: list[_Planned]) -> None:
         """Merge what was claimed."""
-        for plugin, update, entries, failed, kept in planned:
+        kept: list[m.ContainerUpdate] = []
+        wanted: dict[str, list[Entry]] = {}  # by container, which many updates may name
+        for plan in planned:
+            update, entries = plan.update, plan.entries
             if not entries and self._rules.empty_updates_change_nothing:
                 continue
-            if kept:
-                self.kept.append((plugin, update))
+            if plan.kept:
+                kept.append(update)
                 continue
-            merged = self._merged_update(update)
-            if failed or not update.linux.HasField("resources"):
-                continue
-            mine = update.container_id == self._requested
-            for entry in entries:
-                put_resource(self.live if mine else merged, entry, replaces=self._rules.limits_replace)
+            self._merged_update(update)
+            if not plan.failed and update.linux.HasField("resources"):
+                wanted.setdefault(update.container_id, []).extend(entries)
+        if kept:
+            plugin = planned[0].plugin
+            self.kept += [(plugin, update) for update in folded(kept)]
+        for target, entries in wanted.items():
+            mine = target == self._requested
+            merged = self._merged[target]
+            put_resources(self.live if mine else merged, entries, replaces=self._rules.limits_replace)
             if mine:
                 merged.linux.resources.CopyFrom(self.live.linux.resources)
                 self.revision += 1

@@ -139,6 +139,7 @@ class BuiltinPeer(Peer):
         timeout_s: float,  # noqa: ARG002 - nothing can interrupt it
         *,
         each: bool,  # noqa: ARG002
+        most: int,  # noqa: ARG002 - it is the runtime's own
     ) -> list[m.ContainerUpdate]:
         """Hand over the runtime's own messages."""
         handler = _method(self._handlers, "synchronize")

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import State
-from nri.text import plain
+from nri.text import LINE_LENGTH, plain
 
 if TYPE_CHECKING:
     from nri.adaptation.peers.peer import Peer
 
 __all__ = ["PluginHealth", "health_of", "state_word"]
-
-#: Characters that are told of what went wrong last: a plugin's error may have megabytes.
-_ERROR_LENGTH = 4096
 
 _STARTING = frozenset((State.CONNECTED, State.REGISTERED, State.CONFIGURED, State.SYNCHRONIZING))
 
@@ -71,7 +68,7 @@ def health_of(peer: Peer) -> PluginHealth:
         events=str(peer.mask),
         latency_s=peer.latency_s,
         missed=peer.breaker.missed,
-        last_error=plain(peer.last_error, _ERROR_LENGTH),
+        last_error=plain(peer.last_error, 4 * LINE_LENGTH),
     )
 
 

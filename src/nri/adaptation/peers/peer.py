@@ -18,6 +18,7 @@ from nri.adaptation.peers.breaker import Breaker
 from nri.adaptation.peers.fifo_lock import FifoLock
 from nri.adaptation.peers.state import Action, Signal, State, step
 from nri.api.events import EventMask
+from nri.text import LINE_LENGTH, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +61,6 @@ class Peer(ABC):
         event_policies: the operator's policy by number of the event; None: it does not get the event.
         declared: the failure policy that it declared, or None.
         version: the NRI version that it says it speaks, or "".
-        last_error: the last thing that went wrong, as text, or "".
         cut_off: whether this side ended the connection, because of something that the plugin did or failed to do.
         latency_s: how long its last answer took, in seconds.
     """
@@ -69,8 +69,26 @@ class Peer(ABC):
     takes_bytes = False
 
     __slots__ = (
-        "_guard", "_owner", "breaker", "cut_off", "declared", "event_policies", "handshake_over", "index", "kind",
-        "label", "last_error", "latency_s", "lock", "mask", "name", "order", "pid", "since", "state", "version",
+        "_guard",
+        "_last_error",
+        "_owner",
+        "breaker",
+        "cut_off",
+        "declared",
+        "event_policies",
+        "handshake_over",
+        "index",
+        "kind",
+        "label",
+        "latency_s",
+        "lock",
+        "mask",
+        "name",
+        "order",
+        "pid",
+        "since",
+        "state",
+        "version",
     )  # fmt: skip
 
     def __init__(
@@ -94,13 +112,22 @@ class Peer(ABC):
         self.declared: m.FailurePolicy | None = None
         self.breaker = Breaker()
         self.version = ""
-        self.last_error = ""
+        self._last_error = ""
         self.cut_off = False
         self.latency_s = 0.0
         #: Set as soon as it is known whether the plugin takes part: it is active, or gone.
         self.handshake_over = threading.Event()
         #: When it connected, in monotonic seconds.
         self.since = monotonic()
+
+    @property
+    def last_error(self) -> str:
+        """The last thing that went wrong, as text, or "". It outlives the plugin, so a long one is cut."""
+        return self._last_error
+
+    @last_error.setter
+    def last_error(self, text: str) -> None:
+        self._last_error = plain(text, 4 * LINE_LENGTH)
 
     @property
     def qualified(self) -> str:
@@ -154,7 +181,13 @@ class Peer(ABC):
 
     @abstractmethod
     def synchronize(
-        self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container], timeout_s: float, *, each: bool
+        self,
+        pods: Sequence[m.PodSandbox],
+        containers: Sequence[m.Container],
+        timeout_s: float,
+        *,
+        each: bool,
+        most: int,
     ) -> list[m.ContainerUpdate]:
         """Hand over the runtime's state, as `nri.adaptation.peers.synchronize` does; returns the updates asked for."""
 

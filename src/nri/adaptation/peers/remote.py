@@ -150,10 +150,16 @@ class RemotePeer(Peer):
             raise
 
     def synchronize(
-        self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container], timeout_s: float, *, each: bool
+        self,
+        pods: Sequence[m.PodSandbox],
+        containers: Sequence[m.Container],
+        timeout_s: float,
+        *,
+        each: bool,
+        most: int,
     ) -> list[m.ContainerUpdate]:
         """Send the state, in parts if need be."""
-        return hand_over(self._synchronize, pods, containers, timeout_s, each=each)
+        return hand_over(self._synchronize, pods, containers, timeout_s, each=each, most=most)
 
     def _synchronize(self, payload: bytes, deadline: float) -> bytes:
         return self.command("Synchronize", payload, deadline)

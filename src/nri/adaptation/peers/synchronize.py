@@ -14,6 +14,7 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from nri.adaptation.merge import limits
 from nri.api import messages as m
 from nri.errors import NriError, RemoteProtocolError
 from nri.ttrpc.frames import MAX_DATA
@@ -81,15 +82,17 @@ def hand_over(
     timeout_s: float,
     *,
     each: bool = True,
+    most: int = 0,
 ) -> list[m.ContainerUpdate]:
     """Send all parts and return the updates that the plugin asks for.
 
     Args:
         call: sends one encoded request before a deadline and returns the encoded reply.
         timeout_s: seconds for each part, and `MOST` times that for all; or for all together if not `each`.
+        most: entries that the replies may have; 0 for no limit.
 
     Raises:
-        RemoteProtocolError: the plugin does not understand parts.
+        RemoteProtocolError: the plugin does not understand parts, or asks for too much.
         NriError: what `call` raises.
     """
     began = monotonic()
@@ -98,13 +101,16 @@ def hand_over(
     for part, more in _ahead(parts(pods, containers)):
         if each:
             deadline = min(monotonic(), began + (MOST - 1) * timeout_s) + timeout_s
-        reply = _read(call(part, deadline))
+        reply = _read(call(part, deadline), most)
         if more and (not reply.more or reply.update):
             raise RemoteProtocolError("plugin does not handle split sync requests")
     return list(reply.update)
 
 
-def _read(encoded: bytes) -> m.SynchronizeResponse:
+def _read(encoded: bytes, most: int) -> m.SynchronizeResponse:
+    reason = limits.too_much(m.SynchronizeResponse, encoded, most) if most else ""
+    if reason:
+        raise RemoteProtocolError(f"the reply to Synchronize {reason}")
     try:
         return m.SynchronizeResponse.FromString(encoded)
     except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base

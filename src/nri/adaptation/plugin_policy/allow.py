@@ -15,13 +15,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
+
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from nri.adaptation.merge.fields import FIELD_NAMES, RESOURCES_TREE, ROWS, TREE, Node, Row
 from nri.api.events import ALL, BY_NUMBER, EventMask
 from nri.api.messages import ContainerAdjustment, ContainerEviction, ContainerUpdate
 from nri.api.selectors import Parsed, Pattern, matches
 from nri.errors import PluginError
+from nri.text import plain
 
 __all__ = ["EVICT", "Allow", "AllowedField", "EventName", "breach"]
 
@@ -96,12 +99,13 @@ class Allow:
         return self.namespaces is None or (bool(self.namespaces) and matches(self.namespaces, name))
 
 
-def breach(
+def breach(  # noqa: PLR0913 - the parts of an answer, by name
     allow: Allow,
     plugin: str,
     namespace: str,
     event: int = 0,
     *,
+    reply: Any = None,
     adjust: ContainerAdjustment | None = None,
     update: Iterable[ContainerUpdate] = (),
     evict: Iterable[ContainerEviction] = (),
@@ -113,57 +117,113 @@ def breach(
         plugin: ``NN-name``.
         namespace: of the pod that the event is about.
         event: its number; 0 for what the plugin asked for without one (unsolicited, or in Synchronize).
+        reply: the whole answer, which may hold fields that are none of the following three.
         namespace_of: the namespace of a container by its id, None for a container that nobody knows.
     """
-    cause = _breach(allow, namespace, event, adjust, update, evict, namespace_of)
+    cause = _breach(allow, namespace, event, _touched(reply, adjust, update, evict), namespace_of)
     return None if cause is None else PluginError(plugin, f"its policy does not allow it to {cause}")
+
+
+class _Touch(NamedTuple):
+    """Something that an answer touches.
+
+    Attributes:
+        target: the container, None for the one that the event is about.
+        what: what is done, in words.
+        paths: one of these has to be allowed.
+    """
+
+    target: str | None
+    what: str
+    paths: frozenset[str]
 
 
 def _breach(
     allow: Allow,
     namespace: str,
     event: int,
-    adjust: ContainerAdjustment | None,
-    update: Iterable[ContainerUpdate],
-    evict: Iterable[ContainerEviction],
+    touched: Iterable[_Touch],
     namespace_of: Callable[[str], str | None],
 ) -> str | None:
-    for target, row in _touched(adjust, update, evict):
-        what = f"set {row.label}" if row else EVICT
+    paths = allow.paths
+    if event and not allow.events_mask & BY_NUMBER[event].bit:
+        outside = f" in {BY_NUMBER[event].rpc} (allow.events)"
+    else:
+        outside = ""
+    for target, what, needed in touched:
         if target is not None:
-            what += f' of container "{target}"'
-        if event and not allow.events_mask & BY_NUMBER[event].bit:
-            return f"{what} in {BY_NUMBER[event].rpc} (allow.events)"
+            what += f' of container "{plain(target, 256)}"'  # noqa: PLW2901 - the same, in full
+        if outside:
+            return what + outside
         where = namespace if target is None else namespace_of(target)
         if where is None and allow.namespaces is not None:
             return f"{what}, which nobody knows (allow.namespaces)"
         if where is not None and not allow.namespace(where):
             return f'{what} in namespace "{where}" (allow.namespaces)'
-        paths = allow.paths
-        if paths is not None and (row.path if row else EVICT) not in paths:
+        if paths is not None and paths.isdisjoint(needed):
             return f"{what} (allow.fields)"
     return None
 
 
+_UNKNOWN: frozenset[str] = frozenset()
+_RESOURCES = "linux.resources"
+
+
 def _touched(
-    adjust: ContainerAdjustment | None, update: Iterable[ContainerUpdate], evict: Iterable[ContainerEviction]
-) -> Iterator[tuple[str | None, Row | None]]:
-    """All that an answer touches: (None, row) of the adjustment, (container, row) of an update, (container, None)."""
+    reply: Any,
+    adjust: ContainerAdjustment | None,
+    update: Iterable[ContainerUpdate],
+    evict: Iterable[ContainerEviction],
+) -> Iterator[_Touch]:
+    """All that an answer touches.
+
+    An update touches its container also if it sets nothing: it is handed to the runtime all the same.
+    """
+    if reply is not None:
+        for number in _unknown(reply):
+            yield _Touch(None, f"set the unknown field {number} of the answer", _UNKNOWN)
     if adjust is not None:
-        for row in _rows(adjust, TREE):
-            yield None, row
+        for what, paths in _fields(adjust, TREE, ""):
+            yield _Touch(None, what, paths)
     for one in update:
-        for row in _rows(one.linux.resources, RESOURCES_TREE):
-            yield one.container_id, row
+        target = one.container_id
+        nothing = True
+        for what, paths in _update_fields(one):
+            nothing = False
+            yield _Touch(target, what, paths)
+        if nothing:
+            yield _Touch(target, "make an update without resources", _SPELLINGS[_RESOURCES])
     for eviction in evict:
-        yield eviction.container_id, None
+        yield _Touch(eviction.container_id, EVICT, _SPELLINGS[EVICT])
 
 
-def _rows(message: Any, tree: Node) -> Iterator[Row]:
-    """The rows of the merge table that a message sets."""
+def _update_fields(update: ContainerUpdate) -> Iterator[tuple[str, frozenset[str]]]:
+    for message in (update, update.linux):
+        for number in _unknown(message):
+            yield f"set the unknown field {number} of an update", _UNKNOWN
+    yield from _fields(update.linux.resources, RESOURCES_TREE, _RESOURCES)
+
+
+def _fields(message: Any, tree: Node, path: str) -> Iterator[tuple[str, frozenset[str]]]:
+    """What a message sets, and the paths of the merge table of which one has to be allowed for it.
+
+    An object without anything in it counts as well, because being there can mean something (``linux.rdt``); and so does
+    a field that this version does not know, which no name allows: the runtime behind it may.
+    """
+    for number in _unknown(message):
+        yield f"set the unknown field {number} of {path or 'the adjustment'}", _UNKNOWN
     for field, value in message.ListFields():
         node = tree[field.number]
+        below = f"{path}.{field.name}" if path else field.name
         if isinstance(node, Row):
-            yield node
+            yield f"set {node.label}", _SPELLINGS[node.path]
+        elif value.ByteSize():
+            yield from _fields(value, node, below)
         else:
-            yield from _rows(value, node)
+            yield f"set an empty {below}", _SPELLINGS[below]
+
+
+def _unknown(message: Any) -> list[int]:
+    """Numbers of the fields of a message itself that are not in its definition."""
+    fields = UnknownFieldSet(message)
+    return [fields[place].field_number for place in range(len(fields))]

@@ -16,8 +16,8 @@ from nri.api import naming
 from nri.api.selectors import Filters, Pattern
 from nri.config import Duration, Source, read_file
 from nri.config.complaint import Problem
-from nri.config.place import show
-from nri.config.syntax import line_of, parse_text
+from nri.config.reader import located
+from nri.config.syntax import parse_text
 from nri.config.typed import Partial, build, check
 from nri.errors import ConfigError
 
@@ -28,6 +28,9 @@ DEFAULTS = "defaults"
 
 #: Longest time that any key may name, in seconds: a day. More is a slip of a unit.
 _LONGEST_S = 86_400.0
+
+#: User ids end below: the last number stands for none.
+_UIDS = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,10 @@ class Table:
     shadow: bool | None = None
     allow: Allow | None = None
     filters: Filters | None = None
+    uid: int | list[int] | None = None
+    launched: bool | None = None
+    #: Of ``[defaults]`` alone: it is no rule for plugins that the file names.
+    strict: bool | None = None
     #: Set from a `timeout` that is a table: seconds by event; "default" for all others.
     _timeouts: dict[str, float] | None = None
 
@@ -98,7 +105,7 @@ def parse(source: Source) -> dict[str, Table]:
         if table is not None:
             tables[name] = table
     if problems:
-        first, *others = (_error(source, problem) for problem in problems)
+        first, *others = located(source, problems)
         raise ConfigError(first.source, first.key, first.reason, first.suggestion, others)
     return tables
 
@@ -119,6 +126,7 @@ def _is_plugin(name: str, value: object, problems: list[Problem]) -> bool:
 
 def _table(name: str, tree: Any, common: dict[str, Any], problems: list[Problem]) -> Table | None:
     """One table on top of the common one, whose own mistakes are reported with it and not here."""
+    common = {key: value for key, value in common.items() if key != "strict"}
     whole, timeouts = _checked(common, (DEFAULTS,), [])
     given, own_timeouts = _checked(tree, (name,), problems)
     whole.update(given)
@@ -153,6 +161,12 @@ def _bounds(table: Table, name: str, tree: Any, problems: list[Problem]) -> None
         for event, seconds in table.timeouts.items():
             inner = (event,) if isinstance(given["timeout"], dict) else ()
             _duration(seconds, (name, "timeout", *inner), problems)
+    if "strict" in given and name != DEFAULTS:
+        reason = f"holds for plugins that no table names, and this one is named: it belongs under [{DEFAULTS}]"
+        problems.append(Problem((name, "strict"), reason, ""))
+    if "uid" in given and table.uid is not None:
+        wrong = [uid for uid in ([table.uid] if isinstance(table.uid, int) else table.uid) if not 0 <= uid < _UIDS]
+        problems += [Problem((name, "uid"), f"{uid} is no user id", "such as 0, or [0, 1000]") for uid in wrong[:1]]
     if "breaker" in given and isinstance(table.breaker, BreakerTable):
         _duration(table.breaker.retry, (name, "breaker", "retry"), problems)
         if not 1 <= table.breaker.misses <= 1_000_000:
@@ -165,9 +179,3 @@ def _duration(seconds: float | None, path: tuple[str, ...], problems: list[Probl
         problems.append(
             Problem(path, f"expected between 1ms and 24h, not {seconds:g} s", 'such as 2, "500ms" or "1m30s"')
         )
-
-
-def _error(source: Source, problem: Problem) -> ConfigError:
-    line = line_of(source, problem.path)
-    where = f"{source.name}:{line}" if line else source.name
-    return ConfigError(where, show(problem.path), problem.reason, problem.suggestion)

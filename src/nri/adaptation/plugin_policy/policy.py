@@ -28,7 +28,7 @@ from nri.config.watch import fingerprint
 from nri.errors import ConfigError
 from nri.rules import Rules
 
-__all__ = ["DEFAULT_PATH", "REQUIRED_EVENTS", "PluginPolicy", "Policies", "resolve"]
+__all__ = ["DEFAULT_PATH", "DISPOSAL_EVENTS", "REQUIRED_EVENTS", "PluginPolicy", "Policies", "resolve"]
 
 #: Where the operator writes.
 DEFAULT_PATH = "/etc/nri/policy.toml"
@@ -36,6 +36,9 @@ DEFAULT_PATH = "/etc/nri/policy.toml"
 #: The events that are refused while a required plugin is absent. Stop, Remove and what comes after the fact always
 #: pass: a node must be able to get rid of pods whatever its plugins do.
 REQUIRED_EVENTS = EventMask.parse("RunPodSandbox,UpdatePodSandbox,CreateContainer,StartContainer,UpdateContainer")
+
+#: The events by which a node gets rid of pods. What a plugin declares about itself does not fail them.
+DISPOSAL_EVENTS = EventMask.parse("StopPodSandbox,RemovePodSandbox,StopContainer,RemoveContainer")
 
 _NONE = EventMask(0)
 _RUNTIMES = (None,) * (len(EVENTS) + 1)
@@ -59,6 +62,9 @@ class PluginPolicy:
         shadow: called and recorded, its answer never applied; it then can fail no request either.
         allow: what it may touch; None for everything.
         filters: which pods it gets to see; None for all.
+        uid: users whose processes may bear its name; None for all that may connect.
+        launched: True: only one that this runtime has launched may bear its name; False: only one that connects.
+        strict: nobody may: the operator names plugins, and not this one.
     """
 
     timeout: tuple[float | None, ...] = _RUNTIMES
@@ -72,6 +78,9 @@ class PluginPolicy:
     shadow: bool = False
     allow: Allow | None = None
     filters: Filters | None = None
+    uid: tuple[int, ...] | None = None
+    launched: bool | None = None
+    strict: bool = False
 
     def timeout_s(self, event: int = 0) -> float | None:
         """Seconds that the plugin has to answer this event; None for the runtime's timeout."""
@@ -104,6 +113,9 @@ class PluginPolicy:
             "shadow": self.shadow,
             "allow": None if self.allow is None else _lists(self.allow, "events", "namespaces", "fields"),
             "filters": None if self.filters is None else _lists(self.filters, "namespace", "label", "annotation"),
+            "uid": None if self.uid is None else list(self.uid),
+            "launched": self.launched,
+            "strict": self.strict,
         }
 
 
@@ -118,9 +130,12 @@ def resolve(table: Table, declared: FailurePolicy | None = None, rules: Rules = 
 
     The wire cannot tell a declared false from nothing declared, so only a declared true counts.
     """
-    fail_request = table.fail_request
-    if fail_request is None:
-        fail_request = declared is not None and declared.fail_request
+    if table.fail_request is not None:
+        fail_request = _events(table.fail_request)
+    elif declared is not None and declared.fail_request:
+        fail_request = ALL - DISPOSAL_EVENTS if rules.declared_failure_spares_stop else ALL
+    else:
+        fail_request = _NONE
     keep_connected = table.keep_connected
     if keep_connected is None:
         keep_connected = rules.late_answer_costs_event or (declared is not None and declared.keep_connected)
@@ -129,7 +144,7 @@ def resolve(table: Table, declared: FailurePolicy | None = None, rules: Rules = 
     return PluginPolicy(
         timeout=_timeouts(table.timeouts),
         keep_connected=keep_connected,
-        fail_request=_NONE if shadow else _events(fail_request),
+        fail_request=_NONE if shadow else fail_request,
         required=bool(table.required) and not shadow,
         exempt_namespaces=table.required.exempt_namespaces if isinstance(table.required, RequiredTable) else (),
         breaker_misses=breaker.misses if isinstance(breaker, BreakerTable) else 0,
@@ -138,6 +153,9 @@ def resolve(table: Table, declared: FailurePolicy | None = None, rules: Rules = 
         shadow=shadow,
         allow=table.allow,
         filters=table.filters,
+        uid=(table.uid,) if isinstance(table.uid, int) else None if table.uid is None else tuple(table.uid),
+        launched=table.launched,
+        strict=bool(table.strict),
     )
 
 

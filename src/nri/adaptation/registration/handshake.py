@@ -1,24 +1,28 @@
 """The handshake with a plugin: configure it, hand it the state of the runtime, put it into the chain.
 
-Handshakes run in parallel, each in a thread of its own. Only the moment in which the runtime's state is read and the
-plugin is put into the chain is exclusive; while the plugin takes the state in, its lock is held, so events for it queue
-up and reach it afterwards, in order. So every container is either in the state or in an event, and a plugin that is
-slow to synchronize delays only what needs it. Next: `nri.adaptation.registration.registry`, which starts handshakes.
+Handshakes run in parallel, each in a thread of its own. Only the moment in which the runtime's state is read and
+plugins are put into the chain is exclusive (`nri.adaptation.registration.admission`); while a plugin takes the state
+in, its lock is held, so events for it queue up and reach it afterwards, in order. So every container is either in the
+state or in an event, and a plugin that is slow to synchronize delays only what needs it. Next:
+`nri.adaptation.registration.registry`, which starts handshakes.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nri.adaptation.audit.reporting import SERIALS
+from nri.adaptation.merge import limits
+from nri.adaptation.peers.peer import LAUNCHED
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
+from nri.adaptation.plugin_policy import bearer
 from nri.adaptation.plugin_policy.event_policy import event_policies
+from nri.adaptation.registration.admission import Admission
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import ALL, EventMask
@@ -26,10 +30,13 @@ from nri.errors import NriError, RemoteProtocolError, describe
 from nri.ttrpc.link import REPLY_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from nri.adaptation.audit.inventory import Inventory, News
+    from collections.abc import Callable, Iterable
+
+    from nri.adaptation.audit.inventory import Inventory
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies
+    from nri.adaptation.registration.admission import Entry
     from nri.adaptation.registration.chain import Chain
     from nri.rules import Rules
 
@@ -38,8 +45,6 @@ __all__ = ["Handshake", "RuntimeSettings"]
 log = logging.getLogger("nri.adaptation")
 
 _SYNCHRONIZE = "Synchronize"
-
-Snapshot = tuple[Sequence[m.PodSandbox], Sequence[m.Container]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,7 @@ class Handshake:
 
     Args:
         snapshot: the runtime's callback: all pods and containers, now.
+        check: says why the policy does not allow a plugin's reply to Synchronize, None if it does.
         apply: does what a plugin asks for in its reply to Synchronize.
     """
 
@@ -75,17 +81,16 @@ class Handshake:
         policies: Policies,
         inventory: Inventory,
         snapshot: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
+        check: Callable[[Peer, list[m.ContainerUpdate]], NriError | None],
         apply: Callable[[Peer, list[m.ContainerUpdate]], object],
         reporting: Reporting,
     ) -> None:
         self._settings = settings
-        self._chain = chain
         self._policies = policies
-        self._inventory = inventory
-        self._snapshot = snapshot
+        self._check = check
         self._apply = apply
         self._reporting = reporting
-        self._stopping = False
+        self._admission = Admission(chain, inventory, snapshot, self.apply_policy)
         # Where all parts of a state share one timeout, plugins that join together must not share it, too.
         self._one_at_a_time = threading.Lock()
 
@@ -95,24 +100,23 @@ class Handshake:
 
     def stop(self) -> None:
         """Let no further plugin in: the runtime stops."""
-        self._stopping = True
+        self._admission.stop()
 
     def admit(self, peer: Peer) -> None:
         """Configure a plugin, hand it the state, let it take part; if it fails, it is closed."""
         if not self._guarded(peer, "configure", self.configure):
             return
         try:
-            entered = self._enter(peer)
+            entry = self._admission.enter(peer)
         except Exception as error:
             log.exception("the runtime could not tell its state; plugin %s cannot join", peer.qualified)
             peer.signal(Signal.FATAL, f"the runtime could not tell its state: {describe(error)}")
             return
-        if entered is None:
+        if entry is None:
             peer.signal(Signal.STOP, "the runtime is stopping")
             return
-        news, state = entered
-        updates = self._hand_over(peer, state)
-        self._inventory.seed(news, *state)
+        updates = self._hand_over(peer, entry)
+        entry.seed()
         if updates:
             try:
                 self._apply(peer, updates)
@@ -156,7 +160,7 @@ class Handshake:
         if mask.unknown:
             raise RemoteProtocolError(f"invalid plugin events: {mask.unknown:#x}")
         peer.mask = mask
-        peer.declared = reply.failure_policy if reply.HasField("failure_policy") else None
+        peer.declared = _copy(reply.failure_policy) if reply.HasField("failure_policy") else None
         self.apply_policy(peer)
         peer.signal(Signal.CONFIGURED)
 
@@ -168,8 +172,19 @@ class Handshake:
         """
         return max(policy.timeout_s() or 0.0, self._settings.request_timeout_s)
 
+    def refusal(self, peer: Peer, index: str, name: str) -> str:
+        """Why the operator's policy does not let this plugin bear a name; "" if it does."""
+        if not isinstance(peer, RemotePeer):
+            return ""
+        policy = self._policies.for_plugin(index, name)
+        return bearer.refusal(policy, naming.full_name(index, name), launched=peer.kind == LAUNCHED, uid=peer.uid)
+
     def apply_policy(self, peer: Peer) -> None:
         """Work out what the operator's policy means for this plugin, now or after the policy has changed."""
+        refusal = self.refusal(peer, peer.index, peer.name)
+        if refusal:
+            peer.signal(Signal.FATAL, refusal)
+            return
         settings = self._settings
         policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, settings.rules)
         peer.event_policies = event_policies(peer.mask, policy, settings.request_timeout_s)
@@ -177,37 +192,13 @@ class Handshake:
         if isinstance(peer, RemotePeer):
             peer.endpoint.link.reply_timeout_s = max(REPLY_TIMEOUT_S, self._patience_s(policy))
 
-    def _enter(self, peer: Peer) -> tuple[News, Snapshot] | None:
-        """Read the runtime's state and put the plugin into the chain, with no event under way.
-
-        None: the runtime stops, or the plugin left while it waited.
-        """
-        gate = self._chain.gate
-        if not gate.join(lambda: self._stopping or peer.state is State.GONE):
-            return None
-        try:
-            news = self._inventory.begin()
-            try:
-                state = _state_of(self._snapshot())
-            except BaseException:
-                self._inventory.cancel(news)
-                raise
-            peer.lock.acquire()  # nobody else knows it yet, so this does not wait
-            peer.signal(Signal.JOINING)
-            self._chain.add(peer)
-            # Whatever changed since it was configured went to the plugins in the chain, and it was not there yet.
-            self.apply_policy(peer)
-            self._chain.refresh()
-        finally:
-            gate.joined()
-        return news, state
-
-    def _hand_over(self, peer: Peer, state: Snapshot) -> list[m.ContainerUpdate]:
+    def _hand_over(self, peer: Peer, entry: Entry) -> list[m.ContainerUpdate]:
         """Synchronize; events for the plugin wait meanwhile. Returns the updates that it asks for."""
         updates: list[m.ContainerUpdate] = []
+        began = monotonic()
 
         def synchronize(peer: Peer) -> None:
-            updates.extend(self._synchronize(peer, state))
+            updates.extend(self._synchronize(peer, entry))
 
         try:
             if not self._guarded(peer, "synchronize", synchronize):
@@ -216,13 +207,16 @@ class Handshake:
             peer.signal(Signal.SYNCHRONIZED)
         finally:
             peer.lock.release()
+            self._admission.rest(monotonic() - began)
         return updates
 
-    def _synchronize(self, peer: Peer, state: Snapshot) -> list[m.ContainerUpdate]:
-        """Hand over the state; returns the updates that the plugin asks for."""
+    def _synchronize(self, peer: Peer, entry: Entry) -> list[m.ContainerUpdate]:
+        """Hand over the state; returns the updates that the plugin asks for and may ask for."""
         reporting = self._reporting
         policy = self._policies.for_plugin(peer.index, peer.name)
         timeout_s = self._patience_s(policy)
+        state = entry.state
+        most = limits.most_for(len(state[1])) if self._settings.rules.other_updates_limited else 0
         if policy.filters is not None:
             state = policy.filters.select(*state)
         serial = next(SERIALS)
@@ -233,10 +227,10 @@ class Handshake:
             reporting.plugin_asked(peer.label, _SYNCHRONIZE, serial, request)
         try:
             if self._settings.rules.synchronize_timeout_per_message:
-                updates = peer.synchronize(*state, timeout_s, each=True)
+                updates = peer.synchronize(*state, timeout_s, each=True, most=most)
             else:
                 with self._one_at_a_time:
-                    updates = peer.synchronize(*state, timeout_s, each=False)
+                    updates = peer.synchronize(*state, timeout_s, each=False, most=most)
         except NriError as error:
             duration_s = monotonic() - began
             reporting.plugin_failed(peer.label, _SYNCHRONIZE, serial, error, duration_s)
@@ -246,26 +240,21 @@ class Handshake:
         reply = m.SynchronizeResponse(update=updates)
         encoded: bytes = reply.SerializeToString()
         reporting.plugin_answered(peer.label, _SYNCHRONIZE, serial, encoded, duration_s)
-        reporting.reply_merged(peer.label, _SYNCHRONIZE, serial, reply, None)
-        reporting.event_ends(_SYNCHRONIZE, serial, encoded, None, duration_s)
+        refusal = None
+        if updates:
+            entry.seed()  # the policy may ask in which namespace a container is
+            refusal = self._check(peer, updates)
+        reporting.reply_merged(peer.label, _SYNCHRONIZE, serial, reply, refusal)
+        reporting.event_ends(_SYNCHRONIZE, serial, b"" if refusal else encoded, refusal, duration_s)
+        if refusal is not None:
+            log.warning("%s: its reply to Synchronize is refused: %s", peer.qualified, refusal)
+            return []
         return updates
 
 
-def _state_of(told: Any) -> Snapshot:
-    """What the runtime's `synchronize` callback has returned; TypeError says what it should have been."""
-    wanted = "(pods, containers) is expected, PodSandbox and Container messages"
-    if not isinstance(told, (tuple, list)) or len(told) != 2:
-        got = f"{len(told)} things" if isinstance(told, (tuple, list)) else type(told).__name__
-        raise TypeError(f"the runtime's synchronize callback returned {got}: {wanted}")
-    state = []
-    for each, kind in zip(told, (m.PodSandbox, m.Container), strict=True):
-        if not isinstance(each, Iterable):
-            raise TypeError(f"the runtime's synchronize callback returned {type(each).__name__} among them: {wanted}")
-        messages = list(each)
-        wrong = next((one for one in messages if not isinstance(one, kind)), None)
-        if wrong is not None:
-            got = f"{type(wrong).__name__} for a {kind.__name__}"
-            raise TypeError(f"the runtime's synchronize callback returned {got}: {wanted}")
-        state.append(messages)
-    pods, containers = state
-    return pods, containers
+def _copy(declared: m.FailurePolicy) -> m.FailurePolicy:
+    """A message that does not keep the whole reply alive, whatever else is in that."""
+    copy = m.FailurePolicy()
+    copy.CopyFrom(declared)
+    copy.DiscardUnknownFields()
+    return copy

@@ -16,6 +16,7 @@ aborted, they are dropped. Next: `nri.adaptation.registration.plugin_updates`, w
 
 from __future__ import annotations
 
+import heapq
 import logging
 import threading
 from time import monotonic
@@ -51,6 +52,7 @@ class KeptUpdates:
         self._worker: threading.Thread | None = None  # not `_thread`, which is a keyword of C when this is compiled
         self._stopped = False
         self.waiting: dict[str, float] = {}
+        self._due: list[tuple[float, str]] = []  # the same by time, and some that have been seen to: a heap
         #: Whether the runtime calls `commit()`. Then a container is not known before that.
         self.runtime_commits = False
         inventory.on_kept = self.add
@@ -81,6 +83,7 @@ class KeptUpdates:
         with self._lock:
             self._stopped = True
             self.waiting.clear()
+            self._due.clear()
             self._work.notify_all()
 
     def _schedule(self, container_id: str, when: float) -> None:
@@ -88,6 +91,7 @@ class KeptUpdates:
             if self._stopped:
                 return
             self.waiting[container_id] = when
+            heapq.heappush(self._due, (when, container_id))
             if self._worker is None:
                 self._worker = threading.Thread(target=self._run, name="nri-kept-updates", daemon=True)
                 self._worker.start()
@@ -104,16 +108,16 @@ class KeptUpdates:
 
     def _next(self) -> str | None:
         """The next container whose time has come; None: there was nothing to do for a while. Holds the lock."""
+        due = self._due
         while not self._stopped:
-            now = monotonic()
-            waiting = self.waiting.copy()
-            if not waiting:
-                if not self._work.wait(IDLE_S) and not self.waiting:
+            while due and self.waiting.get(due[0][1]) != due[0][0]:
+                heapq.heappop(due)  # handed over, or wanted earlier
+            if not due:
+                if not self._work.wait(IDLE_S) and not due:
                     return None
                 continue
-            when, container_id = min((when, each) for each, when in waiting.items())
-            left_s = when - now
+            left_s = due[0][0] - monotonic()
             if left_s <= 0:
-                return container_id
+                return heapq.heappop(due)[1]
             self._work.wait(left_s)
         return None

@@ -8,11 +8,13 @@ callbacks may take the runtime's locks.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nri.adaptation.audit.inventory import Presence
 from nri.adaptation.audit.reporting import ANSWERS
 from nri.adaptation.audit.update_result import UpdateResult, results_of
+from nri.adaptation.merge import limits
+from nri.adaptation.merge.update_book import folded
 from nri.adaptation.plugin_policy import allow
 from nri.api import messages as m
 from nri.errors import NriError
@@ -35,6 +37,9 @@ __all__ = ["PluginUpdates"]
 
 log = logging.getLogger("nri.adaptation")
 
+#: Containers that a line of the log names.
+_NAMED: Final = 5
+
 
 class PluginUpdates:
     """Hands what plugins ask for to the runtime's callbacks `update` and `evict`."""
@@ -54,19 +59,35 @@ class PluginUpdates:
         self._trail = trail
         self._reporting = reporting
 
-    def in_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate]) -> None:
-        """Apply the updates in a plugin's answer to Synchronize."""
+    def most(self) -> int:
+        """Entries that a plugin may ask for at once, by the number of containers; 0 for no limit."""
+        known = self._trail.inventory.known
+        return limits.most_for(len(known)) if self._rules.other_updates_limited else 0
+
+    def check_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate]) -> NriError | None:
+        """Why the policy does not allow a plugin's answer to Synchronize, which is recorded then; None if it does."""
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
-        self._check(peer, "Synchronize", encoded, [*self._there(updates)], [])
+        try:
+            self._check(peer, "Synchronize", encoded, [*self._there(updates)], [])
+        except NriError as error:
+            return error
+        return None
+
+    def in_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate]) -> None:
+        """Apply the updates in a plugin's answer to Synchronize, which has passed `check_synchronize`."""
+        encoded = m.SynchronizeResponse(update=updates).SerializeToString()
         present, missing = self._present(peer.label, "Synchronize", updates)
-        for update in [*missing, *self._apply(peer.label, "Synchronize", encoded, present)]:
-            target = plain(update.container_id, 128)
+        failed = [*missing, *self._apply(peer.label, "Synchronize", encoded, present)]
+        if failed:
+            named = ", ".join(plain(update.container_id, 128) for update in failed[:_NAMED])
+            more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
             self._reporting.lines.line(
                 "updates that failed",
                 logging.WARNING,
-                "plugin %s: update of container %s failed",
+                "plugin %s: update of container %s%s failed",
                 peer.qualified,
-                target,
+                named,
+                more,
             )
 
     def unsolicited(self, peer: Peer, request: m.UpdateContainersRequest) -> list[m.ContainerUpdate]:
@@ -76,7 +97,7 @@ class PluginUpdates:
             raise NriError("this runtime does not evict containers")
         encoded = request.SerializeToString()
         event = "UpdateContainers"
-        self._check(peer, event, encoded, [*self._there(request.update)], [*self._there(evictions)])
+        self._check(peer, event, encoded, [*self._there(request.update)], [*self._there(evictions)], request)
         updates, missing = self._present(peer.label, event, request.update)
         failed = self._apply(peer.label, event, encoded, updates)
         evictions = self._present_evictions(peer.label, event, evictions)
@@ -94,7 +115,8 @@ class PluginUpdates:
                     plugin, plain(failed.container_id, 128), event,
                 )  # fmt: skip
         if creation.evictions and self._evict is not None:
-            self._evict([m.ContainerEviction(container_id=container_id, reason=why) for _, why in creation.evictions])
+            reasons = creation.evictions.values()
+            self._evict([m.ContainerEviction(container_id=container_id, reason=why) for why in reasons])
 
     def _there(self, asked: Iterable[Any]) -> Iterator[Any]:
         """Those of some updates or evictions whose container is there, or about to be."""
@@ -112,7 +134,7 @@ class PluginUpdates:
             return list(asked), []
         present: list[m.ContainerUpdate] = []
         missing: list[m.ContainerUpdate] = []
-        for update in asked:
+        for update in self._folded(asked):
             presence = self._trail.inventory.keep_update(plugin, update, event, next(ANSWERS))
             if presence is Presence.KNOWN:
                 present.append(update)
@@ -121,6 +143,15 @@ class PluginUpdates:
                 if not update.ignore_failure:
                     missing.append(update)
         return present, missing
+
+    def _folded(self, asked: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
+        """The same, with one update for each container that is being created: those are kept together anyway."""
+        known = self._trail.inventory.known
+        there: list[m.ContainerUpdate] = []
+        creating: list[m.ContainerUpdate] = []
+        for update in asked:
+            (creating if known.is_creating(update.container_id) else there).append(update)
+        return [*there, *folded(creating)]
 
     def _present_evictions(
         self, plugin: str, event: str, asked: Sequence[m.ContainerEviction]
@@ -154,12 +185,15 @@ class PluginUpdates:
         encoded: bytes,
         updates: list[m.ContainerUpdate],
         evictions: list[m.ContainerEviction],
+        reply: Any = None,
     ) -> None:
         policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, self._rules)
         if policy.allow is None:
             return
         namespace_of = self._trail.inventory.known.namespace_of
-        breach = allow.breach(policy.allow, peer.label, "", update=updates, evict=evictions, namespace_of=namespace_of)
+        breach = allow.breach(
+            policy.allow, peer.label, "", reply=reply, update=updates, evict=evictions, namespace_of=namespace_of
+        )
         if breach is not None:
             peer.last_error = str(breach)
             self._trail.refused(what, peer.label, encoded, updates, str(breach))

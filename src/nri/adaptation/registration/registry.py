@@ -122,6 +122,10 @@ class Registry:
         if peer.kind != LAUNCHED:
             identity.check(request)
             index, name = request.plugin_idx, request.plugin_name
+        refusal = self._handshake.refusal(peer, index, name)
+        if refusal:
+            peer.last_error = refusal
+            raise RpcError(Code.PERMISSION_DENIED, refusal)
         self._claim(peer, index, name)
         peer.version = plain(request.NRI_version, identity.VERSION_LENGTH)
         peer.signal(Signal.REGISTER)

@@ -11,7 +11,12 @@ an event that it gets, never in neither. Three parties, three rules:
 - A **joiner** waits for all blocks and events to end. Its right of way lasts `preference_s`, then it stands back for as
   long, so that one slow stop request delays the joiner and not every other request.
 
-Next: `nri.adaptation.registration.chain`, the list of plugins that the gate guards.
+Neither side starves the other, as in a phase-fair lock: whoever waits when a joiner is through is let in at that very
+moment, before any other joiner. And joiners rest for as long as they have held up others, whether they got in or gave
+up: plugins that come back all the time have half of the time at most, and coming back renews no right of way. The time
+for which a plugin takes the state in counts as well, because events for it wait then.
+
+Next: `nri.adaptation.registration.admission`, in which plugins wait together for one turn of a joiner.
 """
 
 from __future__ import annotations
@@ -60,12 +65,17 @@ class SyncGate:
         "_blocks",
         "_events",
         "_guard",
+        "_held_blocks",
+        "_held_events",
         "_inside",
+        "_inside_since",
         "_pending",
         "_preference_s",
-        "_stood_since",
+        "_rest_until",
+        "_round",
         "_turn",
         "_waiting",
+        "_way_from",
     )
 
     def __init__(self, preference_s: float = 2.0) -> None:
@@ -74,8 +84,13 @@ class SyncGate:
         self._events = 0
         self._blocks = 0
         self._inside = False  # a joiner has passed
+        self._inside_since = 0.0
         self._waiting = 0  # joiners that wait
-        self._stood_since = 0.0
+        # Events and blocks that wait, and the number of the joiner's turn that they wait for: its end lets them in.
+        self._held_events = self._held_blocks = 0
+        self._round = 0
+        self._way_from = 0.0  # when the right of way of the joiners that wait began, or will
+        self._rest_until = 0.0
         self._preference_s = preference_s
         self._pending: Callable[[], None] | None = None
 
@@ -91,28 +106,46 @@ class SyncGate:
                 self._events += 1
                 return True
             limit = monotonic() + patience_s
-            passed = True
-            while self._inside or (self._has_way() and not urgent and not self._blocks):
-                now = monotonic()
-                if deadline is not None and now >= deadline:
-                    raise DeadlineExceeded("a plugin that is joining")
-                if now >= limit:
-                    passed = not self._inside
-                    break
-                self._turn.wait(min(limit, deadline or limit) - now)
-            self._events += 1
-            return passed
+            self._held_events += 1
+            held_for = self._round
+            try:
+                while self._round == held_for and (
+                    self._inside or (not urgent and not self._blocks and self._has_way(monotonic()))
+                ):
+                    now = monotonic()
+                    if deadline is not None and now >= deadline:
+                        raise DeadlineExceeded("a plugin that is joining")
+                    if now >= limit:
+                        break
+                    self._turn.wait(self._pause(min(limit, deadline or limit) - now, now))
+            except BaseException:
+                if self._round == held_for:
+                    self._held_events -= 1
+                else:
+                    self._events -= 1
+                    if not self._events:
+                        self._idle()
+                raise
+            if self._round == held_for:
+                self._held_events -= 1
+                self._events += 1
+                return not self._inside
+            return True
 
     def leave(self) -> None:
         """An event is over."""
         with self._guard:
             self._events -= 1
-            if not self._events:
-                if self._pending is not None:
-                    work, self._pending = self._pending, None
-                    work()
-                if self._waiting:
-                    self._turn.notify_all()
+            if not self._events and (self._waiting or self._pending is not None):
+                self._idle()
+
+    def _idle(self) -> None:
+        """No event is under way."""
+        if self._pending is not None:
+            work, self._pending = self._pending, None
+            work()
+        if self._waiting:
+            self._turn.notify_all()
 
     def when_idle(self, work: Callable[[], None]) -> None:
         """Do something as soon as no event is under way, under the gate's own lock. Always the same thing."""
@@ -127,50 +160,99 @@ class SyncGate:
     def block(self, *, urgent: bool = False, deadline: float | None = None) -> Block:
         """A request begins. DeadlineExceeded if a joiner does not end before the deadline."""
         with self._guard:
-            while self._inside or (self._waiting and not urgent and self._has_way()):
-                now = monotonic()
-                if deadline is not None and now >= deadline:
-                    raise DeadlineExceeded("a plugin that is joining")
-                self._turn.wait(self._preference_s if deadline is None else min(self._preference_s, deadline - now))
-            self._blocks += 1
+            self._held_blocks += 1
+            held_for = self._round
+            try:
+                while self._round == held_for and (
+                    self._inside or (not urgent and self._waiting and self._has_way(monotonic()))
+                ):
+                    now = monotonic()
+                    if deadline is not None and now >= deadline:
+                        raise DeadlineExceeded("a plugin that is joining")
+                    self._turn.wait(self._pause(self._preference_s if deadline is None else deadline - now, now))
+            except BaseException:
+                if self._round == held_for:
+                    self._held_blocks -= 1
+                else:
+                    self._unblock()
+                raise
+            if self._round == held_for:
+                self._held_blocks -= 1
+                self._blocks += 1
             return Block(self)
 
     def unblock(self) -> None:
         """A request is over."""
         with self._guard:
-            self._blocks -= 1
-            if not self._blocks:
-                self._turn.notify_all()
+            self._unblock()
+
+    def _unblock(self) -> None:
+        self._blocks -= 1
+        if not self._blocks:
+            self._turn.notify_all()
 
     # -- joiners ------------------------------------------------------------------------------------------------------
 
-    def _has_way(self) -> bool:
+    def _has_way(self, now: float) -> bool:
         """Whether a waiting joiner goes before new requests at this moment."""
-        if not self._waiting:
-            return False
-        return int((monotonic() - self._stood_since) / self._preference_s) % 2 == 0
+        return self._waiting > 0 and self._is_way(now)
+
+    def _is_way(self, now: float) -> bool:
+        """Whether joiners, if there are any, have the right of way at this moment."""
+        return now >= self._way_from and int((now - self._way_from) / self._preference_s) % 2 == 0
+
+    def _pause(self, most_s: float, now: float) -> float:
+        """How long to wait for a notice before looking again: not beyond the end of a right of way, in seconds."""
+        if self._inside or now < self._way_from:
+            return most_s
+        used_s = (now - self._way_from) % self._preference_s
+        return min(most_s, self._preference_s - used_s + 0.001)
 
     def join(self, stopping: Callable[[], bool]) -> bool:
         """Wait until nobody else is inside, then be alone until `joined`. False: `stopping` came true."""
         with self._guard:
             if not self._waiting:
-                self._stood_since = monotonic()
+                self._way_from = max(monotonic(), self._rest_until)
             self._waiting += 1
             try:
-                while self._inside or self._events or self._blocks:
+                while self._inside or self._events or self._blocks or monotonic() < self._rest_until:
                     if stopping():
                         return False
-                    self._turn.wait(min(1.0, self._preference_s))
+                    most_s = min(1.0, self._preference_s)
+                    left_s = self._rest_until - monotonic()
+                    self._turn.wait(min(most_s, left_s) if left_s > 0 else most_s)
                 self._inside = True
+                self._inside_since = monotonic()
                 return True
             finally:
                 self._waiting -= 1
-                if not self._inside:
+                if not self._inside and not self._waiting:
+                    self._rest(monotonic(), 0.0)
                     self._turn.notify_all()
 
     def joined(self) -> None:
-        """The joiner is through, or has failed."""
+        """The joiner is through, or has failed: whoever waits is let in."""
         with self._guard:
+            now = monotonic()
             self._inside = False
-            self._stood_since = monotonic()
+            self._events += self._held_events
+            self._blocks += self._held_blocks
+            self._held_events = self._held_blocks = 0
+            self._round += 1
+            self._rest(self._inside_since, now - self._inside_since)
             self._turn.notify_all()
+
+    def rest(self, held_s: float) -> None:
+        """Events may have waited so many seconds for a plugin that has joined: no other one joins for as long."""
+        with self._guard:
+            self._rest_until = max(self._rest_until, monotonic() + min(held_s, self._preference_s))
+            self._way_from = max(self._way_from, self._rest_until)
+            self._turn.notify_all()
+
+    def _rest(self, way_until: float, inside_s: float) -> None:
+        """Joiners have held up others: no other one does so for as long. Not longer than any event waits for one."""
+        held_s = inside_s
+        if self._is_way(way_until):
+            held_s += (way_until - self._way_from) % self._preference_s
+        self._rest_until = max(self._rest_until, way_until + inside_s + min(held_s, self._preference_s))
+        self._way_from = self._rest_until

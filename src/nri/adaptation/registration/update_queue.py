@@ -3,7 +3,8 @@
 The thread that reads such a request may be in the middle of an event, so it only puts it into the plugin's queue.
 Workers hand it to the runtime's callbacks, which may wait for the runtime's locks; an event never waits for them.
 Requests of one plugin stay in order; a plugin that asks faster than the runtime applies is refused once its queue is
-full.
+full. Workers serve all plugins, so none of them waits for one: an answer that its plugin does not read is left to the
+connection, which writes it as soon as it can and reads nothing from that plugin while too much of it waits.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from nri.adaptation.merge import limits
 from nri.api import messages as m
 from nri.errors import NriError, RpcError, describe
 from nri.ttrpc import LATER, Code, Request
@@ -39,10 +41,16 @@ class UpdateQueue:
 
     Args:
         apply: does what a request asks for, and returns the updates that failed.
+        most: tells how many entries a request may have; 0 for no limit.
     """
 
-    def __init__(self, apply: Callable[[RemotePeer, m.UpdateContainersRequest], list[m.ContainerUpdate]]) -> None:
+    def __init__(
+        self,
+        apply: Callable[[RemotePeer, m.UpdateContainersRequest], list[m.ContainerUpdate]],
+        most: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._apply = apply
+        self._most = most
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._queues: dict[RemotePeer, deque[Request]] = {}
@@ -106,22 +114,28 @@ class UpdateQueue:
 
     def _answer(self, peer: RemotePeer, request: Request) -> None:
         endpoint = peer.endpoint
+        most = self._most()
+        reason = limits.too_much(m.UpdateContainersRequest, request.payload, most) if most else ""
+        if reason:
+            peer.last_error = f"plugin {peer.label}: its request UpdateContainers {reason}"
+            endpoint.reply_error(request, Code.RESOURCE_EXHAUSTED, peer.last_error)
+            return
         try:
             message = m.UpdateContainersRequest.FromString(request.payload)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
-            endpoint.reply_error(request, Code.INTERNAL, f"ttrpc: error unmarshalling payload: {error}")
+            endpoint.reply_error(request, Code.INTERNAL, f"ttrpc: error unmarshalling payload: {error}", patient=False)
             return
         try:
             reply = m.UpdateContainersResponse(failed=self._apply(peer, message)).SerializeToString()
         except RpcError as error:
-            endpoint.reply_error(request, error.code, error.message)
+            endpoint.reply_error(request, error.code, error.message, patient=False)
         except NriError as error:
-            endpoint.reply_error(request, Code.UNKNOWN, str(error))
+            endpoint.reply_error(request, Code.UNKNOWN, str(error), patient=False)
         except Exception as error:
             log.exception("the runtime failed to apply updates of plugin %s", peer.qualified)
-            endpoint.reply_error(request, Code.UNKNOWN, describe(error))
+            endpoint.reply_error(request, Code.UNKNOWN, describe(error), patient=False)
         else:
-            endpoint.reply(request, reply)
+            endpoint.reply(request, reply, patient=False)
 
     def stop(self) -> None:
         """Take no more; what waits is dropped with its connection."""

@@ -7,7 +7,7 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
-from nri.api.naming import check_name, split_file_name
+from nri.api.naming import check_name, is_full_name, split_file_name
 from nri.cli.doctor.findings import Finding
 from nri.config.root import inside
 
@@ -125,7 +125,8 @@ def _interpreter(root: str, path: str, real: str, findings: list[Finding]) -> No
 
 def _required(nri: RuntimeNri, plugins: set[str], findings: list[Finding]) -> None:
     for wanted in nri.required:
-        if not any(wanted in (plugin, plugin.partition("-")[2]) for plugin in plugins):
+        named = plugins if is_full_name(wanted) else {plugin.partition("-")[2] for plugin in plugins}
+        if wanted not in named:
             what = f'plugin "{wanted}" is required: no container can be created while it is not connected'
             step = "fine if it connects by itself, else enable it"
             findings.append(Finding("warning", what, nri.origin.get("required", nri.name), step))

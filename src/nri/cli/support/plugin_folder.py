@@ -18,6 +18,7 @@ from pathlib import Path
 
 from nri.api.naming import check_index, check_name
 from nri.cli.errors import USAGE, Failure
+from nri.unix import make_folder
 
 #: Tells our launchers from other plugins: `nri disable` removes nothing else.
 MARK = "# Written by `nri enable`."
@@ -98,7 +99,7 @@ def is_ours(path: Path) -> bool:
 
 def put(folder: Path, file_name: str, content: bytes, mode: int) -> None:
     """Make the file, whole and with its mode, in one step; an older one of that name is replaced."""
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    make_folder(str(folder / "NN-name"), 0o755)
     if folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise Failure(
             f"{folder}: others may write to this folder, and what is in it runs as root. First: chmod go-w {folder}"

@@ -17,7 +17,7 @@ from nri.config.place import show
 from nri.config.root import inside
 from nri.config.runtimes.reading import Kind, Remark
 from nri.config.source import Source, read_file
-from nri.config.syntax import line_of, parse_text
+from nri.config.syntax import Lines, parse_text
 from nri.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,11 +44,14 @@ class ConfigFile:
     source: Source
     tree: dict[str, Any]
     spelt: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
+    _lines: list[Lines] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def where(self, *keys: str) -> str:
         """Return the place of a key: ``/etc/x.toml:12: a.b``."""
         keys = self.spelt.get(keys, keys)
-        line = line_of(self.source, keys) if keys else None
+        if not self._lines:
+            self._lines.append(Lines(self.source))
+        line = self._lines[0].find(keys) if keys else None
         return f"{self.path}{f':{line}' if line else ''}" + (f": {show(keys)}" if keys else "")
 
     def at(self, *keys: str) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from os import sysconf
+
 from nri.api import messages as m
 from nri.errors import RpcError
 from nri.ttrpc.codes import Code
@@ -13,6 +15,11 @@ __all__ = ["MAX_STATE_BYTES", "MORE_REPLY", "Parts"]
 _MORE = 3
 MORE_REPLY = b"\x10\x01"
 
+PAGE_BYTES = sysconf("SC_PAGE_SIZE")
+
+#: The most memory that they may take once they are messages: empty ones take 69 times their bytes.
+MAX_STATE_MEMORY = 2 << 30
+
 #: The most that all parts of one synchronization may add up to: thousands of pods, and no memory for an endless one.
 MAX_STATE_BYTES = 512 << 20
 
@@ -20,11 +27,12 @@ MAX_STATE_BYTES = 512 << 20
 class Parts:
     """The parts that have come so far."""
 
-    __slots__ = ("_requests", "_size")
+    __slots__ = ("_before", "_requests", "_size")
 
     def __init__(self) -> None:
         self._requests: list[m.SynchronizeRequest] = []
         self._size = 0
+        self._before = 0
 
     def add(self, payload: bytes, *, keep: bool) -> bool:
         """Take one message; returns whether more follow. Without `keep` nothing is parsed or held."""
@@ -33,9 +41,14 @@ class Parts:
             self.clear()
             raise RpcError(Code.RESOURCE_EXHAUSTED, f"the state to synchronize is over {MAX_STATE_BYTES} bytes")
         if keep:
+            if not self._requests:
+                self._before = _resident_bytes()
             request = m.SynchronizeRequest.FromString(payload)
             self._requests.append(request)
             more = request.more
+            if more and _resident_bytes() - self._before > MAX_STATE_MEMORY:
+                self.clear()
+                raise RpcError(Code.RESOURCE_EXHAUSTED, f"the state to synchronize takes over {MAX_STATE_MEMORY} bytes")
         else:
             more = any(number == _MORE and value for number, _, value in iter_fields(payload))
         if not more:
@@ -52,3 +65,9 @@ class Parts:
         """Forget: the connection is gone."""
         self._requests = []
         self._size = 0
+
+
+def _resident_bytes() -> int:
+    """The memory that this process has at present. protobuf does not tell what a message takes; this does."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * PAGE_BYTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nri.adaptation.audit.inventory import Inventory
+from nri.adaptation.audit.inventory import KEPT_BYTES, Inventory, Presence
 from nri.api import messages as m
 from nri.testing import make_container, make_pod
 
@@ -80,3 +80,43 @@ def test_a_pod_goes_with_its_containers() -> None:
     created(inventory, make_pod(), make_container(id="c"), m.ContainerAdjustment())
     assert sorted(inventory.pod_removed(pod.id)) == ["a", "b"]
     assert known(inventory, "a", "b", "c") == [False, False, True]
+
+
+def test_resources_of_a_container_do_not_grow_with_the_number_of_its_updates() -> None:
+    inventory = inventory_of("a")
+    for value in range(100):
+        update = m.LinuxResources()
+        update.hugepage_limits.add(page_size="2MB", limit=value)
+        update.devices.add(allow=True, access="rwm")
+        update.cpu.shares.value = value % 2
+        inventory.updated("a", update)
+    resources = inventory.resources_of("a")
+    assert resources is not None
+    assert [each.limit for each in resources.hugepage_limits] == [99]
+    assert len(resources.devices) == 0
+    assert resources.cpu.shares.value == 1
+    zero = m.LinuxResources()
+    zero.cpu.shares.SetInParent()
+    inventory.updated("a", zero)
+    resources = inventory.resources_of("a")
+    assert resources is not None
+    assert resources.cpu.shares.value == 0, "an update to zero is an update"
+
+
+def test_what_waits_for_a_creation_is_bounded() -> None:
+    inventory = Inventory()
+    inventory.creating("a", "web")
+    for number in range(100):
+        update = m.ContainerUpdate(container_id="a")
+        update.linux.resources.unified[f"k{number}"] = "x" * 10_000
+        presence = inventory.keep_update("10-p", update, "StopContainer", number)
+        eviction = m.ContainerEviction(container_id="a", reason=f"{number} " + "x" * 10_000)
+        inventory.keep_eviction("10-p", eviction)
+    assert presence is Presence.GONE
+    inventory.created("a", make_pod(), b"")
+    kept = inventory.take_kept("a")
+    assert kept is not None
+    assert kept.updates["10-p"][0].ByteSize() <= KEPT_BYTES
+    assert list(kept.evictions) == ["10-p"]
+    assert kept.evictions["10-p"].startswith("99 xxx")
+    assert len(kept.evictions["10-p"]) <= 1024

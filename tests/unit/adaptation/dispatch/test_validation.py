@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -9,8 +10,12 @@ import pytest
 import nri
 from nri.adaptation import BuiltinPlugin
 from nri.api import messages as m
+from nri.api.events import BY_METHOD
 from nri.errors import PluginError, PluginTimeout, ValidationRejected
 from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import RawPlugin, eventually
+
+VALIDATION = BY_METHOD["validate_container_adjustment"].number
 
 
 class Check(nri.Plugin):
@@ -62,6 +67,61 @@ def test_a_validator_that_does_not_answer_in_time_fails_the_creation_and_stays(n
 def test_a_validator_that_is_gone_is_not_missed(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Check(refuse="never")).disconnect()
     nri_runtime.create_container()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_validator_that_leaves_while_the_event_is_on_its_way_fails_the_creation(
+    nri_runtime: FakeRuntime, several: bool
+) -> None:
+    """It was there when the event began, and has not agreed to what came of it."""
+    validator = RawPlugin(nri_runtime, "validator", "99", events=1 << VALIDATION - 1).join()
+
+    class Kills(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            validator.close()
+            eventually(lambda: nri_runtime.health("99-validator").state == "gone", "the validator is gone")
+
+    nri_runtime.add(Kills())
+    if several:
+        nri_runtime.add(Check(), idx="00")
+    with pytest.raises(PluginError, match="99-validator has left before it was asked"):
+        nri_runtime.create_container()
+    nri_runtime.disconnect("10-kills").create_container()
+
+
+def test_a_validator_that_joins_in_the_middle_of_an_event_that_did_not_wait_for_it_is_asked() -> None:
+    """`synchronize` hangs, so events go on beside the joiner; what it is to forbid must not slip through."""
+    with FakeRuntime(request_timeout_s=2.0) as runtime:
+        admission = runtime.adaptation._handshake._admission
+        original, go = admission._snapshot, threading.Event()
+        admission._snapshot = lambda: (go.wait(20), original())[1]
+        check = Check(refuse="never")
+
+        class Lets(nri.Plugin):
+            def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+                go.set()
+                eventually(lambda: runtime.adaptation._chain.validators, "the validator has joined")
+
+        go.set()
+        runtime.add(Lets())
+        go.clear()
+        joining = threading.Thread(target=lambda: runtime.add(check, idx="50"))
+        joining.start()
+        eventually(lambda: runtime.adaptation._chain.gate._inside, "the validator is joining")
+        with pytest.raises(ValidationRejected):
+            runtime.create_container()
+        joining.join()
+
+
+def test_a_required_validator_that_is_gone_is_missed_before_anybody_has_taken_note_of_it() -> None:
+    with FakeRuntime(policy='["10-check"]\nrequired = true\n') as runtime:
+        runtime.add(Check())
+        adaptation = runtime.adaptation
+        runtime.disconnect("10-check")
+        adaptation._chain.absent = ()
+        adaptation._chain.validators = (adaptation._registry.find("10-check"),)
+        with pytest.raises(PluginError, match="has left before it was asked"):
+            runtime.create_container()
 
 
 def test_a_validator_that_is_left_out_by_its_breaker_fails_the_creation() -> None:

@@ -117,3 +117,11 @@ def test_a_state_that_cannot_be_encoded_is_an_error_of_the_runtime() -> None:
     containers = [*big(10, 600_000), Broken()]
     with pytest.raises(NriError, match="cannot be encoded: not valid UTF-8"):
         hand_over(answering(echo=True), [], containers, 5.0)  # type: ignore[arg-type]
+
+
+def test_a_reply_that_asks_for_too_much_is_refused_before_it_is_read() -> None:
+    asked = m.SynchronizeResponse(update=[m.ContainerUpdate()] * 50).SerializeToString()
+    assert len(hand_over(lambda part, deadline: asked, [], [], 5.0, most=50)) == 50
+    assert len(hand_over(lambda part, deadline: asked, [], [], 5.0)) == 50
+    with pytest.raises(RemoteProtocolError, match="the reply to Synchronize has more than 49 entries"):
+        hand_over(lambda part, deadline: asked, [], [], 5.0, most=49)

@@ -64,9 +64,71 @@ def test_fields_hold_for_updates_of_other_containers_too():
     assert 'set MemLimit of container "c2" (allow.fields)' in str(error)
 
 
-def test_messages_that_are_present_but_set_nothing_are_no_breach():
-    adjust = adjustment(linux=m.LinuxContainerAdjustment(resources=m.LinuxResources(memory=m.LinuxMemory())))
-    assert breach(fields(), "10-a", "prod", CREATE, adjust=adjust, update=[update()]) is None
+EMPTY = {
+    "linux.rdt": adjustment(linux=m.LinuxContainerAdjustment(rdt=m.LinuxRdt())),
+    "linux.resources.memory": adjustment(
+        linux=m.LinuxContainerAdjustment(resources=m.LinuxResources(memory=m.LinuxMemory()))
+    ),
+    "linux": adjustment(linux=m.LinuxContainerAdjustment()),
+}
+
+
+@pytest.mark.parametrize("path", EMPTY)
+def test_an_object_with_nothing_in_it_needs_something_of_it_to_be_allowed(path):
+    """Being there means something: an empty RDT object makes a monitoring group."""
+    error = breach(fields("Env"), "10-a", "prod", CREATE, adjust=EMPTY[path])
+    assert f"set an empty {path} (allow.fields)" in str(error)
+    assert breach(fields(path), "10-a", "prod", CREATE, adjust=EMPTY[path]) is None
+
+
+def test_an_answer_with_nothing_in_it_is_no_breach():
+    assert breach(fields(), "10-a", "prod", CREATE, reply=m.CreateContainerResponse(), adjust=adjustment()) is None
+
+
+@pytest.mark.parametrize("nothing", [update(), m.ContainerUpdate(container_id="c2")])
+def test_an_update_without_resources_touches_its_container(nothing):
+    error = breach(fields("Env"), "10-a", "prod", CREATE, update=[nothing])
+    assert 'make an update without resources of container "c2" (allow.fields)' in str(error)
+    assert breach(fields("CPUShares"), "10-a", "prod", CREATE, update=[nothing]) is None
+    error = breach(namespaces("prod"), "10-a", "prod", CREATE, update=[nothing], namespace_of=NAMESPACE_OF)
+    assert 'in namespace "dev" (allow.namespaces)' in str(error)
+
+
+#: Field 4000, a varint: in no message of the API.
+NEWER = b"\x80\xfa\x01\x01"
+
+
+def newer(message):
+    """The same, from a plugin that speaks a later version."""
+    message.MergeFromString(NEWER)
+    return message
+
+
+UNKNOWN = {
+    "the answer": {"reply": newer(m.CreateContainerResponse())},
+    "the adjustment": {"adjust": newer(adjustment())},
+    "linux": {"adjust": adjustment(linux=newer(m.LinuxContainerAdjustment()))},
+    "linux.resources.memory": {
+        "adjust": adjustment(
+            linux=m.LinuxContainerAdjustment(
+                resources=m.LinuxResources(memory=newer(m.LinuxMemory(limit=MEMORY.limit)))
+            )
+        )
+    },
+    "an update": {"update": [newer(update(memory=MEMORY))]},
+    "linux.resources": {
+        "update": [
+            m.ContainerUpdate(container_id="c2", linux=m.LinuxContainerUpdate(resources=newer(m.LinuxResources())))
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("where", UNKNOWN)
+def test_a_field_that_this_version_does_not_know_is_allowed_by_no_name(where):
+    error = breach(fields("Env", "linux"), "10-a", "prod", CREATE, **UNKNOWN[where])
+    assert f"set the unknown field 4000 of {where}" in str(error)
+    assert breach(Allow(), "10-a", "prod", CREATE, **UNKNOWN[where]) is None, "who may do everything may do this"
 
 
 def test_an_empty_list_of_fields_allows_nothing():

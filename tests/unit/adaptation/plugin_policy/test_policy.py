@@ -146,6 +146,9 @@ def test_a_policy_reads_back_in_the_words_of_the_file():
         "shadow": False,
         "allow": None,
         "filters": None,
+        "uid": None,
+        "launched": None,
+        "strict": False,
     }
 
 
@@ -166,6 +169,9 @@ MISTAKES = {
     "a selector that is none": ('["10-a"]\nfilters.label = ["!a=b"]', '"!a=b" is not a selector'),
     "an empty namespace": ('["10-a"]\nfilters.namespace = [""]', '"" is not a namespace'),
     "a number that no float can hold": (f'["10-a"]\ntimeout = {"9" * 400}', "too large"),
+    "strict where it means nothing": ('["10-a"]\nstrict = true', "10-a.strict: holds for plugins that no table names"),
+    "a user that is none": ('["10-a"]\nuid = [0, -1]', "10-a.uid: -1 is no user id"),
+    "a user by name": ('["10-a"]\nuid = "root"', "10-a.uid: "),
     "not TOML at all": ("{", "policy.toml:1: not valid TOML"),
 }  # fmt: skip
 
@@ -187,7 +193,8 @@ def test_a_mistake_in_defaults_is_blamed_once():
 
 WORDS = ["2s", "CreateContainer", "Env", "a=b", "!x", "on-failure", "prod-*", "99999999h"]
 INNER = ["misses", "retry", "events", "fields", "namespaces", "label", "default", "CreateContainer", "x"]
-OUTER = ["timeout", "keep_connected", "fail_request", "required", "breaker", "restart", "shadow", "allow", "filters"]
+OUTER = ["timeout", "keep_connected", "fail_request", "required", "breaker", "restart", "shadow", "allow", "filters",
+         "uid", "launched", "strict"]  # fmt: skip
 
 leaves = st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(WORDS)
 values = st.recursive(

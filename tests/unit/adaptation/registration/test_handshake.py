@@ -31,7 +31,7 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
         raise OSError("state file is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(nri_runtime.adaptation._handshake, "_snapshot", fail)
+        patch.setattr(nri_runtime.adaptation._handshake._admission, "_snapshot", fail)
         raw = RawPlugin(nri_runtime)
         raw.sock.sendall(register())
         raw.wait_for(b"Configure")
@@ -62,7 +62,7 @@ def test_a_callback_that_tells_something_else_is_told_what_is_expected(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, state: Any, what: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(nri_runtime.adaptation._handshake, "_snapshot", lambda: state)
+        patch.setattr(nri_runtime.adaptation._handshake._admission, "_snapshot", lambda: state)
         with pytest.raises(LocalProtocolError) as caught:
             nri_runtime.add(Quiet())
     wanted = f"TypeError: the runtime's synchronize callback returned {what}: (pods, containers) is expected"

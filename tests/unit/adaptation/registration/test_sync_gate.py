@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Self
 
 import pytest
 
@@ -149,3 +150,103 @@ def test_what_is_to_be_done_when_no_event_is_under_way_is_done_at_once_if_none_i
     done: list[int] = []
     SyncGate().when_idle(lambda: done.append(1))
     assert done == [1]
+
+
+class Joiners:
+    """Joiners that come back all the time, each inside for some time."""
+
+    def __init__(self, gate: SyncGate, count: int, seconds: float) -> None:
+        self.turns = 0
+        self._gate = gate
+        self._seconds = seconds
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run) for _ in range(count)]
+
+    def _run(self) -> None:
+        while self._gate.join(self._stop.is_set):
+            self.turns += 1
+            time.sleep(self._seconds)
+            self._gate.joined()
+            if self._stop.is_set():
+                return
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        eventually(lambda: self.turns >= 2, "they have begun")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def test_joiners_that_come_back_all_the_time_starve_no_block_and_no_event() -> None:
+    gate = SyncGate(preference_s=30.0)
+    with Joiners(gate, 16, 0.005) as joiners:
+        before = joiners.turns
+        for _ in range(20):
+            gate.block(deadline=time.monotonic() + 15).release()
+            assert enter(gate, patience_s=15), "an event must get its turn while joiners wait"
+            gate.leave()
+        assert joiners.turns - before < 200, "and not behind all of them each time"
+        eventually(lambda: joiners.turns > before + 20, "joiners get theirs as well")
+
+
+def test_whoever_waited_is_let_in_before_the_next_joiner() -> None:
+    gate = SyncGate(preference_s=30.0)
+    join(gate)
+    order: list[str] = []
+    event, event_in = in_thread(lambda: (enter(gate), order.append("event")))
+    block, block_in = in_thread(lambda: (gate.block(), order.append("block")))
+    eventually(lambda: gate._held_events == gate._held_blocks == 1, "both wait")
+    second, second_in = in_thread(lambda: (join(gate), order.append("joiner")))
+    eventually(lambda: gate._waiting, "the second joiner waits")
+    gate.joined()
+    assert event_in.wait(5)
+    assert block_in.wait(5)
+    assert not second_in.wait(0.05), "a joiner has passed those who waited longer"
+    gate.leave()
+    gate.unblock()
+    assert second_in.wait(5)
+    assert order[-1] == "joiner"
+    gate.joined()
+    for thread in (event, block, second):
+        thread.join()
+
+
+def test_joiners_rest_for_as_long_as_they_have_held_up_others() -> None:
+    gate = SyncGate(preference_s=30.0)
+    join(gate)
+    time.sleep(0.1)
+    gate.joined()
+    joiner, joined = in_thread(lambda: join(gate))
+    eventually(lambda: gate._waiting, "the next joiner waits")
+    assert enter(gate, patience_s=0.0), "an event need not wait: it is not the joiner's time yet"
+    gate.leave()
+    assert joined.wait(5)
+    gate.joined()
+    joiner.join()
+
+
+def test_a_joiner_that_gives_up_and_comes_back_gets_no_new_right_of_way() -> None:
+    gate = SyncGate(preference_s=30.0)
+    stop = threading.Event()
+    enter(gate)  # some long request
+    joiner, gone = in_thread(lambda: gate.join(stop.is_set))
+    eventually(lambda: gate._waiting, "the joiner waits")
+    time.sleep(0.1)
+    stop.set()
+    enter(gate, urgent=True)
+    gate.leave()
+    assert gone.wait(5)
+    stop.clear()
+    again, joined = in_thread(lambda: gate.join(stop.is_set))
+    eventually(lambda: gate._waiting, "it has come back")
+    gate.block(deadline=time.monotonic() + 0.02).release()  # passes: DeadlineExceeded if the way had begun anew
+    gate.leave()
+    assert joined.wait(5)
+    gate.joined()
+    for thread in (joiner, again):
+        thread.join()

@@ -114,6 +114,30 @@ def test_one_plugin_that_floods_does_not_delay_another(nri_runtime: FakeRuntime,
     eventually(lambda: not queue._queues, "the queues are empty")
 
 
+@pytest.mark.parametrize("method", ["UpdateContainers", "RegisterPlugin"])
+def test_plugins_that_do_not_read_their_answers_delay_nobody_else(
+    nri_runtime: FakeRuntime, plugin: Asks, method: str
+) -> None:
+    """More of them than there are workers, each with more answers than its socket holds, and none of them reads."""
+    text = "x" * 4000
+    if method == "UpdateContainers":
+        asked: Any = m.UpdateContainersRequest(update=[m.ContainerUpdate(container_id=text) for _ in range(200)])
+    else:
+        asked = m.RegisterPluginRequest(plugin_name=text, plugin_idx="10")
+    silent = [RawPlugin(nri_runtime, f"silent{number}").join() for number in range(unsolicited.WORKERS + 2)]
+    for raw in silent:
+        raw.sock.settimeout(0.2)
+        for number in range(20 if method == "UpdateContainers" else 4000):
+            try:
+                raw.sock.sendall(request(method, asked, stream_id=3 + 2 * number))
+            except TimeoutError:
+                break
+    plugin.runtime.update(shares("c0", 5)).result(timeout=15)  # half of what a connection is given to read its answers
+    assert nri_runtime.containers["c0"].linux.resources.cpu.shares.value == 5
+    for raw in silent:
+        raw.close()
+
+
 def test_what_still_waits_when_the_runtime_stops_is_not_applied() -> None:
     applied: list[Any] = []
     busy, go = threading.Event(), threading.Event()

@@ -25,11 +25,11 @@ class Peer:
         self.answers: list[object] = []
         self.answered = threading.Semaphore(0)
 
-    def reply(self, request: Request, payload: bytes) -> None:
+    def reply(self, request: Request, payload: bytes, *, patient: bool) -> None:
         self.answers.append(payload)
         self.answered.release()
 
-    def reply_error(self, request: Request, code: int, message: str) -> None:
+    def reply_error(self, request: Request, code: int, message: str, *, patient: bool) -> None:
         self.answers.append(message)
         self.answered.release()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 import nri
@@ -69,3 +71,17 @@ def test_the_bound_is_for_one_synchronization_and_not_for_all(monkeypatch: pytes
 
 def test_the_reply_that_asks_for_more_is_the_protocols() -> None:
     assert m.SynchronizeResponse(more=True).SerializeToString() == MORE_REPLY
+
+
+def test_a_state_is_bounded_by_the_memory_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty objects take 69 times their bytes."""
+    monkeypatch.setattr(synchronize, "MAX_STATE_MEMORY", 64 << 20)
+    parts = Parts()
+    empty = b"\x12\x00" * (1 << 19) + b"\x18\x01"
+    before = synchronize._resident_bytes()
+    with pytest.raises(nri.RpcError, match="the state to synchronize takes over 67108864 bytes") as refused:
+        deque((parts.add(empty, keep=True) for _ in range(100)), maxlen=0)
+    assert refused.value.code == Code.RESOURCE_EXHAUSTED
+    assert synchronize._resident_bytes() - before < 512 << 20
+    assert parts.take() == ([], [])
+    assert not parts.add(part(containers=1, more=False), keep=True)

@@ -1,0 +1,85 @@
+"""How cost grows with its input: `python -m bench.linear [CASE...]`. Twice the input costs at most 2.3 times as much.
+
+Everything that a plugin, a pod's annotations or a file can make big (`tests.support.growing`) is measured at a size and
+at twice that, in processor time, the best of several runs, both sizes in turn. The last line names what grows faster
+than that, and then the exit code is 1. No sockets: what is measured is the work behind them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import sys
+import time
+from collections.abc import Callable
+
+from tests.support.growing import creations, records, texts, updates
+from tests.support.growing.big import Case
+
+#: Twice the input may cost so many times as much.
+MOST = 2.3
+RUNS = 7
+#: A run that is shorter than this is done with a larger input, in seconds.
+SHORTEST_S = 0.01
+LARGEST = 16_000
+#: The same for whole events, whose replies have limits.
+LARGEST_EVENT = 2_000
+
+CASES: dict[str, Case] = {**creations.CASES, **updates.CASES, **records.CASES, **texts.CASES}
+
+
+def cost_s(work: Callable[[], object]) -> float:
+    """Processor time of one run, in seconds."""
+    gc.collect()
+    gc.disable()
+    began = time.process_time()
+    work()
+    took = time.process_time() - began
+    gc.enable()
+    return took
+
+
+def measure(case: Case, size: int = 2000, largest: int = LARGEST) -> tuple[int, float, float]:
+    """The size, and the best costs of it and of twice that, in seconds."""
+    while True:
+        once = case(size)
+        once()  # the first time, modules are imported
+        took = cost_s(once)
+        if took >= SHORTEST_S or size >= largest:
+            break
+        size *= 2
+    twice = case(2 * size)
+    runs = RUNS if took < 1 else 1
+    pairs = [(cost_s(once), cost_s(twice)) for _ in range(runs)]
+    return size, min(one for one, _ in pairs), min(two for _, two in pairs)
+
+
+def main() -> int:
+    """Measure, and print a line for each case."""
+    parser = argparse.ArgumentParser(prog="python -m bench.linear", description=__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="those that begin with this; default: all")
+    logging.disable(logging.WARNING)
+    wanted = parser.parse_args().cases
+    chosen = {name: case for name, case in CASES.items() if not wanted or name.startswith(tuple(wanted))}
+    bad = []
+    print(f"{'case':52} {'entries':>8} {'ms':>9} {'twice':>9}  times")
+    for name, case in chosen.items():
+        largest = LARGEST_EVENT if name.startswith("event:") else LARGEST
+        size, once, twice = measure(case, largest=largest)
+        for _ in range(3):
+            if twice <= MOST * once:
+                break
+            again = measure(case, size, size)  # once more: the machine has others to serve
+            if again[2] / again[1] < twice / once:
+                size, once, twice = again
+        growth = twice / once
+        if growth > MOST:
+            bad.append(name)
+        print(f"{name:52} {size:8} {once * 1e3:9.2f} {twice * 1e3:9.2f}  {growth:5.2f}", flush=True)
+    print(f"over {MOST}: {', '.join(bad)}" if bad else f"none over {MOST}")
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""The containers that there are as the merge asks for them: `Known`, a view of `nri.adaptation.audit.inventory`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nri.adaptation.audit.inventory import ContainerRecord, Creation, Inventory
+
+__all__ = ["Known"]
+
+
+class Known:
+    """The containers that there are, for `in`, those being created, and their namespaces.
+
+    Read without a lock: ask `is_creating` before `in`. A container that has just been created is known before it is no
+    longer being created, so the other way round it would be missed.
+    """
+
+    __slots__ = ("_inventory",)
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+
+    def __contains__(self, container_id: object) -> bool:
+        return container_id in self._inventory._records
+
+    def __len__(self) -> int:
+        return len(self._inventory._records)
+
+    def is_creating(self, container_id: str) -> bool:
+        """Whether a container is being created, so that an update for it can only be kept."""
+        return container_id in self._inventory._creations
+
+    def namespace_of(self, container_id: str) -> str | None:
+        """The namespace of a container's pod; None for a container that is not there."""
+        record: ContainerRecord | Creation | None = self._inventory._records.get(container_id)
+        if record is None:
+            record = self._inventory._creations.get(container_id)
+        return None if record is None else record.namespace

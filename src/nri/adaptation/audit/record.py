@@ -1,0 +1,100 @@
+"""One event as provenance keeps it: its bytes, what they take in memory, and the part that concerns one container.
+
+A reply may update every container of the node. Each history keeps its own updates alone: else one reply would count,
+and be held, once for each of them. Pure. Next: `nri.adaptation.audit.provenance` and
+`nri.adaptation.audit.explanation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from nri.api import messages as m
+from nri.wire import bytes_field
+
+__all__ = ["Record", "parts_of", "size_of", "updates_of"]
+
+#: About what a record costs in memory beside its bytes, and a reply or an outcome in it.
+_RECORD_BYTES = 400
+_REPLY_BYTES = 150
+_OUTCOME_BYTES = 300
+
+
+class Record(NamedTuple):
+    """One event, as it is kept.
+
+    Attributes:
+        when: seconds since 1970.
+        event: RPC name; ``UpdateContainers`` and ``Synchronize`` for what plugins ask for without one.
+        container: id of the event's own container; "" if it has none.
+        request: bytes of the event's request message, as the runtime made it; empty if there is none.
+        replies: ``NN-name`` and bytes of each reply, in the order of the calls.
+        failed: why nothing of it was applied; "" if it was.
+        outcomes: what became of single fields of updates: (container, field, outcome, reason).
+    """
+
+    when: float
+    event: str
+    container: str
+    request: bytes
+    replies: Sequence[tuple[str, bytes]]
+    failed: str = ""
+    outcomes: Sequence[tuple[str, str, str, str]] = ()
+
+
+#: The reply of each event that can carry updates.
+_REPLIES: dict[str, Any] = {
+    "CreateContainer": m.CreateContainerResponse,
+    "UpdateContainer": m.UpdateContainerResponse,
+    "StopContainer": m.StopContainerResponse,
+    "Synchronize": m.SynchronizeResponse,
+    "UpdateContainers": m.UpdateContainersRequest,
+}
+
+
+def size_of(record: Record) -> int:
+    """About how much memory a record holds, in bytes."""
+    size_bytes = _RECORD_BYTES + len(record.request)
+    for _, reply in record.replies:
+        size_bytes += _REPLY_BYTES + len(reply)
+    if record.failed:
+        size_bytes += len(record.failed) * (1 if record.failed.isascii() else 4)
+    for outcome in record.outcomes:
+        size_bytes += _OUTCOME_BYTES + len(outcome[1]) + len(outcome[3])
+    return size_bytes
+
+
+def updates_of(event: str, raw: bytes) -> list[m.ContainerUpdate]:
+    """The updates of a reply; for ``UpdateContainers`` the plugin's own request."""
+    kind = _REPLIES.get(event)
+    return [] if kind is None else list(kind.FromString(raw).update)
+
+
+def parts_of(record: Record, others: Collection[str]) -> Iterable[tuple[str, Record]]:
+    """The parts of a record that touches other containers: each has what concerns it, the event's own one the rest."""
+    mine: list[tuple[str, bytes]] = []
+    theirs: dict[str, list[tuple[str, bytes]]] = {other: [] for other in others}
+    kind: Any = _REPLIES.get(record.event)
+    for plugin, raw in record.replies:
+        try:
+            message = kind.FromString(raw)
+        except Exception:  # noqa: BLE001 - what cannot be read concerns the event alone
+            mine.append((plugin, raw))
+            continue
+        number = kind.DESCRIPTOR.fields_by_name["update"].number
+        pieces: dict[str, list[bytes]] = {}
+        for update in message.update:
+            pieces.setdefault(update.container_id, []).append(bytes_field(number, update.SerializeToString()))
+        for target, encoded in pieces.items():
+            if target in theirs:
+                theirs[target].append((plugin, b"".join(encoded)))
+        message.ClearField("update")
+        mine.append((plugin, message.SerializeToString() + b"".join(pieces.get(record.container, ()))))
+    outcomes: dict[str, list[tuple[str, str, str, str]]] = {}
+    for row in record.outcomes:
+        outcomes.setdefault(row[0], []).append(row)
+    if record.container:
+        yield record.container, record._replace(replies=mine, outcomes=outcomes.get(record.container, ()))
+    for target, replies in theirs.items():
+        yield target, record._replace(request=b"", replies=replies, outcomes=outcomes.get(target, ()))

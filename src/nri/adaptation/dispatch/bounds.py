@@ -1,0 +1,60 @@
+"""What one answer may cost the event: its size, the room that it leaves for the next request, what is told of it.
+
+Whoever asks for too much is the one that fails, by name. Next: `nri.adaptation.dispatch.event`, which takes answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from nri.adaptation.merge import limits
+from nri.adaptation.merge.update_book import NO_CONTAINER, UNKNOWN_CONTAINER
+from nri.adaptation.peers.synchronize import ENVELOPE
+from nri.errors import PluginError, quote
+from nri.text import cut
+from nri.ttrpc.codes import Code
+from nri.ttrpc.frames import MAX_DATA
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nri.adaptation.merge.update_book import Ignored
+
+__all__ = ["HEADERS", "ROOM", "leave_room", "left_out", "too_much"]
+
+#: Bytes that the request to a plugin may have.
+ROOM: Final = MAX_DATA - ENVELOPE
+#: What the headers of fields may add to a request for one answer, in bytes.
+HEADERS: Final = 64
+#: Updates left out that the record of an event names.
+_NAMED: Final = 20
+
+
+def too_much(kind: Any, rpc: str, plugin: str, reply: bytes) -> PluginError | None:
+    """The error if an encoded answer is more than a plugin may ask for in an event; None if it is not."""
+    reason = limits.too_much(kind, reply, limits.MOST_ENTRIES, limits.MOST_BYTES)
+    return PluginError(plugin, f"its reply to {rpc} {reason}", code=Code.RESOURCE_EXHAUSTED) if reason else None
+
+
+def leave_room(rpc: str, plugin: str, asked: bytes, request: bytes) -> None:
+    """Raise PluginError if the next request, with the answer of this plugin in it, is more than a message takes.
+
+    Args:
+        asked: the request as the runtime made it: what that has too much is no plugin's fault.
+        request: the next request.
+    """
+    if len(request) > ROOM and len(request) > len(asked):
+        reason = f"its reply to {rpc} makes the next request {len(request)} bytes long, at most {ROOM} are sent"
+        raise PluginError(plugin, reason, code=Code.RESOURCE_EXHAUSTED)
+
+
+def left_out(container_id: str, ignored: Sequence[Ignored]) -> list[tuple[str, str, str, str]]:
+    """What was left out as outcomes of updates: the first ones by container, all others by their number."""
+    absent = [each for each in ignored if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER)]
+    rows = []
+    for one in absent[:_NAMED]:
+        what = f"update of container {quote(cut(one.container_id, 128))} by {one.plugin}"
+        rows.append((container_id, what, "left out", one.reason))
+    if len(absent) > _NAMED:
+        rows.append((container_id, f"{len(absent) - _NAMED} more updates", "left out", "as those before them"))
+    return rows

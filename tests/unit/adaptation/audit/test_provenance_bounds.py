@@ -1,0 +1,205 @@
+"""What provenance holds: as much as it says, however big the answers are, and nothing real goes because of refusals."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from nri.adaptation import Adaptation, BuiltinPlugin
+from nri.adaptation.audit.provenance import Provenance
+from nri.adaptation.audit.record import Record, parts_of
+from nri.adaptation.audit.trail import AuditTrail
+from nri.api import messages as m
+from nri.errors import PluginError, Reject
+from nri.testing import make_container, make_pod
+from tests.support.growing import big
+
+
+@contextmanager
+def allocated() -> Iterator[Callable[[], int]]:
+    """Tells the bytes that Python has allocated since."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        yield lambda: gc.collect() * 0 + tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def create(provenance: Provenance, container: str, failed: str = "") -> None:
+    request = m.CreateContainerRequest(container=m.Container(id=container, name=container))
+    provenance.record("CreateContainer", container, request.SerializeToString(), [], failed=failed)
+
+
+def replies(*updates: m.ContainerUpdate) -> list[tuple[str, bytes]]:
+    return [("10-p", m.UpdateContainersRequest(update=updates).SerializeToString())]
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_reply_never_pushes_real_histories_out() -> None:
+    provenance = Provenance()
+    real = [f"real{n}" for n in range(50)]
+    for container in real:
+        create(provenance, container)
+    bogus = [f"bogus{n}" for n in range(2001)]
+    updates = [big.update(each) for each in bogus]
+    provenance.record("UpdateContainers", "", b"", replies(*updates), bogus, "10-p may not do that")
+    trail = AuditTrail(lambda updates: None, provenance)
+    trail.refused("UpdateContainers", "10-p", b"", updates, "10-p may not do that")
+    assert provenance.find("real") == sorted(real)
+    assert provenance.find("bogus") == []
+
+
+def test_refused_creations_go_before_containers_that_exist() -> None:
+    provenance = Provenance(max_containers=60)
+    for n in range(50):
+        create(provenance, f"real{n}")
+    for n in range(500):
+        create(provenance, f"refused{n}", "10-p said no")
+    assert len(provenance.find("real")) == 50
+    assert provenance.find("refused")[-1:] == ["refused499"], "the last refusals can be asked for"
+
+
+def test_big_refusals_go_before_what_was_applied() -> None:
+    provenance = Provenance(max_bytes=1 << 20)
+    for n in range(50):
+        create(provenance, f"real{n}")
+    update = big.update("real0")
+    update.linux.resources.unified["k"] = "x" * 300_000
+    for _ in range(100):
+        provenance.record("UpdateContainers", "", b"", replies(update), ["real0"], "10-p may not do that")
+    assert len(provenance.find("real")) == 50
+    assert provenance.stats()["bytes"] <= 1 << 20
+
+
+def test_refusals_are_dropped_from_a_long_history_before_what_was_applied() -> None:
+    provenance = Provenance(max_records=10)
+    create(provenance, "c")
+    for n in range(1, 9):
+        provenance.record("UpdateContainers", "", b"", replies(big.update("c", n)), ["c"])
+    for _ in range(50):
+        provenance.record("UpdateContainers", "", b"", replies(big.update("c", 99)), ["c"], "no")
+    made = provenance.explain("c")
+    assert made is not None
+    assert [step.change.after for step in made.steps if not step.note] == list(range(1, 9))
+    assert made.forgotten == 49
+
+
+def test_a_refusal_of_a_container_that_is_known_is_told() -> None:
+    provenance = Provenance()
+    create(provenance, "c")
+    provenance.record("UpdateContainers", "", b"", replies(big.update("c", 99)), ["c"], "no")
+    made = provenance.explain("c")
+    assert made is not None
+    assert [(step.change.after, step.note) for step in made.steps] == [(99, "not applied: no")]
+
+
+# -- what is held -----------------------------------------------------------------------------------------------------
+
+
+def test_one_reply_for_many_containers_is_held_once_and_counted_once() -> None:
+    ids = [f"c{n}" for n in range(1500)]
+    reply = m.StopContainerResponse(update=[big.update(each) for each in ids]).SerializeToString()
+    provenance = Provenance()
+    for container in ids:
+        create(provenance, container)
+    for _ in range(20):
+        provenance.record("StopContainer", "c0", b"", [("10-p", reply)], ids)
+    stats = provenance.stats()
+    assert stats["containers"] == 1500, "some were forgotten, though there was room"
+    assert stats["bytes"] < 25 << 20
+    made = provenance.explain("c700")
+    assert made is not None
+    assert len(made.steps) == 1
+    assert len(made.notes) == 0
+
+
+@pytest.mark.parametrize("what", ["updates of many", "creations", "refused", "outcomes"])
+def test_the_statistics_tell_about_what_is_held(what: str) -> None:
+    def fill(provenance: Provenance) -> None:
+        for n in range(400):
+            ids = [f"c{n}-{each}" for each in range(5)]
+            match what:
+                case "updates of many":
+                    reply = m.StopContainerResponse(update=[big.update(each) for each in ids]).SerializeToString()
+                    provenance.record("StopContainer", ids[0], b"", [("10-p", reply)], ids)
+                case "creations":
+                    create(provenance, ids[0])
+                case "refused":
+                    create(provenance, ids[0], "no " * 300 + str(n))
+                case _:
+                    rows = [(ids[0], f"what{n}-{row}", "left out", f"why{n}-{row}") for row in range(10)]
+                    provenance.record("StopContainer", ids[0], b"", [], outcomes=rows)
+        provenance.stats()
+
+    fill(Provenance())
+    with allocated() as held:
+        provenance = Provenance()
+        fill(provenance)
+        really = held()
+    assert provenance.stats()["containers"] >= 400
+    assert really / 2.5 <= provenance.stats()["bytes"] <= really * 2.5, f"{really} bytes are held"
+
+
+def test_what_is_not_sorted_yet_is_bounded_by_replies_and_reasons_too() -> None:
+    provenance = Provenance()
+    for n in range(500):
+        provenance.record("StopContainer", f"c{n}", b"", [("10-p", b"\x0a" * 100_000)], failed="no" * 100_000)
+    assert provenance._loose_bytes < 5 << 20
+    assert provenance.stats()["bytes"] <= 32 << 20
+
+
+def test_refusals_of_four_mebibytes_take_no_more_than_is_told() -> None:
+    class Refuses:
+        def create_container(self, pod: Any, container: Any) -> None:
+            raise Reject(f"{container.id} " + "no " * (4 << 20 >> 2))
+
+    runtime = Adaptation(
+        "r", "1", synchronize=lambda: ([], []), update=lambda updates: None, plugin_path="/nonexistent",
+        disable_connections=True, policy_path=None, builtin=[BuiltinPlugin("10", "p", Refuses())],
+    )  # fmt: skip
+    runtime.start()
+    with allocated() as held:
+        for n in range(256):
+            with pytest.raises(PluginError):
+                runtime.create_container(make_pod(), make_container(id=f"c{n}"))
+        assert held() < 8 << 20
+    assert len(runtime.plugins[0].last_error) <= 4096
+    made = runtime.provenance.explain("c7")
+    assert made is not None
+    assert "(cut: " in made.notes[0][1]
+    runtime.stop()
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_container_has_its_own_part_of_an_answer() -> None:
+    reply = m.CreateContainerResponse(update=[big.update("a", 1), big.update("b", 2), big.update("a", 3)])
+    reply.adjust.annotations["k"] = "v"
+    rows = [("a", "x", "stale", "why"), ("made", "y", "left out", "why")]
+    record = Record(1.0, "CreateContainer", "made", b"request", [("10-p", reply.SerializeToString())], "", rows)
+    parts = dict(parts_of(record, {"a", "b"}))
+    assert set(parts) == {"made", "a", "b"}
+    own = m.CreateContainerResponse.FromString(parts["made"].replies[0][1])
+    assert (dict(own.adjust.annotations), len(own.update)) == ({"k": "v"}, 0)
+    assert parts["made"].request == b"request"
+    theirs = m.CreateContainerResponse.FromString(parts["a"].replies[0][1])
+    assert [each.linux.resources.cpu.shares.value for each in theirs.update] == [1, 3]
+    assert not theirs.HasField("adjust")
+    assert (list(parts["a"].outcomes), list(parts["made"].outcomes)) == ([rows[0]], [rows[1]])
+    assert parts["b"].request == parts["a"].request == b""
+
+
+def test_an_answer_that_cannot_be_read_stays_with_its_event() -> None:
+    record = Record(1.0, "StopContainer", "c", b"", [("10-bad", b"\xff\xff")])
+    parts = dict(parts_of(record, {"a"}))
+    assert list(parts["c"].replies) == [("10-bad", b"\xff\xff")]
+    assert list(parts["a"].replies) == []

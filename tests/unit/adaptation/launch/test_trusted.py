@@ -1,0 +1,227 @@
+"""Files that nobody but root and our own user decides about, and what becomes of them between a look and a start."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from nri.adaptation.launch.discovery import Found, config_text
+from nri.adaptation.launch.process import Process
+from nri.adaptation.launch.trusted import LINKS, TrustedFile, UntrustedError
+from nri.errors import ConfigError
+from nri.testing import FakeRuntime
+from tests.support.adapting import eventually
+from tests.support.needs import need_root
+
+
+def file_at(path: Path, text: str = "text", mode: int = 0o755) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def why(path: Path) -> str:
+    """Why a file is not trusted; "" if it is."""
+    try:
+        TrustedFile(str(path)).close()
+    except UntrustedError as error:
+        return str(error)
+    return ""
+
+
+def test_a_file_of_ours_below_folders_of_ours_is_trusted_and_read(tmp_path: Path) -> None:
+    path = file_at(tmp_path / "a" / "b" / "file", "told")
+    (tmp_path / "link").symlink_to("a/../a/b")
+    for each in (path, tmp_path / "link" / "file"):
+        with TrustedFile(str(each)) as file:
+            assert file.read(100) == b"told"
+
+
+@pytest.mark.parametrize("where", ["a", "a/b", "."])
+def test_a_folder_anywhere_above_that_others_may_write_is_named(tmp_path: Path, where: str) -> None:
+    path = file_at(tmp_path / "a" / "b" / "c" / "file")
+    (tmp_path / where).chmod(0o775)
+    folder = (tmp_path / where).resolve()
+    assert why(path) == f"folder {folder} can be written by group or others (mode 0775); remedy: chmod go-w"
+    (tmp_path / where).chmod(0o1777)
+    assert why(path) == "", "in a sticky folder nobody replaces what is another's"
+
+
+def test_a_folder_above_of_another_user_is_named(tmp_path: Path) -> None:
+    need_root()
+    path = file_at(tmp_path / "a" / "b" / "file")
+    os.chown(tmp_path / "a", 4711, -1)
+    assert why(path) == f"folder {tmp_path}/a belongs to user 4711, who can change it; remedy: chown root"
+
+
+def test_every_link_on_the_way_counts_with_the_folders_that_it_leads_through(tmp_path: Path) -> None:
+    file_at(tmp_path / "open" / "inner" / "file")
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "second").symlink_to(tmp_path / "open" / "inner")
+    (tmp_path / "plugins" / "10-a").symlink_to("../second/file")
+    assert why(tmp_path / "plugins" / "10-a") == ""
+    (tmp_path / "open").chmod(0o777)
+    assert why(tmp_path / "plugins" / "10-a").startswith(f"folder {tmp_path}/open can be written")
+
+
+def test_a_link_of_another_user_is_refused(tmp_path: Path) -> None:
+    need_root()
+    file_at(tmp_path / "file")
+    (tmp_path / "link").symlink_to("file")
+    os.chown(tmp_path / "link", 4711, -1, follow_symlinks=False)
+    assert "belongs to user 4711" in why(tmp_path / "link")
+
+
+def test_links_that_lead_to_each_other_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match="Too many levels") as caught:
+        TrustedFile(str(tmp_path / "a"))
+    assert caught.value.errno == errno.ELOOP
+    file_at(tmp_path / "0")
+    for number in range(LINKS):
+        (tmp_path / str(number + 1)).symlink_to(str(number))
+    assert why(tmp_path / str(LINKS)) == ""
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "link to a folder"])
+def test_what_is_not_a_file_is_refused_without_waiting_for_it(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "it"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path, 0o600)
+    else:
+        path.symlink_to(tmp_path)
+    assert why(path) == "it is not a file"
+
+
+def test_nothing_stays_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for path in (file_at(tmp_path / "a" / "file"), tmp_path / "gone" / "file", file_at(tmp_path / "open", mode=0o666)):
+        for _ in range(3):
+            try:
+                TrustedFile(str(path)).close()
+            except (UntrustedError, OSError):
+                pass
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+# --- starting
+
+
+def started(found: Found, file: TrustedFile | None) -> Process:
+    process = Process(found, file)
+    process.wait(lambda: 10.0)
+    process.socket.close()
+    return process
+
+
+def test_a_program_is_the_one_that_was_looked_at_even_if_its_folder_changes_hands_before_the_start(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "plugins"
+    shutil.copy("/bin/true", file_at(folder / "10-a"))
+    with TrustedFile(str(folder / "10-a")) as file:
+        folder.rename(tmp_path / "away")
+        file_at(folder / "10-a", "#!/bin/sh\nexit 66\n")
+        assert started(Found(str(folder / "10-a"), "10", "a"), file).status == "exit code 0"
+
+
+def test_a_program_bears_its_own_name_and_a_script_gets_its_own_path(tmp_path: Path) -> None:
+    shutil.copy(shutil.which("cat") or "/bin/cat", file_at(tmp_path / "10-program"))
+    script = file_at(tmp_path / "20-script", "#!/bin/sh\necho $0 >&2\n")
+    with TrustedFile(str(script)) as file:
+        assert started(Found(str(script), "20", "script"), file).last_words == str(script)
+    with TrustedFile(str(tmp_path / "10-program")) as file:
+        process = Process(Found(str(tmp_path / "10-program"), "10", "program"), file)
+        comm = Path(f"/proc/{process.pid}/comm")  # it is there also after the end, until that is taken note of
+        eventually(lambda: comm.read_text() == "10-program\n", "it has its own name")
+        process.kill()
+        process.wait(lambda: 10.0)
+        process.socket.close()
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_no_descriptor_of_the_runtime_is_inherited(tmp_path: Path, looked_at: bool) -> None:
+    script = file_at(tmp_path / "10-a", f"#!{sys.executable}\nimport os, sys\n" + LISTS)
+    leaked = os.pipe()
+    high = 700
+    os.dup2(leaked[0], high, inheritable=True)
+    for fd in leaked:
+        os.set_inheritable(fd, True)
+    try:
+        file = TrustedFile(str(script)) if looked_at else None
+        assert started(Found(str(script), "10", "a"), file).last_words == "[0, 1, 2, 3]"
+        if file is not None:
+            file.close()
+    finally:
+        for fd in (*leaked, high):
+            os.close(fd)
+
+
+#: Writes the descriptors that it was started with: the one of the listing itself is gone when they are looked at.
+LISTS = """
+found = [int(name) for name in os.listdir("/proc/self/fd")]
+def is_open(fd):
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+print(sorted(fd for fd in found if is_open(fd)), file=sys.stderr)
+"""
+
+
+# --- each start
+
+
+PLUGIN = """
+import nri
+class A(nri.Plugin):
+    def start_container(self, pod, container): ...
+    def stop_container(self, pod, container): raise SystemExit(3)
+A.main()
+"""
+
+
+@pytest.mark.parametrize("what", ["the file", "the folder", "a folder above", "the drop-in"])
+def test_a_plugin_that_others_may_change_since_is_not_started_again(tmp_path: Path, what: str) -> None:
+    src = Path(__file__).resolve().parents[4] / "src"
+    head = f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(src)!r})\n"
+    path = file_at(tmp_path / "above" / "plugins" / "10-a", head + PLUGIN)
+    drop_in = file_at(tmp_path / "conf.d" / "10-a.conf", "{}", 0o644)
+    with FakeRuntime(plugin_path=str(path.parent), plugin_config_path=str(drop_in.parent)) as runtime:
+        assert runtime.adaptation.ready(["10-a"], 20), runtime.plugins
+        opened = {
+            "the file": path,
+            "the folder": path.parent,
+            "a folder above": path.parents[1],
+            "the drop-in": drop_in,
+        }
+        opened[what].chmod(opened[what].stat().st_mode | 0o022)
+        os.kill(runtime.health("10-a").pid, signal.SIGKILL)
+        eventually(
+            lambda: "can be written by group or others" in runtime.health("10-a").last_words, "it is not started again"
+        )
+        assert runtime.health("10-a").state == "gone"
+        opened[what].chmod(opened[what].stat().st_mode & ~0o022)
+        eventually(lambda: runtime.health("10-a").state == "active", "mended, it is started")
+
+
+def test_a_drop_in_that_others_may_write_is_refused_and_one_that_is_not_there_is_not(tmp_path: Path) -> None:
+    folder = tmp_path / "conf.d"
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert config_text(str(folder), "10", "a", trusted=True) == ("", None)
+    file_at(folder / "a.conf", "{}", 0o644)
+    with pytest.raises(ConfigError, match="its folder can be written by group or others"):
+        config_text(str(folder), "10", "a", trusted=True)
+    assert config_text(str(folder), "10", "a")[0] == "{}"

@@ -1,0 +1,246 @@
+"""Plugins that join together, and those that come back all the time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Self
+
+import pytest
+
+import nri
+from nri.api import messages as m
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.adapting import RawPlugin, eventually, register, response
+
+
+class Snapshots:
+    """Stands in for the runtime's callback: counts the calls, and takes its time."""
+
+    def __init__(self, runtime: FakeRuntime, seconds: float = 0.0) -> None:
+        self.calls = 0
+        self.seconds = seconds
+        self.entered, self.go = threading.Event(), threading.Event()
+        self.go.set()
+        admission = runtime.adaptation._handshake._admission
+        self._original, admission._snapshot = admission._snapshot, self
+
+    def __call__(self) -> object:
+        self.calls += 1
+        self.entered.set()
+        self.go.wait(20)
+        time.sleep(self.seconds)
+        return self._original()
+
+
+def configured(runtime: FakeRuntime, number: int) -> RawPlugin:
+    """A plugin that has answered Configure and waits for the state."""
+    raw = RawPlugin(runtime, f"raw{number}")
+    raw.sock.sendall(register(raw.name, raw.idx))
+    raw.wait_for(b"Configure")
+    raw.sock.sendall(response(1, m.ConfigureResponse(events=raw.events)))
+    return raw
+
+
+def waiting(runtime: FakeRuntime) -> int:
+    return len(runtime.adaptation._handshake._admission._waiting)
+
+
+@pytest.fixture
+def patient() -> Iterator[FakeRuntime]:
+    """A runtime whose right of way and patience are longer than any test: only a turn lets anybody in."""
+    with FakeRuntime(request_timeout_s=60.0) as runtime:
+        yield runtime
+
+
+def test_one_snapshot_serves_all_that_wait_to_join(patient: FakeRuntime) -> None:
+    snapshots = Snapshots(patient)
+    with patient.adaptation.block_sync():
+        raws = [configured(patient, number) for number in range(12)]
+        eventually(lambda: waiting(patient) == len(raws), "all wait")
+    for raw in raws:
+        raw.wait_for(b"Synchronize")
+        raw.sock.sendall(response(3))
+    assert patient.adaptation.ready([raw.label for raw in raws], 20)
+    assert snapshots.calls == 1
+    for raw in raws:
+        raw.close()
+
+
+def test_who_comes_after_the_snapshot_gets_one_that_is_newer(patient: FakeRuntime) -> None:
+    snapshots = Snapshots(patient)
+    snapshots.go.clear()
+    first = configured(patient, 1)
+    assert snapshots.entered.wait(20)
+    second = configured(patient, 2)
+    eventually(lambda: waiting(patient) == 1, "the second one waits")
+    patient.containers["late"] = make_container(id="late")
+    snapshots.go.set()
+    assert second.wait_for(b"late")
+    assert snapshots.calls == 2
+    for raw in (first, second):
+        raw.close()
+
+
+def test_those_who_wait_behind_a_leader_that_leaves_join_all_the_same(patient: FakeRuntime) -> None:
+    with patient.adaptation.block_sync():
+        leader = configured(patient, 1)
+        eventually(lambda: waiting(patient) == 1, "the leader waits")
+        follower = configured(patient, 2)
+        eventually(lambda: waiting(patient) == 2, "the follower waits")
+        leader.close()
+        eventually(lambda: patient.health("10-raw1").state == "gone", "the leader is gone")
+    follower.wait_for(b"Synchronize")
+    follower.close()
+
+
+def test_plugins_that_leave_while_they_wait_leave_no_thread_behind(patient: FakeRuntime) -> None:
+    with patient.adaptation.block_sync():
+        before = threading.active_count()
+        for number in range(8):
+            configured(patient, number).close()
+        eventually(lambda: not waiting(patient), "nobody waits any more")
+        eventually(lambda: threading.active_count() <= before, "no thread waits for a plugin that has left")
+
+
+def test_a_snapshot_that_fails_is_told_to_all_that_waited_for_it_and_the_next_one_counts(patient: FakeRuntime) -> None:
+    admission = patient.adaptation._handshake._admission
+    original = admission._snapshot
+
+    def broken() -> object:
+        raise OSError("no state")
+
+    admission._snapshot = broken
+    with patient.adaptation.block_sync():
+        raws = [configured(patient, number) for number in range(2)]
+        eventually(lambda: waiting(patient) == 2, "both wait")
+    for number, raw in enumerate(raws):
+        assert raw.ended()
+        assert "no state" in patient.health(f"10-raw{number}").last_error
+        raw.close()
+    admission._snapshot = original
+    RawPlugin(patient, "again").join().close()
+
+
+class Comers:
+    """Connections that join, hang up and come back at once, for as long as the test runs."""
+
+    def __init__(self, runtime: FakeRuntime, count: int) -> None:
+        self.runtime = runtime
+        self.joins = 0
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(count)]
+
+    def _run(self, number: int) -> None:
+        while not self._stop.is_set():
+            raw = configured(self.runtime, number)
+            raw.wait_for(b"Synchronize")
+            self.joins += 1
+            raw.close()
+            label = f"10-raw{number}"
+            eventually(lambda label=label: self.runtime.health(label).state == "gone", "it is gone")
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+
+class Watches(nri.Plugin):
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+
+def test_connections_that_come_back_all_the_time_starve_neither_requests_nor_each_other(patient: FakeRuntime) -> None:
+    patient.add(Watches(), idx="50")
+    snapshots = Snapshots(patient, 0.02)
+    adaptation = patient.adaptation
+    pod, container = make_pod(), make_container(id="c")
+    adaptation.create_container(pod, container)
+    worst_s = 0.0
+    with Comers(patient, 16) as comers:
+        eventually(lambda: snapshots.calls >= 2, "they have begun")
+        before = comers.joins
+        for _ in range(40):
+            began = time.monotonic()
+            with adaptation.block_sync(timeout_s=20):
+                adaptation.start_container(pod, container, timeout_s=20)
+            adaptation.start_container(pod, container, timeout_s=20)
+            adaptation.stop_container(pod, container, timeout_s=20)
+            worst_s = max(worst_s, time.monotonic() - began)
+        eventually(lambda: comers.joins > before + 16, "the others join as well")
+    assert worst_s < 20, "half of the shortest deadline that anybody has here"
+
+
+def test_events_that_never_end_all_at_once_do_not_keep_plugins_out(patient: FakeRuntime) -> None:
+    """The other order: there is always an event under way, and yet plugins join, again and again."""
+
+    class Slow(nri.Plugin):
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            time.sleep(0.005)
+
+    patient.add(Slow(), idx="50")
+    adaptation = patient.adaptation
+    stop = threading.Event()
+    done = [0] * 8
+
+    def events(number: int) -> None:
+        pod, container = make_pod(id=f"p{number}"), make_container(id=f"c{number}")
+        while not stop.is_set():
+            adaptation.start_container(pod, container)
+            done[number] += 1
+
+    threads = [threading.Thread(target=events, args=(number,)) for number in range(len(done))]
+    for thread in threads:
+        thread.start()
+    try:
+        with Comers(patient, 2) as comers:
+            for _ in range(3):
+                before, events_before = comers.joins, list(done)
+                eventually(lambda before=before: comers.joins >= before + 2, "plugins join")
+                eventually(
+                    lambda events_before=events_before: all(a > b for a, b in zip(done, events_before, strict=True)),
+                    "every thread's events go on",
+                )
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_plugins_that_come_back_without_ever_taking_the_state_leave_events_half_of_the_time() -> None:
+    """Each may take the request timeout for it, and events for it wait meanwhile; but not one after the other."""
+    with FakeRuntime(request_timeout_s=0.2) as runtime:
+        runtime.add(Watches(), idx="50")
+        adaptation = runtime.adaptation
+        stop = threading.Event()
+
+        def come_back(number: int) -> None:
+            turn = 0
+            while not stop.is_set():
+                turn += 1
+                raw = configured(runtime, 100 * turn + number)
+                raw.wait_for(b"Synchronize")
+                raw.ended()  # it never answers
+                raw.close()
+
+        threads = [threading.Thread(target=come_back, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: adaptation._chain.active < len(adaptation._chain.peers), "one of them takes its time")
+        quick = 0
+        for _ in range(2000):
+            peers = len(adaptation._chain.peers)
+            adaptation.start_container(make_pod(), make_container(id="c"))
+            quick += peers == 1
+            if quick > 40:
+                break
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert quick > 40, "events pass while none of them is in the way"
