@@ -81,13 +81,16 @@ class Snapshots:
     def unmount(self, container_id: str) -> None:
         """Take the root file system away with all that was written to it; one that is not there is no error."""
         folder = self._folder(container_id)
-        while is_mount_point(folder / "merged"):
-            unmount(folder / "merged", lazily=True)
+        self.detach(container_id)
         remove_tree(folder)
 
     def detach(self, container_id: str) -> None:
-        """Unmount only: what was written stays, for logs and for a later :meth:`mount`."""
-        unmount(self._folder(container_id) / "merged", lazily=True)
+        """Unmount only: what was written stays, for logs and for a later :meth:`mount`. Raises EngineError."""
+        merged = self._folder(container_id) / "merged"
+        while unmount(merged, lazily=True):
+            pass  # once for each time that it was mounted
+        if is_mount_point(merged):
+            raise EngineError(f"{merged} is still mounted")  # and nothing below it may be deleted
 
     def images(self) -> dict[str, str]:
         """Which image each container uses, by container: what must not be removed."""
