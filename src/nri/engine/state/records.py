@@ -40,7 +40,7 @@ class Record:
     nri: Json = field(default_factory=dict)
     unknown: Json = field(default_factory=dict)
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, Any]:
         """This record as JSON knows it."""
         row = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "unknown"}
         return {**self.unknown, **row}
