@@ -56,8 +56,23 @@ class File:
 
 def settings() -> tuple[float, dict[str, str]]:
     """The bound in percent, and the reasons of the exceptions by path."""
-    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["nri"]["tests"]
+    table = _table()
     return float(table["covered_percent"]), dict(table["exceptions"])
+
+
+def rooms() -> dict[str, str]:
+    """The folders below src/nri that the bound does not hold for yet, with their reasons."""
+    return dict(_table().get("rooms", {}))
+
+
+def in_room(path: str) -> bool:
+    """Whether a file, by its path below src/nri, lies in one of these."""
+    return path.split("/", 1)[0] in rooms()
+
+
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["nri"]["tests"]
+    return table
 
 
 def run(arguments: list[str], *, add: bool) -> int:
@@ -90,7 +105,7 @@ def measured() -> list[File]:
         data.json_report(outfile=str(report), include=[f"{SOURCE}/*"], ignore_errors=True)
         found = json.loads(report.read_text())["files"]
     rows = {(ROOT / name).relative_to(SOURCE).as_posix(): row for name, row in found.items()}
-    return [_file(path, row) for path, row in sorted(rows.items())]
+    return [_file(path, row) for path, row in sorted(rows.items()) if not in_room(path)]
 
 
 def _file(path: str, row: dict[str, Any]) -> File:
@@ -150,6 +165,8 @@ def main(arguments: list[str]) -> int:
     told = complaints(files, bound, exceptions)
     for line in told:
         print(line)
+    for room, reason in rooms().items():
+        print(f"not looked at: src/nri/{room} {reason}")
     print(f"{len(files)} files, {len(told)} below {bound:g} % of their lines or branches")
     return int(bool(told))
 

@@ -77,6 +77,7 @@ MODULES = (
         programs=("refruntime", "refplugin"),
     ),
     _go("bench/peers/go", programs=("benchrt", "benchpl")),
+    _go("tests/peers/registry", programs=("registry",)),
     Module(
         tool="cargo",
         folder=HERE / "rust",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation.merge.effects import collect, drop, put_resource
+from nri.adaptation.merge.effects import collect, drop, put_resources
 from nri.adaptation.merge.entries import read
 from nri.adaptation.merge.fields import RESOURCES_TREE, TREE
 from nri.api import messages as m
@@ -26,8 +26,7 @@ def collected(*replies: dict[str, Any], rules: Rules = Rules.DEFAULT) -> Any:
 def resources(before: dict[str, Any], after: dict[str, Any], **options: bool) -> Any:
     """Resources of a container after an update's were put over them."""
     container = parse({"linux": {"resources": before}}, m.Container())
-    for entry in read(parse(after, m.LinuxResources()), RESOURCES_TREE):
-        put_resource(container, entry, **options)
+    put_resources(container, read(parse(after, m.LinuxResources()), RESOURCES_TREE), **options)
     return as_json(container.linux.resources)
 
 

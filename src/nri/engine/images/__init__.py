@@ -1,0 +1,29 @@
+"""Images and root file systems: pulled by skopeo, unpacked by umoci, mounted for each container.
+
+Rules: knows no pod and no CRI message. What is in the store is whole: all of a pull happens in a folder of its own that
+is renamed at the end, and what a kill left is removed at the next start.
+Next: :mod:`nri.engine.images.reference`.
+"""
+
+from nri.engine.images.image import Image
+from nri.engine.images.reference import Reference, parse_reference
+from nri.engine.images.registries import Credentials, Registry
+from nri.engine.images.snapshots import Snapshots, Usage
+from nri.engine.images.store import ImageStore
+from nri.engine.images.transport import Progress, Transport
+from nri.engine.images.users import User, resolve_user
+
+__all__ = [
+    "Credentials",
+    "Image",
+    "ImageStore",
+    "Progress",
+    "Reference",
+    "Registry",
+    "Snapshots",
+    "Transport",
+    "Usage",
+    "User",
+    "parse_reference",
+    "resolve_user",
+]

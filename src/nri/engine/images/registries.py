@@ -1,0 +1,77 @@
+"""What is known of registries: mirrors, certificates and credentials, as skopeo reads them.
+
+Rules: pure; a password is in no repr and on no command line.
+Next: :mod:`nri.engine.images.transport`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nri.engine.support.errors import InvalidRequest
+
+__all__ = ["Credentials", "Registry", "auth_file", "registries_conf"]
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a registry wants to know. `auth` is user:password in base64; a password is never shown."""
+
+    username: str = ""
+    password: str = ""
+    auth: str = ""
+    identity_token: str = ""
+    server_address: str = ""
+
+    def __repr__(self) -> str:
+        return f"Credentials(username={self.username!r}, server_address={self.server_address!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """What the operator says of one registry: mirrors asked before it, its own CAs, plain HTTP allowed."""
+
+    host: str
+    mirrors: tuple[str, ...] = ()
+    certificates: str = ""
+    insecure: bool = False
+
+
+def auth_file(host: str, credentials: Credentials) -> str:
+    """The text of an auth.json for one registry. Raises InvalidRequest for credentials that are none. Pure."""
+    entry: dict[str, str] = {}
+    if credentials.username:
+        entry["auth"] = base64.b64encode(f"{credentials.username}:{credentials.password}".encode()).decode()
+    elif credentials.auth:
+        try:
+            base64.b64decode(credentials.auth, validate=True)
+        except ValueError:
+            raise InvalidRequest(f"the credentials for {host} are no base64") from None
+        entry["auth"] = credentials.auth
+    if credentials.identity_token:
+        entry["identitytoken"] = credentials.identity_token
+        entry.setdefault("auth", base64.b64encode(b"<token>:").decode())
+    server = re.sub(r"^https?://", "", credentials.server_address).split("/", 1)[0]
+    return json.dumps({"auths": dict.fromkeys(filter(None, (host, server)), entry)})
+
+
+def registries_conf(registries: Iterable[Registry]) -> str:
+    """The text of a registries.conf: no search by short names, and the mirrors of each registry. Pure."""
+    lines = ["unqualified-search-registries = []", 'short-name-mode = "disabled"']
+    for registry in registries:
+        lines += [
+            "",
+            "[[registry]]",
+            f"prefix = {json.dumps(registry.host)}",
+            f"location = {json.dumps(registry.host)}",
+        ]
+        lines += [f"insecure = {json.dumps(registry.insecure)}"]
+        for mirror in registry.mirrors:
+            plain = mirror.startswith("http://")
+            host = re.sub(r"^https?://", "", mirror)
+            lines += ["[[registry.mirror]]", f"location = {json.dumps(host)}", f"insecure = {json.dumps(plain)}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,148 @@
+"""Root file systems of containers: an image's files below, what the container writes above.
+
+Rules: overlayfs where the kernel mounts it on this folder, else a copy, decided once and said in `driver`; each
+container's folder carries its id, so that what a crash left is found by name; mounting twice is mounting once.
+Next: :mod:`nri.engine.images.users`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from nri.engine.images.unpack import Usage, tree_usage
+from nri.engine.support.command import run
+from nri.engine.support.errors import EngineError, InvalidRequest
+from nri.engine.support.files import private_folder, remove_tree, write_whole
+from nri.engine.support.kernel import is_mount_point, mount, unmount
+
+__all__ = ["Snapshots", "Usage"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_COPY_S = 1800.0
+
+
+class Snapshots:
+    """All containers' root file systems below `root`. `driver` is ``overlay``, ``copy``, or ``auto`` for the best."""
+
+    def __init__(self, root: Path, driver: str = "auto") -> None:
+        if re.search(r"[:,\\\s]", str(root)):
+            raise InvalidRequest(f"{root}: overlayfs takes no path with a colon, comma, backslash or blank")
+        self.root = private_folder(root)
+        self.driver = driver if driver != "auto" else "overlay" if overlay_works(self.root) else "copy"
+
+    def mount(self, lower: Path, container_id: str, image_id: str = "") -> Path:
+        """The root file system of a container over an image's files; mounted again if it was there before.
+
+        Raises EngineError; nothing new is left then.
+        """
+        folder = self._folder(container_id)
+        fresh = not folder.exists()
+        try:
+            return self._mount(private_folder(folder), lower, image_id)
+        except (OSError, EngineError) as error:
+            if fresh:
+                self.unmount(container_id)
+            if isinstance(error, EngineError):
+                raise
+            raise EngineError(f"the root file system of {container_id} cannot be made: {error}") from error
+
+    def _mount(self, folder: Path, lower: Path, image_id: str) -> Path:
+        record = folder / "snapshot.json"
+        merged = folder / "merged"
+        if not record.exists():
+            if self.driver == "copy":
+                partial = folder / "partial"
+                remove_tree(partial)
+                run(
+                    ["cp", "-a", "--reflink=auto", str(lower), str(partial)],
+                    timeout_s=_COPY_S,
+                    action="copying the image",
+                )
+                partial.rename(merged)
+            else:
+                for name in ("upper", "work", "merged"):
+                    (folder / name).mkdir(exist_ok=True)
+                shutil.copystat(lower, folder / "upper")
+                owner = lower.stat()
+                os.chown(folder / "upper", owner.st_uid, owner.st_gid)
+            data = {"driver": self.driver, "image": image_id, "lower": str(lower)}
+            write_whole(record, json.dumps(data).encode())
+        kept = self._record(folder)
+        if kept["driver"] == "overlay" and not is_mount_point(merged):
+            options = f"lowerdir={kept['lower']},upperdir={folder / 'upper'},workdir={folder / 'work'}"
+            mount("overlay", merged, "overlay", data=options)
+        return merged
+
+    def unmount(self, container_id: str) -> None:
+        """Take the root file system away with all that was written to it; one that is not there is no error."""
+        folder = self._folder(container_id)
+        self.detach(container_id)
+        remove_tree(folder)
+
+    def detach(self, container_id: str) -> None:
+        """Unmount only: what was written stays, for logs and for a later :meth:`mount`. Raises EngineError."""
+        merged = self._folder(container_id) / "merged"
+        while unmount(merged, lazily=True):
+            pass  # once for each time that it was mounted
+        if is_mount_point(merged):
+            raise EngineError(f"{merged} is still mounted")  # and nothing below it may be deleted
+
+    def images(self) -> dict[str, str]:
+        """Which image each container uses, by container: what must not be removed."""
+        found = {}
+        for folder in self.root.iterdir():
+            try:
+                found[folder.name] = self._record(folder)["image"]
+            except (OSError, ValueError, KeyError):
+                continue  # half made; `mount` finishes it, or `unmount` takes it away
+        return found
+
+    def usage(self, container_id: str) -> Usage:
+        """What a container has written. Raises FileNotFoundError if it has no root file system."""
+        folder = self._folder(container_id)
+        driver = self._record(folder)["driver"]
+        return tree_usage(folder / ("upper" if driver == "overlay" else "merged"))
+
+    def all_usage(self) -> Usage:
+        """What all containers have written."""
+        size, inodes = 0, 0
+        for name in self.images():
+            try:
+                found = self.usage(name)
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            size, inodes = size + found.size_bytes, inodes + found.inodes
+        return Usage(size, inodes)
+
+    def _folder(self, container_id: str) -> Path:
+        if not _NAME.fullmatch(container_id):
+            raise InvalidRequest(f"{container_id!r} is no id")
+        return self.root / container_id
+
+    @staticmethod
+    def _record(folder: Path) -> dict[str, str]:
+        return dict(json.loads((folder / "snapshot.json").read_bytes()))
+
+
+def overlay_works(folder: Path) -> bool:
+    """Whether this process can mount overlayfs with its upper folder here: tried, not guessed."""
+    with tempfile.TemporaryDirectory(prefix=".try-", dir=folder) as place:
+        top = Path(place)
+        for name in ("lower", "upper", "work", "merged"):
+            (top / name).mkdir()
+        try:
+            mount(
+                "overlay",
+                top / "merged",
+                "overlay",
+                data=f"lowerdir={top}/lower,upperdir={top}/upper,workdir={top}/work",
+            )
+        except OSError:
+            return False
+        unmount(top / "merged")
+        return True

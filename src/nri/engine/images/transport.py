@@ -1,0 +1,164 @@
+"""Images brought here by skopeo, from registries and from archives.
+
+Rules: credentials stand in a file of mode 0600 that lives as long as the call, never on a command line; every call has
+a folder of its own for all that skopeo writes; a copy may take long, but not stand still.
+Next: :mod:`nri.engine.images.unpack`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nri.engine.images.registries import Credentials, Registry, auth_file, registries_conf
+from nri.engine.support.command import run
+from nri.engine.support.errors import CommandFailed, CommandTimeout, NotThere
+
+__all__ = ["OnProgress", "Progress", "Transport", "fatal_words"]
+
+POLICY = Path("/etc/containers/policy.json")
+_TOTAL_S = 3600.0
+_MANIFEST_LIMIT = 4 << 20
+_MISSING = (
+    "manifest unknown",
+    "name unknown",
+    "repository name not known",
+    "requested access to the resource is denied",
+)
+_FATAL = re.compile(r'level=fatal msg="((?:[^"\\]|\\.)*)"')
+
+
+class Progress(NamedTuple):
+    """How far a pull is. `total_bytes` is 0 while it is not known."""
+
+    done_bytes: int
+    total_bytes: int
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class Transport:
+    """skopeo with this node's registries. A copy that makes no progress for `stall_s` seconds is given up."""
+
+    def __init__(self, skopeo: str = "skopeo", registries: Sequence[Registry] = (), *, stall_s: float = 60.0) -> None:
+        self.skopeo = skopeo
+        self.registries: Mapping[str, Registry] = {each.host: each for each in registries}
+        self.stall_s = stall_s
+
+    def manifest(self, name: str, folder: Path, credentials: Credentials | None = None) -> bytes:
+        """A manifest as the registry has it, byte for byte. Raises NotThere, CommandFailed, CommandTimeout."""
+        words = ["inspect", "--raw", "--no-tags", *self._options(name, folder, credentials, ""), f"docker://{name}"]
+        return self._run(words, name, folder, timeout_s=self.stall_s, limit_bytes=_MANIFEST_LIMIT)
+
+    def copy(
+        self,
+        source: str,
+        layout: Path,
+        folder: Path,
+        credentials: Credentials | None = None,
+        progress: OnProgress | None = None,
+        total_bytes: int = 0,
+    ) -> None:
+        """Copy an image into a new OCI layout, as the tag ``pull``.
+
+        `source` is a registry's name, or begins with a transport: ``oci-archive:``, ``docker-archive:``, ``oci:``.
+        """
+        local = source.startswith(("oci-archive:", "docker-archive:", "oci:"))
+        options = [] if local else self._options(source, folder, credentials, "src-")
+        origin = source if local else f"docker://{source}"
+        watch = _Watch(source, folder, self.stall_s, progress, total_bytes)
+        words = ["copy", "--quiet", *options, origin, f"oci:{layout}:pull"]
+        self._run(words, source, folder, timeout_s=_TOTAL_S, on_tick=watch)
+        watch.finish()
+
+    def _options(self, name: str, folder: Path, credentials: Credentials | None, prefix: str) -> list[str]:
+        host = name.partition("/")[0]
+        registry = self.registries.get(host, Registry(host))
+        options = [f"--{prefix}cert-dir={registry.certificates}"] if registry.certificates else []
+        if registry.insecure:
+            options.append(f"--{prefix}tls-verify=false")
+        if credentials is None:
+            return [*options, f"--{prefix}no-creds"]
+        path = folder / "auth.json"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(auth_file(host, credentials))
+        return [*options, f"--{prefix}authfile={path}" if prefix == "" else f"--authfile={path}"]
+
+    def _run(
+        self, words: Sequence[str], name: str, folder: Path, *, timeout_s: float, limit_bytes: int = 1 << 20,
+        on_tick: Callable[[], None] | None = None,
+    ) -> bytes:  # fmt: skip
+        conf = folder / "registries.conf"
+        conf.write_text(registries_conf(self.registries.values()))
+        policy = [] if POLICY.exists() else ["--insecure-policy"]
+        argv = [self.skopeo, *policy, f"--tmpdir={folder}", f"--registries-conf={conf}", *words]
+        environment = {"TMPDIR": str(folder)}
+        action = f"pulling {name}"
+        try:
+            output = run(
+                argv, timeout_s=timeout_s, action=action, env=environment, limit_bytes=limit_bytes, check=False,
+                on_tick=on_tick,
+            )  # fmt: skip
+        finally:
+            (folder / "auth.json").unlink(missing_ok=True)
+        if output.code:
+            cause = fatal_words(output.stderr.decode(errors="replace"))
+            if any(phrase in cause for phrase in _MISSING):
+                raise NotThere("image", f"{name} ({cause})")
+            raise CommandFailed(action, output.code, cause)
+        return output.stdout
+
+
+class _Watch:
+    """The size of a pull's folder: what progress is made of, and what has to grow."""
+
+    def __init__(
+        self, source: str, folder: Path, stall_s: float, progress: OnProgress | None, total_bytes: int
+    ) -> None:
+        self._source, self._folder, self._stall_s = source, folder, stall_s
+        self._progress, self._total = progress, total_bytes
+        self._bytes, self._grown_at = -1, time.monotonic()
+
+    def __call__(self) -> None:
+        now, present = time.monotonic(), folder_bytes(self._folder)
+        if present != self._bytes:
+            self._bytes, self._grown_at = present, now
+            self._tell(present)
+        elif now - self._grown_at > self._stall_s:
+            raise CommandTimeout(f"pulling {self._source} without progress", self._stall_s)
+
+    def finish(self) -> None:
+        """Tell the end, however fast it came."""
+        self._tell(self._total or folder_bytes(self._folder))
+
+    def _tell(self, present: int) -> None:
+        if self._progress is not None:
+            self._progress(Progress(min(present, self._total) if self._total else present, self._total))
+
+
+def folder_bytes(folder: Path) -> int:
+    """The size of all files below a folder; what vanishes meanwhile counts nothing."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_size
+            except FileNotFoundError:
+                pass  # renamed or removed just now
+    return total
+
+
+def fatal_words(text: str) -> str:
+    """The own sentence of skopeo out of its last log line, or the line."""
+    found = _FATAL.findall(text)
+    if found:
+        return str(json.loads(f'"{found[-1]}"', strict=False)) if "\\x" not in found[-1] else found[-1]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

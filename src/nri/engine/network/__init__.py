@@ -1,0 +1,13 @@
+"""Networks of pods: pinned namespaces, and CNI plugins called in them.
+
+Rules: knows no pod and no CRI message; what ADD has begun, DEL takes back, also after a restart, because the answer of
+each ADD is kept on disk.
+Next: :mod:`nri.engine.network.netns`.
+"""
+
+from nri.engine.network.cni import Cni
+from nri.engine.network.configuration import Network, find_network
+from nri.engine.network.netns import NetworkNamespaces
+from nri.engine.network.results import Attached, PortMapping
+
+__all__ = ["Attached", "Cni", "Network", "NetworkNamespaces", "PortMapping", "find_network"]

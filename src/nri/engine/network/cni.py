@@ -1,0 +1,166 @@
+"""CNI plugins called for a pod: ADD in the order of the list, DEL against it, CHECK.
+
+Rules: a plugin is a program that gets JSON and environment, with a deadline; ADD that fails half way is taken back at
+once; the answer is kept on disk before ADD returns, so that DEL after a restart tells the plugins what they did, with
+the configuration of that day; DEL tries all plugins and names the first error.
+Source: the CNI specification 1.1.0, sections 2 to 4.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nri.engine.network.configuration import Network
+from nri.engine.network.results import Attached, PortMapping, capability_arguments, parse_result, plugin_error
+from nri.engine.support.command import last_words, run
+from nri.engine.support.errors import CommandFailed, EngineError, ToolMissing
+from nri.engine.support.files import private_folder, write_whole
+
+__all__ = ["Cni"]
+
+INTERFACE = "eth0"
+TIMEOUT_S = 60.0
+Json = dict[str, Any]
+
+
+class Cni:
+    """Calls plugins out of `folders`. `cache` is where answers are kept, one file for each pod."""
+
+    def __init__(self, folders: Sequence[Path], cache: Path, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.folders = tuple(folders)
+        self.cache = private_folder(cache)
+        self.timeout_s = timeout_s
+
+    def add(
+        self,
+        network: Network,
+        pod_id: str,
+        namespace: Path,
+        *,
+        arguments: Mapping[str, str] | None = None,
+        ports: Sequence[PortMapping] = (),
+        **capabilities: Any,
+    ) -> Attached:
+        """Attach a pod. `arguments` are CNI_ARGS, such as K8S_POD_NAME. Raises EngineError; nothing is left then."""
+        rows = [
+            {**row, "name": network.name, "cniVersion": network.version,
+             "runtimeConfig": capability_arguments(row, ports, **capabilities)}
+            for row in network.plugins
+        ]  # fmt: skip
+        kept: Json = {"network": network.name, "version": network.version, "plugins": rows, "namespace": str(namespace),
+                      "arguments": dict(arguments or {}), "check": not network.disable_check}  # fmt: skip
+        self._keep(pod_id, kept)
+        result: Json = {}
+        try:
+            for row in rows:
+                result = self._call("ADD", row, pod_id, kept, result)
+            kept["result"] = result
+            self._keep(pod_id, kept)
+            return parse_result(result, INTERFACE)
+        except (EngineError, OSError):
+            kept["result"] = result
+            self._undo(pod_id, kept)
+            raise
+
+    def _undo(self, pod_id: str, kept: Json) -> None:
+        """Take back what an ADD that failed has done, as far as that can be; the first error is the one to tell."""
+        try:
+            self._delete(pod_id, kept)
+        except EngineError:
+            return  # the file stays, so that the pod's removal tries again
+        self._path(pod_id).unlink(missing_ok=True)
+
+    def check(self, pod_id: str) -> None:
+        """Have the plugins look whether all is as they left it. Raises EngineError with what is not."""
+        kept = self._kept(pod_id)
+        if kept is None or not kept["check"] or kept["version"] < "0.4.0":
+            return
+        for row in kept["plugins"]:
+            self._call("CHECK", row, pod_id, kept, kept.get("result") or {})
+
+    def delete(self, pod_id: str) -> None:
+        """Detach a pod; one that was never attached is no error. Also for a namespace that is gone."""
+        kept = self._kept(pod_id)
+        if kept is not None:
+            self._delete(pod_id, kept)
+        self._path(pod_id).unlink(missing_ok=True)
+
+    def _delete(self, pod_id: str, kept: Json) -> None:
+        first: EngineError | None = None
+        for row in reversed(kept["plugins"]):
+            try:
+                self._call("DEL", row, pod_id, kept, kept.get("result") or {})
+            except EngineError as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    def attached(self) -> list[str]:
+        """The pods that have an answer on disk: what a restart compares with the records."""
+        return sorted(path.stem for path in self.cache.glob("*.json"))
+
+    def _call(self, command: str, row: Json, pod_id: str, kept: Json, previous: Json) -> Json:
+        program = self._find(row["type"])
+        data = {**row, "prevResult": previous} if previous else dict(row)
+        if not data["runtimeConfig"]:
+            del data["runtimeConfig"]
+        gone = command == "DEL" and not os.path.exists(kept["namespace"])
+        environment = {
+            "CNI_COMMAND": command,
+            "CNI_CONTAINERID": pod_id,
+            "CNI_NETNS": "" if gone else kept["namespace"],
+            "CNI_IFNAME": INTERFACE,
+            "CNI_PATH": os.pathsep.join(map(str, self.folders)),
+            "CNI_ARGS": _arguments(kept["arguments"]),
+        }
+        action = f"network {kept['network']}: {row['type']} {command}"
+        output = run(
+            [program], timeout_s=self.timeout_s, action=action, data=json.dumps(data).encode(), env=environment,
+            check=False,
+        )  # fmt: skip
+        answer = _answer(output.stdout)
+        if output.code:
+            raise CommandFailed(action, output.code, plugin_error(answer) if answer else last_words(output.stderr))
+        if command == "ADD" and answer is None:
+            raise EngineError(f"{action}: an answer that is no JSON")
+        return answer or {}
+
+    def _find(self, name: str) -> str:
+        for folder in self.folders:
+            if os.access(folder / name, os.X_OK):
+                return str(folder / name)
+        raise ToolMissing(f"{name} (a CNI plugin, looked for in {', '.join(map(str, self.folders))})")
+
+    def _kept(self, pod_id: str) -> Json | None:
+        try:
+            return dict(json.loads(self._path(pod_id).read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError) as error:
+            raise EngineError(f"{self._path(pod_id)} cannot be read: {error}") from error
+
+    def _keep(self, pod_id: str, kept: Json) -> None:
+        write_whole(self._path(pod_id), json.dumps(kept).encode())
+
+    def _path(self, pod_id: str) -> Path:
+        if not pod_id or "/" in pod_id or pod_id.startswith("."):
+            raise EngineError(f"{pod_id!r} is no pod's id")
+        return self.cache / f"{pod_id}.json"
+
+
+def _arguments(arguments: Mapping[str, str]) -> str:
+    """CNI_ARGS: a plugin that does not know one of them is to go on."""
+    rows = {"IgnoreUnknown": "1", **arguments} if arguments else {}
+    return ";".join(f"{key}={value}" for key, value in rows.items())
+
+
+def _answer(text: bytes) -> Json | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

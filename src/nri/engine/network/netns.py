@@ -1,0 +1,85 @@
+"""Network namespaces that live without a process, pinned as files.
+
+Rules: a namespace is made by a thread that ends with it, and is never entered by another one; its loopback is up;
+removing one that is gone is no error.
+Next: :mod:`nri.engine.network.configuration`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import socket
+import struct
+import threading
+from pathlib import Path
+
+from nri.engine.support.errors import EngineError, InvalidRequest
+from nri.engine.support.files import private_folder
+from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, is_mount_point, mount, unmount, unshare
+
+__all__ = ["NetworkNamespaces"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+
+
+class NetworkNamespaces:
+    """The namespaces pinned below `root`, by name."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = private_folder(root)
+
+    def create(self, name: str) -> Path:
+        """A new namespace with its loopback up. Raises EngineError; nothing is left then."""
+        path = self._path(name)
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_CLOEXEC, 0o400))
+        except FileExistsError:
+            raise EngineError(f"there is a network namespace {path} already") from None
+        failed: list[OSError] = []
+        thread = threading.Thread(target=_make, args=(path, failed), name="nri-engine-netns")
+        thread.start()
+        thread.join()
+        if failed:
+            self.remove(name)
+            raise EngineError(f"no network namespace {path}: {failed[0]}") from failed[0]
+        return path
+
+    def remove(self, name: str) -> None:
+        """Let a namespace go; it ends with the last process in it."""
+        path = self._path(name)
+        while unmount(path, lazily=True):
+            pass
+        path.unlink(missing_ok=True)
+
+    def exists(self, name: str) -> bool:
+        """Whether the namespace is there: after a restart of the machine its file alone is."""
+        return is_mount_point(self._path(name))
+
+    def names(self) -> list[str]:
+        """All that have a file, those of a lost machine included."""
+        return sorted(path.name for path in self.root.iterdir())
+
+    def _path(self, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise InvalidRequest(f"{name!r} is no name of a network namespace")
+        return self.root / name
+
+
+def _make(path: Path, failed: list[OSError]) -> None:
+    """Leave the host's network for good, and pin what this thread has got; runs in a thread of its own."""
+    try:
+        unshare(CLONE_NEWNET)
+        _loopback_up()
+        mount("/proc/thread-self/ns/net", path, flags=MS_BIND)
+    except OSError as error:
+        failed.append(error)
+
+
+def _loopback_up() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        answer = fcntl.ioctl(control, _SIOCGIFFLAGS, struct.pack("16sH14x", b"lo", 0))
+        flags = struct.unpack("16sH14x", answer)[1] | _IFF_UP
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags))

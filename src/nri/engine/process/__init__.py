@@ -1,0 +1,30 @@
+"""Processes of containers: made by an OCI runtime, watched by conmon, and known again after the engine's restart.
+
+Rules: knows ids, bundles and OCI dictionaries, and neither CRI nor NRI nor records. Every wait has a deadline; an error
+names the cause, also where only the runtime's own log has it.
+Next: :mod:`nri.engine.process.runtime`.
+"""
+
+from nri.engine.process.attach import Attachment
+from nri.engine.process.conmon import Conmon, Created
+from nri.engine.process.execution import ExecResult, Execution, exec_sync
+from nri.engine.process.exits import Exit, Exits
+from nri.engine.process.runtime import Runtime, RuntimeState
+from nri.engine.process.stats import ContainerStats, InterfaceStats, read_interfaces, read_stats
+
+__all__ = [
+    "Attachment",
+    "Conmon",
+    "ContainerStats",
+    "Created",
+    "ExecResult",
+    "Execution",
+    "Exit",
+    "Exits",
+    "InterfaceStats",
+    "Runtime",
+    "RuntimeState",
+    "exec_sync",
+    "read_interfaces",
+    "read_stats",
+]

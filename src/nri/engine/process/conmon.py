@@ -1,0 +1,215 @@
+"""conmon: the parent of a container, which outlives the engine, writes the container's log and keeps its exit code.
+
+One job: start one conmon for each container, and speak to it. Rules: conmon creates the container through the OCI
+runtime and says the pid, or the error, on the sync pipe; a creation that fails leaves neither conmon nor container; the
+folder of the bundle holds all of conmon's files (attach socket, control pipe, pid files).
+Next: :mod:`nri.engine.process.exits`, which waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nri.engine.process.runtime import Runtime
+from nri.engine.process.runtime_log import cause_of
+from nri.engine.support.command import start
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
+from nri.engine.support.files import private_folder
+
+__all__ = ["Conmon", "Created", "conmon_argv", "find_conmon"]
+
+TIMEOUT_S = 60.0
+_SYNC_LIMIT = 1 << 20
+_POLL_S = 0.002
+#: Words on conmon's control pipe: the size of the terminal, and that the log was renamed.
+_RESIZE, _REOPEN = 1, 2
+
+
+class Created(NamedTuple):
+    """A container that waits for its start: its first process, and conmon's."""
+
+    pid: int
+    conmon_pid: int
+
+
+def conmon_argv(
+    binary: str,
+    runtime: Runtime,
+    container_id: str,
+    bundle: Path,
+    *,
+    log_path: Path,
+    exit_dir: Path,
+    flags: Sequence[str],
+) -> list[str]:
+    """The command line of conmon for one container. `flags` are those about stdin and the terminal."""
+    argv = [
+        binary, "--api-version", "1", "-c", container_id, "-u", container_id, "-n", container_id,
+        "-r", runtime.binary, "-b", str(bundle), "-p", str(bundle / "pid"), "-P", str(bundle / "conmon.pid"),
+        "-l", f"k8s-file:{log_path}", "--exit-dir", str(exit_dir), "--persist-dir", str(bundle / "persist"),
+        "--full-attach", "--no-sync-log", *flags,
+    ]  # fmt: skip
+    for option in runtime.options(bundle / "runtime.log"):
+        argv += ["--runtime-arg", option]
+    return argv
+
+
+class Conmon:
+    """Starts conmons. `exit_dir` is where they leave exit codes; it lasts as long as the machine is up."""
+
+    def __init__(self, binary: str, exit_dir: Path, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.binary = binary
+        self.exit_dir = private_folder(exit_dir)
+        self.timeout_s = timeout_s
+
+    def create(
+        self,
+        runtime: Runtime,
+        container_id: str,
+        bundle: Path,
+        *,
+        log_path: Path = Path("/dev/null"),
+        stdin: bool = False,
+        stdin_once: bool = False,
+        tty: bool = False,
+        place: Callable[[int], None] | None = None,
+    ) -> Created:
+        """Create the container of a bundle; :meth:`Runtime.start` has it run.
+
+        `place` gets conmon's pid before it does anything, to put it into a cgroup. Raises CommandFailed with the
+        runtime's words, CommandTimeout, ToolMissing; nothing is left of the container then.
+        """
+        flags = [*(["-i"] if stdin else []), *(["--leave-stdin-open"] if stdin and not stdin_once else []),
+                 *(["-t"] if tty else [])]  # fmt: skip
+        private_folder(bundle / "persist")
+        for left in (self.exit_dir / container_id, bundle / "conmon.pid", bundle / "runtime.log"):
+            left.unlink(missing_ok=True)
+        argv = conmon_argv(
+            self.binary, runtime, container_id, bundle, log_path=log_path, exit_dir=self.exit_dir, flags=flags
+        )
+        action = f"{runtime.name} create {container_id}"
+        try:
+            return self._start(argv, action, bundle, place)
+        except BaseException:
+            with contextlib.suppress(EngineError):  # the first error is the one to tell
+                self.remove(runtime, container_id, bundle)
+            raise
+
+    def remove(self, runtime: Runtime, container_id: str, bundle: Path) -> None:
+        """Take away all that :meth:`create` makes, also what an engine that was killed had half made.
+
+        The undo of a creation; the end of a container that lives is its runtime's kill.
+        """
+        _end_conmon(bundle, container_id)
+        runtime.delete(container_id)
+        (self.exit_dir / container_id).unlink(missing_ok=True)
+
+    def _start(self, argv: list[str], action: str, bundle: Path, place: Callable[[int], None] | None) -> Created:
+        deadline = time.monotonic() + self.timeout_s
+        sync_read, sync_write = os.pipe()
+        start_read, start_write = os.pipe()
+        names = {"_OCI_SYNCPIPE": str(sync_write), "_OCI_STARTPIPE": str(start_read)}
+        said = os.open(bundle / "conmon.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                first = start(argv, stderr=said, env=names, pass_fds=(sync_write, start_read))
+            finally:
+                for descriptor in (sync_write, start_read, said):
+                    os.close(descriptor)
+            code = self._let_go(first, start_write, place, action)
+            return self._read_sync(sync_read, deadline, action, bundle, code)
+        finally:
+            os.close(start_write)
+            os.close(sync_read)
+
+    def _let_go(
+        self, first: subprocess.Popen[bytes], word: int, place: Callable[[int], None] | None, action: str
+    ) -> int:
+        """Let the waiting conmon begin once it is in its place; it forks the conmon that stays, and ends."""
+        try:
+            if place is not None:
+                place(first.pid)
+            try:
+                os.write(word, b"0")
+            except BrokenPipeError:
+                pass  # it does not like its arguments, and has said why
+            return first.wait(self.timeout_s)
+        except subprocess.TimeoutExpired:
+            raise CommandTimeout(action, self.timeout_s) from None
+        finally:
+            if first.poll() is None:
+                first.kill()
+                first.wait()
+
+    def _read_sync(self, pipe: int, deadline: float, action: str, bundle: Path, code: int) -> Created:
+        """The one line of conmon: the container's pid, or -1 and what the runtime printed."""
+        line = b""
+        while b"\n" not in line and len(line) < _SYNC_LIMIT:
+            ready, _, _ = select.select([pipe], [], [], max(deadline - time.monotonic(), 0))
+            if not ready:
+                raise CommandTimeout(action, self.timeout_s)
+            chunk = os.read(pipe, 1 << 16)
+            if not chunk:
+                break
+            line += chunk
+        log = bundle / "runtime.log"
+        try:
+            word = json.loads(line)
+            pid, message = int(word["data"]), str(word.get("message", ""))
+        except (ValueError, KeyError, TypeError):
+            said = (bundle / "conmon.log").read_bytes()
+            why = cause_of(said, log) or f"{self.binary} or the runtime was killed"
+            raise CommandFailed(action, code or 1, why) from None
+        if pid <= 0:
+            said = message.encode() or b"the runtime ended without a word"
+            raise CommandFailed(action, 1, cause_of(said, log))
+        return Created(pid, int((bundle / "conmon.pid").read_text()))
+
+    def reopen_log(self, bundle: Path, log_path: Path) -> None:
+        """Have conmon write a new log file, after the present one was renamed; returns when it is there."""
+        self._control(bundle, f"{_REOPEN} 0 0\n")
+        deadline = time.monotonic() + self.timeout_s
+        while not log_path.exists():
+            if time.monotonic() > deadline:
+                raise CommandTimeout(f"conmon: reopen {log_path}", self.timeout_s)
+            time.sleep(_POLL_S)
+
+    def resize(self, bundle: Path, width: int, height: int) -> None:
+        """Set the size of the container's terminal, in characters."""
+        self._control(bundle, f"{_RESIZE} {height} {width}\n")
+
+    def _control(self, bundle: Path, word: str) -> None:
+        try:
+            pipe = os.open(bundle / "ctl", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise EngineError(f"conmon of {bundle} does not listen: {error.strerror}") from error
+        try:
+            os.write(pipe, word.encode())
+        finally:
+            os.close(pipe)
+
+
+def find_conmon(bundle: Path, container_id: str) -> int:
+    """The pid of the conmon of this container, as its pid file says; 0 if that process is gone or another one."""
+    try:
+        pid = int((bundle / "conmon.pid").read_text())
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return 0
+    return pid if container_id.encode() in words and str(bundle).encode() in words else 0
+
+
+def _end_conmon(bundle: Path, container_id: str) -> None:
+    """Kill a conmon whose container could not be made, with the runtime that it waits for."""
+    if pid := find_conmon(bundle, container_id):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)  # it leads a session of its own, in which the runtime is

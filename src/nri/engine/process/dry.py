@@ -1,0 +1,212 @@
+"""Containers without processes: the same calls and the same answers, for a machine without root or an OCI runtime.
+
+Rules: what the real parts refuse is refused here, too (a start without a creation, an exec in what does not run, a
+bundle without configuration); nothing is touched but the bundle's folder; a container runs until it is killed.
+Next: :mod:`nri.engine.images`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nri.engine.process.conmon import Created
+from nri.engine.process.execution import ExecResult
+from nri.engine.process.exits import Exit
+from nri.engine.process.runtime import RuntimeState
+from nri.engine.support.errors import CommandFailed, NotThere
+
+__all__ = ["DryConmon", "DryExits", "DryRuntime", "dry_exec_sync"]
+
+#: Beyond every pid that Linux gives out, so that no real process can be meant.
+_FIRST_PID = 1 << 30
+
+
+@dataclass(slots=True)
+class _Container:
+    status: str
+    pid: int
+    bundle: Path
+    exit: Exit | None = None
+
+
+class DryRuntime:
+    """What :class:`nri.engine.process.runtime.Runtime` is, in memory."""
+
+    def __init__(self, name: str = "dry") -> None:
+        self.name = self.binary = name
+        self._containers: dict[str, _Container] = {}
+        self._pids = itertools.count(_FIRST_PID)
+        self._lock = threading.RLock()
+        self.on_end: Callable[[Exit], None] | None = None
+
+    def make(self, container_id: str, bundle: Path) -> Created:
+        """What conmon does for a real runtime."""
+        action = f"{self.name} create {container_id}"
+        try:
+            arguments = json.loads((bundle / "config.json").read_bytes())["process"]["args"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CommandFailed(action, 1, f"config.json cannot be used: {error}") from error
+        if not arguments:
+            raise CommandFailed(action, 1, "process.args is empty")
+        with self._lock:
+            if container_id in self._containers:
+                raise CommandFailed(action, 1, "container with given ID already exists")
+            made = self._containers[container_id] = _Container("created", next(self._pids), bundle)
+        return Created(made.pid, next(self._pids))
+
+    def start(self, container_id: str) -> None:
+        """Say that it runs."""
+        self._change(container_id, "start", ("created",), "running")
+
+    def state(self, container_id: str) -> RuntimeState:
+        """Where a container is."""
+        found = self._find(container_id)
+        return RuntimeState(found.status, found.pid if found.status != "stopped" else 0, str(found.bundle))
+
+    def kill(self, container_id: str, number: int | str) -> bool:
+        """End it, as the default of every signal does but for those that do nothing."""
+        with self._lock:
+            found = self._containers.get(container_id)
+            if found is None or found.status == "stopped":
+                return False
+            code = number if isinstance(number, int) else _number(number)
+            if code in (0, signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH):
+                return True
+            found.status = "stopped"
+            found.exit = Exit(container_id, 128 + code, time.time_ns(), "Error")
+        if self.on_end is not None:
+            self.on_end(found.exit)
+        return True
+
+    def delete(self, container_id: str) -> None:
+        """Forget it, ended first if it runs."""
+        self.kill(container_id, signal.SIGKILL)
+        with self._lock:
+            self._containers.pop(container_id, None)
+
+    def update(self, container_id: str, resources: Mapping[str, Any]) -> None:
+        """Merge resources into the bundle's configuration, where they can be read back."""
+        path = self._find(container_id).bundle / "config.json"
+        spec = json.loads(path.read_bytes())
+        target = spec.setdefault("linux", {}).setdefault("resources", {})
+        for name, values in resources.items():
+            if isinstance(values, Mapping):
+                target.setdefault(name, {}).update(values)
+            else:
+                target[name] = values
+        path.write_text(json.dumps(spec))
+
+    def pause(self, container_id: str) -> None:
+        """Say that it is frozen."""
+        self._change(container_id, "pause", ("running",), "paused")
+
+    def resume(self, container_id: str) -> None:
+        """Say that it goes on."""
+        self._change(container_id, "resume", ("paused",), "running")
+
+    def containers(self) -> dict[str, RuntimeState]:
+        """All containers, by id."""
+        return {name: self.state(name) for name in [*self._containers]}
+
+    def version(self) -> str:
+        """No version: there is no program."""
+        return ""
+
+    def ended(self, container_id: str) -> Exit | None:
+        """How it ended, if it did."""
+        found = self._containers.get(container_id)
+        return found.exit if found else None
+
+    def _find(self, container_id: str) -> _Container:
+        try:
+            return self._containers[container_id]
+        except KeyError:
+            raise NotThere("container", container_id) from None
+
+    def _change(self, container_id: str, command: str, before: tuple[str, ...], after: str) -> None:
+        with self._lock:
+            found = self._find(container_id)
+            if found.status not in before:
+                action = f"{self.name} {command} {container_id}"
+                raise CommandFailed(action, 1, f"cannot {command} a container in the {found.status} state")
+            found.status = after
+
+
+class DryConmon:
+    """What :class:`nri.engine.process.conmon.Conmon` is, without one. The log is an empty file."""
+
+    def create(
+        self,
+        runtime: DryRuntime,
+        container_id: str,
+        bundle: Path,
+        *,
+        log_path: Path = Path("/dev/null"),
+        stdin: bool = False,  # noqa: ARG002  nobody types
+        stdin_once: bool = False,  # noqa: ARG002
+        tty: bool = False,  # noqa: ARG002
+        place: Callable[[int], None] | None = None,  # noqa: ARG002  there is no process to place
+    ) -> Created:
+        """Create the container of a bundle."""
+        created = runtime.make(container_id, bundle)
+        log_path.touch()
+        return created
+
+    def reopen_log(self, bundle: Path, log_path: Path) -> None:  # noqa: ARG002
+        """Make the log anew."""
+        log_path.touch()
+
+    def resize(self, bundle: Path, width: int, height: int) -> None:
+        """No terminal, no size."""
+
+
+class DryExits:
+    """What :class:`nri.engine.process.exits.Exits` is: each end is told once, by the thread that caused it."""
+
+    def __init__(self, on_exit: Callable[[Exit], None]) -> None:
+        self._on_exit = on_exit
+        self._watched: set[str] = set()
+
+    def watch(self, container_id: str, bundle: Path, runtime: DryRuntime) -> None:  # noqa: ARG002
+        """Tell this container's end when it comes, or at once if it has come already."""
+        self._watched.add(container_id)
+        runtime.on_end = self._ended
+        found = runtime.ended(container_id)
+        if found is not None:
+            self._ended(found)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._watched.clear()
+
+    def _ended(self, found: Exit) -> None:
+        if found.container_id in self._watched:
+            self._watched.discard(found.container_id)
+            self._on_exit(found)
+
+
+def dry_exec_sync(
+    runtime: DryRuntime,
+    container_id: str,
+    process: Mapping[str, Any],  # noqa: ARG001
+    *,
+    timeout_s: float | None = None,  # noqa: ARG001
+) -> ExecResult:
+    """Run nothing, successfully, in a container that runs."""
+    if runtime.state(container_id).status != "running":
+        raise CommandFailed(f"exec in {container_id}", 255, "cannot exec in a container that does not run")
+    return ExecResult(b"", b"", 0)
+
+
+def _number(name: str) -> int:
+    if name.isdigit():
+        return int(name)
+    return int(signal.Signals[name if name.startswith("SIG") else f"SIG{name}"])

@@ -1,0 +1,261 @@
+"""Programs run inside a running container: to their end with their output, or with streams to talk through.
+
+Rules: the OCI runtime stays as the parent and carries the exit code; what was started is killed with all of its
+children at its deadline, when its client goes, and never merely abandoned. A program that could not be started is an
+error, one that ended with a code is a result.
+Next: :mod:`nri.engine.process.stats`.
+"""
+
+from __future__ import annotations
+
+import copy
+import fcntl
+import json
+import os
+import signal
+import stat
+import struct
+import subprocess
+import tempfile
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nri.engine.process.runtime import Runtime
+from nri.engine.process.runtime_log import cause_of
+from nri.engine.support.command import run, start
+from nri.engine.support.errors import CommandFailed, CommandTimeout
+
+__all__ = ["ExecResult", "Execution", "exec_process", "exec_sync", "kill_started"]
+
+#: What CRI wants of ExecSync at most (cri-api: 16 MiB).
+LIMIT_BYTES = 16 << 20
+_PTY_MAJORS = range(136, 144)
+#: How far above a program its runtime may be: a wrapper or two.
+_ANCESTORS = 4
+_FOREVER_S = 10 * 365 * 86400.0
+
+
+class ExecResult(NamedTuple):
+    """What a program that ended has left; output over 16 MiB is cut."""
+
+    stdout: bytes
+    stderr: bytes
+    code: int
+
+
+def exec_process(container: Mapping[str, Any], argv: Sequence[str], *, tty: bool = False) -> dict[str, Any]:
+    """The ``process`` of the OCI spec for one more program: the container's own, with these arguments. Pure."""
+    process = copy.deepcopy(dict(container))
+    process.update(args=list(argv), terminal=tty)
+    process.pop("consoleSize", None)
+    process.pop("oomScoreAdj", None)  # runc would set it again, which needs a capability that a node may lack
+    return process
+
+
+def exec_sync(
+    runtime: Runtime, container_id: str, process: Mapping[str, Any], *, timeout_s: float | None = None
+) -> ExecResult:
+    """Run a program in the container to its end.
+
+    Raises CommandTimeout after `timeout_s`, with the program and its children killed; CommandFailed if the runtime
+    could not start it.
+    """
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=runtime.calls) as folder:
+        argv, pid_file, log = _argv(runtime, container_id, process, Path(folder))
+        action = f"exec in {container_id}"
+
+        def tick() -> None:
+            if timeout_s and time.monotonic() - began >= timeout_s:
+                kill_started(pid_file)
+                raise CommandTimeout(action, timeout_s)
+
+        output = run(argv, timeout_s=_FOREVER_S, action=action, limit_bytes=LIMIT_BYTES, check=False, on_tick=tick)
+        if not _pid_of(pid_file):
+            raise CommandFailed(action, output.code, cause_of(output.stderr, log))
+        return ExecResult(output.stdout, output.stderr, _code(output.code))
+
+
+class Execution:
+    """A program in a container with its streams open.
+
+    Attributes:
+        stdin: where to write its input, or None.
+        stdout, stderr: where to read its output; with a terminal both are one, and `stderr` is None.
+    """
+
+    def __init__(self, runtime: Runtime, container_id: str, process: Mapping[str, Any], *, stdin: bool = False) -> None:
+        self._folder = tempfile.TemporaryDirectory(dir=runtime.calls)
+        self._action = f"exec in {container_id}"
+        argv, self._pid_file, self._log = _argv(runtime, container_id, process, Path(self._folder.name))
+        self.stdin: int | None = None
+        self.stderr: int | None = None
+        self._terminal = bool(process.get("terminal"))
+        try:
+            self._process = self._with_terminal(argv) if self._terminal else self._with_pipes(argv, stdin)
+        except BaseException:
+            self._folder.cleanup()
+            raise
+
+    def _with_terminal(self, argv: list[str]) -> subprocess.Popen[bytes]:
+        master, slave = os.openpty()
+        os.set_inheritable(master, False)
+        self.stdout = self.stdin = master
+        try:
+            return start(argv, stdin=slave, stdout=slave, stderr=slave)
+        except BaseException:
+            os.close(master)
+            raise
+        finally:
+            os.close(slave)
+
+    def _with_pipes(self, argv: list[str], stdin: bool) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        process = start(argv, stdin=pipe if stdin else subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.stdout, self.stderr = os.dup(process.stdout.fileno()), os.dup(process.stderr.fileno())
+        process.stdout.close()
+        process.stderr.close()
+        if process.stdin is not None:
+            self.stdin = os.dup(process.stdin.fileno())
+            process.stdin.close()
+        return process
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the size of the terminal, in characters."""
+        if self._terminal and self.stdin is not None:
+            size = struct.pack("HHHH", height, width, 0, 0)
+            fcntl.ioctl(self.stdin, termios.TIOCSWINSZ, size)
+            if self._process.poll() is None:  # it does not lead this terminal's session, so nobody else tells it
+                self._process.send_signal(signal.SIGWINCH)
+                _resize_inner(_pid_of(self._pid_file), size)
+
+    def close_stdin(self) -> None:
+        """Say that no more input comes."""
+        if self.stdin is not None and not self._terminal:
+            os.close(self.stdin)
+            self.stdin = None
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """The program's exit code. Raises CommandTimeout; CommandFailed if the runtime could not start it."""
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise CommandTimeout(self._action, timeout_s or 0) from None
+        if not _pid_of(self._pid_file):
+            raise CommandFailed(self._action, code, cause_of(b"", self._log))
+        return _code(code)
+
+    def close(self) -> None:
+        """Close the streams, and kill the program with its children if it still runs."""
+        if self._process.poll() is None:
+            kill_started(self._pid_file)
+            self._process.kill()
+            self._process.wait()
+        for descriptor in {self.stdin, self.stdout, self.stderr} - {None}:
+            assert descriptor is not None
+            os.close(descriptor)
+        self.stdin = self.stderr = None
+        self._folder.cleanup()
+
+
+def kill_started(pid_file: Path) -> None:
+    """Kill the program of a pid file with all that came of it, as far as it is still its child.
+
+    Only while the runtime that started it is above it: a number alone may be another process by now.
+    """
+    pid = _pid_of(pid_file)
+    try:
+        descriptor = os.pidfd_open(pid) if pid else -1
+    except ProcessLookupError:
+        return
+    if descriptor < 0:
+        return
+    try:
+        if _started_with(pid, pid_file):
+            children = _children(pid)
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            for child in children:
+                _kill_tree(child)
+    except OSError:
+        pass  # it ended meanwhile
+    finally:
+        os.close(descriptor)
+
+
+def _kill_tree(pid: int) -> None:
+    children = _children(pid)
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    for child in children:
+        _kill_tree(child)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        tasks = [*Path(f"/proc/{pid}/task").iterdir()]
+        return [int(word) for task in tasks for word in (task / "children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _started_with(pid: int, pid_file: Path) -> bool:
+    """Whether one of a process's ancestors has this pid file on its command line."""
+    wanted = os.fsencode(pid_file)
+    for _ in range(_ANCESTORS):
+        try:
+            row = Path(f"/proc/{pid}/stat").read_text()
+            pid = int(row.rpartition(")")[2].split()[1])
+            if wanted in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                return True
+        except (OSError, ValueError):
+            return False
+    return False
+
+
+def _resize_inner(pid: int, size: bytes) -> None:
+    """Set the size of the terminal that the program itself has: crun 1.8 passes no change of ours on to it.
+
+    The program may have put anything in its place, so it is looked at before it is opened.
+    """
+    held = -1
+    try:
+        held = os.open(f"/proc/{pid}/fd/0", os.O_PATH | os.O_CLOEXEC)
+        found = os.fstat(held)
+        if stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) in _PTY_MAJORS:
+            terminal = os.open(f"/proc/self/fd/{held}", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(terminal, "rb", buffering=0) as file:
+                fcntl.ioctl(file, termios.TIOCSWINSZ, size)
+    except OSError:
+        pass  # the program has ended, or not begun; runc takes the size over when it does
+    finally:
+        if held >= 0:
+            os.close(held)
+
+
+def _argv(
+    runtime: Runtime, container_id: str, process: Mapping[str, Any], folder: Path
+) -> tuple[list[str], Path, Path]:
+    """The runtime's command line, and the files of the program's pid and of the runtime's log."""
+    spec, pid_file, log = folder / "process.json", folder / "pid", folder / "log"
+    spec.write_text(json.dumps(process))
+    argv = [runtime.binary, *runtime.options(log), "exec", "--pid-file", str(pid_file), "--process", str(spec)]
+    return [*argv, container_id], pid_file, log
+
+
+def _pid_of(path: Path) -> int:
+    try:
+        return int(path.read_text() or 0)
+    except (OSError, ValueError):
+        return 0
+
+
+def _code(code: int) -> int:
+    """As a shell counts: 128 + number if a signal ended it."""
+    return 128 - code if code < 0 else code

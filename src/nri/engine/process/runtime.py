@@ -1,0 +1,145 @@
+"""An OCI runtime (runc or crun) as its command line: state, start, kill, delete, update, pause, resume.
+
+Rules: the runtime gets a root folder of its own, so that it never sees another engine's containers; each call has a
+log of its own, because the cause of a failure often stands there alone. Creating is conmon's, which has to be the
+parent of the container.
+Next: :mod:`nri.engine.process.conmon`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nri.engine.process.runtime_log import cause_of
+from nri.engine.support.command import Output, run
+from nri.engine.support.errors import CommandFailed, EngineError, NotThere
+from nri.engine.support.files import private_folder, remove_tree
+
+__all__ = ["Runtime", "RuntimeState"]
+
+TIMEOUT_S = 30.0
+_RETRY_S = 0.02
+#: How runc and crun say that they do not know a container, or that it has ended.
+_NOT_THERE = ("does not exist", "no such file or directory", "not found")
+_ENDED = ("not running", "process already finished", "no such process", "is not running", "stopped")
+
+
+class RuntimeState(NamedTuple):
+    """The runtime's word on a container. `status` is creating, created, running, paused or stopped; pid 0 is none."""
+
+    status: str
+    pid: int
+    bundle: str
+
+
+class Runtime:
+    """One OCI runtime. `arguments` stand before the command, such as crun's ``--cgroup-manager``."""
+
+    def __init__(self, binary: str, root: Path, *, arguments: Sequence[str] = (), timeout_s: float = TIMEOUT_S) -> None:
+        self.binary = binary
+        self.name = os.path.basename(binary)
+        self.root = private_folder(root)
+        #: Where the files of one call stand while it lasts; what is there at the start is a killed engine's.
+        self.calls = private_folder(root.with_name(f"{root.name}-calls"))
+        for left in self.calls.iterdir():
+            remove_tree(left)
+        self.arguments = tuple(arguments)
+        self.timeout_s = timeout_s
+
+    def options(self, log: Path) -> list[str]:
+        """What stands between the program and the command."""
+        return [*self.arguments, f"--root={self.root}", f"--log={log}", "--log-format=json"]
+
+    def start(self, container_id: str) -> None:
+        """Have a created container run its program. Raises CommandFailed."""
+        self._call("start", container_id)
+
+    def state(self, container_id: str) -> RuntimeState:
+        """Where a container is. Raises NotThere if the runtime does not know it."""
+        try:
+            found = json.loads(self._call("state", container_id).stdout)
+            return RuntimeState(str(found["status"]), int(found.get("pid", 0)), str(found.get("bundle", "")))
+        except CommandFailed as error:
+            if _says(error, _NOT_THERE):
+                raise NotThere("container", container_id) from error
+            raise
+        except (ValueError, KeyError, TypeError) as error:
+            raise EngineError(f"{self.name} state {container_id}: an answer that cannot be read: {error}") from error
+
+    def kill(self, container_id: str, signal: int | str) -> bool:
+        """Send a signal to the container's first process; False if it has ended already or is not there."""
+        try:
+            self._call("kill", container_id, str(signal))
+        except CommandFailed as error:
+            if _says(error, (*_NOT_THERE, *_ENDED)):
+                return False
+            raise
+        return True
+
+    def delete(self, container_id: str) -> None:
+        """Kill what still runs and remove the container with its cgroup; one that is not there is no error.
+
+        A cgroup is busy for a moment after its last process, so a refusal is tried again until the deadline.
+        """
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            try:
+                self._call("delete", "--force", container_id)
+            except CommandFailed as error:
+                if not _says(error, _NOT_THERE):
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(_RETRY_S)
+                    continue
+            return
+
+    def update(self, container_id: str, resources: Mapping[str, Any]) -> None:
+        """Put resources into force, written as ``linux.resources`` of the OCI spec. Raises CommandFailed."""
+        self._call("update", "--resources=/dev/stdin", container_id, data=json.dumps(resources).encode())
+
+    def pause(self, container_id: str) -> None:
+        """Freeze all processes of a container."""
+        self._call("pause", container_id)
+
+    def resume(self, container_id: str) -> None:
+        """Let a frozen container go on."""
+        self._call("resume", container_id)
+
+    def containers(self) -> dict[str, RuntimeState]:
+        """All containers below the runtime's root, by id: what a restart compares with the records."""
+        rows = json.loads(self._call("list", "--format=json").stdout or b"null") or []
+        return {row["id"]: RuntimeState(row["status"], int(row["pid"]), row["bundle"]) for row in rows}
+
+    def version(self) -> str:
+        """The runtime's version, such as ``1.1.5``; empty if it says none."""
+        words = run([self.binary, "--version"], timeout_s=self.timeout_s).stdout.decode(errors="replace").split()
+        return words[words.index("version") + 1] if "version" in words[:-1] else ""
+
+    def _call(self, command: str, *arguments: str, data: bytes = b"") -> Output:
+        with self.log() as log:
+            argv = [self.binary, *self.options(log), command, *arguments]
+            action = (
+                f"{self.name} {command} {arguments[-1] if command != 'kill' else arguments[0]}" if arguments else ""
+            )
+            output = run(argv, timeout_s=self.timeout_s, action=action, data=data, check=False)
+            if output.code:
+                raise CommandFailed(action, output.code, cause_of(output.stderr, log))
+            return output
+
+    @contextmanager
+    def log(self) -> Iterator[Path]:
+        """A file for the log of one call."""
+        with tempfile.TemporaryDirectory(dir=self.calls) as folder:
+            yield Path(folder, "log")
+
+
+def _says(error: CommandFailed, phrases: Sequence[str]) -> bool:
+    text = error.cause.lower()
+    return any(phrase in text for phrase in phrases)

@@ -1,0 +1,47 @@
+"""The cause of an OCI runtime's failure, out of what it printed and what it wrote into its log.
+
+Rules: pure but for reading the log file. The runtime's last words stand first, then what only its log has: runc prints
+"can't get final child's PID from pipe: EOF" and writes "write /proc/self/oom_score_adj: permission denied" there.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from nri.engine.support.command import last_words
+
+__all__ = ["cause_of", "complaints"]
+
+_LIMIT_BYTES = 1 << 20
+_LEVELS = ("warning", "error", "fatal", "panic")
+
+
+def cause_of(stderr: bytes, log: Path) -> str:
+    """One line that says why: what was printed, then what the log has besides."""
+    try:
+        with log.open("rb") as file:
+            logged = complaints(file.read(_LIMIT_BYTES))
+    except OSError:
+        logged = []  # it failed before it wrote one
+    said = _plain(last_words(stderr))
+    return "; ".join(dict.fromkeys([*filter(None, [said]), *(text for text in logged if text not in said)]))
+
+
+def complaints(log: bytes) -> list[str]:
+    """The warnings and errors of a log in JSON lines, each once, in order; lines of another form are left out."""
+    found = []
+    for line in log.splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and row.get("level") in _LEVELS and row.get("msg"):
+            found.append(str(row["msg"]).strip())
+    return list(dict.fromkeys(found))
+
+
+def _plain(text: str) -> str:
+    """The message alone, where runc printed a log line: ``time="..." level=error msg="..."``."""
+    _, mark, message = text.rpartition('level=error msg="')
+    return message.removesuffix('"').replace('\\"', '"') if mark else text

@@ -1,0 +1,149 @@
+"""What a container uses: processor time, memory, processes, network, read from its cgroup and from /proc.
+
+Rules: both cgroup versions, and a value that a kernel does not have is None, never 0; working set is usage less what
+the kernel can drop first (inactive file pages), as the kubelet counts; pure parsers under two functions that read.
+Next: :mod:`nri.engine.process.dry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = [
+    "ContainerStats",
+    "InterfaceStats",
+    "parse_interfaces",
+    "parse_paths",
+    "read_interfaces",
+    "read_stats",
+    "stats_v1",
+    "stats_v2",
+]
+
+CGROUPS = Path("/sys/fs/cgroup")
+#: A limit of this size is none: the largest page-aligned number, as cgroup v1 writes "no limit".
+_NO_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStats:
+    """One reading. None: this kernel does not say."""
+
+    cpu_usage_ns: int | None = None
+    memory_usage_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    working_set_bytes: int | None = None
+    rss_bytes: int | None = None
+    page_faults: int | None = None
+    major_page_faults: int | None = None
+    swap_usage_bytes: int | None = None
+    swap_limit_bytes: int | None = None
+    processes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceStats:
+    """The counters of one network interface."""
+
+    name: str
+    rx_bytes: int
+    rx_errors: int
+    tx_bytes: int
+    tx_errors: int
+
+
+def read_stats(pid: int, root: Path = CGROUPS) -> ContainerStats:
+    """What the cgroup of this process uses. Raises FileNotFoundError if the process is gone."""
+    paths = parse_paths(Path(f"/proc/{pid}/cgroup").read_text())
+    if "memory" in paths:
+        return stats_v1({name: root / name / path.lstrip("/") for name, path in paths.items() if name})
+    return stats_v2(root / paths.get("", "/").lstrip("/"))
+
+
+def read_interfaces(pid: int) -> list[InterfaceStats]:
+    """The network interfaces that this process sees. Raises FileNotFoundError if it is gone."""
+    return parse_interfaces(Path(f"/proc/{pid}/net/dev").read_text())
+
+
+def parse_paths(text: str) -> dict[str, str]:
+    """/proc/PID/cgroup: controller to path; the path of cgroup v2 stands under the empty name."""
+    rows = (line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2)
+    return {name: path for _, names, path in rows for name in names.split(",")}
+
+
+def parse_interfaces(text: str) -> list[InterfaceStats]:
+    """/proc/PID/net/dev, two lines of heading first."""
+    found = []
+    for line in text.splitlines()[2:]:
+        name, _, numbers = line.partition(":")
+        row = [int(word) for word in numbers.split()]
+        if len(row) >= 11:
+            found.append(InterfaceStats(name.strip(), row[0], row[2], row[8], row[10]))
+    return found
+
+
+def stats_v1(paths: Mapping[str, Path]) -> ContainerStats:
+    """A reading of cgroup v1; `paths` are the folders of the controllers."""
+    memory = paths.get("memory", Path("/nonexistent"))
+    table = _table(memory / "memory.stat")
+    usage = _number(memory / "memory.usage_in_bytes")
+    with_swap = _number(memory / "memory.memsw.usage_in_bytes")
+    limit, swap_limit = _limit(memory / "memory.limit_in_bytes"), _limit(memory / "memory.memsw.limit_in_bytes")
+    return ContainerStats(
+        cpu_usage_ns=_number(paths.get("cpuacct", Path("/nonexistent")) / "cpuacct.usage"),
+        memory_usage_bytes=usage,
+        memory_limit_bytes=limit,
+        working_set_bytes=_less(usage, table.get("total_inactive_file", 0)),
+        rss_bytes=table.get("total_rss"),
+        page_faults=table.get("total_pgfault"),
+        major_page_faults=table.get("total_pgmajfault"),
+        swap_usage_bytes=_less(with_swap, usage),
+        swap_limit_bytes=_less(swap_limit, limit),
+        processes=_number(paths.get("pids", Path("/nonexistent")) / "pids.current"),
+    )
+
+
+def stats_v2(folder: Path) -> ContainerStats:
+    """A reading of cgroup v2."""
+    table = _table(folder / "memory.stat")
+    usage = _number(folder / "memory.current")
+    micros = _table(folder / "cpu.stat").get("usage_usec")
+    return ContainerStats(
+        cpu_usage_ns=None if micros is None else micros * 1000,
+        memory_usage_bytes=usage,
+        memory_limit_bytes=_limit(folder / "memory.max"),
+        working_set_bytes=_less(usage, table.get("inactive_file", 0)),
+        rss_bytes=table.get("anon"),
+        page_faults=table.get("pgfault"),
+        major_page_faults=table.get("pgmajfault"),
+        swap_usage_bytes=_number(folder / "memory.swap.current"),
+        swap_limit_bytes=_limit(folder / "memory.swap.max"),
+        processes=_number(folder / "pids.current"),
+    )
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _limit(path: Path) -> int | None:
+    found = _number(path)
+    return None if found is None or found >= _NO_LIMIT else found
+
+
+def _less(whole: int | None, part: int | None) -> int | None:
+    return None if whole is None or part is None else max(whole - part, 0)
+
+
+def _table(path: Path) -> dict[str, int]:
+    """A file of words and numbers; empty if it is not there."""
+    try:
+        rows = [line.split() for line in path.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}

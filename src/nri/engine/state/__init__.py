@@ -1,0 +1,23 @@
+"""Pods and containers as they stand on disk, so that a restarted engine knows what it has.
+
+Rules: owns its folder and nothing else; knows no process, mount or message. Records are replaced whole.
+Next: :mod:`nri.engine.state.records`.
+"""
+
+from nri.engine.state.names import Ids, Names
+from nri.engine.state.records import ContainerRecord, PodRecord
+from nri.engine.state.store import Loaded, Store
+from nri.engine.state.tables import ContainerState, PodState, next_container_state, next_pod_state
+
+__all__ = [
+    "ContainerRecord",
+    "ContainerState",
+    "Ids",
+    "Loaded",
+    "Names",
+    "PodRecord",
+    "PodState",
+    "Store",
+    "next_container_state",
+    "next_pod_state",
+]

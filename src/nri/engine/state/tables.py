@@ -1,0 +1,95 @@
+"""The lives of pods and containers, as two tables: in which state which step is possible, and where it leads.
+
+Rules: what is not in a table is refused with the state and the step by name; a step that finds its work done leads to
+the same state, because CRI's Stop and Remove calls come more than once.
+Next: :mod:`nri.engine.state.names`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from nri.engine.support.errors import WrongState
+
+__all__ = [
+    "CONTAINER_STEPS",
+    "POD_STEPS",
+    "ContainerState",
+    "PodState",
+    "next_container_state",
+    "next_pod_state",
+]
+
+
+class PodState(StrEnum):
+    """Where a pod is in its life. CRI knows two of these: `ready`, and all others as not ready."""
+
+    CREATING = "creating"
+    READY = "ready"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    REMOVING = "removing"
+
+
+class ContainerState(StrEnum):
+    """Where a container is in its life. CRI knows created, running, exited, and all others as unknown."""
+
+    CREATING = "creating"
+    CREATED = "created"
+    STARTING = "starting"
+    RUNNING = "running"
+    EXITED = "exited"
+    REMOVING = "removing"
+    UNKNOWN = "unknown"
+
+
+_P, _C = PodState, ContainerState
+
+#: Step of a pod: where it may begin, and where it leads.
+POD_STEPS: Mapping[str, Mapping[PodState, PodState]] = {
+    "finish creation": {_P.CREATING: _P.READY},
+    "create a container": {_P.READY: _P.READY},
+    "update": {_P.READY: _P.READY},
+    "stop": {_P.CREATING: _P.STOPPING, _P.READY: _P.STOPPING, _P.STOPPING: _P.STOPPING, _P.STOPPED: _P.STOPPED},
+    "finish stop": {_P.STOPPING: _P.STOPPED, _P.STOPPED: _P.STOPPED},
+    "remove": {_P.CREATING: _P.REMOVING, _P.STOPPED: _P.REMOVING, _P.REMOVING: _P.REMOVING},
+}
+
+#: Step of a container: where it may begin, and where it leads.
+CONTAINER_STEPS: Mapping[str, Mapping[ContainerState, ContainerState]] = {
+    "finish creation": {_C.CREATING: _C.CREATED},
+    "start": {_C.CREATED: _C.STARTING},
+    "finish start": {_C.STARTING: _C.RUNNING, _C.EXITED: _C.EXITED},
+    "exec": {_C.RUNNING: _C.RUNNING},
+    "update": {_C.CREATED: _C.CREATED, _C.STARTING: _C.STARTING, _C.RUNNING: _C.RUNNING},
+    "exit": {
+        _C.CREATED: _C.EXITED, _C.STARTING: _C.EXITED, _C.RUNNING: _C.EXITED, _C.UNKNOWN: _C.EXITED,
+        _C.EXITED: _C.EXITED,
+    },
+    "lose": {_C.CREATED: _C.UNKNOWN, _C.STARTING: _C.UNKNOWN, _C.RUNNING: _C.UNKNOWN, _C.UNKNOWN: _C.UNKNOWN},
+    "stop": {
+        _C.CREATED: _C.CREATED, _C.STARTING: _C.STARTING, _C.RUNNING: _C.RUNNING, _C.EXITED: _C.EXITED,
+        _C.UNKNOWN: _C.UNKNOWN,
+    },
+    "remove": {
+        _C.CREATING: _C.REMOVING, _C.CREATED: _C.REMOVING, _C.EXITED: _C.REMOVING, _C.UNKNOWN: _C.REMOVING,
+        _C.REMOVING: _C.REMOVING,
+    },
+}  # fmt: skip
+
+
+def next_pod_state(pod: str, state: PodState, step: str) -> PodState:
+    """The state after a step. Raises WrongState, which names the pod, where it may not begin."""
+    try:
+        return POD_STEPS[step][state]
+    except KeyError:
+        raise WrongState(f"pod {pod}", state, step) from None
+
+
+def next_container_state(container: str, state: ContainerState, step: str) -> ContainerState:
+    """The state after a step. Raises WrongState, which names the container, where it may not begin."""
+    try:
+        return CONTAINER_STEPS[step][state]
+    except KeyError:
+        raise WrongState(f"container {container}", state, step) from None

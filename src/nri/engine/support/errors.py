@@ -1,0 +1,86 @@
+"""The engine's exceptions: one class for each answer that a CRI client tells apart.
+
+Rules: a text is one line that names the thing, the part that failed and its own words; no class knows gRPC, the server
+has the table from these to status codes.
+Next: :mod:`nri.engine.support.command`, where most of them come from.
+"""
+
+from __future__ import annotations
+
+from nri.errors import NriError
+
+__all__ = [
+    "AlreadyThere",
+    "CommandFailed",
+    "CommandTimeout",
+    "EngineError",
+    "InvalidRequest",
+    "NotThere",
+    "ToolMissing",
+    "WrongState",
+]
+
+
+class EngineError(NriError):
+    """The engine could not do what was asked."""
+
+
+class InvalidRequest(EngineError):
+    """A request asks for something that cannot be: an image's name without letters, a path that leads out of a root."""
+
+
+class NotThere(EngineError):
+    """There is no such pod, container or image."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"no {kind} {name!r}")
+        self.kind = kind
+        self.name = name
+
+
+class AlreadyThere(EngineError):
+    """A name is taken. `holder` is the id of what has it."""
+
+    def __init__(self, kind: str, name: str, holder: str) -> None:
+        super().__init__(f"the name {name!r} is taken by {kind} {holder}")
+        self.kind = kind
+        self.name = name
+        self.holder = holder
+
+
+class WrongState(EngineError):
+    """A pod or container is not in a state in which this can be done."""
+
+    def __init__(self, thing: str, state: str, step: str) -> None:
+        super().__init__(f"{thing} is {state}: {step} is not possible")
+        self.thing = thing
+        self.state = state
+        self.step = step
+
+
+class ToolMissing(EngineError):
+    """A program that the engine needs is not on this machine."""
+
+    def __init__(self, tool: str) -> None:
+        super().__init__(f"the program {tool!r} is missing: install it, or name its path in the engine's configuration")
+        self.tool = tool
+
+
+class CommandFailed(EngineError):
+    """A program ended with an error. `code` is its exit code, negative for a signal; `cause` is what it said."""
+
+    def __init__(self, action: str, code: int, cause: str) -> None:
+        ending = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+        super().__init__(f"{action}: {cause or 'no output'} ({ending})")
+        self.action = action
+        self.code = code
+        self.cause = cause
+
+
+class CommandTimeout(EngineError):
+    """A program was still running at its deadline, and was killed."""
+
+    def __init__(self, action: str, timeout_s: float) -> None:
+        super().__init__(f"{action}: still running after {timeout_s:g} s, killed")
+        self.action = action
+        self.timeout_s = timeout_s

@@ -1,0 +1,422 @@
+"""Images from a real registry and from archives, by skopeo and umoci; root file systems over them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.engine.images import Credentials, ImageStore, Progress, Registry, Transport, resolve_user
+from nri.engine.images.transport import Transport as RealTransport
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, InvalidRequest, NotThere, ToolMissing
+from nri.engine.support.kernel import is_mount_point
+from tests.engine.machine import Machine
+from tests.engine.registry import RegistryProcess, busybox
+from tests.support.needs import need_tool
+
+ME = Credentials("me", "secret")
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryProcess]:
+    with RegistryProcess(tmp_path_factory.mktemp("registry") / "r") as process:
+        process.push("team/app:1")
+        yield process
+
+
+@pytest.fixture
+def store(machine: Machine, registry: RegistryProcess) -> ImageStore:
+    return made(machine, Registry(registry.host, insecure=True))
+
+
+def made(machine: Machine, *registries: Registry, **options: str) -> ImageStore:
+    need_tool("umoci")
+    return ImageStore(machine.folder / "images", Transport(need_tool("skopeo"), registries), **options)  # type: ignore[arg-type]
+
+
+def reopened(store: ImageStore) -> ImageStore:
+    return ImageStore(store.root, store.transport)
+
+
+def left_over(store: ImageStore) -> list[str]:
+    return [path.name for path in (store.root / "pulls").iterdir()]
+
+
+def test_an_image_is_pulled_and_there_after_a_restart(store: ImageStore, registry: RegistryProcess) -> None:
+    seen: list[Progress] = []
+    image = store.pull(f"{registry.host}/team/app:1", progress=seen.append)
+    assert image.repo_tags == (f"{registry.host}/team/app:1",)
+    assert len(image.repo_digests) == 1 and image.repo_digests[0].startswith(f"{registry.host}/team/app@sha256:")
+    assert image.id.startswith("sha256:") and image.size_bytes > 500_000
+    assert image.entrypoint + image.cmd and any(word.startswith("PATH=") for word in image.env)
+    assert seen[-1].done_bytes == seen[-1].total_bytes > 100_000
+    again = reopened(store)
+    assert again.complaints == []
+    assert list(again.list()) == [image]
+    for name in (image.id, image.id[7:], image.id[7:20], image.repo_tags[0], image.repo_digests[0]):
+        assert again.get(name) == image
+    assert left_over(store) == []
+    assert again.fs_info().size_bytes == image.size_bytes
+
+
+def test_the_digest_is_the_registrys_own(store: ImageStore, registry: RegistryProcess) -> None:
+    image = store.pull(f"{registry.host}/team/app:1")
+    raw = subprocess.run(
+        ["skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{registry.host}/team/app:1"],
+        capture_output=True, check=True, timeout=60,
+    ).stdout  # fmt: skip
+    digest = subprocess.run(["sha256sum"], input=raw, capture_output=True, check=True).stdout.split()[0].decode()
+    assert image.repo_digests == (f"{registry.host}/team/app@sha256:{digest}",)
+    assert image.id == json.loads(raw)["config"]["digest"]
+    by_digest = store.pull(f"{registry.host}/team/app@sha256:{digest}")
+    assert by_digest == store.get(image.id)
+
+
+def test_an_image_of_docker_keeps_the_id_that_others_know_it_by(store: ImageStore, registry: RegistryProcess) -> None:
+    name = registry.push("docker/app:1", "", "--format=v2s2")
+    raw = subprocess.run(
+        ["skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{name}"], capture_output=True, check=True
+    ).stdout
+    image = store.pull(name)
+    assert "docker" in json.loads(raw)["mediaType"] and image.id == json.loads(raw)["config"]["digest"]
+    assert image.entrypoint + image.cmd
+
+
+def test_two_names_are_one_image_and_a_name_moves_on(store: ImageStore, registry: RegistryProcess) -> None:
+    first = store.pull(registry.push("moving:1"))
+    second = store.pull(registry.push("moving:2"))
+    assert first.id == second.id and len(store.list()) == 1
+    assert store.get(first.id).repo_tags == (f"{registry.host}/moving:1", f"{registry.host}/moving:2")
+    other = other_image(store, registry, "moving:1")
+    moved = store.pull(other)
+    assert moved.id != first.id
+    assert store.get(f"{registry.host}/moving:1").id == moved.id
+    assert store.get(first.id).repo_tags == (f"{registry.host}/moving:2",)
+
+
+def other_image(store: ImageStore, registry: RegistryProcess, name: str) -> str:
+    """The tests' image with another configuration, pushed."""
+    layout = store.root.parent / f"layout-{name.replace(':', '-')}"
+    subprocess.run(
+        ["skopeo", "--insecure-policy", "copy", "-q", busybox(store.root.parent), f"oci:{layout}:x"],
+        check=True,
+        timeout=60,
+    )
+    subprocess.run(["umoci", "config", "--image", f"{layout}:x", "--config.user=nobody"], check=True, timeout=60)
+    return registry.push(name, f"oci:{layout}:x")
+
+
+def test_two_pulls_at_once_bring_the_image_once(store: ImageStore, registry: RegistryProcess) -> None:
+    copies: list[str] = []
+    real = RealTransport.copy
+
+    class Counting(Transport):
+        def copy(self, source: str, *arguments: object, **options: object) -> None:  # type: ignore[override]
+            copies.append(source)
+            real(self, source, *arguments, **options)  # type: ignore[arg-type]
+
+    store.transport = Counting(store.transport.skopeo, list(store.transport.registries.values()))
+    found: list[str] = []
+    names = [f"{registry.host}/team/app:1"] * 3 + [registry.push("elsewhere:9")]
+    threads = [threading.Thread(target=lambda name=name: found.append(store.pull(name).id)) for name in names]  # type: ignore[misc]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4 and len(set(found)) == 1 and len(copies) == 1
+
+
+@pytest.mark.parametrize("kind", ["oci-archive", "docker-archive", "oci"])
+def test_archives_are_loaded(store: ImageStore, kind: str) -> None:
+    path = store.root.parent / "archive"
+    origin = busybox(store.root.parent)
+    argv = [
+        "skopeo",
+        "--insecure-policy",
+        "copy",
+        "-q",
+        origin,
+        f"{kind}:{path}:app:1" if kind == "docker-archive" else f"{kind}:{path}:x",
+    ]
+    subprocess.run(argv, check=True, timeout=60)
+    image = store.load(f"{kind}:{path}", "app:1")
+    assert image.repo_tags == ("docker.io/library/app:1",)
+    assert store.get("app:1") == image
+    rootfs = store.mount(image, "c1")
+    assert (rootfs / "bin/busybox").stat().st_mode & stat.S_IXUSR
+    store.unmount("c1")
+
+
+def test_a_source_that_is_no_archive_is_refused(store: ImageStore) -> None:
+    for source in ("docker://evil/x", "oci-archive:relative", "dir:/etc", "-h"):
+        with pytest.raises(InvalidRequest, match="is no archive"):
+            store.load(source, "app")
+
+
+# --- registries with rules ----------------------------------------------------------------------------------------
+
+
+def test_credentials_open_a_registry_and_stand_on_no_command_line(machine: Machine, tmp_path: Path) -> None:
+    with RegistryProcess(tmp_path / "r", password=True) as registry:
+        name = registry.push("private:1")
+        store = made(machine, Registry(registry.host, insecure=True))
+        for wrong in (None, Credentials("me", "wrong")):
+            with pytest.raises(CommandFailed, match=r"authentication required|unauthorized"):
+                store.pull(name, wrong)
+        seen: list[str] = []
+        spy = machine.folder / "skopeo"
+        spy.write_text(f'#!/bin/sh\necho "$@" >> {machine.folder}/argv\nexec {store.transport.skopeo} "$@"\n')
+        spy.chmod(0o755)
+        store.transport.skopeo = str(spy)
+        assert store.pull(name, ME).repo_tags == (name,)
+        seen = (machine.folder / "argv").read_text().splitlines()
+        assert len(seen) == 2 and not any("secret" in line or "bWU6" in line for line in seen)
+        assert store.pull(name, Credentials(auth="bWU6c2VjcmV0")).repo_tags == (name,)
+        assert left_over(store) == []
+
+
+def test_a_registry_with_its_own_certificate_needs_that_to_be_named(machine: Machine, tmp_path: Path) -> None:
+    with RegistryProcess(tmp_path / "r", tls=True) as registry:
+        name = registry.push("app:1")
+        with pytest.raises(CommandFailed, match="certificate"):
+            made(machine).pull(name)
+        trusting = made(machine, Registry(registry.host, certificates=str(tmp_path / "r/certs")))
+        assert trusting.pull(name).repo_tags == (name,)
+
+
+def test_a_mirror_is_asked_in_place_of_a_registry_that_is_not_there(
+    machine: Machine, registry: RegistryProcess
+) -> None:
+    absent = Registry("registry.example.invalid", mirrors=(f"http://{registry.host}",))
+    image = made(machine, absent).pull("registry.example.invalid/team/app:1")
+    assert image.repo_tags == ("registry.example.invalid/team/app:1",)
+
+
+def test_an_image_that_is_not_there_is_named(store: ImageStore, registry: RegistryProcess) -> None:
+    for name in (f"{registry.host}/team/app:none", f"{registry.host}/no/such:1"):
+        with pytest.raises(NotThere, match=name):
+            store.pull(name)
+    with pytest.raises(NotThere):
+        store.get("team/app:none")
+    assert (list(store.list()), left_over(store)) == ([], [])
+
+
+def test_a_registry_that_is_not_there_is_named(store: ImageStore) -> None:
+    with pytest.raises(CommandFailed, match=r"localhost:1/x.*refused"):
+        store.pull("localhost:1/x")
+
+
+def test_a_registry_that_stands_still_is_given_up(machine: Machine, tmp_path: Path) -> None:
+    with RegistryProcess(tmp_path / "r") as registry:
+        name = registry.push("app:1")
+        store = made(machine, Registry(registry.host, insecure=True))
+        store.transport.stall_s = 1
+        registry.pause(True)
+        with pytest.raises(CommandTimeout, match=name):
+            store.pull(name)
+        registry.pause(False)
+        assert (list(store.list()), left_over(store)) == ([], [])
+        store.transport.stall_s = 60
+        store.pull(name)
+
+
+def test_a_missing_program_is_named(store: ImageStore, registry: RegistryProcess) -> None:
+    store.umoci = "/no/such/umoci"
+    with pytest.raises(ToolMissing, match="/no/such/umoci"):
+        store.pull(f"{registry.host}/team/app:1")
+    store.transport.skopeo = "/no/such/skopeo"
+    with pytest.raises(ToolMissing, match="/no/such/skopeo"):
+        store.pull(f"{registry.host}/team/app:1")
+    assert (list(store.list()), left_over(store), list((store.root / "images").iterdir())) == ([], [], [])
+
+
+@pytest.mark.parametrize("size", ["1m", "2m"])  # too small for the layers; too small for what is in them
+def test_a_full_disk_fails_the_pull_by_name_and_leaves_nothing(
+    machine: Machine, registry: RegistryProcess, size: str
+) -> None:
+    small = machine.folder / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(small)], check=True)
+    try:
+        transport = Transport(need_tool("skopeo"), [Registry(registry.host, insecure=True)])
+        store = ImageStore(small / "images", transport, driver="copy")
+        with pytest.raises(EngineError, match="no space left"):
+            store.pull(f"{registry.host}/team/app:1")
+        assert (list(store.list()), left_over(store)) == ([], [])
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+# --- kills in the middle ------------------------------------------------------------------------------------------
+
+
+def test_what_a_kill_left_is_removed_at_the_start(store: ImageStore, registry: RegistryProcess) -> None:
+    image = store.pull(f"{registry.host}/team/app:1")
+    (store.root / "pulls/half/layout").mkdir(parents=True)
+    torn = store.root / "images" / ("0" * 64)
+    (torn / "rootfs").mkdir(parents=True)
+    again = reopened(store)
+    assert [line for line in again.complaints if str(torn) in line and "pulled again" in line]
+    assert (left_over(again), torn.exists()) == ([], False)
+    assert list(again.list()) == [image]
+
+
+PULL = """
+import sys
+from pathlib import Path
+from nri.engine.images import ImageStore, Registry, Transport
+transport = Transport(sys.argv[1], [Registry(sys.argv[3].partition("/")[0], insecure=True)])
+ImageStore(Path(sys.argv[2]), transport, umoci=sys.argv[4]).pull(sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize("moment", ["manifest", "copy", "unpack"])
+def test_an_engine_killed_in_a_pull_leaves_nothing_to_the_next_one(
+    machine: Machine, store: ImageStore, registry: RegistryProcess, moment: str
+) -> None:
+    slow = machine.folder / "slow"
+    word = {"manifest": "inspect", "copy": " copy ", "unpack": "raw unpack"}[moment]
+    real = store.transport.skopeo if moment != "unpack" else need_tool("umoci")
+    slow.write_text(
+        f'#!/bin/sh\ncase "$*" in *"{word}"*) touch {machine.folder}/reached; while :; do sleep 0.1; done;; esac\n'
+        f'exec {real} "$@"\n'
+    )
+    slow.chmod(0o755)
+    tools = [str(slow), need_tool("umoci")] if moment != "unpack" else [store.transport.skopeo, str(slow)]
+    name = f"{registry.host}/team/app:1"
+    engine = subprocess.Popen([sys.executable, "-c", PULL, tools[0], str(store.root), name, tools[1]])
+    machine.wait_for((machine.folder / "reached").exists, moment)
+    engine.kill()
+    engine.wait()
+    again = reopened(store)
+    assert (again.complaints, left_over(again), list(again.list())) == ([], [], [])
+    assert again.pull(name).repo_tags == (name,)
+
+
+def test_names_that_cannot_be_read_leave_the_images(store: ImageStore, registry: RegistryProcess) -> None:
+    image = store.pull(f"{registry.host}/team/app:1")
+    (store.root / "names.json").write_text("{")
+    again = reopened(store)
+    assert "without names" in again.complaints[0]
+    assert again.get(image.id).repo_tags == ()
+
+
+# --- removal ------------------------------------------------------------------------------------------------------
+
+
+def test_a_removed_image_is_gone_with_its_files_and_removing_it_again_is_no_error(
+    store: ImageStore, registry: RegistryProcess
+) -> None:
+    image = store.pull(f"{registry.host}/team/app:1")
+    for _ in range(2):
+        store.remove(image.id)
+    assert (list(store.list()), store.fs_info(), list((store.root / "images").iterdir())) == ([], (0, 0), [])
+    assert reopened(store).complaints == []
+
+
+def test_what_a_container_uses_stays_until_the_container_is_gone(store: ImageStore, registry: RegistryProcess) -> None:
+    image = store.pull(f"{registry.host}/team/app:1")
+    rootfs = store.mount(image, "c1")
+    store.remove(f"{registry.host}/team/app:1")
+    assert list(store.list()) == []
+    with pytest.raises(NotThere):
+        store.get(image.id)
+    assert (rootfs / "bin/busybox").exists()
+    again = reopened(store)
+    assert list(again.list()) == [] and (rootfs / "bin/busybox").exists()
+    again.unmount("c1")
+    assert list((store.root / "images").iterdir()) == []
+    assert again.pull(f"{registry.host}/team/app:1").id == image.id
+
+
+def test_an_image_pulled_again_while_its_removal_waits_is_there(store: ImageStore, registry: RegistryProcess) -> None:
+    image = store.pull(f"{registry.host}/team/app:1")
+    store.mount(image, "c1")
+    store.remove(image.id)
+    assert store.pull(f"{registry.host}/team/app:1").repo_tags == image.repo_tags
+    store.unmount("c1")
+    assert store.get(image.id) == image
+
+
+# --- root file systems --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["overlay", "copy"])
+def driver(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def with_driver(machine: Machine, registry: RegistryProcess, driver: str) -> ImageStore:
+    return made(machine, Registry(registry.host, insecure=True), driver=driver)
+
+
+def test_each_container_writes_for_itself(with_driver: ImageStore, registry: RegistryProcess) -> None:
+    store = with_driver
+    image = store.pull(f"{registry.host}/team/app:1")
+    first, second = store.mount(image, "c1"), store.mount(image, "c2")
+    assert first == store.mount(image, "c1")  # twice is once
+    (first / "etc/mine").write_bytes(b"x" * 100_000)
+    (first / "bin/busybox").unlink()
+    assert not (second / "etc/mine").exists() and (second / "bin/busybox").exists()
+    assert store.snapshots.usage("c1").size_bytes >= 100_000
+    assert is_mount_point(first) == (store.snapshots.driver == "overlay")
+    for name in ("c1", "c2", "c2"):
+        store.unmount(name)
+    assert list((store.root / "snapshots").iterdir()) == []
+    assert stat.S_IMODE(first.parent.parent.stat().st_mode) == 0o700
+
+
+def test_what_was_written_is_there_after_a_restart_of_the_machine(
+    with_driver: ImageStore, registry: RegistryProcess
+) -> None:
+    store = with_driver
+    image = store.pull(f"{registry.host}/team/app:1")
+    (store.mount(image, "c1") / "kept").write_text("x")
+    store.snapshots.detach("c1")
+    again = ImageStore(store.root, store.transport)
+    assert again.snapshots.images() == {"c1": image.id}
+    assert (again.mount(image, "c1") / "kept").read_text() == "x"
+    again.unmount("c1")
+
+
+def test_the_root_folder_has_the_images_mode_and_special_files_are_copied(
+    with_driver: ImageStore, driver: str, machine: Machine
+) -> None:
+    lower = machine.folder / "lower"
+    lower.mkdir(mode=0o755)
+    lower.chmod(0o751)
+    os.chown(lower, 12, 34)
+    os.mknod(lower / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    (lower / "link").symlink_to("/etc")
+    os.setxattr(lower / "null", "trusted.x", b"1")
+    merged = with_driver.snapshots.mount(lower, "c1")
+    found = merged.stat()
+    assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o751, 12, 34)
+    assert stat.S_ISCHR((merged / "null").stat().st_mode) and os.readlink(merged / "link") == "/etc"
+    assert os.getxattr(merged / "null", "trusted.x") == b"1"
+    with_driver.unmount("c1")
+
+
+def test_a_mount_that_fails_leaves_nothing(with_driver: ImageStore, machine: Machine) -> None:
+    with pytest.raises(EngineError):
+        with_driver.snapshots.mount(machine.folder / "nothing", "c1")
+    assert list((with_driver.root / "snapshots").iterdir()) == []
+
+
+def test_users_of_an_image_are_looked_up_in_it(store: ImageStore, registry: RegistryProcess) -> None:
+    image = store.pull(f"{registry.host}/team/app:1")
+    rootfs = store.mount(image, "c1")
+    assert resolve_user(rootfs, "nobody")[:2] == (65534, 65534)
+    (rootfs / "etc/passwd").unlink()
+    (rootfs / "etc/passwd").symlink_to("/proc/self/root/etc/passwd")
+    with pytest.raises(InvalidRequest, match="'daemon'"):
+        resolve_user(rootfs, "daemon")
+    store.unmount("c1")

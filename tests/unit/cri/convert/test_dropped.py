@@ -1,0 +1,35 @@
+"""What a conversion could not carry over is told field by field."""
+
+from nri.cri.convert.dropped import Dropped, left_over, shown
+from nri.cri.pb import api_pb2 as cri
+
+
+def test_each_field_that_is_set_and_not_carried_is_named_with_its_value() -> None:
+    config = cri.ContainerConfig(mounts=[cri.Mount(host_path="/a"), cri.Mount(container_path="/b", readonly=True)])
+    config.labels["app"] = "web"
+    config.metadata.name = "main"
+    carried = {"metadata", "mounts[].host_path", "mounts[].container_path"}
+    assert left_over(config, carried, "nowhere to put it") == [
+        Dropped("mounts[1].readonly", "True", "nowhere to put it"),
+        Dropped("labels", "{'app': 'web'}", "nowhere to put it"),
+    ]
+
+
+def test_a_message_that_is_there_and_empty_is_a_field_that_is_set() -> None:
+    config = cri.LinuxContainerConfig(security_context=cri.LinuxContainerSecurityContext())
+    assert [str(one) for one in left_over(config, (), "why")] == ["security_context (set, and empty): why"]
+
+
+def test_nothing_is_left_over_of_what_is_carried_as_a_whole() -> None:
+    config = cri.ContainerConfig(metadata=cri.ContainerMetadata(name="main", attempt=2), args=["a", "b"])
+    assert left_over(config, {"metadata", "args"}, "why") == []
+
+
+def test_a_field_of_a_smaller_message_stands_below_its_place() -> None:
+    assert Dropped("readonly", "True", "why").below("mounts[0]").field == "mounts[0].readonly"
+
+
+def test_a_value_is_shown_on_one_short_line() -> None:
+    text = shown("a\nb" * 1000)
+    assert "\n" not in text
+    assert len(text) <= 120

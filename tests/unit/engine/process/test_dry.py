@@ -1,0 +1,58 @@
+"""A dry container has the life of a real one, refusals included."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nri.engine.process import Exit
+from nri.engine.process.dry import DryConmon, DryExits, DryRuntime, dry_exec_sync
+from nri.engine.support.errors import CommandFailed, NotThere
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps({"process": {"args": ["x"]}}))
+    return tmp_path
+
+
+def test_a_container_lives_and_its_end_is_told_once(bundle: Path) -> None:
+    runtime, told = DryRuntime(), []
+    exits = DryExits(told.append)
+    created = DryConmon().create(runtime, "c1", bundle, log_path=bundle / "log")
+    exits.watch("c1", bundle, runtime)
+    assert runtime.state("c1") == ("created", created.pid, str(bundle))
+    with pytest.raises(CommandFailed, match="exec"):
+        dry_exec_sync(runtime, "c1", {})
+    runtime.start("c1")
+    with pytest.raises(CommandFailed, match="cannot start a container in the running state"):
+        runtime.start("c1")
+    runtime.pause("c1")
+    runtime.resume("c1")
+    assert dry_exec_sync(runtime, "c1", {}) == (b"", b"", 0)
+    runtime.update("c1", {"memory": {"limit": 5}})
+    runtime.update("c1", {"memory": {"swap": 6}})
+    assert json.loads((bundle / "config.json").read_text())["linux"]["resources"] == {"memory": {"limit": 5, "swap": 6}}
+    assert runtime.kill("c1", "SIGWINCH") is True
+    assert (runtime.kill("c1", "TERM"), runtime.kill("c1", 9)) == (True, False)
+    assert [(row.container_id, row.code) for row in told] == [("c1", 143)]
+    runtime.delete("c1")
+    runtime.delete("c1")
+    with pytest.raises(NotThere):
+        runtime.state("c1")
+
+
+def test_an_end_before_the_watch_is_told(bundle: Path) -> None:
+    runtime = DryRuntime()
+    told: list[Exit] = []
+    DryConmon().create(runtime, "c1", bundle, log_path=bundle / "log")
+    runtime.kill("c1", 9)
+    DryExits(told.append).watch("c1", bundle, runtime)
+    assert [row.code for row in told] == [137]
+
+
+@pytest.mark.parametrize("config", ["", "{}", '{"process": {"args": []}}'])
+def test_a_bundle_that_cannot_run_is_refused(bundle: Path, config: str) -> None:
+    (bundle / "config.json").write_text(config)
+    with pytest.raises(CommandFailed, match="dry create c1"):
+        DryConmon().create(DryRuntime(), "c1", bundle)

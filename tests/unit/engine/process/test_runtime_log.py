@@ -1,0 +1,32 @@
+"""Why a runtime failed, out of its words and its log."""
+
+from pathlib import Path
+
+from nri.engine.process.runtime_log import cause_of, complaints
+
+LOG = b"""{"level":"debug","msg":"nsexec[1]: ..."}
+{"level":"warning","msg":"unable to oom kill"}
+{"level":"error","msg":"write /proc/self/oom_score_adj: permission denied","time":"..."}
+no json
+[1]
+{"level":"error","msg":"write /proc/self/oom_score_adj: permission denied"}
+"""
+
+
+def test_warnings_and_errors_are_told_once_each() -> None:
+    assert complaints(LOG) == ["unable to oom kill", "write /proc/self/oom_score_adj: permission denied"]
+
+
+def test_what_only_the_log_says_comes_after_what_was_printed(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(LOG)
+    assert cause_of(b"can't get final child's PID from pipe: EOF\n", tmp_path / "log") == (
+        "can't get final child's PID from pipe: EOF; unable to oom kill; "
+        "write /proc/self/oom_score_adj: permission denied"
+    )
+
+
+def test_a_log_that_says_the_same_adds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text('{"level":"error","msg":"no such file"}\n')
+    printed = b'time="2026-01-01T00:00:00Z" level=error msg="runc create failed: no such file"\n'
+    assert cause_of(printed, tmp_path / "log") == "runc create failed: no such file"
+    assert cause_of(b"", tmp_path / "missing") == ""

@@ -1,0 +1,74 @@
+"""Programs are run without a shell, with a deadline, and leave nothing behind."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from nri.engine.support.command import last_words, run
+from nri.engine.support.errors import CommandFailed, CommandTimeout, ToolMissing
+
+
+def stats() -> list[list[str]]:
+    """The fields of all processes' stat files; the names of those that matter here have no blanks."""
+    rows = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            rows.append(path.read_text().split())
+        except OSError:
+            pass  # it ended meanwhile
+    return rows
+
+
+def test_input_and_both_outputs_pass_however_long_they_are() -> None:
+    script = "import sys; data = sys.stdin.buffer.read(); sys.stderr.write('e' * 300000); sys.stdout.buffer.write(data)"
+    output = run(["python3", "-c", script], timeout_s=20, data=b"x" * 500_000)
+    assert (len(output.stdout), len(output.stderr), output.code) == (500_000, 300_000, 0)
+
+
+def test_output_over_the_limit_is_dropped_and_counted() -> None:
+    output = run(["python3", "-c", "print('x' * 99999)"], timeout_s=20, limit_bytes=1000)
+    assert (len(output.stdout), output.dropped_bytes) == (1000, 99_000)
+
+
+def test_a_failure_says_what_the_program_said_last() -> None:
+    with pytest.raises(CommandFailed, match=r"making bread: no flour; no water .exit code 3") as caught:
+        run(
+            ["sh", "-c", "echo early >&2; echo no flour >&2; echo no water >&2; exit 3"],
+            timeout_s=20,
+            action="making bread",
+        )
+    assert caught.value.code == 3
+    assert run(["sh", "-c", "exit 3"], timeout_s=20, check=False).code == 3
+
+
+def test_at_the_deadline_the_program_and_its_children_are_killed(tmp_path: object) -> None:
+    began = time.monotonic()
+    with pytest.raises(CommandTimeout, match=r"still running after 0\.3 s"):
+        run(["sh", "-c", f"echo $$ > {tmp_path}/pid; sleep 300 & sleep 300"], timeout_s=0.3)
+    assert time.monotonic() - began < 20
+    group = Path(f"{tmp_path}/pid").read_text().strip()
+    while alive := [row for row in stats() if row[4] == group and row[2] != "Z"]:
+        assert time.monotonic() - began < 20, alive
+
+
+def test_a_child_that_keeps_the_pipes_open_does_not_hold_us() -> None:
+    assert run(["sh", "-c", "sleep 3 & echo done"], timeout_s=20).stdout == b"done\n"
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    with pytest.raises(ToolMissing, match="'no-such-tool' is missing"):
+        run(["no-such-tool"], timeout_s=1)
+
+
+def test_a_tick_that_raises_ends_the_program() -> None:
+    def stop() -> None:
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        run(["sleep", "300"], timeout_s=60, on_tick=stop)
+
+
+def test_last_words_are_one_line() -> None:
+    assert last_words(b"one\n\ntwo\nthree \n\n") == "two; three"
+    assert last_words(b"") == ""
