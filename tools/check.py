@@ -48,6 +48,10 @@ CANNOT = 77
 TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
 
 
+#: Tests of types, pages, parsers of files, packages, the engine and others' programs: none of it is compiled.
+NOT_COMPILED = ("checkers", "docs", "fuzz", "packaging", "deploy", "engine", "peers")
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One command.
@@ -126,8 +130,8 @@ def stages() -> list[Stage]:
 
 
 def compiled_stages() -> list[Stage]:
-    """The same tests against the compiled wheel, but for those of types, packages, engine and others' programs."""
-    left_out = (f"--ignore=tests/{name}" for name in ("checkers", "packaging", "deploy", "peers", "engine"))
+    """The same tests against the compiled wheel, but for those of what is not compiled, or not this package's."""
+    left_out = (f"--ignore=tests/{name}" for name in NOT_COMPILED)
     tests = (sys.executable, "-m", "pytest", "-q", "-m", "not pure", "tests", *left_out)
     folder = compiled.FOLDER
     return [

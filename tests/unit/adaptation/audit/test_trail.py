@@ -167,13 +167,26 @@ def test_an_update_that_a_plugin_asked_for_counts_unless_it_failed(runtime: Runt
 
 
 def test_an_update_that_policy_refuses_changes_nothing_and_is_in_the_history(runtime: Runtime) -> None:
-    encoded = m.UpdateContainersRequest(update=[shares("c", 5)]).SerializeToString()
-    runtime.trail.refused("UpdateContainers", "10-a", encoded, [shares("c", 5)], "not allowed")
-    assert runtime.present == 1
+    accepted, refused = (m.UpdateContainersRequest(update=[shares("c", value)]) for value in (5, 7))
+    runtime.trail.asked("UpdateContainers", "10-a", accepted.SerializeToString(), accepted.update, [])
+    runtime.trail.refused("UpdateContainers", "10-a", refused.SerializeToString(), refused.update, "not allowed")
+    assert runtime.present == 5
     if runtime.trail.provenance is not None:
         explained = runtime.trail.provenance.explain("c")
         assert explained is not None
-        assert [(step.change.after, step.note) for step in explained.steps] == [(5, "not applied: not allowed")]
+        assert [(step.change.after, step.note) for step in explained.steps] == [
+            (5, ""),
+            (7, "not applied: not allowed"),
+        ]
+
+
+def test_a_refused_update_makes_no_history_where_there_is_none(runtime: Runtime) -> None:
+    """Else a plugin could push the histories of real containers out with updates that are refused."""
+    refused = m.UpdateContainersRequest(update=[shares("c", 5)])
+    runtime.trail.refused("UpdateContainers", "10-a", refused.SerializeToString(), refused.update, "not allowed")
+    assert runtime.present == 1
+    if runtime.trail.provenance is not None:
+        assert runtime.trail.provenance.explain("c") is None
 
 
 @pytest.mark.parametrize("how", ["container_removed", "not_created", "pod_removed"])
