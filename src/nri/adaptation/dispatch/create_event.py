@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nri.adaptation.dispatch.bounds import ROOM
-from nri.adaptation.dispatch.event import AnsweredEvent, Parts
-from nri.adaptation.dispatch.event_reply import EventReply
+from nri.adaptation.dispatch.event import AnsweredEvent, EventReply
+from nri.adaptation.dispatch.event_context import Parts
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.container_view import normalise
 from nri.adaptation.peers.event_request import CreateRequest
@@ -161,7 +161,7 @@ class CreateEvent(AnsweredEvent):
         reply = CreateReply(self.merge, context, adjust, container_id)
         book = self.merge.book
         if book is not None:
-            reply.updates += self.side_updates(book)
+            reply.updates += self._context.trail.side_updates(book, self.rpc, self.numbers, self._context.reporting)
         kept = context.kept
         if context.trail.inventory.created(container_id, self._pod, resources, uncommitted=kept.runtime_commits):
             kept.add(container_id)
