@@ -64,7 +64,7 @@ def read_cases(path: str | Path) -> Iterator[Case]:
 
 
 def _unpacked(raw: bytes, path: str) -> bytes:
-    """What an xz file holds; a file of a few bytes must not fill memory."""
+    """The content of an xz file; a file of a few bytes must not fill memory."""
     unpacker = lzma.LZMADecompressor()
     text = unpacker.decompress(raw, _MOST_BYTES)
     if not unpacker.eof:

@@ -82,7 +82,7 @@ class Explanation:
         }
 
     def rows(self) -> list[tuple[str, ...]]:
-        """As rows of texts for a table: time, event, plugin, field, key, before, after, note."""
+        """The chain as rows of texts for a table: time, event, plugin, field, key, before, after, note."""
         return [
             (_time(when), event, plugin, change.field, change.key, show(change.before), show(change.after), note)
             for when, event, plugin, change, note in self.steps

@@ -122,8 +122,7 @@ class CreateEvent(AnsweredEvent):
     def validation_request(self, present: Iterable[Peer], *, sent: bool) -> bytes:
         """The request that all validators get: the container as it was, the merged result, and who set what.
 
-        PluginError, with the name of the plugin that asked for most, if it is to be sent and longer than a message may
-        be.
+        PluginError, with the name of the plugin that asked for most, if it is to be sent and too long for a message.
         """
         reply = self.merge.reply()
         if self._context.rules.hooks_only_when_set and not reply.adjust.hooks.ListFields():

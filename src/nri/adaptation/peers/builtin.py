@@ -150,7 +150,7 @@ class BuiltinPeer(Peer):
 
 
 def _failed(cause: Exception) -> RpcError:
-    """What the request fails with because of a handler's error."""
+    """The error that the request fails with because of a handler's error."""
     code = Code.PERMISSION_DENIED if isinstance(cause, Reject) else Code.UNKNOWN
     error = RpcError(code, describe(cause))
     error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`

@@ -31,7 +31,7 @@ __all__ = ["RemoteOwner", "RemotePeer"]
 
 
 class RemoteOwner(Owner, Protocol):
-    """What a remote peer needs of those who own it."""
+    """The owner of remote peers, as far as one needs it."""
 
     def register(self, peer: RemotePeer, payload: bytes) -> None:
         """Check RegisterPlugin and take over the identity; RpcError refuses it."""

@@ -59,7 +59,7 @@ class UpdateQueue:
         self._stopped = False
 
     def take(self, peer: RemotePeer, request: Request) -> object:
-        """Accept a request; it is answered later. RpcError if there is no room."""
+        """Accept a plugin's request; it is answered later. RpcError if there is no room."""
         with self._lock:
             if self._stopped:
                 raise RpcError(Code.UNAVAILABLE, "the runtime is stopping")
@@ -145,7 +145,7 @@ class UpdateQueue:
 
 
 def _check_room(peer: RemotePeer, waiting: deque[Request], request: Request) -> None:
-    """RpcError if a plugin's queue has no room for one more request."""
+    """Raise RpcError if a plugin's queue has no room for one more request."""
     if len(waiting) >= QUEUE:
         raise RpcError(Code.RESOURCE_EXHAUSTED, f"{QUEUE} updates of plugin {peer.label} are waiting already")
     if sum(len(each.payload) for each in waiting) + len(request.payload) > QUEUE_BYTES:
