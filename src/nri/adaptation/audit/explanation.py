@@ -2,7 +2,7 @@
 
 Events are run again in their order: the creation through the merge itself, updates over the resources that the
 container had at that time. What cannot be run again (a reply that does not decode, an event that failed) becomes a
-note, not an error: this is read when something is already wrong.
+note, not an error: this is read when something is already wrong. Next: `nri.adaptation.audit.diff`.
 """
 
 from __future__ import annotations

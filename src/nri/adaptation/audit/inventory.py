@@ -14,7 +14,7 @@ A container is in one of three states:
 | gone | it is removed, or its creation was refused or aborted | is left out and reported, like one without an id |
 
 Kept updates are handed over by `nri.adaptation.registration.kept_updates`. Until that is done later ones are kept as
-well, so that they never overtake each other.
+well, so that they never overtake each other. Next: `nri.adaptation.audit.known`, as which the merge sees this.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ event. What was not named counts as applied, so a runtime only says what went ot
     result.clamped("cpu.shares", 262144, "the kernel's maximum")
     result.unsupported("rdt_class", "no resctrl on this node")
 
-Fields are named below `resources`: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`. Pure. Who keeps them
-is `nri.adaptation.audit.trail`.
+Fields are named below `resources`: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`. Pure. Next:
+`nri.adaptation.audit.trail`, which keeps them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The outcome of an event for the runtime: updates of other containers, owners, and the two ways in which it ends.
 
-Its three kinds are with their events: `nri.adaptation.dispatch.create_event` and its neighbours.
+Its three kinds are with their events. Next: `nri.adaptation.dispatch.create_event`.
 """
 
 from __future__ import annotations

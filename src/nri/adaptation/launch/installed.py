@@ -1,7 +1,7 @@
 """The plugins that are installed on this machine, all together: found, started, watched, ended.
 
-What a single one goes through is `nri.adaptation.launch.supervisor`; what counts as one is
-`nri.adaptation.launch.discovery`.
+What counts as one is said in `nri.adaptation.launch.discovery`. Next: `nri.adaptation.launch.supervisor`, which says
+what a single one goes through.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ is an answer. Time is passed in (monotonic seconds) and nothing is locked: the p
 
     closed --misses in a row--> open --retry_s passed--> half-open --answer--> closed
                                  ^------------miss------------'
+
+Next: `nri.adaptation.dispatch.invoker`, which asks it before each call.
 """
 
 from __future__ import annotations

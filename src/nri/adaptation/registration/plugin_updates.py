@@ -2,7 +2,7 @@
 
 Two occasions: the reply to Synchronize, and UpdateContainers at any time, which comes through the queue of
 `nri.adaptation.registration.update_queue`. Runs in threads of the adaptation, never inside an event, so the runtime's
-callbacks may take the runtime's locks.
+callbacks may take the runtime's locks. Next: `nri.adaptation.registration.kept_updates`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ The thread that reads such a request may be in the middle of an event, so it onl
 Workers hand it to the runtime's callbacks, which may wait for the runtime's locks; an event never waits for them.
 Requests of one plugin stay in order; a plugin that asks faster than the runtime applies is refused once its queue is
 full. Workers serve all plugins, so none of them waits for one: an answer that its plugin does not read is left to the
-connection, which writes it as soon as it can and reads nothing from that plugin while too much of it waits.
+connection, which writes it as soon as it can and reads nothing from that plugin while too much of it waits. Next:
+`nri.adaptation.registration.plugin_updates`, which applies what was taken.
 """
 
 from __future__ import annotations
