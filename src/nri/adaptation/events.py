@@ -34,7 +34,7 @@ class PodEvent(Protocol):
     """An event of a pod that has no answer: it returns when all plugins have handled it, or raises."""
 
     def __call__(self, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None) -> None:
-        """Relay it. Raises what the runtime's request should fail with."""
+        """Relay the event. Raises what the runtime's request should fail with."""
 
 
 class ContainerEvent(Protocol):
@@ -48,7 +48,7 @@ class ContainerEvent(Protocol):
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Relay it. Raises what the runtime's request should fail with."""
+        """Relay the event. Raises what the runtime's request should fail with."""
 
 
 class Events:

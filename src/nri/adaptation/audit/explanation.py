@@ -45,7 +45,7 @@ class Step(NamedTuple):
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As a table of JSON; the time as text in UTC."""
+        """The step as a table of JSON; the time as text in UTC."""
         change = {key: value for key, value in self.change.to_json().items() if key != "container"}
         return {"time": _time(self.when), "event": self.event, "plugin": self.plugin, **change, "note": self.note}
 
@@ -71,7 +71,7 @@ class Explanation:
     forgotten: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As a table of JSON."""
+        """The chain as a table of JSON."""
         return {
             "container": self.container,
             "name": self.name,
@@ -116,7 +116,7 @@ class _Replay:
         self._now = m.Container(id=made.container)
 
     def run(self, record: Record) -> None:
-        """Follow one event."""
+        """Run one event again, and note its changes."""
         before = len(self._made.steps)
         mine = record.container == self._made.container
         if record.event == "CreateContainer" and mine:

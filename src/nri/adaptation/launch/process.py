@@ -141,13 +141,13 @@ class Process:
         return {fd for fd, _ in poll.poll(seconds * 1000)}
 
     def nudge(self) -> None:
-        """Have `wait` look again."""
+        """Have `wait` call its `look` again."""
         with self._closing:
             if self._wake >= 0:
                 os.eventfd_write(self._wake, 1)
 
     def kill(self) -> None:
-        """End it at once; harmless if it has ended."""
+        """Kill the process; harmless if it has ended."""
         with self._closing:
             if self._end >= 0:
                 with contextlib.suppress(ProcessLookupError):
@@ -180,7 +180,7 @@ class Process:
 
     @property
     def last_words(self) -> str:
-        """The last lines that it wrote to stderr, each of them plain (`nri.text`)."""
+        """The last lines that the plugin wrote to stderr, each of them plain (`nri.text`)."""
         lines = [*self._lines, *([_short(self._partial)] if self._partial else [])]
         text = b"\n".join(lines)[-LAST_BYTES:]
         return lines_of(text.decode(errors="replace").strip())

@@ -102,7 +102,7 @@ class Supervisor:
         return PluginHealth(self.found.label, LAUNCHED, word, word, last_error=self.last_words, **told)
 
     def start(self) -> None:
-        """Launch it, and go on in the background."""
+        """Launch the plugin, and go on in the background."""
         self._thread.start()
 
     def nudge(self) -> None:
@@ -112,12 +112,12 @@ class Supervisor:
             process.nudge()
 
     def stop(self) -> None:
-        """Start it no more, and end it soon; `join` waits for that."""
+        """Start the plugin no more, and end it soon; `join` waits for that."""
         self._stopping.set()
         self.nudge()
 
     def join(self, deadline: float) -> None:
-        """Wait until it has ended; kill it at the deadline."""
+        """Wait until the plugin has ended; kill it at the deadline."""
         self._thread.join(max(0.0, deadline - monotonic()))
         if self._thread.is_alive():
             process = self._process

@@ -162,10 +162,10 @@ class Peer(ABC):
 
     @abstractmethod
     def invoke(self, request: EventRequest, deadline: float) -> bytes:
-        """Ask, and wait for the reply's bytes. Raises RpcError, DeadlineExceeded, ConnectionClosed."""
+        """Ask the plugin, and wait for the reply's bytes. Raises RpcError, DeadlineExceeded, ConnectionClosed."""
 
     def begin(self, request: EventRequest, deadline: float) -> Exchange | None:  # noqa: ARG002 - for those who can
-        """Ask without waiting; what is returned goes to `collect` or `abandon`. None: not possible, nothing is sent."""
+        """Ask the plugin without waiting; what is returned goes to `collect` or `abandon`. None: nothing is sent."""
         return None
 
     def collect(self, request: EventRequest, exchange: Exchange, deadline: float) -> bytes:  # noqa: ARG002 - as `begin`

@@ -112,7 +112,7 @@ class RemotePeer(Peer):
         return self._relay(request, deadline)
 
     def _relay(self, request: EventRequest, deadline: float) -> bytes:
-        """Ask by StateChange."""
+        """Ask the plugin by StateChange instead of the event's own method."""
         spec = request.spec
         self.relay_only = True
         if not self._warned & spec.bit:

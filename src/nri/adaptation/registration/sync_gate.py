@@ -36,7 +36,7 @@ __all__ = ["Block", "SyncGate"]
 
 
 class Block:
-    """Keeps plugins from joining until `release`. A context manager; releasing twice does nothing."""
+    """A block: it keeps plugins from joining until `release`. A context manager; releasing twice does nothing."""
 
     __slots__ = ("_gate",)
 
