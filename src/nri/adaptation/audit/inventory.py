@@ -94,7 +94,7 @@ class Inventory:
         #: Called with the id of a container whose creation has succeeded already, when something is kept for it.
         self.on_kept: Callable[[str], object] = lambda _container_id: None
         #: The ids of all containers, always up to date.
-        self.known = Known(self)
+        self.known = Known(self._records, self._creations)
 
     def begin(self) -> News:
         """Note that the runtime's state is being asked for: what events tell from now on is newer. For `seed`."""
@@ -130,7 +130,7 @@ class Inventory:
                     fresh[key] = told
                 else:
                     fresh.pop(key, None)
-            self._records = fresh
+            self._records = self.known.records = fresh
 
     def _put(self, container_id: str, record: ContainerRecord | None) -> None:
         for news in self._news:

@@ -126,6 +126,24 @@ def _conflicts(found: list[Change], plugin: str, ledger: Ledger | None) -> list[
     return conflicts
 
 
+def of_reply(
+    plugin: str,
+    event: str,
+    pod: m.PodSandbox,
+    container: m.Container | None,
+    reply: bytes,
+    kind: Any,
+    ledger: Ledger,
+    resources_of: Callable[[str], m.LinuxResources | None],
+) -> ShadowReport:
+    """Describe a shadow plugin's answer as it came: the bytes of a message of class `kind`; the rest as in `report`."""
+    try:
+        message = kind.FromString(reply)
+    except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+        return failure(plugin, event, pod, f"its reply cannot be read: {error}")
+    return report(plugin, event, pod, container, message, ledger=ledger, resources_of=resources_of)
+
+
 def failure(plugin: str, event: str, pod: m.PodSandbox, what: str) -> ShadowReport:
     """Describe that a shadow plugin failed, which is all that happens then."""
     return report(plugin, event, pod, None, failed=what)

@@ -157,25 +157,25 @@ class Invoker:
 
     def _ask(self, peer: Peer, event: Event, deadline: float) -> bytes:
         """Send and wait; what is to be told of it, and the bookkeeping, is done while the plugin is at work."""
+        recorded = self._reporting.recorded
         try:
             exchange = peer.begin(event.request, deadline)
         except Exception:
-            self._tell_asked(peer, event)
+            if recorded:
+                event.tell_asked(peer, self._reporting)
             raise
         if exchange is None:
-            self._tell_asked(peer, event)
+            if recorded:
+                event.tell_asked(peer, self._reporting)
             return peer.invoke(event.request, deadline)
         try:
-            self._tell_asked(peer, event)
+            if recorded:
+                event.tell_asked(peer, self._reporting)
             event.overlap()
         except BaseException:
             peer.abandon(exchange)
             raise
         return peer.collect(event.request, exchange, deadline)
-
-    def _tell_asked(self, peer: Peer, event: Event) -> None:
-        if self._reporting.recorded:
-            event.tell_asked(peer, self._reporting)
 
     def _may_call(self, peer: Peer, policy: EventPolicy, event: Event, now: float, insist: bool) -> bool:
         """Whether a plugin that is not simply active is called. PluginUnavailable if the request needs it."""
