@@ -1,4 +1,7 @@
-"""The containers that there are as the merge asks for them: `Known`, a view of `nri.adaptation.audit.inventory`."""
+"""The containers that there are as the merge asks for them: `Known`, a view of `nri.adaptation.audit.inventory`.
+
+Next: `nri.adaptation.merge.update_book`, which asks.
+"""
 
 from __future__ import annotations
 

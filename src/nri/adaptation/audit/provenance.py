@@ -1,10 +1,11 @@
 """Who changed what in a container, when, and from which value to which: the chain behind `nri why CONTAINER`.
 
 While requests run, only bytes are kept: per event the request as the runtime made it and every plugin's reply, appended
-to a list in one go. Now and then, and when somebody asks, the list is sorted into one history per container; what
-belongs to containers that are gone by then is dropped unread. The meaning of a history is worked out when somebody asks
-(`nri.adaptation.audit.explanation`). Bounded twice, in containers and in bytes: what was refused is forgotten first,
-then who was touched longest ago. Of a reply that updates many containers, each history has its own part alone.
+to a list in one go. Now and then, and when an operator asks, the list is sorted into one history per container; what
+belongs to containers that are gone by then is dropped unread. The meaning of a history is worked out when an operator
+asks (`nri.adaptation.audit.explanation`). Bounded twice, in containers and in bytes: what was refused is forgotten
+first, then the container that was touched longest ago. Of a reply that updates many containers, each history has its
+own part alone.
 
 Next: `nri.adaptation.admin`, which serves it.
 """
@@ -161,11 +162,11 @@ class Provenance:
                 self._sort()
 
     def forget(self, container: str) -> None:
-        """The container is removed; ids are not used twice."""
+        """Note that a container is removed; ids are not used twice."""
         self._gone.add(container)
 
     def tidy(self) -> None:
-        """Sort some of what is loose, unless somebody else does."""
+        """Sort some of what is loose, unless another thread is at it."""
         if self._loose and self._lock.acquire(False):
             try:
                 self._sort(_TIDIED)
@@ -253,7 +254,7 @@ class Provenance:
         return explain(container, records, forgotten, rules)
 
     def stats(self) -> dict[str, Any]:
-        """How much is kept."""
+        """How much is kept, as numbers by name."""
         with self._lock:
             self._sort()
             return {"containers": len(self._histories), "bytes": self._bytes, "max_bytes": self._max_bytes}

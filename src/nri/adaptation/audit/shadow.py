@@ -22,7 +22,7 @@ _NUMBERS = {name: number for number, name in FIELD_NAMES.items()}
 
 
 class ShadowReport(NamedTuple):
-    """What a shadow plugin would have done.
+    """The outcome that a shadow plugin would have had.
 
     Attributes:
         plugin: ``NN-name``.
@@ -46,11 +46,11 @@ class ShadowReport(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether it would have done nothing."""
+        """Whether the plugin would have done nothing."""
         return not (self.changes or self.evictions or self.failed)
 
     def to_json(self) -> dict[str, Any]:
-        """As a table of JSON."""
+        """The report as a table of JSON."""
         return {
             **self._asdict(),
             "changes": [change.to_json() for change in self.changes],
@@ -59,7 +59,7 @@ class ShadowReport(NamedTuple):
         }
 
     def __str__(self) -> str:
-        """One line for the log."""
+        """The report as one line for the log."""
         where = "/".join(filter(None, (self.pod, self.container)))
         holders = {(field, key): holder for field, key, holder in self.conflicts}
         parts = []

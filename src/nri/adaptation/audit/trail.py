@@ -49,7 +49,7 @@ class AuditTrail:
         failed: Sequence[m.ContainerUpdate],
         results: Sequence[UpdateResult] = (),
     ) -> None:
-        """A plugin asked for updates outside of an event: `what` is UpdateContainers or Synchronize."""
+        """Record that a plugin asked for updates outside of an event: `what` is UpdateContainers or Synchronize."""
         unapplied = {update.container_id for update in failed}
         touched: dict[str, list[m.LinuxResources]] = {}
         for update in updates:
@@ -61,7 +61,7 @@ class AuditTrail:
             self.provenance.record(what, "", b"", [(plugin, encoded)], touched, outcomes=_rows(results))
 
     def outcomes(self, event: str, results: Sequence[UpdateResult]) -> None:
-        """The runtime says what became of the updates of an event."""
+        """Record what became of the updates of an event, as the runtime says."""
         rows = _rows(results)
         if self.provenance is not None and rows:
             self.provenance.record(event, "", b"", (), {row[0] for row in rows}, outcomes=rows)
@@ -69,7 +69,7 @@ class AuditTrail:
     def refused(
         self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], reason: str
     ) -> None:
-        """The same, but nothing of it was applied."""
+        """Record that a plugin asked for updates outside of an event and that none was applied."""
         if self.provenance is not None:
             touched = {update.container_id for update in updates}
             self.provenance.record(what, "", b"", [(plugin, encoded)], touched, reason)
@@ -104,7 +104,7 @@ class AuditTrail:
         return created
 
     def pod_removed(self, pod: m.PodSandbox) -> None:
-        """A pod is gone."""
+        """Forget a pod that is gone, and its containers."""
         for container_id in self.inventory.pod_removed(pod.id):
             self._forget(container_id)
 
@@ -114,7 +114,7 @@ class AuditTrail:
         self._forget(container_id)
 
     def container_removed(self, container: m.Container) -> None:
-        """A container is gone."""
+        """Forget a container that is gone."""
         self.inventory.removed(container.id)
         self._forget(container.id)
 

@@ -277,7 +277,7 @@ class EventReply:
         return owners
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
-        """The runtime's request went well: its side updates stand.
+        """Say that the runtime's request went well: its side updates stand.
 
         Args:
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
@@ -287,7 +287,7 @@ class EventReply:
             self._trail.outcomes(self._event, results)
 
     def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
-        """The runtime's request failed: have the side updates undone.
+        """Have the side updates undone, because the runtime's request failed.
 
         The update callback gets what the containers had before, with values for "not set" where kernels have one (no
         limit, 1024 shares). What it could not apply is returned.

@@ -17,7 +17,7 @@ __all__ = ["EventContext", "Parts"]
 
 
 class EventContext:
-    """What an event with an answer needs beside its request; the same for all events of a runtime.
+    """The parts that an event with an answer needs beside its request; one object for all events of a runtime.
 
     Attributes:
         rules: where to differ from the reference.
