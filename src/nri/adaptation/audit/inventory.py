@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import threading
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nri.adaptation.audit.known import Known
 from nri.adaptation.merge.effects import put_resources
@@ -58,6 +58,10 @@ class ContainerRecord:
         self.unseen = False
 
 
+#: In place of updates and evictions where there are none; never changed.
+_NOTHING: Final[dict[str, Any]] = {}
+
+
 class Creation:
     """A container that is being created, and what waits for it.
 
@@ -74,8 +78,9 @@ class Creation:
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
-        self.updates: dict[str, tuple[m.ContainerUpdate, str, int]] = {}
-        self.evictions: dict[str, str] = {}
+        # Nearly always nothing waits: two dicts for each creation would be half of what it costs to note one.
+        self.updates: dict[str, tuple[m.ContainerUpdate, str, int]] = _NOTHING
+        self.evictions: dict[str, str] = _NOTHING
         self.succeeded = self.busy = False
 
 
@@ -142,8 +147,7 @@ class Inventory:
 
     def creating(self, container_id: str, namespace: str) -> None:
         """Note that the creation of a container is asked."""
-        with self._lock:
-            self._creations[container_id] = Creation(namespace)
+        self._creations[container_id] = Creation(namespace)  # one step, which needs no lock
 
     def not_created(self, container_id: str) -> None:
         """Note that a creation was refused: what waits for it is dropped."""
@@ -157,7 +161,9 @@ class Inventory:
         """
         record = ContainerRecord(pod.id, pod.namespace, resources)
         with self._lock:
-            self._put(container_id, record)
+            for news in self._news:
+                news[container_id] = record
+            self._records[container_id] = record
             creation = self._creations.get(container_id)
             if creation is None:
                 return False
@@ -206,6 +212,8 @@ class Inventory:
             if held is not None:
                 kept.ignore_failure = held[0].ignore_failure and update.ignore_failure
                 put_resources(kept, read(later.linux.resources, RESOURCES_TREE))
+            if creation.updates is _NOTHING:
+                creation.updates = {}
             creation.updates[plugin] = (kept, event, number)
             succeeded = creation.succeeded
         if succeeded:
@@ -218,6 +226,8 @@ class Inventory:
             creation = self._creations.get(eviction.container_id)
             if creation is None:
                 return Presence.KNOWN if eviction.container_id in self._records else Presence.GONE
+            if creation.evictions is _NOTHING:
+                creation.evictions = {}
             creation.evictions[plugin] = plain(eviction.reason)
             succeeded = creation.succeeded
         if succeeded:
@@ -238,7 +248,7 @@ class Inventory:
                 return None
             taken = Creation(creation.namespace)
             taken.updates, taken.evictions = creation.updates, creation.evictions
-            creation.updates, creation.evictions = {}, {}
+            creation.updates = creation.evictions = _NOTHING
             creation.busy = True
             return taken
 
