@@ -29,7 +29,7 @@ _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 
 
 class Partial:
-    """The word of one source, or of several after `update`, on an object of `cls`: checked values by field name."""
+    """Checked values by field name for an object of `cls`: those of one source, or of several after `update`."""
 
     __slots__ = ("cls", "values")
 

@@ -53,7 +53,7 @@ def too_long(stream_id: int, length: int) -> Response:
 
 
 def response_of(stream_id: int, kind: int, data: bytes | None, length: int) -> Response:
-    """What a frame means to the call that waits for it; a broken one fails that call and nothing else."""
+    """The response in a frame, for the call that waits for it; a broken one fails that call and nothing else."""
     if data is None:
         return too_long(stream_id, length)
     if kind != frames.RESPONSE:

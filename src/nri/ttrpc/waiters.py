@@ -1,4 +1,4 @@
-"""Calls that wait for their response, three kinds of them: by whom and how a call is told that its response is there.
+"""The three kinds of calls that wait for a response: how each of them is told that its response is there.
 
 `nri.ttrpc.answering` hands over the response, and `nri.ttrpc.link` the turn to read.
 """
@@ -37,7 +37,7 @@ class Waiter:
         self.nudge()
 
     def nudge(self) -> bool:
-        """Look again: perhaps nobody is reading now. False if there is no thread to wake."""
+        """Look again: perhaps no thread is reading now. False if there is no thread to wake."""
         try:
             self.lock.release()
         except RuntimeError:
@@ -46,7 +46,7 @@ class Waiter:
 
 
 class Reading:
-    """One call whose thread is the reader from before it writes until it has its response: nobody needs to wake it."""
+    """One call whose thread is the reader from before it writes until it has its response: it need not be woken."""
 
     __slots__ = ("response",)
 
@@ -62,7 +62,7 @@ class Reading:
 
 
 class Callback:
-    """One call that nobody waits for: its outcome goes to a function, in the thread that reads it."""
+    """One call that no thread waits for: its outcome goes to a function, in the thread that reads it."""
 
     __slots__ = ("_done", "response")
 

@@ -1,4 +1,4 @@
-"""The folder from which runtimes launch plugins: launchers written and removed so that a runtime never sees half a one.
+"""The folder from which runtimes launch plugins: launchers written and removed and never seen half-made.
 
 Rules: everything is checked before anything is written. A file appears under its final name in one rename, from a
 folder inside the plugin folder, because runtimes ignore folders there but refuse to start over a stray executable.

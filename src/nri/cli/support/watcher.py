@@ -155,7 +155,7 @@ def _print_all(waiting: queue.Queue[dict[str, Any] | None], lost: list[int], out
     try:
         while (entry := waiting.get()) is not None:
             _print(entry, out)
-            if not headed:  # with the first entry, which says whom we follow; there is none while nobody is there
+            if not headed:  # with the first entry, which says whom we follow; there is none while no runtime is there
                 out.text(Painted(line_of("TIME", "EVENT", "CONTAINER", "POD", "NAME"), "bold"))
                 sys.stdout.flush()
                 headed = True

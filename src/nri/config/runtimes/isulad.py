@@ -1,4 +1,4 @@
-"""iSulad: /etc/isulad/daemon.json.
+"""The NRI settings of iSulad: /etc/isulad/daemon.json.
 
 Published samples of it hold comments and missing commas, so the file is read tolerantly, with a remark on each thing
 that iSulad would stumble over. Both spellings of keys are known.

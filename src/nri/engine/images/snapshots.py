@@ -103,13 +103,13 @@ class Snapshots:
         return found
 
     def usage(self, container_id: str) -> Usage:
-        """What a container has written. Raises FileNotFoundError if it has no root file system."""
+        """The room that a container's own files take. Raises FileNotFoundError if it has no root file system."""
         folder = self._folder(container_id)
         driver = self._record(folder)["driver"]
         return tree_usage(folder / ("upper" if driver == "overlay" else "merged"))
 
     def all_usage(self) -> Usage:
-        """What all containers have written."""
+        """The room that the files of all containers take together, without their images."""
         size, inodes = 0, 0
         for name in self.images():
             try:

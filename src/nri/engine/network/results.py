@@ -1,7 +1,7 @@
-"""What CNI plugins are told and what they answer, as values.
+"""The values that CNI plugins are given, and those that they answer with.
 
 Rules: pure.
-Next: :mod:`nri.engine.network.cni`.
+Next: :mod:`nri.engine.machine`.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class _Container:
 
 
 class DryRuntime:
-    """What :class:`nri.engine.process.runtime.Runtime` is, in memory."""
+    """The calls of :class:`nri.engine.process.runtime.Runtime`, answered from memory."""
 
     def __init__(self, name: str = "dry") -> None:
         self.name = self.binary = name
@@ -48,7 +48,7 @@ class DryRuntime:
         self.on_end: Callable[[Exit], None] | None = None
 
     def make(self, container_id: str, bundle: Path) -> Created:
-        """What conmon does for a real runtime."""
+        """Take note of a new container, as conmon has a real runtime do."""
         action = f"{self.name} create {container_id}"
         try:
             arguments = json.loads((bundle / "config.json").read_bytes())["process"]["args"]
@@ -141,7 +141,7 @@ class DryRuntime:
 
 
 class DryConmon:
-    """What :class:`nri.engine.process.conmon.Conmon` is, without one. The log is an empty file."""
+    """The calls of :class:`nri.engine.process.conmon.Conmon`, without a process. The log is an empty file."""
 
     def create(
         self,
@@ -150,7 +150,7 @@ class DryConmon:
         bundle: Path,
         *,
         log_path: Path = Path("/dev/null"),
-        stdin: bool = False,  # noqa: ARG002  nobody types
+        stdin: bool = False,  # noqa: ARG002 no person types
         stdin_once: bool = False,  # noqa: ARG002
         tty: bool = False,  # noqa: ARG002
         place: Callable[[int], None] | None = None,  # noqa: ARG002  there is no process to place
@@ -165,11 +165,11 @@ class DryConmon:
         log_path.touch()
 
     def resize(self, bundle: Path, width: int, height: int) -> None:
-        """No terminal, no size."""
+        """Do nothing: there is no terminal."""
 
 
 class DryExits:
-    """What :class:`nri.engine.process.exits.Exits` is: each end is told once, by the thread that caused it."""
+    """The calls of :class:`nri.engine.process.exits.Exits`: each end is told once, by the thread that caused it."""
 
     def __init__(self, on_exit: Callable[[Exit], None]) -> None:
         self._on_exit = on_exit

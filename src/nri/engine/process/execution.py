@@ -39,7 +39,7 @@ _FOREVER_S = 10 * 365 * 86400.0
 
 
 class ExecResult(NamedTuple):
-    """What a program that ended has left; output over 16 MiB is cut."""
+    """The outcome of a program that ended; output over 16 MiB is cut."""
 
     stdout: bytes
     stderr: bytes
@@ -130,7 +130,7 @@ class Execution:
         if self._terminal and self.stdin is not None:
             size = struct.pack("HHHH", height, width, 0, 0)
             fcntl.ioctl(self.stdin, termios.TIOCSWINSZ, size)
-            if self._process.poll() is None:  # it does not lead this terminal's session, so nobody else tells it
+            if self._process.poll() is None:  # it does not lead this terminal's session, so the kernel does not
                 self._process.send_signal(signal.SIGWINCH)
                 _resize_inner(_pid_of(self._pid_file), size)
 

@@ -54,7 +54,7 @@ class Runtime:
         self.timeout_s = timeout_s
 
     def options(self, log: Path) -> list[str]:
-        """What stands between the program and the command."""
+        """The options that stand between the program and the command."""
         return [*self.arguments, f"--root={self.root}", f"--log={log}", "--log-format=json"]
 
     def start(self, container_id: str) -> None:

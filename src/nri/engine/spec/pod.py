@@ -1,4 +1,4 @@
-"""What holds a pod: the OCI spec of its pause container, and the sysctls of its namespaces.
+"""The holder of a pod: the OCI spec of its pause container, and the sysctls of its namespaces.
 
 Rules: as little as possible. It has no capabilities, a read-only root file system, no devices of its own, and the
 pod's user. Sysctls belong to namespaces, so one that is the host's cannot be set for a pod. Next:
@@ -122,7 +122,7 @@ def _linux(config: pb.PodSandboxConfig, options: Options) -> dict[str, Any]:
 
 
 def pod_sysctls(config: pb.PodSandboxConfig) -> dict[str, str]:
-    """The sysctls of a pod, for its spec or for whoever makes its namespaces; names with dots.
+    """The sysctls of a pod, for its spec or for the code that makes its namespaces; names with dots.
 
     Raises:
         RequestError: one that no namespace has for itself, or whose namespace this pod shares with the node.

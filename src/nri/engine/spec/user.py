@@ -1,6 +1,6 @@
 """Who a container's process runs as: what request and image want, and the groups that come of it.
 
-Two steps, because between them somebody has to look into the root file system's /etc/passwd and /etc/group: first
+Two steps, because between them the caller has to look into the root file system's /etc/passwd and /etc/group: first
 `wanted_user`, then, with the account that was found, `user`. Next: `nri.engine.spec.mounts`.
 """
 

@@ -57,7 +57,7 @@ class HealthServer:
                 self.wfile.write(text.encode())
 
             def log_message(self, *arguments: object) -> None:
-                """A probe every few seconds is not worth a line."""
+                """Log nothing: a probe every few seconds is not worth a line."""
 
         try:
             self._server = ThreadingHTTPServer((host or "127.0.0.1", int(port)), Handler)

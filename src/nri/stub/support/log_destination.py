@@ -15,7 +15,7 @@ __all__ = ["Destination", "choose", "make_if_loaded", "take"]
 
 
 class Destination(NamedTuple):
-    """What `nri.stub.support.logs.set_up` is called with."""
+    """The arguments that `nri.stub.support.logs.set_up` is called with."""
 
     level: str = "INFO"
     form: str = "text"
@@ -32,7 +32,7 @@ def choose(destination: Destination) -> None:
 
 
 def take() -> Destination | None:
-    """What was chosen, the first time; None afterwards, and if nothing was. For `nri.stub.support.logs`."""
+    """Return what was chosen, the first time; None afterwards, and if nothing was. For `nri.stub.support.logs`."""
     return _chosen.pop() if _chosen else None
 
 

@@ -33,7 +33,7 @@ MAX_PENDING = 256
 
 
 def _message(update: Any) -> m.ContainerUpdate:
-    """The message of what somebody wants to be an update."""
+    """The message of an update that a plugin asks for; the error for something else says what to write."""
     message = getattr(update, "message", update)
     if not isinstance(message, m.ContainerUpdate):
         hint = ""

@@ -1,11 +1,11 @@
-"""What one stream has received and nobody has taken yet: bounded, and filled by whichever thread reads the connection.
+"""The messages that a stream has received and its user has not taken: bounded, filled by the thread that reads.
 
 Flow: ttRPC has no word for "not so fast" but not reading. So an inbox that holds too much stops the reading of its
 whole connection, until half of it is taken; the peer's writes wait meanwhile, as with the reference's libraries. What
 was read at one time is always taken in, so an inbox may hold a little more than its bounds, up to one message of 4 MiB.
 
-Whoever takes from an empty inbox reads the connection itself, if no other thread does, as a caller does. The streams
-that people use are in `nri.ttrpc.services.streams`.
+A thread that takes from an empty inbox reads the connection itself, if no other thread does, as a caller does. The
+streams that people use are in `nri.ttrpc.services.streams`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Inbox:
         self.over = False
         self.error: RpcError | None = None
 
-    # -- for whoever reads the connection -----------------------------------------------------------------------------
+    # -- for the thread that reads the connection ----------------------------------------------------------------------
 
     @property
     def response(self) -> Response | None:
@@ -110,7 +110,7 @@ class Inbox:
             pass  # woken already
         return True
 
-    # -- for whoever uses the stream ----------------------------------------------------------------------------------
+    # -- for the thread that uses the stream ---------------------------------------------------------------------------
 
     def take(self, deadline: float | None) -> bytes | None:
         """Take the next message, or wait for it; None at the end of the peer's half.
@@ -134,7 +134,7 @@ class Inbox:
         return message
 
     def drop(self) -> None:
-        """Throw away what is here, because nobody will take it."""
+        """Throw away what is here, because no thread will take it."""
         with self._lock:
             self._messages.clear()
             self._size_bytes, self._full, self.over = 0, False, True

@@ -38,7 +38,7 @@ _ITS_OWN: Final[float] = -1.0
 
 
 class _Stream(Generic[M]):
-    """What both ends have: messages out with a deadline, messages in with a deadline."""
+    """Base of both ends: messages out with a deadline, messages in with a deadline."""
 
     def __init__(
         self, endpoint: Endpoint, call: Request, kind: Any, wait_s: float | None, send_s: float | None

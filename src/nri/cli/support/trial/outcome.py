@@ -51,7 +51,7 @@ class Result:
 
     @property
     def unchanged(self) -> bool:
-        """Whether no plugin has done anything to it, or would have."""
+        """Whether no plugin has changed the container or asked for anything, or would have."""
         return not (self.steps or self.evictions or self.misses or self.shadows or self.left_out or self.failed)
 
     def to_json(self) -> dict[str, Any]:
