@@ -46,7 +46,7 @@ class EventSpec:
 
     @property
     def bit(self) -> int:
-        """Its bit in a mask."""
+        """The bit of this event in a mask."""
         return 1 << (self.number - 1)
 
     def __repr__(self) -> str:

@@ -70,7 +70,7 @@ class Request:
         self.flags = flags
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copies, also of the compiled class."""
+        """Support copies, also of the compiled class."""
         fields = (self.service, self.method, self.payload, self.timeout_ns, self.metadata, self.stream_id, self.flags)
         return Request, fields
 
@@ -90,7 +90,7 @@ class Response:
         self.stream_id = stream_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copies, also of the compiled class."""
+        """Support copies, also of the compiled class."""
         return Response, (self.payload, self.code, self.message, self.stream_id)
 
     def __repr__(self) -> str:

@@ -104,7 +104,7 @@ class ClientStreams:
         return frames.pack(stream_id, frames.DATA, b"", _CLOSE)
 
     def receive(self, stream_id: int, kind: int, flags: int, data: bytes | None, length: int) -> Response | Data | None:
-        """What a frame means to the stream that it belongs to; None for nothing.
+        """Take in a frame, and return what it brings its stream; None for nothing.
 
         A response ends the stream, and so does data that is the last.
         """
@@ -161,7 +161,7 @@ class ServerStreams:
         return frames.pack(stream_id, frames.DATA, b"", _CLOSE) if self.end(stream_id) else b""
 
     def receive(self, stream_id: int, flags: int, data: bytes | None, length: int) -> Response | Data | None:
-        """What a data frame means to the stream that it belongs to; None for nothing.
+        """Take in a data frame, and return what it brings its stream; None for nothing.
 
         A Response is to be sent as it is; the stream is over then.
         """

@@ -33,11 +33,11 @@ class Waiter:
         self.lock.acquire()
 
     def wake(self) -> None:
-        """The response is there, or the connection has ended."""
+        """Wake the thread that waits: the response is there, or the connection has ended."""
         self.nudge()
 
     def nudge(self) -> bool:
-        """Look again: perhaps no thread is reading now. False if there is no thread to wake."""
+        """Have the thread look again: perhaps no thread is reading now. False if there is no thread to wake."""
         try:
             self.lock.release()
         except RuntimeError:
@@ -54,10 +54,10 @@ class Reading:
         self.response: Response | None = None
 
     def wake(self) -> None:
-        """Nothing to do: the end of the connection ends its read."""
+        """Do nothing: the end of the connection ends its read."""
 
     def nudge(self) -> bool:
-        """There is no thread to wake."""
+        """Say that there is no thread to wake."""
         return False
 
 
@@ -75,7 +75,7 @@ class Callback:
         self._done(self.response)
 
     def nudge(self) -> bool:
-        """There is no thread to wake."""
+        """Say that there is no thread to wake."""
         return False
 
 

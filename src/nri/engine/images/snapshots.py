@@ -103,13 +103,13 @@ class Snapshots:
         return found
 
     def usage(self, container_id: str) -> Usage:
-        """The room that a container's own files take. Raises FileNotFoundError if it has no root file system."""
+        """The room that a container takes besides its image. Raises FileNotFoundError if it has no root file system."""
         folder = self._folder(container_id)
         driver = self._record(folder)["driver"]
         return tree_usage(folder / ("upper" if driver == "overlay" else "merged"))
 
     def all_usage(self) -> Usage:
-        """The room that the files of all containers take together, without their images."""
+        """The room that all containers take together, besides their images."""
         size, inodes = 0, 0
         for name in self.images():
             try:

@@ -56,7 +56,7 @@ def capability_arguments(
     cgroup_path: str = "",
     pod_annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """``runtimeConfig`` for one plugin: of what we know, that which it says it takes. Pure."""
+    """The ``runtimeConfig`` of one plugin: those of our values that it says it takes. Pure."""
     known: dict[str, Any] = {
         "portMappings": [
             {"hostPort": row.host_port, "containerPort": row.container_port, "protocol": row.protocol.lower(),

@@ -63,16 +63,16 @@ class DryRuntime:
         return Created(made.pid, next(self._pids))
 
     def start(self, container_id: str) -> None:
-        """Say that it runs."""
+        """Let a created container count as running."""
         self._change(container_id, "start", ("created",), "running")
 
     def state(self, container_id: str) -> RuntimeState:
-        """Where a container is."""
+        """The state of a container."""
         found = self._find(container_id)
         return RuntimeState(found.status, found.pid if found.status != "stopped" else 0, str(found.bundle))
 
     def kill(self, container_id: str, number: int | str) -> bool:
-        """End it, as the default of every signal does but for those that do nothing."""
+        """End a container, as the default of every signal does but for those that do nothing."""
         with self._lock:
             found = self._containers.get(container_id)
             if found is None or found.status == "stopped":
@@ -87,7 +87,7 @@ class DryRuntime:
         return True
 
     def delete(self, container_id: str) -> None:
-        """Forget it, ended first if it runs."""
+        """Forget a container, ended first if it runs."""
         self.kill(container_id, signal.SIGKILL)
         with self._lock:
             self._containers.pop(container_id, None)
@@ -105,11 +105,11 @@ class DryRuntime:
         path.write_text(json.dumps(spec))
 
     def pause(self, container_id: str) -> None:
-        """Say that it is frozen."""
+        """Let a container count as frozen."""
         self._change(container_id, "pause", ("running",), "paused")
 
     def resume(self, container_id: str) -> None:
-        """Say that it goes on."""
+        """Let a frozen container count as running again."""
         self._change(container_id, "resume", ("paused",), "running")
 
     def containers(self) -> dict[str, RuntimeState]:
@@ -121,7 +121,7 @@ class DryRuntime:
         return ""
 
     def ended(self, container_id: str) -> Exit | None:
-        """How it ended, if it did."""
+        """How a container ended, if it did."""
         found = self._containers.get(container_id)
         return found.exit if found else None
 

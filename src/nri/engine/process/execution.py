@@ -130,7 +130,7 @@ class Execution:
         if self._terminal and self.stdin is not None:
             size = struct.pack("HHHH", height, width, 0, 0)
             fcntl.ioctl(self.stdin, termios.TIOCSWINSZ, size)
-            if self._process.poll() is None:  # it does not lead this terminal's session, so the kernel does not
+            if self._process.poll() is None:  # it does not lead this terminal's session, so the kernel tells it nothing
                 self._process.send_signal(signal.SIGWINCH)
                 _resize_inner(_pid_of(self._pid_file), size)
 

@@ -62,7 +62,7 @@ class Runtime:
         self._call("start", container_id)
 
     def state(self, container_id: str) -> RuntimeState:
-        """Where a container is. Raises NotThere if the runtime does not know it."""
+        """The state of a container. Raises NotThere if the runtime does not know it."""
         try:
             found = json.loads(self._call("state", container_id).stdout)
             return RuntimeState(str(found["status"]), int(found.get("pid", 0)), str(found.get("bundle", "")))

@@ -64,7 +64,7 @@ class Ids:
         self._lock = threading.Lock()
 
     def add(self, identity: str) -> None:
-        """Know an id."""
+        """Take in an id."""
         with self._lock:
             self._known.add(identity)
 

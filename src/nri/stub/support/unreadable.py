@@ -1,4 +1,4 @@
-"""The status of a request that cannot be read, whatever its method: the mistake of the one who sent it."""
+"""The status of a request that cannot be read, whatever its method: the mistake is its sender's."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Inbox:
 
     @property
     def response(self) -> Response | None:
-        """As of other waiters: the response that ends the stream."""
+        """The response that ends the stream, under the name that other waiters have for theirs."""
         return None
 
     @response.setter
@@ -83,7 +83,7 @@ class Inbox:
         self.nudge()
 
     def _end(self) -> None:
-        """Nothing more will come, so there is nothing to hold up."""
+        """Note that nothing more will come, so there is nothing to hold up."""
         with self._lock:
             self.over, self._full = True, False
         self._link.make_room(self)
@@ -97,11 +97,11 @@ class Inbox:
                 self._link.full.add(self)
 
     def wake(self) -> None:
-        """The response is there, or the connection has ended."""
+        """Wake the thread that waits: the response is there, or the connection has ended."""
         self.nudge()
 
     def nudge(self) -> bool:
-        """Look again: perhaps no thread is reading now. False if there is no thread to wake."""
+        """Have the thread that waits look again: perhaps no thread is reading now. False if none waits."""
         if not self._waiting:
             return False
         try:

@@ -107,7 +107,7 @@ class ClientStream(_Stream[M]):
         streaming: Streaming = "both",
         wait_s: float | None = WAIT_S,
     ) -> None:
-        """Open it; see `Client.stream`. `call` is its request, as for an unary call."""
+        """Open the stream; see `Client.stream`. `call` is its request, as for an unary call."""
         super().__init__(endpoint, call, reply_type, wait_s, wait_s)
         link = self._link
         sends, receives = streaming != "server", streaming != "client"
