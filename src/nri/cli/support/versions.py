@@ -1,4 +1,7 @@
-"""The versions of everything that matters when something goes wrong."""
+"""The versions of everything that matters when something goes wrong.
+
+Next: `nri.cli.verbs.version`, which prints them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The plugin inside `nri events`: takes every event, changes nothing, never makes the runtime wait for a printer."""
+"""The plugin inside `nri events`: takes every event, changes nothing, never makes the runtime wait for a printer.
+
+Next: `nri.cli.verbs.events`, which starts it.
+"""
 
 from __future__ import annotations
 

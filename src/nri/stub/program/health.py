@@ -1,4 +1,7 @@
-"""Readiness for the outside: systemd's notification socket, /healthz and /readyz over HTTP. Loaded when asked for."""
+"""Readiness for the outside: systemd's notification socket, /healthz and /readyz over HTTP. Loaded when asked for.
+
+Next: `nri.stub.program.process`, which serves it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Put the parts of a Synchronize together before the handler runs: a container may come before its pod."""
+"""Put the parts of a Synchronize together before the handler runs: a container may come before its pod.
+
+Next: `nri.stub.session.service`, which hands over the whole.
+"""
 
 from __future__ import annotations
 
