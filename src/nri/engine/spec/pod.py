@@ -102,7 +102,7 @@ def _process(config: pb.PodSandboxConfig, args: Sequence[str], options: Options,
         "cwd": "/",
         "capabilities": {"bounding": nothing, "effective": nothing, "permitted": nothing},
         "noNewPrivileges": True,
-        # That it cannot be so low on some machines is no news for anybody who made a pod.
+        # That it cannot be so low on some machines is no news for the author of a pod.
         "oomScoreAdj": oom_score(max(OOM_SCORE, options.machine.oom_score_floor), options.machine, notes),
     }
 
