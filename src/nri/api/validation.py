@@ -55,7 +55,7 @@ class ValidationRequest:
 
     @property
     def owners(self) -> m.OwningPlugins:
-        """Which plugin set which field, as the runtime sends it."""
+        """The plugins that set the fields, as the runtime sends them."""
         return self.message.owners
 
     @property

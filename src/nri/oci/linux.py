@@ -56,7 +56,7 @@ def _revoke(draft: Draft, gone: list[dict[str, Any]]) -> None:
 
 
 def _numbers(row: dict[str, Any]) -> str:
-    """Which device it is, as a text, for a spec may have anything there. A rule for all devices equals none of them."""
+    """Type and numbers of a device as text, for a spec may have anything there. A rule for all devices equals none."""
     return repr((row.get("type"), row.get("major"), row.get("minor")))
 
 

@@ -93,7 +93,7 @@ class Snapshots:
             raise EngineError(f"{merged} is still mounted")  # and nothing below it may be deleted
 
     def images(self) -> dict[str, str]:
-        """Which image each container uses, by container: what must not be removed."""
+        """The image that each container uses, by container: what must not be removed."""
         found = {}
         for folder in self.root.iterdir():
             try:

@@ -117,11 +117,11 @@ class DryRuntime:
         return {name: self.state(name) for name in [*self._containers]}
 
     def version(self) -> str:
-        """No version: there is no program."""
+        """The version: none, because there is no program."""
         return ""
 
     def ended(self, container_id: str) -> Exit | None:
-        """How a container ended, if it did."""
+        """The end of a container; None while it lives."""
         found = self._containers.get(container_id)
         return found.exit if found else None
 

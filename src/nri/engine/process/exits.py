@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class Exit(NamedTuple):
-    """How a container ended. `reason` is Completed, Error, OOMKilled, or MonitorLost (its conmon was killed)."""
+    """The end of a container. `reason` is Completed, Error, OOMKilled, or MonitorLost (its conmon was killed)."""
 
     container_id: str
     code: int

@@ -119,7 +119,7 @@ def _target(asked: pb.NamespaceOption, options: Options) -> str:
 
 
 def _has_own_cgroups(privileged: bool, machine: Machine) -> bool:
-    """Whether it gets a cgroup namespace: on v1 it would see one controller; a privileged one manages the host's."""
+    """Whether a cgroup namespace is made: on v1 it would show one controller; a privileged container has the host's."""
     return machine.cgroup_v2 and not privileged
 
 

@@ -30,7 +30,7 @@ def container_name(name: str, attempt: int, pod: str) -> str:
 
 
 class Names:
-    """Who has which name, among pods or among containers (`kind` says which, in errors)."""
+    """The names that are taken, among pods or among containers (`kind` says which, in errors)."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind

@@ -1,4 +1,4 @@
-"""Where the log of this process goes: chosen when a program starts, made with the first line.
+"""The destination of this process's log: chosen when a program starts, made with the first line.
 
 Kept apart from `nri.stub.support.logs`, which loads logging, and that costs a start more than everything here. Rules:
 without a choice nothing is set up, because then the plugin is a guest in another program, whose own logging counts. A

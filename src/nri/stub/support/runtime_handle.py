@@ -78,7 +78,7 @@ class RuntimeHandle:
 
     @property
     def outstanding(self) -> int:
-        """How many updates and evictions still wait for the runtime's answer, or to be sent after a handler's reply."""
+        """The number of updates and evictions that wait to be answered, or to be sent after a handler's reply."""
         return len(self._outstanding)
 
     def introduce(self, request: m.ConfigureRequest) -> None:
