@@ -13,7 +13,7 @@ demo:            ## change a real container with a ten-line plugin (root; Debian
 	@tools/setup.sh venv demo
 	@$(PY) tools/demo/demo.py $(ARGS)
 
-test: setup      ## what CI runs: lint, types, all tests, docs; the quick ones on other Pythons, too
+test: setup      ## what CI runs: lint, types, all tests, docs; the quick ones on the newest Python, too
 	@$(PY) tools/check.py
 
 test-quick: setup   ## lint, types and the tests that need nothing but Python

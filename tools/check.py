@@ -48,8 +48,11 @@ CANNOT = 77
 TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
 
 
-#: Tests of types, pages, parsers of files, packages, the engine and others' programs: none of it is compiled.
-NOT_COMPILED = ("checkers", "docs", "fuzz", "packaging", "deploy", "engine", "peers")
+#: Tests of types, pages, parsers of files, packages, the command, the engine and others' programs: none is compiled.
+NOT_COMPILED = (
+    *("checkers", "docs", "fuzz", "packaging", "deploy", "engine", "peers"),
+    *(f"unit/{name}" for name in ("cli", "config", "cri", "engine", "kube", "oci", "support")),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,22 +144,25 @@ def compiled_stages() -> list[Stage]:
 
 
 def python_stages() -> list[Stage]:
-    """The suites that show whether another Python does; but for the quick one, only if the group is asked for."""
+    """The suites that show whether another Python does: the quick one on the newest, all on all if asked for."""
     suites = {"quick": quick(), "faults": ("tests/faults",), "packaging": ("tests/packaging",)}
     rows = []
+    there = [version for version in pythons.others() if pythons.find(version) is not None]
     for version in pythons.others():
-        if pythons.find(version) is None:
+        if version not in there:
             rows.append(Stage("pythons", version, (), missing=f"no Python {version} on this machine"))
             continue
         python = pythons.place(version)
-        rows.append(Stage("pythons", f"{version} made", (sys.executable, "tools/pythons.py", version)))
+        newest = version == there[-1]
+        made = (sys.executable, "tools/pythons.py", version)
+        rows.append(Stage("pythons", f"{version} made", made, on_demand=not newest))
         for name, arguments in suites.items():
             argv = (str(python), "-m", "pytest", "-q", *arguments)
             path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath), *SBIN])
             rows.append(
                 Stage(
                     "pythons", f"{version} {name}", argv,
-                    tests=True, environment={"PATH": path}, needs=python, on_demand=name != "quick",
+                    tests=True, environment={"PATH": path}, needs=python, on_demand=not newest or name != "quick",
                 )
             )  # fmt: skip
     return rows

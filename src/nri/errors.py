@@ -1,7 +1,7 @@
 """Every exception that `nri` raises, in one tree. Imports only `nri.text`, so every layer may raise these.
 
     NriError
-    ├── ProtocolError                  somebody broke the rules of the wire
+    ├── ProtocolError                  one side broke the rules of the wire
     │   ├── LocalProtocolError         ... we did (a programming error on this side)
     │   └── RemoteProtocolError        ... the peer did (garbage, oversized, wrong order)
     ├── RpcError                       the peer answered with a status other than OK
@@ -24,9 +24,8 @@
     └── RequestError                   a field of a request to a runtime holds a value that cannot be used
 
 Errors carry their parties as attributes and read as one line that a person can act on: what others have written in it
-is escaped and cut (`nri.text`); the attributes are as they were given. Which status a handler's
-exception becomes on the wire is decided in `nri.stub.session.service`; which exit code a command ends with in
-`nri.cli.errors`.
+is escaped and cut (`nri.text`); the attributes are as they were given. Which status a handler's exception becomes on
+the wire is decided in `nri.stub.session.service`; which exit code a command ends with in `nri.cli.errors`.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ class NriError(Exception):
 
 
 class ProtocolError(NriError):
-    """Somebody broke the rules of the wire. Abstract: raised as one of its two children, which say who."""
+    """One side broke the rules of the wire. Abstract: raised as one of its two children, which say which one."""
 
     def __init__(self, reason: str) -> None:
         if type(self) is ProtocolError:

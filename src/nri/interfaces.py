@@ -25,7 +25,7 @@ class Message(Protocol):
 
 
 class Socket(Protocol):
-    """What is used of a socket object: those of `socket` and of `_socket` both have it."""
+    """A socket, as far as it is used: the objects of `socket` and of `_socket` both have this."""
 
     def fileno(self) -> int: ...
     def send(self, data: bytes | memoryview, flags: int = ..., /) -> int: ...
@@ -91,26 +91,26 @@ class Reporter(Protocol):
 
 
 class Waiting(Protocol):
-    """Who waits for a response: a call of `nri.ttrpc.waiters`, or a stream."""
+    """One that waits for a response: a call of `nri.ttrpc.waiters`, or a stream."""
 
     response: Any
 
     def wake(self) -> None:
-        """The response is there, or the connection has ended."""
+        """Tell that the response is there, or that the connection has ended."""
 
     def nudge(self) -> bool:
-        """Look again: perhaps nobody is reading now. False if there is no thread to wake."""
+        """Have it look again: perhaps no thread is reading now. False if there is no thread to wake."""
 
 
 class Receiving(Waiting, Protocol):
-    """Who gets the data of a stream: `nri.ttrpc.services.inbox.Inbox`."""
+    """One that gets the data of a stream: `nri.ttrpc.services.inbox.Inbox`."""
 
     def arrived(self, data: Any) -> None:
         """Take in a message, or the end of the peer's half: a `nri.ttrpc.halves.Data`."""
 
 
 class Watcher(Protocol):
-    """Where a connection is told whether its descriptor is read: `nri.ttrpc.monitor.IdleWatcher`."""
+    """One that is told whether the descriptor of a connection is read: `nri.ttrpc.monitor.IdleWatcher`."""
 
     armed: bool
     resting: bool

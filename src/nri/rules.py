@@ -16,7 +16,7 @@ __all__ = ["Rules"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What to do where the reference surprises its users. `Rules()` is what they expect, `Rules.REFERENCE` exact."""
+    """The choices where the reference surprises its users: `Rules()` is what they expect, `Rules.REFERENCE` exact."""
 
     REFERENCE: ClassVar[Rules]
     DEFAULT: ClassVar[Rules]
@@ -47,7 +47,7 @@ class Rules:
 
     # --- merging updates and evictions
     pids_in_updates: bool = True
-    """A process limit in an update is applied, and the runtime's own one is claimed by nobody."""
+    """A process limit in an update is applied, and the runtime's own one is claimed by no plugin."""
     ignored_update_rolls_back: bool = True
     """An update whose failure is to be ignored leaves nothing behind when it fails, claims included."""
     absent_containers_left_out: bool = True

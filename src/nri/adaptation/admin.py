@@ -136,7 +136,8 @@ def _admit(sock: socket.socket) -> bool:
 def ask(path: str, method: str, request: dict[str, Any], timeout_s: float = 5.0) -> dict[str, Any]:
     """Ask the admin socket of a runtime.
 
-    Raises RuntimeUnavailable if nobody listens there, RpcError with the runtime's words, and what `Client.call` raises.
+    Raises RuntimeUnavailable if no runtime listens there, RpcError with the runtime's words, and what `Client.call`
+    raises.
     """
     with Client.connect(path) as client:
         reply: dict[str, Any] = json.loads(

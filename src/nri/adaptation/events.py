@@ -34,7 +34,7 @@ class PodEvent(Protocol):
     """An event of a pod that has no answer: it returns when all plugins have handled it, or raises."""
 
     def __call__(self, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None) -> None:
-        """Relay it. Raises what the runtime's request should fail with."""
+        """Relay the event. Raises what the runtime's request should fail with."""
 
 
 class ContainerEvent(Protocol):
@@ -48,7 +48,7 @@ class ContainerEvent(Protocol):
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Relay it. Raises what the runtime's request should fail with."""
+        """Relay the event. Raises what the runtime's request should fail with."""
 
 
 class Events:
@@ -113,7 +113,7 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> None:
-        """The resources of a pod are about to change."""
+        """Tell the plugins that the resources of a pod are about to change."""
         request = EventRequest(_UPDATE_POD, pod, None, resources, overhead)
         self._dispatcher.relay(request, deadline if timeout_s is None else _earlier(timeout_s, deadline))
 
@@ -125,7 +125,7 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> CreateReply:
-        """A container is about to be created; returns what plugins make of it, to `commit` or to `abort` in the end."""
+        """Ask the plugins about a container to be created; `commit` or `abort` what is returned in the end."""
         return self._dispatcher.create_container(
             pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
         )
@@ -139,7 +139,7 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> UpdateReply:
-        """A container's resources are about to change; returns what plugins make of it."""
+        """Ask the plugins about a change of a container's resources; returns what they make of it."""
         return self._dispatcher.update_container(
             pod, container, resources, deadline if timeout_s is None else _earlier(timeout_s, deadline)
         )
@@ -152,7 +152,7 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> StopReply:
-        """A container has stopped, or is about to; returns what plugins want of others."""
+        """Tell the plugins that a container has stopped, or is about to; returns what they want of others."""
         return self._dispatcher.stop_container(
             pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
         )
@@ -174,6 +174,6 @@ class Events:
 
 
 def _earlier(timeout_s: float, deadline: float | None) -> float:
-    """The earlier of the two, in monotonic seconds."""
+    """The earlier of a timeout and a deadline, in monotonic seconds."""
     limit = monotonic() + timeout_s
     return limit if deadline is None else min(limit, deadline)

@@ -1,4 +1,4 @@
-"""`Observer`: who is told what plugins do. Does nothing by itself; subclass it, or use `nri.metrics.prometheus`.
+"""`Observer`: an object that is told what plugins do. It ignores all; subclass it, or use `nri.metrics.prometheus`.
 
 Every method may be called from several threads at once, and is called on the hot path: it must be quick, and must not
 raise. `plugin` is ``NN-name``; `operation` is the RPC name of an event (``CreateContainer``) or ``Synchronize``.
@@ -15,7 +15,7 @@ __all__ = ["Observer"]
 
 
 class Observer:
-    """Base that ignores everything."""
+    """The base of observers, which ignores everything."""
 
     __slots__ = ()
 
@@ -23,12 +23,12 @@ class Observer:
         """A plugin was asked; `error` is None if it answered well."""
 
     def record_plugin_latency(self, plugin: str, operation: str, seconds: float) -> None:
-        """How long that took, in seconds; follows every `record_plugin_invocation`."""
+        """A plugin took so many seconds to answer; follows every `record_plugin_invocation`."""
 
     def record_plugin_adjustments(
         self, plugin: str, operation: str, adjustment: m.ContainerAdjustment | None, updates: int, evictions: int
     ) -> None:
-        """A plugin answered CreateContainer, UpdateContainer, StopContainer or Synchronize with these."""
+        """A plugin answered CreateContainer, UpdateContainer, StopContainer or Synchronize with so much."""
 
     def update_plugin_count(self, count: int) -> None:
         """So many plugins are active now."""

@@ -10,8 +10,7 @@
 | `nri_active_plugins_total` | |
 
 The names behind the prefix are the reference's; `namespace="containerd_nri"` gives exactly those of containerd.
-Counting is on the hot path, so it is a lookup and an addition here, and Prometheus's own objects are made when somebody
-scrapes.
+Counting is on the hot path, so it is a lookup and an addition here, and Prometheus's own objects are made at a scrape.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def error_label(error: BaseException | None) -> str:
 
 
 class _Series:
-    """What one plugin did at one operation."""
+    """The counts of one plugin at one operation."""
 
     __slots__ = ("adjusted", "buckets", "errors", "evictions", "left_out", "succeeded", "total_s", "updates")
 
@@ -65,10 +64,10 @@ class _Series:
 
 
 class PrometheusObserver(Observer):
-    """Counts, and gives the counts to a registry's scrapes.
+    """An observer that counts, and gives the counts to a registry's scrapes.
 
-    A plugin is asked one thing at a time (its lock sees to that), so what it was asked needs no lock of its
-    own. Its replies are merged after that, those of several events side by side.
+    A plugin is asked one thing at a time (its lock sees to that), so what it was asked needs no lock of its own. Its
+    replies are merged after that, those of several events side by side.
 
     Args:
         registry: a `prometheus_client.CollectorRegistry`; None for the library's own.
@@ -88,7 +87,7 @@ class PrometheusObserver(Observer):
         (REGISTRY if registry is None else registry).register(self)
 
     def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
-        """Count it."""
+        """Count an answer, or its error by label."""
         series = self._series[plugin, operation]
         if error is None:
             series.succeeded += 1
@@ -97,7 +96,7 @@ class PrometheusObserver(Observer):
             series.errors[label] = series.errors.get(label, 0) + 1
 
     def record_plugin_latency(self, plugin: str, operation: str, seconds: float) -> None:
-        """Observe it."""
+        """Put the seconds of an answer into their bucket."""
         series = self._series[plugin, operation]
         series.buckets[bisect_left(BUCKETS, seconds)] += 1
         series.total_s += seconds
@@ -119,17 +118,17 @@ class PrometheusObserver(Observer):
                 series.evictions += evictions
 
     def record_left_out(self, plugin: str, operation: str) -> None:
-        """Count it."""
+        """Count an update or eviction that was left out."""
         with self._merging:
             self._series[plugin, operation].left_out += 1
 
     def record_refused(self, reason: str) -> None:
-        """Count it."""
+        """Count a refused connection or registration by its reason."""
         with self._merging:
             self._refused[reason] = self._refused.get(reason, 0) + 1
 
     def update_plugin_count(self, count: int) -> None:
-        """Set the gauge."""
+        """Set the gauge of active plugins."""
         self._active = count
 
     def describe(self) -> list[Any]:
@@ -177,6 +176,6 @@ class PrometheusObserver(Observer):
 
 
 def _cumulative(buckets: list[int]) -> list[tuple[str, float]]:
-    """Upper bound -> how many were at most that."""
+    """The cumulative counts by upper bound: how many answers took at most that long."""
     bounds = [*map(str, BUCKETS), "+Inf"]
     return list(zip(bounds, accumulate(buckets), strict=True))

@@ -45,7 +45,7 @@ def failure(plugin: str, cause: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ValidatorConfig:
-    """What to refuse. All off by default.
+    """The configuration of the validator: what to refuse. All off by default.
 
     Attributes:
         enable: whether the validator takes part at all.
@@ -246,7 +246,7 @@ _BOOLEANS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.
 def _names(text: str) -> tuple[tuple[str, ...], str]:
     """The plugin names of the annotation, a YAML or JSON list; and what is wrong with it, "" if nothing is.
 
-    Whoever makes a pod writes it, and every creation waits for it: so its length is bounded, and it is read once.
+    The author of a pod writes it, and every creation waits for it: so its length is bounded, and it is read once.
     """
     if len(text) > LONGEST_ANNOTATION:
         return (), f"{len(text)} characters, at most {LONGEST_ANNOTATION}"

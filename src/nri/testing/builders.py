@@ -51,8 +51,7 @@ def make_container(
         labels: labels.
         annotations: annotations.
         fields: more fields of the message; `cpu_shares`, `cpu_quota`, `cpus`, `mems` and `memory_limit` are put where
-        they
-            belong.
+            they belong.
     """
     resources = {key: fields.pop(key) for key in tuple(fields) if key in _RESOURCES}
     fields.setdefault("id", f"container{next(_numbers)}")

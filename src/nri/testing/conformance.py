@@ -1,9 +1,9 @@
 """Run the reference's recorded outcomes through our merge, case by case, and say what differs.
 
 A file has one JSON object a line, plain or xz-compressed: what was asked, what each plugin answered, and what the
-reference (release 0.12.5) made of it. Cases run in reference mode. Lists whose order the reference leaves to chance
-are compared as sets: the namespaces that later plugins see, and neighbouring removal marks of mounts. The command
-over this module is `nri.cli.verbs.conformance`.
+reference (release 0.12.5) made of it. Cases run in reference mode. Lists whose order the reference leaves to chance are
+compared as sets: the namespaces that later plugins see, and neighbouring removal marks of mounts. The command over this
+module is `nri.cli.verbs.conformance`. Next: `nri.testing.spec_cases`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read_cases(path: str | Path) -> Iterator[Case]:
 
 
 def _unpacked(raw: bytes, path: str) -> bytes:
-    """What an xz file holds; a file of a few bytes must not fill memory."""
+    """The content of an xz file; a file of a few bytes must not fill memory."""
     unpacker = lzma.LZMADecompressor()
     text = unpacker.decompress(raw, _MOST_BYTES)
     if not unpacker.eof:

@@ -60,11 +60,11 @@ class Stopped:
         return owners.owner(self.owners, container_id or self._container_id, field, key)
 
     def commit(self) -> None:
-        """The runtime's request went well."""
+        """Say that the runtime's request went well."""
         self.reply.commit()
 
     def abort(self) -> dict[str, Update]:
-        """The runtime's request failed after all: undo the updates; returns those that could not be, by id."""
+        """Undo the updates, because the runtime's request failed after all; returns those that could not be, by id."""
         return _by_id(self.reply.abort())
 
 
@@ -88,7 +88,7 @@ class Updated(Stopped, ResourceView):
 
     @property
     def resources(self) -> m.LinuxResources:
-        """What the container is to have, as a message."""
+        """The resources that the container is to have, as a message."""
         return self.reply.resources
 
 

@@ -5,7 +5,8 @@
     link.to_plugin.cut_after(100)          # the 101st byte from now on never arrives: the connection ends
 
 Bytes are pumped by one thread per direction; what a fault does holds from the moment it is set. Counts are in bytes
-from then on. Close the link at the end, or use it as a context manager.
+from then on. Close the link at the end, or use it as a context manager. Next: `nri.testing.attached`, which connects a
+plugin over one.
 """
 
 from __future__ import annotations

@@ -56,12 +56,19 @@ def test_the_way_goes_from_the_call_to_the_socket_and_back(capsys: pytest.Captur
     assert 0 < text.index("Events.create_container  ") < places[0] < places[1]
 
 
-@pytest.mark.parametrize(("limit", "code"), [(["--limit-calls", "3"], 1), (["--limit-files", "3"], 1), ([], 0)])
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [(["--limit-calls", "3"], 1), (["--limit-files", "3"], 1), ([], 0)],
+)
 def test_a_way_that_is_too_long_is_exit_code_1(limit: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--limit-calls", "9999", "--limit-files", "999", *limit]) == code
     said = capsys.readouterr().err
     assert ("too long" in said) == bool(code)
     assert not limit or f"at most {limit[1]}" in said
+
+
+def test_the_way_of_a_creation_is_short_enough_to_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--limit-calls", "80", "--limit-files", "20"]) == 0, capsys.readouterr().err
 
 
 def test_the_compiled_build_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

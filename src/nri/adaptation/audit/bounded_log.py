@@ -22,7 +22,7 @@ WINDOW_S: Final = 60.0
 
 
 class BoundedLog:
-    """Logs to `log`. Thread-safe."""
+    """A bound on the lines that go to `log`. Thread-safe."""
 
     __slots__ = ("_guard", "_kinds", "_log")
 

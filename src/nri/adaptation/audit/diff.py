@@ -1,8 +1,8 @@
-"""What an answer changes, field by field: before and after, as plain values. Pure; the merge table says what there is.
+"""The changes that an answer makes, field by field, with the values before and after. Pure.
 
-Serves people, not the merge: shadow plugins are described with it (`nri.adaptation.audit.shadow`), and the history of a
-container (`nri.adaptation.audit.provenance`). Values are what JSON holds: texts, numbers, lists, tables; None is "not
-there". Next: those two.
+Serves people, not the merge, whose table says which fields there are: shadow plugins are described with it
+(`nri.adaptation.audit.shadow`), and the history of a container (`nri.adaptation.audit.provenance`). Values are what
+JSON holds: texts, numbers, lists, tables; None is "not there". Next: those two.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Change(NamedTuple):
     after: Any
 
     def to_json(self) -> dict[str, Any]:
-        """As a table of JSON."""
+        """The change as a table of JSON."""
         return self._asdict()
 
     def __str__(self) -> str:
-        """For people: ``Env DEBUG: "0" -> "1"``."""
+        """The change for people: ``Env DEBUG: "0" -> "1"``."""
         what = f"{self.field} {self.key}" if self.key else self.field
         return f"{what}: {show(self.before)} -> {show(self.after)}"
 
@@ -52,12 +52,12 @@ class Spot(NamedTuple):
 
 
 def of_adjustment(adjust: m.ContainerAdjustment, container: m.Container) -> list[Change]:
-    """What an adjustment would change in a container, taken by itself; equal values are left out."""
+    """The changes that an adjustment would make in a container, taken by itself; equal values are left out."""
     return described(container.id, read(adjust, TREE), container)
 
 
 def of_update(update: m.ContainerUpdate, resources: m.LinuxResources | None = None) -> list[Change]:
-    """What an update would change; `resources` are those that the container has, None if that is not known."""
+    """The changes that an update would make; `resources` are those of the container, None if they are not known."""
     before = m.ContainerUpdate()
     if resources is not None:
         before.linux.resources.CopyFrom(resources)
@@ -65,7 +65,7 @@ def of_update(update: m.ContainerUpdate, resources: m.LinuxResources | None = No
 
 
 def described(container: str, entries: Iterable[Entry], holder: Any, *, equal: bool = False) -> list[Change]:
-    """What entries of an answer would change in a container or update, taken by themselves.
+    """The changes that entries of an answer would make in a container or update, taken by themselves.
 
     `equal` keeps those that set what is there already.
     """

@@ -2,7 +2,7 @@
 
 Events are run again in their order: the creation through the merge itself, updates over the resources that the
 container had at that time. What cannot be run again (a reply that does not decode, an event that failed) becomes a
-note, not an error: this is read when something is already wrong.
+note, not an error: this is read when something is already wrong. Next: `nri.adaptation.audit.diff`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Step(NamedTuple):
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As a table of JSON; the time as text in UTC."""
+        """The step as a table of JSON; the time as text in UTC."""
         change = {key: value for key, value in self.change.to_json().items() if key != "container"}
         return {"time": _time(self.when), "event": self.event, "plugin": self.plugin, **change, "note": self.note}
 
@@ -71,7 +71,7 @@ class Explanation:
     forgotten: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As a table of JSON."""
+        """The chain as a table of JSON."""
         return {
             "container": self.container,
             "name": self.name,
@@ -82,7 +82,7 @@ class Explanation:
         }
 
     def rows(self) -> list[tuple[str, ...]]:
-        """As rows of texts for a table: time, event, plugin, field, key, before, after, note."""
+        """The chain as rows of texts for a table: time, event, plugin, field, key, before, after, note."""
         return [
             (_time(when), event, plugin, change.field, change.key, show(change.before), show(change.after), note)
             for when, event, plugin, change, note in self.steps
@@ -116,7 +116,7 @@ class _Replay:
         self._now = m.Container(id=made.container)
 
     def run(self, record: Record) -> None:
-        """Follow one event."""
+        """Run one event again, and note its changes."""
         before = len(self._made.steps)
         mine = record.container == self._made.container
         if record.event == "CreateContainer" and mine:

@@ -1,7 +1,7 @@
 """The containers that there are, in which namespace, with which resources: from events, and from the runtime's state.
 
-The adaptation needs to know three things without asking the runtime in the middle of an event (which may hold its
-locks): whether an update names a container that exists, in which namespace that is, and what to go back to when a
+The adaptation needs to know three things without asking the runtime in the middle of an event (the runtime may hold its
+locks then): whether an update names a container that exists, in which namespace that is, and what to go back to when a
 creation fails after side updates were applied. Resources are kept as bytes: a message would keep the whole container
 alive.
 
@@ -14,7 +14,7 @@ A container is in one of three states:
 | gone | it is removed, or its creation was refused or aborted | is left out and reported, like one without an id |
 
 Kept updates are handed over by `nri.adaptation.registration.kept_updates`. Until that is done later ones are kept as
-well, so that they never overtake each other.
+well, so that they never overtake each other. Next: `nri.adaptation.audit.known`, as which the merge sees this.
 """
 
 from __future__ import annotations
@@ -94,17 +94,17 @@ class Inventory:
         #: Called with the id of a container whose creation has succeeded already, when something is kept for it.
         self.on_kept: Callable[[str], object] = lambda _container_id: None
         #: The ids of all containers, always up to date.
-        self.known = Known(self)
+        self.known = Known(self._records, self._creations)
 
     def begin(self) -> News:
-        """The runtime's state is being asked for; what events tell from now on is newer than that. For `seed`."""
+        """Note that the runtime's state is being asked for: what events tell from now on is newer. For `seed`."""
         news: News = {}
         with self._lock:
             self._news.append(news)
         return news
 
     def cancel(self, news: News) -> None:
-        """The state did not come."""
+        """Note that the state that was asked for at `begin` did not come."""
         with self._lock:
             self._news = [each for each in self._news if each is not news]
 
@@ -130,7 +130,7 @@ class Inventory:
                     fresh[key] = told
                 else:
                     fresh.pop(key, None)
-            self._records = fresh
+            self._records = self.known.records = fresh
 
     def _put(self, container_id: str, record: ContainerRecord | None) -> None:
         for news in self._news:
@@ -182,8 +182,8 @@ class Inventory:
     def keep_update(self, plugin: str, update: m.ContainerUpdate, event: str, number: int) -> Presence:
         """Keep an update if its container is being created, later ones over earlier ones. Returns where it stands.
 
-        A container that is not CREATING by now takes no update here: the caller has to give it to the runtime. One
-        that comes on top of more than anybody needs is GONE.
+        A container that is not CREATING by now takes no update here: the caller has to give it to the runtime. One that
+        comes on top of more than any plugin needs is GONE.
 
         Args:
             number: counts the answers of plugins: events end in another order than they were answered in.
@@ -225,7 +225,7 @@ class Inventory:
         return Presence.CREATING
 
     def take_kept(self, container_id: str, *, again: bool = False) -> Creation | None:
-        """What waits for a container that is created, to be handed over; None: nothing any more, and it is known.
+        """Take what waits for a container that is created, to be handed over; None: nothing any more, and it is known.
 
         Ask `again` when that is done: what is asked for meanwhile waits, too. None also if another thread is at it.
         """
@@ -243,7 +243,7 @@ class Inventory:
             return taken
 
     def updated(self, container_id: str, *updates: m.LinuxResources) -> None:
-        """A container is being updated with these, one after the other."""
+        """Note that a container is being updated with these resources, one after the other."""
         with self._lock:
             record = self._records.get(container_id)
             if record is not None:
@@ -254,20 +254,20 @@ class Inventory:
                 self._put(container_id, ContainerRecord(record.pod_id, record.namespace, resources))
 
     def removed(self, container_id: str) -> None:
-        """A container is gone."""
+        """Note that a container is gone."""
         with self._lock:
             self._creations.pop(container_id, None)
             self._put(container_id, None)
 
     def restored(self, container_id: str, resources: m.LinuxResources) -> None:
-        """A container is given back what it had."""
+        """Note that a container is given back the resources that it had."""
         with self._lock:
             record = self._records.get(container_id)
             if record is not None:
                 self._put(container_id, ContainerRecord(record.pod_id, record.namespace, resources.SerializeToString()))
 
     def pod_removed(self, pod_id: str) -> list[str]:
-        """A pod is gone with all that was in it; returns the ids of its containers."""
+        """Note that a pod is gone with all that was in it; returns the ids of its containers."""
         with self._lock:
             inside = [key for key, record in self._records.items() if record.pod_id == pod_id]
             for container_id in inside:
@@ -276,6 +276,6 @@ class Inventory:
             return inside
 
     def resources_of(self, container_id: str) -> m.LinuxResources | None:
-        """What a container was given, as far as it is known."""
+        """The resources that a container was given, as far as they are known."""
         record = self._records.get(container_id)
         return None if record is None else m.LinuxResources.FromString(record.resources)

@@ -1,11 +1,20 @@
-"""The containers that there are as the merge asks for them: `Known`, a view of `nri.adaptation.audit.inventory`."""
+"""The containers that there are as the merge asks for them: `Known`, a view of `nri.adaptation.audit.inventory`.
+
+Next: `nri.adaptation.merge.update_book`, which asks.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nri.adaptation.audit.inventory import ContainerRecord, Creation, Inventory
+    from collections.abc import Mapping
+    from typing import Protocol
+
+    class _InNamespace(Protocol):
+        @property
+        def namespace(self) -> str: ...
+
 
 __all__ = ["Known"]
 
@@ -17,24 +26,24 @@ class Known:
     longer being created, so the other way round it would be missed.
     """
 
-    __slots__ = ("_inventory",)
+    __slots__ = ("_creations", "records")
 
-    def __init__(self, inventory: Inventory) -> None:
-        self._inventory = inventory
+    def __init__(self, records: Mapping[str, _InNamespace], creations: Mapping[str, _InNamespace]) -> None:
+        """Look into these, which change meanwhile: the containers that are there, and those being created."""
+        self.records = records
+        self._creations = creations
 
     def __contains__(self, container_id: object) -> bool:
-        return container_id in self._inventory._records
+        return container_id in self.records
 
     def __len__(self) -> int:
-        return len(self._inventory._records)
+        return len(self.records)
 
     def is_creating(self, container_id: str) -> bool:
         """Whether a container is being created, so that an update for it can only be kept."""
-        return container_id in self._inventory._creations
+        return container_id in self._creations
 
     def namespace_of(self, container_id: str) -> str | None:
         """The namespace of a container's pod; None for a container that is not there."""
-        record: ContainerRecord | Creation | None = self._inventory._records.get(container_id)
-        if record is None:
-            record = self._inventory._creations.get(container_id)
+        record = self.records.get(container_id) or self._creations.get(container_id)
         return None if record is None else record.namespace

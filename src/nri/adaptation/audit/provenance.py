@@ -1,10 +1,11 @@
 """Who changed what in a container, when, and from which value to which: the chain behind `nri why CONTAINER`.
 
 While requests run, only bytes are kept: per event the request as the runtime made it and every plugin's reply, appended
-to a list in one go. Now and then, and when somebody asks, the list is sorted into one history per container; what
-belongs to containers that are gone by then is dropped unread. The meaning of a history is worked out when somebody asks
-(`nri.adaptation.audit.explanation`). Bounded twice, in containers and in bytes: what was refused is forgotten first,
-then who was touched longest ago. Of a reply that updates many containers, each history has its own part alone.
+to a list in one go. Now and then, and when an operator asks, the list is sorted into one history per container; what
+belongs to containers that are gone by then is dropped unread. The meaning of a history is worked out when an operator
+asks (`nri.adaptation.audit.explanation`). Bounded twice, in containers and in bytes: what was refused is forgotten
+first, then the container that was touched longest ago. Of a reply that updates many containers, each history has its
+own part alone.
 
 Next: `nri.adaptation.admin`, which serves it.
 """
@@ -18,7 +19,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from nri.adaptation.audit.explanation import Explanation, explain
-from nri.adaptation.audit.record import Record, parts_of, size_of
+from nri.adaptation.audit.record import Record, parts_of
 from nri.rules import Rules
 from nri.text import LINE_LENGTH, plain
 
@@ -31,8 +32,12 @@ _LOOSE_BYTES = 4 << 20
 #: How many are sorted in a moment between two steps of an event: more than one, so that they get fewer.
 _TIDIED = 2
 
-#: About what the history of a container costs in memory, beside its records.
+#: About what the history of a container costs in memory beside its records, a record beside its bytes, and a reply or
+#: an outcome in it.
 _HISTORY_BYTES = 800
+_RECORD_BYTES = 400
+_REPLY_BYTES = 150
+_OUTCOME_BYTES = 300
 
 #: The fields of a `Record`, before it is made into one.
 _Raw = tuple[float, str, str, bytes, Sequence[tuple[str, bytes]], str, Sequence[tuple[str, str, str, str]]]
@@ -46,17 +51,25 @@ class _History:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.sizes: list[int] = []
-        self.size_bytes = 0
+        self.size_bytes = _HISTORY_BYTES
         self.refused = 0
         self.forgotten = 0
 
-    def add(self, record: Record, size_bytes: int) -> None:
-        """Put one more record at the end."""
+    def add(self, record: Record) -> int:
+        """Put one more record at the end; returns about how much memory it holds, in bytes."""
+        size_bytes = _RECORD_BYTES + len(record.request)
+        for _, reply in record.replies:
+            size_bytes += _REPLY_BYTES + len(reply)
+        if record.failed:
+            size_bytes += len(record.failed) * (1 if record.failed.isascii() else 4)
+        for outcome in record.outcomes:
+            size_bytes += _OUTCOME_BYTES + len(outcome[1]) + len(outcome[3])
         self.records.append(record)
         self.sizes.append(size_bytes)
         self.size_bytes += size_bytes
         if record.failed:
             self.refused += 1
+        return size_bytes
 
     def forget_one(self) -> int:
         """Drop the oldest refusal after the first record, else the oldest record after it; returns its size."""
@@ -149,11 +162,11 @@ class Provenance:
                 self._sort()
 
     def forget(self, container: str) -> None:
-        """The container is removed; ids are not used twice."""
+        """Note that a container is removed; ids are not used twice."""
         self._gone.add(container)
 
     def tidy(self) -> None:
-        """Sort some of what is loose, unless somebody else does."""
+        """Sort some of what is loose, unless another thread is at it."""
         if self._loose and self._lock.acquire(False):
             try:
                 self._sort(_TIDIED)
@@ -196,15 +209,13 @@ class Provenance:
                 self._append(target, part)
 
     def _append(self, target: str, record: Record) -> None:
-        size_bytes = size_of(record)
         history = self._histories.get(target)
         if history is None:
             history = self._histories[target] = _History()
-            size_bytes += _HISTORY_BYTES
+            self._bytes += _HISTORY_BYTES
         elif not record.failed:
             self._histories.move_to_end(target)
-        history.add(record, size_bytes)
-        self._bytes += size_bytes
+        self._bytes += history.add(record)
         if record.failed:
             self._refused.append((target, record))
         if len(history.records) > self._max_records:
@@ -243,7 +254,7 @@ class Provenance:
         return explain(container, records, forgotten, rules)
 
     def stats(self) -> dict[str, Any]:
-        """How much is kept."""
+        """How much is kept, as numbers by name."""
         with self._lock:
             self._sort()
             return {"containers": len(self._histories), "bytes": self._bytes, "max_bytes": self._max_bytes}

@@ -1,4 +1,4 @@
-"""One event as provenance keeps it: its bytes, what they take in memory, and the part that concerns one container.
+"""One event as provenance keeps it: its bytes, and the part of them that concerns one container.
 
 A reply may update every container of the node. Each history keeps its own updates alone: else one reply would count,
 and be held, once for each of them. Pure. Next: `nri.adaptation.audit.provenance` and
@@ -13,12 +13,7 @@ from typing import Any, NamedTuple
 from nri.api import messages as m
 from nri.wire import bytes_field
 
-__all__ = ["Record", "parts_of", "size_of", "updates_of"]
-
-#: About what a record costs in memory beside its bytes, and a reply or an outcome in it.
-_RECORD_BYTES = 400
-_REPLY_BYTES = 150
-_OUTCOME_BYTES = 300
+__all__ = ["Record", "parts_of", "updates_of"]
 
 
 class Record(NamedTuple):
@@ -51,18 +46,6 @@ _REPLIES: dict[str, Any] = {
     "Synchronize": m.SynchronizeResponse,
     "UpdateContainers": m.UpdateContainersRequest,
 }
-
-
-def size_of(record: Record) -> int:
-    """About how much memory a record holds, in bytes."""
-    size_bytes = _RECORD_BYTES + len(record.request)
-    for _, reply in record.replies:
-        size_bytes += _REPLY_BYTES + len(reply)
-    if record.failed:
-        size_bytes += len(record.failed) * (1 if record.failed.isascii() else 4)
-    for outcome in record.outcomes:
-        size_bytes += _OUTCOME_BYTES + len(outcome[1]) + len(outcome[3])
-    return size_bytes
 
 
 def updates_of(event: str, raw: bytes) -> list[m.ContainerUpdate]:

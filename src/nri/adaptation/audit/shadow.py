@@ -22,7 +22,7 @@ _NUMBERS = {name: number for number, name in FIELD_NAMES.items()}
 
 
 class ShadowReport(NamedTuple):
-    """What a shadow plugin would have done.
+    """The outcome that a shadow plugin would have had.
 
     Attributes:
         plugin: ``NN-name``.
@@ -46,11 +46,11 @@ class ShadowReport(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether it would have done nothing."""
+        """Whether the plugin would have done nothing."""
         return not (self.changes or self.evictions or self.failed)
 
     def to_json(self) -> dict[str, Any]:
-        """As a table of JSON."""
+        """The report as a table of JSON."""
         return {
             **self._asdict(),
             "changes": [change.to_json() for change in self.changes],
@@ -59,7 +59,7 @@ class ShadowReport(NamedTuple):
         }
 
     def __str__(self) -> str:
-        """One line for the log."""
+        """The report as one line for the log."""
         where = "/".join(filter(None, (self.pod, self.container)))
         holders = {(field, key): holder for field, key, holder in self.conflicts}
         parts = []
@@ -124,6 +124,24 @@ def _conflicts(found: list[Change], plugin: str, ledger: Ledger | None) -> list[
         if holder and not holder.startswith("-") and holder != plugin:
             conflicts.append((change.field, change.key, holder))
     return conflicts
+
+
+def of_reply(
+    plugin: str,
+    event: str,
+    pod: m.PodSandbox,
+    container: m.Container | None,
+    reply: bytes,
+    kind: Any,
+    ledger: Ledger,
+    resources_of: Callable[[str], m.LinuxResources | None],
+) -> ShadowReport:
+    """Describe a shadow plugin's answer as it came: the bytes of a message of class `kind`; the rest as in `report`."""
+    try:
+        message = kind.FromString(reply)
+    except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+        return failure(plugin, event, pod, f"its reply cannot be read: {error}")
+    return report(plugin, event, pod, container, message, ledger=ledger, resources_of=resources_of)
 
 
 def failure(plugin: str, event: str, pod: m.PodSandbox, what: str) -> ShadowReport:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nri.adaptation.audit.inventory import Inventory
+from nri.adaptation.audit.inventory import Inventory, Presence
 from nri.adaptation.audit.update_result import APPLIED, Restoration, UpdateResult, results_of
+from nri.adaptation.merge.update_book import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.api import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from nri.adaptation.audit.provenance import Provenance
+    from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.merge.update_book import UpdateBook
 
 __all__ = ["AuditTrail"]
 
@@ -46,7 +49,7 @@ class AuditTrail:
         failed: Sequence[m.ContainerUpdate],
         results: Sequence[UpdateResult] = (),
     ) -> None:
-        """A plugin asked for updates outside of an event: `what` is UpdateContainers or Synchronize."""
+        """Record that a plugin asked for updates outside of an event: `what` is UpdateContainers or Synchronize."""
         unapplied = {update.container_id for update in failed}
         touched: dict[str, list[m.LinuxResources]] = {}
         for update in updates:
@@ -58,7 +61,7 @@ class AuditTrail:
             self.provenance.record(what, "", b"", [(plugin, encoded)], touched, outcomes=_rows(results))
 
     def outcomes(self, event: str, results: Sequence[UpdateResult]) -> None:
-        """The runtime says what became of the updates of an event."""
+        """Record what became of the updates of an event, as the runtime says."""
         rows = _rows(results)
         if self.provenance is not None and rows:
             self.provenance.record(event, "", b"", (), {row[0] for row in rows}, outcomes=rows)
@@ -66,13 +69,42 @@ class AuditTrail:
     def refused(
         self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], reason: str
     ) -> None:
-        """The same, but nothing of it was applied."""
+        """Record that a plugin asked for updates outside of an event and that none was applied."""
         if self.provenance is not None:
             touched = {update.container_id for update in updates}
             self.provenance.record(what, "", b"", [(plugin, encoded)], touched, reason)
 
+    def side_updates(
+        self, book: UpdateBook, event: str, numbers: Mapping[str, int], reporting: Reporting
+    ) -> list[m.ContainerUpdate]:
+        """Keep what answers want of containers that are only being created, and report what is left out.
+
+        Returns the updates of those that have been created in the meantime. To be called once for an event.
+
+        Args:
+            event: RPC name.
+            numbers: of each plugin's answer, for the order in which updates are kept.
+        """
+        created = []
+        for plugin, update in book.kept:
+            presence = self.inventory.keep_update(plugin, update, event, numbers.get(plugin, 0))
+            if presence is Presence.KNOWN:
+                created.append(update)
+            elif presence is Presence.GONE:
+                book.ignored.append(Ignored(plugin, update.container_id, "", UNKNOWN_CONTAINER))
+        for plugin, eviction in book.kept_evictions:
+            presence = self.inventory.keep_eviction(plugin, eviction)
+            if presence is Presence.KNOWN:
+                book.evictions.append(Eviction(plugin, eviction.container_id, eviction.reason))
+            elif presence is Presence.GONE:
+                book.ignored.append(Ignored(plugin, eviction.container_id, "evict", UNKNOWN_CONTAINER))
+        for each in book.ignored:
+            if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER):
+                reporting.left_out(each.plugin, event, each.container_id)
+        return created
+
     def pod_removed(self, pod: m.PodSandbox) -> None:
-        """A pod is gone."""
+        """Forget a pod that is gone, and its containers."""
         for container_id in self.inventory.pod_removed(pod.id):
             self._forget(container_id)
 
@@ -82,7 +114,7 @@ class AuditTrail:
         self._forget(container_id)
 
     def container_removed(self, container: m.Container) -> None:
-        """A container is gone."""
+        """Forget a container that is gone."""
         self.inventory.removed(container.id)
         self._forget(container.id)
 

@@ -1,4 +1,4 @@
-"""What became of an update, field by field: applied, clamped, unsupported or stale, with a reason.
+"""The result of an update, field by field: applied, clamped, unsupported or stale, with a reason.
 
 The wire knows only which updates failed. A runtime that knows more says more: its update callback returns one
 `UpdateResult` per update (or simply the updates that failed), and `commit` of a reply takes them for the updates of an
@@ -8,8 +8,8 @@ event. What was not named counts as applied, so a runtime only says what went ot
     result.clamped("cpu.shares", 262144, "the kernel's maximum")
     result.unsupported("rdt_class", "no resctrl on this node")
 
-Fields are named below `resources`: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`. Pure. Who keeps them
-is `nri.adaptation.audit.trail`.
+Fields are named below `resources`: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`. Pure. Next:
+`nri.adaptation.audit.trail`, which keeps them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class FieldOutcome:
 
 
 class UpdateResult:
-    """What became of one update: a row for every field that it asks for.
+    """The result of one update: a row for every field that it asks for.
 
     Attributes:
         update: the update.
@@ -80,21 +80,21 @@ class UpdateResult:
 
     @classmethod
     def all_stale(cls, update: m.ContainerUpdate, reason: str) -> Self:
-        """For a container that is not there: nothing of the update was done."""
+        """The result for a container that is not there: nothing of the update was done."""
         result = cls(update)
         result.stale(reason)
         return result
 
     def clamped(self, field: str, value: object, reason: str) -> Self:
-        """The field got `value` instead of what was asked for."""
+        """Note that a field got `value` instead of what was asked for."""
         return self._set(FieldOutcome(field, CLAMPED, reason, value))
 
     def unsupported(self, field: str, reason: str) -> Self:
-        """The field was left alone."""
+        """Note that a field was left alone."""
         return self._set(FieldOutcome(field, UNSUPPORTED, reason))
 
     def stale(self, reason: str) -> Self:
-        """Nothing of the update was done: its container is gone or has stopped."""
+        """Note that nothing of the update was done: its container is gone or has stopped."""
         self._rows = {name: FieldOutcome(name, STALE, reason) for name in self._rows}
         return self
 
@@ -116,7 +116,7 @@ class UpdateResult:
         return any(row.outcome in (UNSUPPORTED, STALE) for row in self._rows.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Container and rows; rows that were applied have neither reason nor value."""
+        """The result as a table of JSON: container and rows; rows that were applied have neither reason nor value."""
         rows = [
             {key: value for key in FieldOutcome.__slots__ if (value := getattr(row, key)) not in ("", None)}
             for row in self.fields
@@ -179,7 +179,7 @@ class Restoration:
         return cls(update.container_id, earlier, tuple(name for name in _fields(update) if name not in had))
 
     def as_update(self) -> m.ContainerUpdate:
-        """The same as an update; what is to be not set has the value that a kernel takes for that, if there is one."""
+        """The restoration as an update; what is to be not set has the value that a kernel takes for that, if any."""
         update = m.ContainerUpdate(container_id=self.container_id, ignore_failure=True)
         resources = update.linux.resources
         resources.CopyFrom(self.resources)

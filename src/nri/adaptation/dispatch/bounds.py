@@ -1,6 +1,7 @@
-"""What one answer may cost the event: its size, the room that it leaves for the next request, what is told of it.
+"""The bounds of one answer: its size, the room that it leaves for the next request, how much is told of it.
 
-Whoever asks for too much is the one that fails, by name. Next: `nri.adaptation.dispatch.event`, which takes answers.
+The plugin that asks for too much is the one that fails, by name. Next: `nri.adaptation.dispatch.event`, which takes
+answers.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def leave_room(rpc: str, plugin: str, asked: bytes, request: bytes) -> None:
 
 
 def left_out(container_id: str, ignored: Sequence[Ignored]) -> list[tuple[str, str, str, str]]:
-    """What was left out as outcomes of updates: the first ones by container, all others by their number."""
+    """The updates that were left out, as outcomes: the first ones by container, all others by their number."""
     absent = [each for each in ignored if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER)]
     rows = []
     for one in absent[:_NAMED]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nri.adaptation.dispatch.bounds import ROOM
-from nri.adaptation.dispatch.event import AnsweredEvent, Parts
-from nri.adaptation.dispatch.event_reply import EventReply
+from nri.adaptation.dispatch.event import AnsweredEvent, EventReply
+from nri.adaptation.dispatch.event_context import Parts
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.container_view import normalise
 from nri.adaptation.peers.event_request import CreateRequest
@@ -62,7 +62,7 @@ class CreateReply(EventReply):
             super().__init__(merge, context.trail, book.updates(), book.ignored)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
-        """The container is created, and the side updates stand.
+        """Say that the container is created: its side updates stand.
 
         The update callback gets what plugins have asked for this container while it was being created, in this call.
 
@@ -75,7 +75,7 @@ class CreateReply(EventReply):
             self._kept.hand_over(self._container_id)
 
     def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
-        """The container could not be created: forget it, and have the side updates undone, as `EventReply.abort`."""
+        """Forget the container, which could not be created, and have the side updates undone, as `EventReply.abort`."""
         self._trail.not_created(self._container_id)
         return super().abort(restore)
 
@@ -122,8 +122,7 @@ class CreateEvent(AnsweredEvent):
     def validation_request(self, present: Iterable[Peer], *, sent: bool) -> bytes:
         """The request that all validators get: the container as it was, the merged result, and who set what.
 
-        PluginError, with the name of the plugin that asked for most, if it is to be sent and longer than a message may
-        be.
+        PluginError, with the name of the plugin that asked for most, if it is to be sent and too long for a message.
         """
         reply = self.merge.reply()
         if self._context.rules.hooks_only_when_set and not reply.adjust.hooks.ListFields():
@@ -161,7 +160,7 @@ class CreateEvent(AnsweredEvent):
         reply = CreateReply(self.merge, context, adjust, container_id)
         book = self.merge.book
         if book is not None:
-            reply.updates += self.side_updates(book)
+            reply.updates += self._context.trail.side_updates(book, self.rpc, self.numbers, self._context.reporting)
         kept = context.kept
         if context.trail.inventory.created(container_id, self._pod, resources, uncommitted=kept.runtime_commits):
             kept.add(container_id)

@@ -45,7 +45,7 @@ __all__ = ["Dispatcher"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: What always gets through: a node must be able to get rid of pods, whoever joins.
+#: What always gets through: a node must be able to get rid of pods, also while plugins join.
 URGENT: Final = DISPOSAL_EVENTS
 
 

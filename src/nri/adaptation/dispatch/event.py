@@ -1,44 +1,35 @@
 """One event on its way through the plugins: what each is asked, and what becomes of the answers.
 
-`Event` is an event that is only passed on: answers to it say nothing. `AnsweredEvent` is one whose answers are merged;
-its three kinds, CreateContainer, UpdateContainer and StopContainer, have a module each. An event belongs to one thread
-at a time and is taken around by `nri.adaptation.dispatch.dispatcher`, which asks three things of it: `request_bytes`
-for the next plugin, `add` of each answer, and the `result` when all have answered, which is an `EventReply` to the
-runtime. Next: `nri.adaptation.dispatch.create_event`.
+`Event` is only passed on: answers to it say nothing. The answers to an `AnsweredEvent` are merged; its three kinds,
+CreateContainer, UpdateContainer and StopContainer, have a module each. `nri.adaptation.dispatch.dispatcher` takes an
+event around, in one thread at a time: `request_bytes` for the next plugin, `add` of each answer, and in the end its
+`result`, which is an `EventReply` to the runtime. Next: `nri.adaptation.dispatch.create_event`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nri.adaptation.audit import shadow
-from nri.adaptation.audit.inventory import Presence
 from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
 from nri.adaptation.dispatch.bounds import HEADERS, ROOM, leave_room, left_out, too_much
-from nri.adaptation.merge.update_book import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.adaptation.plugin_policy import allow
 from nri.errors import NriError, PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.audit.trail import AuditTrail
+    from nri.adaptation.audit.update_result import Restoration, UpdateResult
     from nri.adaptation.dispatch.event_context import EventContext
-    from nri.adaptation.merge.update_book import UpdateBook
+    from nri.adaptation.merge.update_book import Ignored
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.api import messages as m
 
-__all__ = ["AnsweredEvent", "Event", "Parts"]
-
-
-class Parts(NamedTuple):
-    """A request's messages side by side, as the merge reads them: one message would copy them."""
-
-    pod: Any
-    container: Any
-    linux_resources: Any = None
+__all__ = ["AnsweredEvent", "Event", "EventReply"]
 
 
 class Event:
@@ -223,21 +214,16 @@ class AnsweredEvent(Event):
 
     def _describe(self, peer: Peer, reply: bytes) -> None:
         """Report what a shadow plugin's answer would have done, which is all that it does."""
-        request = self.request
-        try:
-            message = self._read(peer, reply)
-        except PluginError as error:
-            report = shadow.failure(peer.label, self.rpc, request.pod, error.reason)
-        else:
-            report = shadow.report(
-                peer.label,
-                self.rpc,
-                request.pod,
-                request.container_seen(),
-                message,
-                ledger=self.merge.ledger,
-                resources_of=self._context.trail.inventory.resources_of,
-            )
+        report = shadow.of_reply(
+            peer.label,
+            self.rpc,
+            self.request.pod,
+            self.request.container_seen(),
+            reply,
+            self.reply_type,
+            self.merge.ledger,
+            self._context.trail.inventory.resources_of,
+        )
         self._context.reporting.shadow_answered(report)
 
     def told_bytes(self) -> bytes:
@@ -256,32 +242,59 @@ class AnsweredEvent(Event):
         outcomes: Any = () if book is None or not book.ignored else left_out(container_id, book.ignored)
         provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed, outcomes)
 
-    def side_updates(self, book: UpdateBook) -> list[m.ContainerUpdate]:
-        """Keep what the answers want of containers that are only being created, and report what is left out.
-
-        Returns the updates of those that have been created in the meantime. To be called once, for the result.
-        """
-        created = []
-        context = self._context
-        inventory = context.trail.inventory
-        for plugin, update in book.kept:
-            presence = inventory.keep_update(plugin, update, self.rpc, self.numbers.get(plugin, 0))
-            if presence is Presence.KNOWN:
-                created.append(update)
-            elif presence is Presence.GONE:
-                book.ignored.append(Ignored(plugin, update.container_id, "", UNKNOWN_CONTAINER))
-        for plugin, eviction in book.kept_evictions:
-            presence = inventory.keep_eviction(plugin, eviction)
-            if presence is Presence.KNOWN:
-                book.evictions.append(Eviction(plugin, eviction.container_id, eviction.reason))
-            elif presence is Presence.GONE:
-                book.ignored.append(Ignored(plugin, eviction.container_id, "evict", UNKNOWN_CONTAINER))
-        for each in book.ignored:
-            if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER):
-                context.reporting.left_out(each.plugin, self.rpc, each.container_id)
-        return created
-
     def result_bytes(self) -> bytes:
         """The merged reply, encoded."""
         encoded: bytes = self.merge.reply().SerializeToString()
         return encoded
+
+
+class EventReply:
+    """The common part of all replies: owners, and the two ways in which the runtime's request ends.
+
+    Attributes:
+        updates: updates of other containers, for the runtime to apply.
+        ignored: what plugins asked for and did not get, with reasons.
+
+    If the runtime fails to create its container after it has updated others, `abort` hands the update callback what
+    those had before; `commit` forgets that. Calling neither is harmless.
+    """
+
+    __slots__ = ("_merge", "_side", "_trail", "ignored", "updates")
+
+    _event = ""
+
+    def __init__(self, merge: Any, trail: AuditTrail, updates: list[m.ContainerUpdate], ignored: list[Ignored]) -> None:
+        self._merge = merge
+        self._trail = trail
+        self.updates = updates
+        self.ignored = ignored
+        self._side = trail.updated(updates) if updates else []
+
+    @property
+    def owners(self) -> m.OwningPlugins:
+        """Which plugin set which field, of the event's container and of those updated along with it."""
+        owners: m.OwningPlugins = self._merge.owners()
+        return owners
+
+    def commit(self, results: Sequence[UpdateResult] = ()) -> None:
+        """Say that the runtime's request went well: its side updates stand.
+
+        Args:
+            results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
+        """
+        self._side = []
+        if results:
+            self._trail.outcomes(self._event, results)
+
+    def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
+        """Have the side updates undone, because the runtime's request failed.
+
+        The update callback gets what the containers had before, with values for "not set" where kernels have one (no
+        limit, 1024 shares). What it could not apply is returned.
+
+        Args:
+            restore: called instead of the update callback: it gets the same as `Restoration`, which also names the
+                fields that were not set before.
+        """
+        side, self._side = self._side, []
+        return self._trail.undo(side, restore) if side else []

@@ -118,7 +118,7 @@ class Invoker:
         sent: Sent | None = None,
         insist: bool = False,
     ) -> bytes | None:
-        """The answer's bytes; None if there is none and the request goes on without. Call with the peer's lock held.
+        """Get the answer's bytes; None if there is none and the request goes on without. Needs the peer's lock.
 
         Args:
             caller_deadline: absolute, in monotonic seconds; None for none.
@@ -157,25 +157,25 @@ class Invoker:
 
     def _ask(self, peer: Peer, event: Event, deadline: float) -> bytes:
         """Send and wait; what is to be told of it, and the bookkeeping, is done while the plugin is at work."""
+        recorded = self._reporting.recorded
         try:
             exchange = peer.begin(event.request, deadline)
         except Exception:
-            self._tell_asked(peer, event)
+            if recorded:
+                event.tell_asked(peer, self._reporting)
             raise
         if exchange is None:
-            self._tell_asked(peer, event)
+            if recorded:
+                event.tell_asked(peer, self._reporting)
             return peer.invoke(event.request, deadline)
         try:
-            self._tell_asked(peer, event)
+            if recorded:
+                event.tell_asked(peer, self._reporting)
             event.overlap()
         except BaseException:
             peer.abandon(exchange)
             raise
         return peer.collect(event.request, exchange, deadline)
-
-    def _tell_asked(self, peer: Peer, event: Event) -> None:
-        if self._reporting.recorded:
-            event.tell_asked(peer, self._reporting)
 
     def _may_call(self, peer: Peer, policy: EventPolicy, event: Event, now: float, insist: bool) -> bool:
         """Whether a plugin that is not simply active is called. PluginUnavailable if the request needs it."""
@@ -246,7 +246,7 @@ class Invoker:
 
 
 def _named(label: str, error: NriError) -> PluginError:
-    """What a plugin answered with as an error that carries its name."""
+    """The error for the runtime that stands for what a plugin answered with: it carries the plugin's name."""
     if not isinstance(error, RpcError):
         return PluginError(label, str(error))
     if error.code == Code.PERMISSION_DENIED:
@@ -255,7 +255,7 @@ def _named(label: str, error: NriError) -> PluginError:
 
 
 def _unnamed(label: str, error: RpcError) -> RpcError:
-    """Take the plugin's name out of a status text that has it for runtimes that name nobody: we name it ourselves."""
+    """Take the plugin's name out of a status text: it is there for runtimes that name no plugin, and we do."""
     for beginning in (f"plugin {label}: ", f"plugin {label} refused: "):
         if error.message.startswith(beginning):
             return RpcError(error.code, error.message.removeprefix(beginning))

@@ -2,7 +2,9 @@
 
 An event takes its place in the queue of the next plugin before it leaves the one at hand, also where a plugin does not
 get the event at all. So the order of arrival at the first plugin is the order at every plugin, and a slow plugin holds
-up what is behind it, not what is ahead. Nothing is held while an event waits, so there is no deadlock.
+up what is behind it, not what is ahead. Nothing is held while an event waits, so there is no deadlock. An event that
+waits also leaves word what to send: the one before it sends that on its way out, so the plugin is asked again before
+any thread has changed places.
 
     place = Place(invoker, event, peers, deadline)   # in the queue of the first plugin
     for peer in peers:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nri.adaptation.dispatch.event import AnsweredEvent, Parts
-from nri.adaptation.dispatch.event_reply import EventReply
+from nri.adaptation.dispatch.event import AnsweredEvent, EventReply
+from nri.adaptation.dispatch.event_context import Parts
 from nri.adaptation.merge import StopMerge
 from nri.adaptation.peers.event_request import EventRequest
 from nri.api import messages as m
@@ -54,4 +54,8 @@ class StopEvent(AnsweredEvent):
 
     def result(self) -> StopReply:
         """Updates of other containers."""
-        return StopReply(self.merge, self._context.trail, self.side_updates(self.merge.book))
+        return StopReply(
+            self.merge,
+            self._context.trail,
+            self._context.trail.side_updates(self.merge.book, self.rpc, self.numbers, self._context.reporting),
+        )

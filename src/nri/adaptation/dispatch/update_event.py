@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nri.adaptation.dispatch.event import AnsweredEvent, Parts
-from nri.adaptation.dispatch.event_reply import EventReply
+from nri.adaptation.dispatch.event import AnsweredEvent, EventReply
+from nri.adaptation.dispatch.event_context import Parts
 from nri.adaptation.merge import UpdateMerge
 from nri.adaptation.peers.event_request import UpdateRequest
 from nri.api import messages as m
@@ -83,5 +83,5 @@ class UpdateEvent(AnsweredEvent):
 
     def result(self) -> UpdateReply:
         """The resources that the container is to have, updates of other containers, and evictions."""
-        created = self.side_updates(self.merge.book)
+        created = self._context.trail.side_updates(self.merge.book, self.rpc, self.numbers, self._context.reporting)
         return UpdateReply(self.merge, self._context.trail, self._container_id, self._requested, created)

@@ -63,7 +63,7 @@ def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[Found], li
         try:
             mode = entry.stat(follow_symlinks=False).st_mode
         except FileNotFoundError:
-            continue  # somebody is just tidying up
+            continue  # it is just being tidied up
         if stat.S_ISDIR(mode) or not mode & 0o111:
             continue
         reason = _unusable(entry.path)
@@ -105,7 +105,7 @@ def _is_text(path: str) -> bool:
 
 
 def _read(path: str) -> bytes:
-    """What a regular file holds. OSError also for anything else, which is not waited for, and for what is too long."""
+    """The content of a regular file. OSError also for anything else, which is not waited for, and if it is too long."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -120,7 +120,7 @@ def _read(path: str) -> bytes:
 
 
 def _read_trusted(path: str) -> bytes:
-    """The same, of a file that only root and our own user decide about."""
+    """The content of a regular file that only root and our own user decide about, as `_read`."""
     try:
         with TrustedFile(path) as file:
             data = file.read(CONFIG_BYTES + 1)
@@ -137,7 +137,7 @@ def config_text(folder: str, index: str, name: str, *, trusted: bool = False) ->
     """A plugin's drop-in configuration and the file that it comes from: the first that exists, else ("", None).
 
     Args:
-        trusted: only a file that nobody but root and our own user decides about.
+        trusted: only a file that root and our own user alone decide about.
 
     Raises ConfigError for a file that is there and cannot be read.
     """

@@ -1,7 +1,7 @@
 """The plugins that are installed on this machine, all together: found, started, watched, ended.
 
-What a single one goes through is `nri.adaptation.launch.supervisor`; what counts as one is
-`nri.adaptation.launch.discovery`.
+What counts as one is said in `nri.adaptation.launch.discovery`. Next: `nri.adaptation.launch.supervisor`, which says
+what a single one goes through.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class Installed:
             supervisor.started.wait(max(0.0, deadline - monotonic()))
 
     def nudge(self) -> None:
-        """Somebody joined or left: look whether it is one of these."""
+        """Look whether the plugin that has just joined or left is one of these."""
         for supervisor in list(self._supervisors.values()):
             supervisor.nudge()
 
     def stop(self) -> None:
-        """Start them no more."""
+        """Start no plugin any more, and end those that run."""
         for supervisor in self._supervisors.values():
             supervisor.stop()
 
@@ -90,5 +90,5 @@ class Installed:
 
     @property
     def health(self) -> list[PluginHealth]:
-        """How they are, running or not."""
+        """How the installed plugins are, running or not."""
         return [supervisor.health for supervisor in self._supervisors.values()]

@@ -53,7 +53,7 @@ class Process:
     """
 
     def __init__(self, found: Found, file: TrustedFile | None = None) -> None:
-        """Start it. OSError if it cannot be started.
+        """Start the plugin. OSError if it cannot be started.
 
         `file`: what was found at its path and looked at; a program is started from there, a script by its path.
         """
@@ -90,7 +90,7 @@ class Process:
             ours.close()
             for fd in own:
                 os.close(fd)
-            if self.pid:  # it runs already, and nobody could watch it
+            if self.pid:  # it runs already, and could not be watched
                 os.kill(self.pid, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(self.pid, 0)
@@ -141,13 +141,13 @@ class Process:
         return {fd for fd, _ in poll.poll(seconds * 1000)}
 
     def nudge(self) -> None:
-        """Have `wait` look again."""
+        """Have `wait` call its `look` again."""
         with self._closing:
             if self._wake >= 0:
                 os.eventfd_write(self._wake, 1)
 
     def kill(self) -> None:
-        """End it at once; harmless if it has ended."""
+        """Kill the process; harmless if it has ended."""
         with self._closing:
             if self._end >= 0:
                 with contextlib.suppress(ProcessLookupError):
@@ -180,7 +180,7 @@ class Process:
 
     @property
     def last_words(self) -> str:
-        """The last lines that it wrote to stderr, each of them plain (`nri.text`)."""
+        """The last lines that the plugin wrote to stderr, each of them plain (`nri.text`)."""
         lines = [*self._lines, *([_short(self._partial)] if self._partial else [])]
         text = b"\n".join(lines)[-LAST_BYTES:]
         return lines_of(text.decode(errors="replace").strip())
@@ -191,7 +191,7 @@ def _short(line: bytes) -> bytes:
 
 
 def _closing(but: int) -> list[tuple[int, int]]:
-    """What a child does to have no descriptor above 3, except one that it needs until it is another program.
+    """The file actions that leave a child no descriptor above 3, but one that it needs until it is another program.
 
     Only those that are not marked close-on-exec matter, but another thread may just be opening one: it gets the lowest
     free number, which is at most as high as there are descriptors.

@@ -1,9 +1,9 @@
 """Keep one installed plugin running: launch it, watch it and its configuration, start it again as its policy says.
 
 One thread per plugin, which reads its stderr anyway. A run ends when the process ends; a process whose connection is
-gone is killed, because a launched plugin cannot connect again. A failed run is followed by a wait
-(`nri.backoff`); many short ones in a row are a crash loop, which is a state to be seen and not an end to
-trying. Every return is a full handshake, so the plugin is synchronized anew. Next: `nri.adaptation.launch.process`.
+gone is killed, because a launched plugin cannot connect again. A failed run is followed by a wait (`nri.backoff`); many
+short ones in a row are a crash loop, which is a state to be seen and not an end to trying. Every return is a full
+handshake, so the plugin is synchronized anew. Next: `nri.adaptation.launch.process`.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Supervisor:
         return PluginHealth(self.found.label, LAUNCHED, word, word, last_error=self.last_words, **told)
 
     def start(self) -> None:
-        """Launch it, and go on in the background."""
+        """Launch the plugin, and go on in the background."""
         self._thread.start()
 
     def nudge(self) -> None:
@@ -112,12 +112,12 @@ class Supervisor:
             process.nudge()
 
     def stop(self) -> None:
-        """Start it no more, and end it soon; `join` waits for that."""
+        """Start the plugin no more, and end it soon; `join` waits for that."""
         self._stopping.set()
         self.nudge()
 
     def join(self, deadline: float) -> None:
-        """Wait until it has ended; kill it at the deadline."""
+        """Wait until the plugin has ended; kill it at the deadline."""
         self._thread.join(max(0.0, deadline - monotonic()))
         if self._thread.is_alive():
             process = self._process
@@ -179,7 +179,7 @@ class Supervisor:
         peer.config = config
         self._process, self.peer = process, peer
         if self._stopping.is_set():
-            process.kill()  # whoever ended the others could not see this one yet
+            process.kill()  # the thread that ended the others could not see this one yet
         self._registry.connect(peer)
         process.wait(self._look)
         self._process = None
@@ -192,7 +192,7 @@ class Supervisor:
             log.warning("plugin %s ended: %s", peer.qualified, process.status)
             for line in self.last_words.split("\n") if self.last_words else ():  # one by one: none looks like ours
                 log.warning("plugin %s wrote: %s", peer.qualified, line)
-        # A plugin that is cut off may well end without an error: there is nobody left that it could work for.
+        # A plugin that is cut off may well end without an error: there is no runtime left that it could work for.
         return process.failed or peer.cut_off
 
     def _launch(self) -> tuple[str, Process]:
@@ -205,7 +205,7 @@ class Supervisor:
             return config, Process(found, file)
 
     def _look(self) -> float:
-        """What a running plugin needs now; returns when to look again."""
+        """Do what a running plugin needs now; returns when to look again."""
         peer, process = self.peer, self._process
         assert peer is not None
         assert process is not None

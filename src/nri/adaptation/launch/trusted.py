@@ -1,9 +1,9 @@
-"""Files that nobody but root and our own user decides about: every name on the way is looked at, and held open.
+"""Files that root and our own user alone decide about: every name on the way is looked at, and held open.
 
-A plugin runs with the runtime's rights. So it counts who owns the file and who may write it, and the same of every
-folder and link on the way to it: who may write a folder can put another file under a name in it, also between a look
-and a start. Each name is opened from the folder before it, never twice by a path, and links are followed by hand. A
-folder in which others may write is trusted if it is sticky, as `/tmp` is: there, nobody replaces what is another's.
+A plugin runs with the runtime's rights. So it counts who owns the file and who may write it, and the same goes for
+every folder and link on the way to it: who may write a folder can put another file under a name in it, also between a
+look and a start. Each name is opened from the folder before it, never twice by a path, and links are followed by hand.
+A folder in which others may write is trusted if it is sticky, as `/tmp` is: there, no user replaces what is another's.
 
 What is left is what root and our own user do in the meantime, a file system that gives other answers (FUSE, NFS), and
 the interpreter of a script, which the script names itself. Next: `nri.adaptation.launch.discovery`.
@@ -30,7 +30,7 @@ _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UntrustedError(Exception):
-    """Somebody else than root and our own user decides about a file; the text says who, and the remedy."""
+    """Others than root and our own user decide about a file; the text says who, and the remedy."""
 
 
 class TrustedFile:
@@ -113,7 +113,7 @@ class TrustedFile:
         return "" if is_script else f"/proc/self/fd/{self._folder}/{self._name}"
 
     def read(self, most: int) -> bytes:
-        """What it holds, at most so many bytes."""
+        """The file's content, at most so many bytes."""
         with open(self._open(os.O_RDONLY), "rb") as file:
             return file.read(most)
 
@@ -121,7 +121,7 @@ class TrustedFile:
         return os.open(f"/proc/self/fd/{self._file}", flags | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Close it; twice is harmless."""
+        """Close the file; twice is harmless."""
         for descriptor in (self._file, self._folder):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -148,7 +148,7 @@ def _root(path: str) -> int:
 
 
 def _path_of(descriptor: int) -> str:
-    """For people: where an open folder is."""
+    """The place of an open folder, for people."""
     return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
@@ -165,7 +165,7 @@ def _outsider() -> int | None:
 
 
 def _check(what: str, info: os.stat_result) -> None:
-    """UntrustedError if somebody else than root and our own user can change a file, a link or a folder."""
+    """Raise UntrustedError if others than root and our own user can change a file, a link or a folder."""
     mode = info.st_mode
     above = what.startswith("folder ")
     if info.st_uid not in (0, os.geteuid()) and not (above and info.st_uid == _outsider()):

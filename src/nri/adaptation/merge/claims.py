@@ -1,8 +1,8 @@
 """Claiming what a reply asks for, one function per kind of field. Nothing but the ledger changes here.
 
-Each function answers whether the entry is plain: new to everybody and without a mark, so that merging messages gives
-the right result. `claim` raises ConflictError at the first field that somebody else holds; the caller rolls the
-ledger back. Next: `nri.adaptation.merge.effects`.
+Each function answers whether the entry is plain: new to every plugin and without a mark, so that merging messages gives
+the right result. `claim` raises ConflictError at the first field that another plugin holds; the caller rolls the ledger
+back. Next: `nri.adaptation.merge.effects`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Claimer:
         self.ledger, self.rules, self.container, self.plugin, self.merged = ledger, rules, container, plugin, merged
 
     def claim(self, entries: list[Entry]) -> bool:
-        """Claim all; True if all are plain. Raises ConflictError, or PluginError for a mark that means nothing."""
+        """Claim entries; True if all are plain. Raises ConflictError, or PluginError for a mark that means nothing."""
         plain = True
         for entry in entries:
             if not _BY_KIND[entry.row.kind](self, entry):

@@ -1,6 +1,6 @@
-"""What later plugins are shown: the container with the adjustments of earlier plugins in it.
+"""The container as later plugins are shown it: with the adjustments of earlier plugins in it.
 
-Worked out only when somebody looks. Most adjustments only add, and a protobuf message may be added to by appending
+Worked out only when it is looked at. Most adjustments only add, and a protobuf message may be added to by appending
 bytes: such a step is kept as the bytes to append, and the container is neither copied nor encoded again
 (`nri.adaptation.peers.event_request` joins them). Anything else makes a copy and changes that; the runtime's own
 message is never touched. Next: `nri.adaptation.merge.create`.
@@ -46,11 +46,11 @@ class ContainerView:
     __slots__ = ("_added", "_base", "_bytes", "_odd", "_origin", "_parsed", "_pending", "_rules", "_steps", "_whole")
 
     def __init__(self, origin: m.Container, rules: Rules, encoded: bytes | None = None) -> None:
-        """`encoded`: the bytes of `origin`, if somebody has them."""
+        """Begin with `origin`; `encoded` are its bytes, where they are there already."""
         self._origin = origin
         self._base = origin
         self._added: list[bytes] = []
-        self._parsed: list[m.Container] = []  # the first of `_added`, as far as somebody had to look into them
+        self._parsed: list[m.Container] = []  # the first of `_added`, as far as they had to be looked into
         self._whole: m.Container | None = None
         self._pending: list[tuple[list[Entry] | None, Fields, m.ContainerAdjustment]] = []
         self._bytes = encoded
@@ -59,7 +59,7 @@ class ContainerView:
         self._steps: list[bytes | None] = []
 
     def add(self, entries: list[Entry] | None, fresh: Fields, adjust: m.ContainerAdjustment) -> None:
-        """Note one plugin's adjustments, and the message that they come from; applied when somebody looks.
+        """Note one plugin's adjustments, and the message that they come from; applied when the container is looked at.
 
         `entries` is None for a fresh reply, whose fields are `fresh`: no earlier plugin touched any of it, so only what
         the container had from the start may be in the way.
@@ -99,21 +99,21 @@ class ContainerView:
         return self._whole
 
     def _additions(self) -> list[m.Container]:
-        """What was appended, as messages."""
+        """The parts that were appended, as messages."""
         for added in self._added[len(self._parsed) :]:
             self._parsed.append(m.Container.FromString(added))
         return self._parsed
 
     def _seen(self, entries: list[Entry]) -> list[Entry]:
-        """Those that later plugins see."""
+        """The entries that later plugins see."""
         return [entry for entry in entries if entry.row.always_shown or self._visible(entry.row)]
 
     def _fresh_step(self, fields: Fields, adjust: m.ContainerAdjustment) -> None:
         resources, entries = split(fields)
         entries = self._seen(entries)
         for entry in entries:
-            # What nobody claimed before is in none of the additions either, but for a variable's name with "=" in it:
-            # what is read back from the container ends at the first one.
+            # What no plugin claimed before is in none of the additions, but for a variable's name with "=" in it: what
+            # is read back from the container ends at the first one.
             added: Sequence[m.Container] = ()
             if entry.row.path == "env":
                 added = self._additions() if self._odd else ()
@@ -136,7 +136,7 @@ class ContainerView:
             self._append(entries, adjust)
 
     def _change(self, entries: list[Entry]) -> None:
-        """Something has to be replaced or taken away: from here on there is another base."""
+        """Replace or take away what has to go: from here on there is another base."""
         self._base = self._combined()
         for entry in entries:
             self._apply(self._base, entry)

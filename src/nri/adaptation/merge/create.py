@@ -1,9 +1,9 @@
 """Merging CreateContainer: one adjustment from all replies, each plugin shown what earlier ones did.
 
-A reply is taken whole or not at all: first every field is claimed, then the collected adjustment changes, in one
-bulk merge when nothing is removed or taken over. What later plugins see is only worked out when somebody asks.
-Nothing is logged, nobody is called, the runtime's own messages stay as they are. Next:
-`nri.adaptation.dispatch.dispatcher`, which calls the plugins.
+A reply is taken whole or not at all: first every field is claimed, then the collected adjustment changes, in one bulk
+merge when nothing is removed or taken over. What later plugins see is only worked out when it is asked for. Nothing is
+logged, no plugin is called, the runtime's own messages stay as they are. Next: `nri.adaptation.dispatch.create_event`,
+which feeds it with the plugins' answers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["CreateMerge"]
 
 
 def _empty_adjustment() -> bytes:
-    """What the runtime gets when no plugin asks for anything: present, with its usual parts present."""
+    """The adjustment that the runtime gets when no plugin asks for anything: its usual parts are present."""
     adjust = m.ContainerAdjustment()
     adjust.hooks.SetInParent()
     adjust.linux.resources.memory.SetInParent()
@@ -146,7 +146,7 @@ class CreateMerge:
         return self.book
 
     def _view(self) -> ContainerView:
-        """What later plugins are shown, up to date."""
+        """The container as later plugins are shown it, up to date."""
         shown = self._shown
         if shown is None:
             shown = self._shown = ContainerView(self._request.container, self._rules, self._encoded)
@@ -212,10 +212,10 @@ class CreateMerge:
 
     @property
     def evictions(self) -> list[Eviction]:
-        """What the replies asked to evict; empty unless the rules keep evictions."""
+        """The evictions that the replies asked for; empty unless the rules keep evictions."""
         return [] if self.book is None else self.book.evictions
 
     @property
     def ignored(self) -> list[Ignored]:
-        """What plugins asked for and did not get, without failing the event."""
+        """The parts of replies that were left out without failing the event."""
         return [] if self.book is None else self.book.ignored

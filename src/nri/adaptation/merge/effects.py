@@ -1,4 +1,4 @@
-"""What an entry does: to the adjustment collected for the runtime, and to a resources message of an update.
+"""The effect of an entry on the adjustment collected for the runtime, or on the resources of an update.
 
 One function per kind, all taking the message that has the field's path. They run after every claim has been granted,
 so nothing here fails. What later plugins are shown is `nri.adaptation.merge.container_view`. Next:

@@ -1,4 +1,4 @@
-"""What a reply asks for, row by row: finding the rows that it touches and splitting removals from settings.
+"""A reply taken apart, row by row: find the rows that it touches and split removals from settings.
 
 Rules of this file: nothing is claimed or changed here, the plugin's message least of all; entries come in the table's
 order. It runs for every reply, so the split is made only for entries that need it. Next:

@@ -32,7 +32,7 @@ class Kind(IntEnum):
     KEYED = 2
     """A list whose elements have a key, one owner each."""
     LIST = 3
-    """A list that only grows; nobody owns an element."""
+    """A list that only grows; no plugin owns an element."""
     ACCUMULATED = 4
     """Everybody adds, all are owners."""
     ARGS = 5
@@ -55,7 +55,7 @@ class Row:
     Attributes:
         path: dotted path in `ContainerAdjustment`, and, if shown, in `Container`.
         kind: how values combine.
-        claim: number of the API's `Field` enum, 0 if nobody owns it.
+        claim: number of the API's `Field` enum, 0 if no plugin owns it.
         key: name of the elements' key for KEYED, else "".
         removable: keys may carry the removal mark.
         marks_kept: unpaired removals of list elements reach the reply in every mode.

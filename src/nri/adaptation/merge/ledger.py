@@ -1,8 +1,20 @@
 """Who owns which field of which container, for one event: claims, clearings, and a way back.
 
-Nothing persists between events. The journal of everything recorded is at once the way back (`rollback`) and the
-material for provenance (`claims`); nothing is logged here. A cleared field is recorded as ``-<plugin>``: cleared by
-that plugin. Next: `nri.adaptation.merge.create` and `nri.adaptation.merge.update`, which claim.
+What is owned is a place: a container, a field, and for a compound field the key of the entry in it. Its owner is a
+text:
+
+| the place is | its text | claimed by the same plugin | claimed by another plugin |
+|---|---|---|---|
+| free | none | granted | granted |
+| held | ``NN-name`` | granted if `Rules.same_plugin_may_repeat`, else a conflict | a conflict |
+| cleared by a removal | ``-NN-name`` | granted | granted if `Rules.removal_frees_key`, else a conflict |
+
+Clearing asks for no leave: removals are how one plugin takes over from another. A field with many owners (hooks) is
+never in conflict; its text is all of them, joined by commas.
+
+Every record goes into a journal, which is at once the way back (`rollback`: a reply is taken whole or not at all) and
+the material for provenance (`claims`). Nothing persists between events, and nothing is logged here. Next:
+`nri.adaptation.merge.create` and `nri.adaptation.merge.update`, which claim.
 """
 
 from __future__ import annotations
@@ -52,7 +64,7 @@ class Ledger:
         self._repeat = rules.same_plugin_may_repeat
 
     def claim(self, container: str, field: int, key: str, plugin: str) -> bool:
-        """Record `plugin` as the owner. True if nobody touched the field before; ConflictError if it is held."""
+        """Record `plugin` as the owner. True if the field was untouched before; ConflictError if it is held."""
         slot = (container, field, key)
         holder = self._owners.get(slot, "")
         if holder:
@@ -82,7 +94,7 @@ class Ledger:
         return True
 
     def clear(self, container: str, field: int, key: str, plugin: str) -> None:
-        """Record that `plugin` took the field from whoever had it."""
+        """Record that `plugin` took the field from its owner, if it had one."""
         self._put((container, field, key), "-" + plugin)
 
     def accumulate(self, container: str, field: int, plugin: str) -> None:
@@ -113,7 +125,7 @@ class Ledger:
         return self._owners.get((container, field, key), "")
 
     def claims(self, since: int = 0) -> list[Claim]:
-        """What was recorded since a mark, oldest first."""
+        """The lines of the journal since a mark, oldest first."""
         lines: list[Claim] = []
         later: dict[tuple[str, int, str], str] = dict(self._owners)
         for slot, before in reversed(self._journal[since:]):

@@ -77,7 +77,7 @@ def _describe(field: Any) -> _Field:
 
 
 def _left(data: bytes, position: int, end: int, table: dict[int, Any], left: int) -> int:
-    """What is left of an allowance after the fields of one message; negative as soon as it is not enough.
+    """The rest of an allowance after the fields of one message; negative as soon as it is not enough.
 
     Bytes that are no message end the count: the decoder will say so.
     """

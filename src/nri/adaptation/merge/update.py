@@ -1,4 +1,4 @@
-"""Merging UpdateContainer and StopContainer: what the container is to have, and updates of others.
+"""Merging UpdateContainer and StopContainer: the resources that the container is to have, and updates of others.
 
 The updates themselves are merged by `nri.adaptation.merge.update_book`. Next: `nri.adaptation.merge.create`.
 """
@@ -36,7 +36,7 @@ class UpdateMerge:
 
     @property
     def resources(self) -> m.LinuxResources:
-        """What the container is to have, as the next plugin sees it. Belongs to the state: do not change it."""
+        """The resources that the container is to have, as the next plugin sees them. Do not change them."""
         return self.book.live.linux.resources
 
     @property
@@ -60,7 +60,7 @@ class UpdateMerge:
 
     @property
     def ignored(self) -> list[Ignored]:
-        """What plugins asked for and did not get, without failing the event."""
+        """The parts of replies that were left out without failing the event."""
         return self.book.ignored
 
     def owners(self) -> m.OwningPlugins:
@@ -90,7 +90,7 @@ class StopMerge:
 
     @property
     def ignored(self) -> list[Ignored]:
-        """What plugins asked for and did not get, without failing the event."""
+        """The parts of replies that were left out without failing the event."""
         return self.book.ignored
 
     def owners(self) -> m.OwningPlugins:

@@ -68,7 +68,7 @@ class _Planned(NamedTuple):
 
 
 def folded(updates: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-    """The same, but each container has one update: what a later one sets counts."""
+    """Updates with one for each container: what a later one of a container sets counts."""
     by_target: dict[str, list[m.ContainerUpdate]] = {}
     for update in updates:
         by_target.setdefault(update.container_id, []).append(update)
@@ -186,7 +186,7 @@ class UpdateBook:
                 entries.append(entry)
         mine = update.container_id == self._requested
         if mine and not self._rules.pids_in_updates and self.live.linux.resources.HasField("pids"):
-            # The reference claims the runtime's own process limit for whoever updates the container.
+            # The reference claims the runtime's own process limit for the plugin that updates the container.
             entries.append(Entry(_PIDS, None))
         return entries
 

@@ -5,6 +5,8 @@ is an answer. Time is passed in (monotonic seconds) and nothing is locked: the p
 
     closed --misses in a row--> open --retry_s passed--> half-open --answer--> closed
                                  ^------------miss------------'
+
+Next: `nri.adaptation.dispatch.invoker`, which asks it before each call.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class Breaker:
 
     @property
     def state(self) -> BreakerState:
-        """Where it stands. Open turns into half-open by the next `admit`, not by time alone."""
+        """Where the breaker stands. Open turns into half-open by the next `admit`, not by time alone."""
         return self._state
 
     def admit(self, now: float) -> bool:
@@ -81,7 +83,7 @@ class Breaker:
         self.answered()
 
     def configure(self, misses: int, retry_s: float) -> None:
-        """Take over new limits. Switching it off closes it; a shorter wait counts from the next opening."""
+        """Take over new limits. A breaker that is switched off closes; a shorter wait counts from the next opening."""
         self.misses = misses
         self.retry_s = retry_s
         if not misses:

@@ -3,7 +3,7 @@
 They take part in the order of indices like every other plugin, without a socket: handlers get messages and run in the
 thread of the event, so they must be quick, and no timeout can interrupt them. They must not change what they are given.
 A handler returns what plugins return elsewhere: None, an adjustment, updates, or both as a pair; builders of `nri.api`
-and messages are both fine.
+and messages are both fine. Next: `nri.adaptation.peers.event_request`, from which the messages come.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class BuiltinPeer(Peer):
 
 
 def _failed(cause: Exception) -> RpcError:
-    """What the request fails with because of a handler's error."""
+    """The error that the request fails with because of a handler's error."""
     code = Code.PERMISSION_DENIED if isinstance(cause, Reject) else Code.UNKNOWN
     error = RpcError(code, describe(cause))
     error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`

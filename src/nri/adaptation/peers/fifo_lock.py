@@ -1,7 +1,7 @@
 """A lock that is passed on in the order of asking, and whose place in the queue can be taken before waiting for it.
 
-Whoever waits may leave word what is to be begun as soon as its turn comes: the one who lets go does that first, and
-wakes it then. So what the lock guards is at work again while threads still change places.
+A thread that waits may leave word what is to be begun as soon as its turn comes: the one that lets go does that first,
+and wakes it then. So what the lock guards is at work again while threads still change places.
 
 A bare `threading.Lock` starves callers: the thread that has just let go takes it again before the others wake. Taking a
 place (`place`) and waiting for it (`wait`) are apart, because an event takes its place at the next plugin before it
@@ -48,7 +48,7 @@ class Ticket:
         return self._turn.acquire(timeout=timeout_s)
 
     def call(self) -> None:
-        """The turn has come."""
+        """Tell the thread that waits that its turn has come."""
         try:
             if self.begin is not None:
                 self.begun = self.begin()
@@ -57,12 +57,14 @@ class Ticket:
 
 
 class FifoLock:
-    """First come, first served. Not reentrant; any thread may release it.
+    """A lock: first come, first served. Not reentrant; any thread may release it.
 
-    ticket = lock.place()            # never waits
-    lock.wait(ticket, deadline)      # waits for its turn
-    ...
-    lock.release()
+        ticket = lock.place()            # never waits
+        lock.wait(ticket, deadline)      # waits for its turn
+        ...
+        lock.release()
+
+    A thread that has changed its mind gives up its place, or the lock if its turn has come, with `leave`.
     """
 
     __slots__ = ("_guard", "_held", "_queue")
@@ -89,7 +91,7 @@ class FifoLock:
         try:
             if ticket.wait(-1.0 if deadline is None else max(0.0, deadline - monotonic())):
                 return
-        except BaseException:  # KeyboardInterrupt: nobody may wait for ever behind a place that nobody holds
+        except BaseException:  # KeyboardInterrupt: a place that no thread holds would hold up all behind it
             if not self._give_up(ticket):
                 ticket.wait()
                 self.release()

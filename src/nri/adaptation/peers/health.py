@@ -1,4 +1,7 @@
-"""How plugins are, as values for people and for readiness probes."""
+"""The health of plugins, as values for people and for readiness probes.
+
+Next: `nri.adaptation.adaptation`, which gives it out.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _STARTING = frozenset((State.CONNECTED, State.REGISTERED, State.CONFIGURED, Stat
 
 @dataclass(frozen=True, slots=True)
 class PluginHealth:
-    """One plugin at one moment.
+    """The health of one plugin at one moment.
 
     Attributes:
         plugin: ``NN-name``; ``??-plugin`` if it has not registered yet.
@@ -51,7 +54,7 @@ class PluginHealth:
     last_words: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """All attributes by name."""
+        """The health as a table of JSON, by the names of the attributes."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 

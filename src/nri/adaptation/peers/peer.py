@@ -41,7 +41,7 @@ _sequence = itertools.count(1)
 
 
 class Owner(Protocol):
-    """What a peer needs of those who own it."""
+    """The owner of peers, as far as a peer needs it."""
 
     def act(self, peer: Peer, action: Action) -> None:
         """Carry out an action that is not the peer's own."""
@@ -141,11 +141,11 @@ class Peer(ABC):
         self.order = next(_sequence)
 
     def would(self, signal: Signal) -> tuple[Action, ...]:
-        """What would follow from a signal in the present state."""
+        """The next state and the actions that would follow from a signal in the present state."""
         return step(self.state, signal)[1]
 
     def signal(self, signal: Signal, why: str = "") -> tuple[Action, ...]:
-        """Something happened: go to the next state and carry out what follows. Returns the actions."""
+        """Take a signal: go to the next state and carry out what follows. Returns the actions."""
         with self._guard:
             self.state, actions = step(self.state, signal)
             if why and actions:
@@ -162,10 +162,10 @@ class Peer(ABC):
 
     @abstractmethod
     def invoke(self, request: EventRequest, deadline: float) -> bytes:
-        """Ask, and wait for the reply's bytes. Raises RpcError, DeadlineExceeded, ConnectionClosed."""
+        """Ask the plugin, and wait for the reply's bytes. Raises RpcError, DeadlineExceeded, ConnectionClosed."""
 
     def begin(self, request: EventRequest, deadline: float) -> Exchange | None:  # noqa: ARG002 - for those who can
-        """Ask without waiting; what is returned goes to `collect` or `abandon`. None: not possible, nothing is sent."""
+        """Ask the plugin without waiting; what is returned goes to `collect` or `abandon`. None: nothing is sent."""
         return None
 
     def collect(self, request: EventRequest, exchange: Exchange, deadline: float) -> bytes:  # noqa: ARG002 - as `begin`

@@ -31,7 +31,7 @@ __all__ = ["RemoteOwner", "RemotePeer"]
 
 
 class RemoteOwner(Owner, Protocol):
-    """What a remote peer needs of those who own it."""
+    """The owner of remote peers, as far as one needs it."""
 
     def register(self, peer: RemotePeer, payload: bytes) -> None:
         """Check RegisterPlugin and take over the identity; RpcError refuses it."""
@@ -112,7 +112,7 @@ class RemotePeer(Peer):
         return self._relay(request, deadline)
 
     def _relay(self, request: EventRequest, deadline: float) -> bytes:
-        """Ask by StateChange."""
+        """Ask the plugin by StateChange instead of the event's own method."""
         spec = request.spec
         self.relay_only = True
         if not self._warned & spec.bit:

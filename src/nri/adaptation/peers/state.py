@@ -1,6 +1,21 @@
 """The life of a plugin's connection as a table: state and signal in, next state and actions out. Pure.
 
-    connected -> registered -> configured -> synchronizing -> active <-> late <-> open -> gone
+    connected -> registered -> configured -> synchronizing -> active -> late -> open
+                                                               ^         |       |
+                                                               '-answers-+-------'
+
+| state | the plugin | events |
+|---|---|---|
+| connected | has a connection and no name yet | none |
+| registered | has given its name, and is being configured | none |
+| configured | has said which events it wants, and waits for its turn at the gate | none |
+| synchronizing | is in the chain, and takes the state of the runtime in | wait until it has |
+| active | takes part | are asked of it |
+| late | takes part, and did not answer the last event in time | are asked of it |
+| open | missed so many in a row that its breaker leaves it out | pass it by, but for a trial now and then |
+| gone | has no connection any more, from any state | pass it by |
+
+A name is given once, from connected; updates are taken from configured on.
 
 The shell around it (`nri.adaptation.peers.peer`, `nri.adaptation.registration.handshake`) reports what happened and
 carries out the actions; it decides nothing. A pair that is not in the table changes nothing: signals of a race that was
@@ -31,7 +46,7 @@ class State(Enum):
 
 
 class Signal(Enum):
-    """What happened."""
+    """Something that happened to a plugin or its connection."""
 
     REGISTER = "the plugin gave its name"
     UPDATE = "the plugin asks for updates of containers"
@@ -47,7 +62,7 @@ class Signal(Enum):
 
 
 class Action(Enum):
-    """What the shell has to do."""
+    """Something that the shell has to do."""
 
     CONFIGURE = "go on with Configure and Synchronize, in a thread of its own"
     REFUSE_REPEAT = "answer that it is registered already"
@@ -65,7 +80,7 @@ class Action(Enum):
 _A, _G, _S = Action, Signal, State
 _Row = tuple[State, tuple[Action, ...]]
 
-#: In the chain and called, or about to be.
+#: The plugin has taken the state of the runtime in and takes part in events, as far as its breaker lets it.
 JOINED = frozenset((State.ACTIVE, State.LATE, State.OPEN))
 
 _ALIVE = (_S.CONNECTED, _S.REGISTERED, _S.CONFIGURED, _S.SYNCHRONIZING, _S.ACTIVE, _S.LATE, _S.OPEN)

@@ -118,7 +118,7 @@ def _read(encoded: bytes, most: int) -> m.SynchronizeResponse:
 
 
 def _ahead(source: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[bytes, bool]]:
-    """The same, but if there are several, a thread encodes the next ones while the caller waits for the peer."""
+    """The parts of a source; if there are several, a thread encodes the next ones while the caller waits."""
     first = next(source)
     yield first
     if not first[1]:

@@ -76,7 +76,7 @@ class AllowedField(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """What a plugin may touch. None means everything; an empty list means nothing."""
+    """The parts that a plugin may touch. None means everything; an empty list means nothing."""
 
     events: tuple[EventName, ...] | None = None
     namespaces: tuple[Pattern, ...] | None = None
@@ -111,14 +111,14 @@ def breach(  # noqa: PLR0913 - the parts of an answer, by name
     evict: Iterable[ContainerEviction] = (),
     namespace_of: Callable[[str], str | None] = lambda _: None,
 ) -> PluginError | None:
-    """What a plugin's answer touches without being allowed to, as the error to raise; None if all is well.
+    """The error to raise if a plugin's answer touches what it is not allowed to; None if all is well.
 
     Args:
         plugin: ``NN-name``.
         namespace: of the pod that the event is about.
         event: its number; 0 for what the plugin asked for without one (unsolicited, or in Synchronize).
         reply: the whole answer, which may hold fields that are none of the following three.
-        namespace_of: the namespace of a container by its id, None for a container that nobody knows.
+        namespace_of: the namespace of a container by its id, None for a container that is not known.
     """
     cause = _breach(allow, namespace, event, _touched(reply, adjust, update, evict), namespace_of)
     return None if cause is None else PluginError(plugin, f"its policy does not allow it to {cause}")
@@ -205,7 +205,7 @@ def _update_fields(update: ContainerUpdate) -> Iterator[tuple[str, frozenset[str
 
 
 def _fields(message: Any, tree: Node, path: str) -> Iterator[tuple[str, frozenset[str]]]:
-    """What a message sets, and the paths of the merge table of which one has to be allowed for it.
+    """All that a message sets, each with the paths of the merge table of which one has to be allowed for it.
 
     An object without anything in it counts as well, because being there can mean something (``linux.rdt``); and so does
     a field that this version does not know, which no name allows: the runtime behind it may.

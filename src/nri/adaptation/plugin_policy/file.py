@@ -1,8 +1,8 @@
-"""What the operator wrote about plugins: ``policy.toml`` as one checked table per plugin.
+"""The operator's file about plugins: ``policy.toml`` as one checked table per plugin.
 
 One TOML table per ``NN-name``; ``[defaults]`` holds for every plugin, key by key, and counts as the operator's word
 just the same. Every mistake of the file is reported at once, each with line, key, value and what to write instead.
-What a table and a plugin's own declaration mean together is the question of `nri.adaptation.plugin_policy.policy`.
+Next: `nri.adaptation.plugin_policy.policy`, which says what a table and a plugin's own declaration mean together.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def read(path: str) -> dict[str, Table]:
 
 
 def parse(source: Source) -> dict[str, Table]:
-    """The same, of a text."""
+    """The tables of a text by name, as `read` gives them."""
     try:
         tree = parse_text(source) or {}
     except (ValueError, OverflowError, RecursionError) as error:
@@ -155,7 +155,7 @@ def _checked(tree: Any, path: tuple[str, ...], problems: list[Problem]) -> tuple
 
 
 def _bounds(table: Table, name: str, tree: Any, problems: list[Problem]) -> None:
-    """What types cannot say. Only for keys that the table gives itself, so that [defaults] is blamed once."""
+    """Check what types cannot say. Only for keys that the table gives itself, so that [defaults] is blamed once."""
     given = tree if isinstance(tree, dict) else {}
     if "timeout" in given:
         for event, seconds in table.timeouts.items():

@@ -1,9 +1,9 @@
-"""What the operator lets a plugin do to the node: the resolved policy of one plugin, and the file that it comes from.
+"""The policy of one plugin, as the operator and the plugin declared it, and the file that it comes from.
 
-Order for every key: the operator's value (the plugin's table, else ``[defaults]``), else what the plugin declared
-when it subscribed, else the default. `PluginPolicy` is a frozen value made for the hot path: events go by number, and
+Order for every key: the operator's value (the plugin's table, else ``[defaults]``), else what the plugin declared when
+it subscribed, else the default. `PluginPolicy` is a frozen value made for the hot path: events go by number, and
 nothing is parsed or looked up by name when a request is on its way. `Policies` keeps the file: `refresh` costs a
-comparison, and one `stat` a second; whoever holds a policy asks for it again when `generation` has moved.
+comparison, and one `stat` a second; a part that holds a policy asks for it again when `generation` has moved.
 
 Next: `nri.adaptation.plugin_policy.file` for the syntax, `allow` and `nri.api.selectors` for two of the rules; the
 breaker is `nri.adaptation.peers.breaker`, shadows are `nri.adaptation.audit.shadow`.
@@ -64,7 +64,7 @@ class PluginPolicy:
         filters: which pods it gets to see; None for all.
         uid: users whose processes may bear its name; None for all that may connect.
         launched: True: only one that this runtime has launched may bear its name; False: only one that connects.
-        strict: nobody may: the operator names plugins, and not this one.
+        strict: no process may: the operator names plugins, and not this one.
     """
 
     timeout: tuple[float | None, ...] = _RUNTIMES

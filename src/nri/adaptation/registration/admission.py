@@ -1,9 +1,10 @@
 """The moment in which plugins join: the runtime's state is read and they enter the chain, with no event under way.
 
 Reading the state is the runtime's work and may take long, and events wait meanwhile. So it is done once for all that
-wait: the first one leads, passes the gate for all, and hands each the same state. Who comes after that waits for the
-next turn. A leader whose own plugin has left goes on as long as others wait behind it; a plugin that leaves while it
-waits costs the others nothing. Next: `nri.adaptation.registration.handshake`, which goes on with each by itself.
+wait: the first one leads, passes the gate for all, and hands each the same state. A plugin that comes after that waits
+for the next turn. A leader whose own plugin has left goes on as long as others wait behind it; a plugin that leaves
+while it waits costs the others nothing. Next: `nri.adaptation.registration.handshake`, which goes on with each by
+itself.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LOOK_S = 1.0
 
 
 class Entry:
-    """What all plugins that joined together were given.
+    """The one state that all plugins that joined together were given.
 
     Attributes:
         state: the runtime's pods and containers at that moment.
@@ -88,11 +89,11 @@ class Admission:
         self._stopping = False
 
     def stop(self) -> None:
-        """Let nobody in any more."""
+        """Let no plugin in any more."""
         self._stopping = True
 
     def rest(self, held_s: float) -> None:
-        """Events may have waited so many seconds for a plugin to take the state in: let nobody in for as long."""
+        """Events may have waited so many seconds for a plugin to take the state in: let no other in for as long."""
         self._chain.gate.rest(held_s)
 
     def enter(self, peer: Peer) -> Entry | None:
@@ -148,7 +149,7 @@ class Admission:
             return batch
 
     def _let_in(self, batch: list[_Ticket]) -> None:
-        """One state for all of them. Called while nobody else is inside."""
+        """Give all plugins of a batch one state. Called while no event and no other joiner is inside."""
         batch = [ticket for ticket in batch if not self._has_left(ticket)]
         if not batch:
             return
@@ -164,7 +165,7 @@ class Admission:
             raise
         for ticket in batch:
             peer = ticket.peer
-            peer.lock.acquire()  # nobody else knows it yet, so this does not wait
+            peer.lock.acquire()  # no event knows it yet, so this does not wait
             try:
                 peer.signal(Signal.JOINING)
                 self._chain.add(peer)
@@ -176,12 +177,12 @@ class Admission:
             else:
                 ticket.entry = entry
         if all(ticket.entry is None for ticket in batch):
-            entry.seed()  # nobody else will
+            entry.seed()  # no plugin of the batch will
         self._chain.refresh()
 
 
 def _state_of(told: Any) -> Snapshot:
-    """What the runtime's `synchronize` callback has returned; TypeError says what it should have been."""
+    """The state that the runtime's `synchronize` callback has returned; TypeError says what it should have been."""
     wanted = "(pods, containers) is expected, PodSandbox and Container messages"
     if not isinstance(told, (tuple, list)) or len(told) != 2:
         got = f"{len(told)} things" if isinstance(told, (tuple, list)) else type(told).__name__

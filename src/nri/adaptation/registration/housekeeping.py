@@ -40,11 +40,11 @@ class Housekeeping:
         self._thread = threading.Thread(target=self._run, name="nri-housekeeping", daemon=True)
 
     def start(self) -> None:
-        """Look once a second from now on."""
+        """Look after plugins and policy once a second from now on."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more; `join` waits for that."""
+        """End the thread; `join` waits for that."""
         self._stopping.set()
 
     def join(self) -> None:

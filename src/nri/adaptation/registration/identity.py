@@ -29,7 +29,7 @@ VERSION_LENGTH = 64
 
 
 def check(request: m.RegisterPluginRequest) -> None:
-    """RpcError if this cannot be a plugin's name or index."""
+    """Raise RpcError if this cannot be a plugin's name or index."""
     length = len(request.plugin_name)
     try:
         if length > NAME_LENGTH:
@@ -46,12 +46,12 @@ def check(request: m.RegisterPluginRequest) -> None:
 def is_alive(peer: Peer) -> bool:
     """Whether a plugin's process lives and its connection is open."""
     if isinstance(peer, RemotePeer):
-        peer.endpoint.poll()  # takes note of a hang-up that nobody has read yet
+        peer.endpoint.poll()  # takes note of a hang-up that no thread has read yet
         if peer.state is not State.GONE and peer.pid:
             try:
                 os.kill(peer.pid, 0)
             except ProcessLookupError:
                 return False
             except OSError:
-                pass  # it lives, and is somebody else's
+                pass  # it lives, and is another user's
     return peer.state is not State.GONE

@@ -1,8 +1,8 @@
-"""The socket for external plugins: accept, check who it is, and let nobody stay who does not register.
+"""The socket for external plugins: accept, check who it is, and close what does not register in time.
 
 One thread. Connections that have not registered cost a descriptor each and nothing else: the monitor reads them, this
 thread closes them when their time is up. When too many are waiting, the oldest one is closed: a plugin registers within
-milliseconds, so the oldest are those who never will. Next: `nri.adaptation.registration.registry`.
+milliseconds, so the oldest are those that never will. Next: `nri.adaptation.registration.registry`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNSETTLED = 64
 
 
 class Listener:
-    """Listens on `path` until `stop`.
+    """The listening socket at `path`, and the thread that accepts connections until `stop`.
 
     Args:
         path: the socket, made as `nri.unix` does. Its folder is made if it is missing, with mode 0700, or 0711 if

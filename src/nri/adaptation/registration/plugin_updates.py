@@ -2,7 +2,7 @@
 
 Two occasions: the reply to Synchronize, and UpdateContainers at any time, which comes through the queue of
 `nri.adaptation.registration.update_queue`. Runs in threads of the adaptation, never inside an event, so the runtime's
-callbacks may take the runtime's locks.
+callbacks may take the runtime's locks. Next: `nri.adaptation.registration.kept_updates`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class PluginUpdates:
             self._evict([m.ContainerEviction(container_id=container_id, reason=why) for why in reasons])
 
     def _there(self, asked: Iterable[Any]) -> Iterator[Any]:
-        """Those of some updates or evictions whose container is there, or about to be."""
+        """Updates or evictions, without those whose container is neither there nor about to be."""
         known = self._trail.inventory.known
         for each in asked:
             target = each.container_id
@@ -145,7 +145,7 @@ class PluginUpdates:
         return present, missing
 
     def _folded(self, asked: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-        """The same, with one update for each container that is being created: those are kept together anyway."""
+        """Updates, with one for each container that is being created: those are kept together anyway."""
         known = self._trail.inventory.known
         there: list[m.ContainerUpdate] = []
         creating: list[m.ContainerUpdate] = []

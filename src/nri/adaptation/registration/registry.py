@@ -70,7 +70,7 @@ class Registry:
     # -- connections --------------------------------------------------------------------------------------------------
 
     def connect(self, peer: RemotePeer) -> None:
-        """A new connection: watch it from now on. One that nobody can watch is closed."""
+        """Take a new connection and watch it from now on. One that cannot be watched is closed."""
         with self._lock:
             self._connected[peer] = None
         try:
@@ -82,7 +82,7 @@ class Registry:
             peer.signal(Signal.STOP, "the runtime stops")
 
     def adopt(self, peer: Peer) -> None:
-        """A plugin without a connection of its own: it counts as registered."""
+        """Take a plugin without a connection of its own: it counts as registered."""
         self._claim(peer, peer.index, peer.name)
 
     def unsettled(self) -> list[RemotePeer]:
@@ -131,7 +131,7 @@ class Registry:
         peer.signal(Signal.REGISTER)
 
     def _claim(self, peer: Peer, index: str, name: str) -> None:
-        """Give a plugin its name, if need be from one who is gone."""
+        """Give a plugin its name, if need be from one that is gone."""
         label = naming.full_name(index, name)
         with self._lock:
             holder = self._by_label.get(label)
@@ -209,7 +209,7 @@ class Registry:
         for peer in closed:
             peer.release(0.0)
             if peer.endpoint.fileno() >= 0:
-                busy.append(peer)  # whoever reports the end is often inside the connection
+                busy.append(peer)  # the thread that reports the end is often inside the connection
         with self._lock:
             self._closed += busy
 

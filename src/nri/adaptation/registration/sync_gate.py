@@ -1,7 +1,7 @@
 """The gate between events and joining plugins: events pass together, a joiner passes alone.
 
-While a plugin joins, no event may be under way: then a container is either in the state that the plugin is given or in
-an event that it gets, never in neither. Three parties, three rules:
+While a plugin joins, no event may be under way: so each container is in the state that the plugin is given or in an
+event that it gets, and none is missed. Three parties, three rules:
 
 - A **block** (`Adaptation.block_sync`) is held by the runtime for a whole request. It queues behind a waiting joiner,
   so that joiners are not starved; an urgent one (Stop, Remove) does not.
@@ -11,10 +11,10 @@ an event that it gets, never in neither. Three parties, three rules:
 - A **joiner** waits for all blocks and events to end. Its right of way lasts `preference_s`, then it stands back for as
   long, so that one slow stop request delays the joiner and not every other request.
 
-Neither side starves the other, as in a phase-fair lock: whoever waits when a joiner is through is let in at that very
-moment, before any other joiner. And joiners rest for as long as they have held up others, whether they got in or gave
-up: plugins that come back all the time have half of the time at most, and coming back renews no right of way. The time
-for which a plugin takes the state in counts as well, because events for it wait then.
+Neither side starves the other, as in a phase-fair lock: every event and block that waits when a joiner is through is
+let in at that very moment, before any other joiner. And joiners rest for as long as they have held up others, whether
+they got in or gave up: plugins that come back all the time have half of the time at most, and coming back renews no
+right of way. The time for which a plugin takes the state in counts as well, because events for it wait then.
 
 Next: `nri.adaptation.registration.admission`, in which plugins wait together for one turn of a joiner.
 """
@@ -36,7 +36,7 @@ __all__ = ["Block", "SyncGate"]
 
 
 class Block:
-    """Keeps plugins from joining until `release`. A context manager; releasing twice does nothing."""
+    """A block: it keeps plugins from joining until `release`. A context manager; releasing twice does nothing."""
 
     __slots__ = ("_gate",)
 
@@ -59,7 +59,11 @@ class Block:
 
 
 class SyncGate:
-    """Counts the events, blocks and joiners inside."""
+    """The gate: counts the events, blocks and joiners inside.
+
+    Args:
+        preference_s: how long joiners have the right of way, in seconds.
+    """
 
     __slots__ = (
         "_blocks",
@@ -97,7 +101,7 @@ class SyncGate:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def enter(self, *, urgent: bool, deadline: float | None, patience_s: float) -> bool:
-        """An event begins. False: a joiner has been inside for `patience_s`, and the event goes on beside it.
+        """Let an event in. False: a joiner has been inside for `patience_s`, and the event goes on beside it.
 
         DeadlineExceeded: the caller's own deadline passed.
         """
@@ -133,14 +137,14 @@ class SyncGate:
             return True
 
     def leave(self) -> None:
-        """An event is over."""
+        """Note that an event is over."""
         with self._guard:
             self._events -= 1
             if not self._events and (self._waiting or self._pending is not None):
                 self._idle()
 
     def _idle(self) -> None:
-        """No event is under way."""
+        """Do what waits until no event is under way."""
         if self._pending is not None:
             work, self._pending = self._pending, None
             work()
@@ -158,7 +162,7 @@ class SyncGate:
     # -- blocks -------------------------------------------------------------------------------------------------------
 
     def block(self, *, urgent: bool = False, deadline: float | None = None) -> Block:
-        """A request begins. DeadlineExceeded if a joiner does not end before the deadline."""
+        """Keep joiners out for a request. DeadlineExceeded if a joiner does not end before the deadline."""
         with self._guard:
             self._held_blocks += 1
             held_for = self._round
@@ -182,7 +186,7 @@ class SyncGate:
             return Block(self)
 
     def unblock(self) -> None:
-        """A request is over."""
+        """Note that a request is over: one block less."""
         with self._guard:
             self._unblock()
 
@@ -209,7 +213,7 @@ class SyncGate:
         return min(most_s, self._preference_s - used_s + 0.001)
 
     def join(self, stopping: Callable[[], bool]) -> bool:
-        """Wait until nobody else is inside, then be alone until `joined`. False: `stopping` came true."""
+        """Wait until no event, block or joiner is inside, then be alone until `joined`. False: `stopping` came true."""
         with self._guard:
             if not self._waiting:
                 self._way_from = max(monotonic(), self._rest_until)
@@ -231,7 +235,7 @@ class SyncGate:
                     self._turn.notify_all()
 
     def joined(self) -> None:
-        """The joiner is through, or has failed: whoever waits is let in."""
+        """Note that the joiner is through, or has failed: events and blocks that wait are let in."""
         with self._guard:
             now = monotonic()
             self._inside = False
@@ -243,14 +247,14 @@ class SyncGate:
             self._turn.notify_all()
 
     def rest(self, held_s: float) -> None:
-        """Events may have waited so many seconds for a plugin that has joined: no other one joins for as long."""
+        """Let no plugin join for so many seconds: events may have waited as long for one that has joined."""
         with self._guard:
             self._rest_until = max(self._rest_until, monotonic() + min(held_s, self._preference_s))
             self._way_from = max(self._way_from, self._rest_until)
             self._turn.notify_all()
 
     def _rest(self, way_until: float, inside_s: float) -> None:
-        """Joiners have held up others: no other one does so for as long. Not longer than any event waits for one."""
+        """Let no joiner hold up others for as long as joiners just have, but for no more than `preference_s`."""
         held_s = inside_s
         if self._is_way(way_until):
             held_s += (way_until - self._way_from) % self._preference_s

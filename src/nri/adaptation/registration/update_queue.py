@@ -4,7 +4,8 @@ The thread that reads such a request may be in the middle of an event, so it onl
 Workers hand it to the runtime's callbacks, which may wait for the runtime's locks; an event never waits for them.
 Requests of one plugin stay in order; a plugin that asks faster than the runtime applies is refused once its queue is
 full. Workers serve all plugins, so none of them waits for one: an answer that its plugin does not read is left to the
-connection, which writes it as soon as it can and reads nothing from that plugin while too much of it waits.
+connection, which writes it as soon as it can and reads nothing from that plugin while too much of it waits. Next:
+`nri.adaptation.registration.plugin_updates`, which applies what was taken.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class UpdateQueue:
         self._stopped = False
 
     def take(self, peer: RemotePeer, request: Request) -> object:
-        """Accept a request; it is answered later. RpcError if there is no room."""
+        """Accept a plugin's request; it is answered later. RpcError if there is no room."""
         with self._lock:
             if self._stopped:
                 raise RpcError(Code.UNAVAILABLE, "the runtime is stopping")
@@ -145,7 +146,7 @@ class UpdateQueue:
 
 
 def _check_room(peer: RemotePeer, waiting: deque[Request], request: Request) -> None:
-    """RpcError if a plugin's queue has no room for one more request."""
+    """Raise RpcError if a plugin's queue has no room for one more request."""
     if len(waiting) >= QUEUE:
         raise RpcError(Code.RESOURCE_EXHAUSTED, f"{QUEUE} updates of plugin {peer.label} are waiting already")
     if sum(len(each.payload) for each in waiting) + len(request.payload) > QUEUE_BYTES:

@@ -32,7 +32,9 @@ def conformance() -> None:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.pass_obj
 def merge(settings: Settings, files: tuple[str, ...]) -> int:
-    """Run the create, update and stop cases of FILEs (one JSON object a line, plain or xz) in reference mode.
+    """Run the merge cases of FILEs in reference mode.
+
+    These are create, update and stop; one JSON object a line, plain or xz.
 
     Cases of other kinds are skipped. A case that comes out otherwise is shown as a diff; with -q by its name alone.
     Files without a case to run are an error: nothing that was run is no pass.
@@ -46,7 +48,9 @@ def merge(settings: Settings, files: tuple[str, ...]) -> int:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.pass_obj
 def spec(settings: Settings, files: tuple[str, ...]) -> int:
-    """Run the spec cases of FILEs: an adjustment applied to an OCI spec in reference mode.
+    """Run the spec cases of FILEs in reference mode.
+
+    An adjustment is applied to an OCI spec.
 
     Specs are compared as what they mean: an empty list is as good as none. Everything else is as in merge.
     """

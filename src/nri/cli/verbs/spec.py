@@ -56,7 +56,9 @@ def apply(
     settings: Settings, adjustment: str, config: str, reference: bool, update: bool, cdi_dir: tuple[str, ...],
     blockio: Path | None, rdt: Path | None,
 ) -> None:  # fmt: skip
-    """Apply an adjustment to a spec and print the result; a spec that is not named comes from standard input.
+    """Apply an adjustment to a spec and print the result.
+
+    A spec that is not named comes from standard input.
 
     The adjustment is a ContainerAdjustment as JSON or YAML, or a reply that has one as "adjust". What the spec has and
     nri does not know stays in it. CDI devices are looked for in /etc/cdi and /var/run/cdi.
@@ -83,7 +85,9 @@ def apply(
 @click.argument("new", metavar="NEW|-")
 @click.pass_obj
 def diff(settings: Settings, old: str, new: str) -> int:
-    """Print in what two specs differ, a line each: + new, - gone, ~ other, = another order.
+    """Print in what two specs differ, a line each.
+
+    + new, - gone, ~ other, = another order.
 
     Entries of lists are told by their names: a mount by its destination, a variable by its name. An empty list is as
     good as none. Exit code 5 if there is a difference; with -q that alone.
@@ -107,7 +111,9 @@ def diff(settings: Settings, old: str, new: str) -> int:
 @click.argument("files", metavar="[SPEC|-]...", nargs=-1)
 @click.pass_obj
 def validate(settings: Settings, files: tuple[str, ...]) -> int:
-    """Print what is wrong with specs, a line each: kinds of values, and what no OCI runtime takes on any machine.
+    """Print what is wrong with specs, a line each.
+
+    Kinds of values, and what no OCI runtime takes on any machine.
 
     What nri does not know is passed over. Exit code 1 if something is wrong; with -q only names of such files.
     """

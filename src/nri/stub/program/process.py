@@ -47,6 +47,14 @@ __all__ = ["Program"]
 CANNOT_WORK = 1
 
 
+def make_log_if_due() -> None:
+    """Make the log that was chosen, if its lines need not come by `self.log` (`nri.stub.support.log_destination`)."""
+    if log_destination.is_due():
+        from nri.stub.support import logs
+
+        logs.set_up_as_chosen()
+
+
 class Program:
     """One plugin in one process.
 
@@ -177,7 +185,7 @@ class Program:
         file = self.options.config
         self._runtime_text = text
         settings.apply(self.plugin, text, file)
-        log_destination.make_if_loaded()
+        make_log_if_due()
         self._was_configured = True
         if file is not None and self._config_watch is None:
             from nri.stub.program.config_watch import ConfigWatch

@@ -11,7 +11,7 @@ import sys
 
 from nri.errors import ConfigError
 from nri.stub.program.options import Options, help_text, parse
-from nri.stub.program.process import Program
+from nri.stub.program.process import Program, make_log_if_due
 from nri.stub.support import log_destination
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ def run(plugin_class: type[PluginBase], options: Options, *, reporter: Reporter 
             use_syslog=options.socket_fd is not None,
         )
     )
-    log_destination.make_if_loaded()
+    make_log_if_due()
     try:
         return Program(plugin_class(), options, reporter=reporter).run()
     finally:

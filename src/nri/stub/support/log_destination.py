@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-__all__ = ["Destination", "choose", "make_if_loaded", "take"]
+__all__ = ["Destination", "choose", "is_due", "take"]
 
 
 class Destination(NamedTuple):
@@ -36,9 +36,6 @@ def take() -> Destination | None:
     return _chosen.pop() if _chosen else None
 
 
-def make_if_loaded() -> None:
-    """Make the log now, if the process has loaded logging: its lines need not come by `self.log`."""
-    if _chosen and "logging" in sys.modules:
-        from nri.stub.support import logs
-
-        logs.set_up_as_chosen()
+def is_due() -> bool:
+    """Whether the log has to be made now: the process has loaded logging, so its lines need not come by `self.log`."""
+    return bool(_chosen) and "logging" in sys.modules

@@ -1,8 +1,8 @@
-"""One event as provenance keeps it: its size, and the part that concerns each container."""
+"""One event as provenance keeps it: the part that concerns each container."""
 
 from typing import Any
 
-from nri.adaptation.audit.record import Record, parts_of, size_of, updates_of
+from nri.adaptation.audit.record import Record, parts_of, updates_of
 from nri.api import messages as m
 
 
@@ -51,11 +51,3 @@ def test_a_reply_that_cannot_be_read_concerns_the_event_alone() -> None:
 
 def test_an_event_without_updates_in_its_reply_has_none() -> None:
     assert updates_of("RunPodSandbox", b"\xff") == []
-
-
-def test_a_record_is_as_large_as_all_that_it_holds() -> None:
-    small = size_of(record())
-    assert size_of(record(("10-a", bytes(1000)))) >= small + 1000
-    assert size_of(record(failed="x" * 1000)) == small + 1000
-    assert size_of(record(failed="ü" * 1000)) == small + 4000, "text that is not ASCII takes up to four bytes each"
-    assert size_of(record(outcomes=[("x", "field" * 100, "stale", "why" * 100)])) >= small + 800

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nri.stub.program.process import make_log_if_due
 from nri.stub.support import log_destination, logs
 from nri.stub.support.log_destination import Destination
 from tests.unit.stub.support.test_logs import new_root
@@ -32,14 +33,14 @@ def test_the_first_line_makes_the_log_that_was_chosen(tmp_path: Path) -> None:
 def test_a_process_that_has_loaded_logging_gets_its_log_at_once(tmp_path: Path) -> None:
     with new_root() as root:
         log_destination.choose(Destination("WARNING", file=str(tmp_path / "log")))
-        log_destination.make_if_loaded()
+        make_log_if_due()
         assert [type(handler) for handler in root.handlers] == [logging.FileHandler]
         assert root.level == logging.WARNING
 
 
 def test_where_nothing_was_chosen_nothing_is_made() -> None:
     with new_root() as root:
-        log_destination.make_if_loaded()
+        make_log_if_due()
         logs.adapter("pin").debug("a guest's line")
         assert root.handlers == []
 

@@ -1,0 +1,44 @@
+"""The shape of the tree: rooms of a size that one can survey, and no circle of imports."""
+
+from __future__ import annotations
+
+import graphlib
+from pathlib import Path
+
+import grimp
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "nri"
+MODULES = [path for path in SOURCE.rglob("*.py") if path.parent.name != "pb"]
+#: Longer than others may be, because they are lists, and are looked things up in rather than read.
+LISTS = {"errors.py": "the tree of exceptions"}
+MOST_LINES = 300
+MOST_MODULES = 15
+
+
+def test_no_module_is_longer_than_one_reads_in_one_go() -> None:
+    long = {
+        name: lines
+        for path in MODULES
+        if (lines := len(path.read_text().splitlines())) > MOST_LINES
+        and (name := path.relative_to(SOURCE).as_posix()) not in LISTS
+    }
+    assert not long, f"more than {MOST_LINES} lines: {long}"
+
+
+def test_no_folder_holds_more_modules_than_one_surveys() -> None:
+    folders: dict[str, int] = {}
+    for path in MODULES:
+        if path.name != "__init__.py":
+            name = path.parent.relative_to(SOURCE).as_posix()
+            folders[name] = folders.get(name, 0) + 1
+    full = {name: count for name, count in folders.items() if count > MOST_MODULES}
+    assert not full, f"more than {MOST_MODULES} modules: {full}"
+
+
+def test_no_import_comes_back_to_where_it_started_also_for_type_checkers() -> None:
+    graph = grimp.build_graph("nri", cache_dir=None, exclude_type_checking_imports=False)
+    order = graphlib.TopologicalSorter({name: graph.find_modules_directly_imported_by(name) for name in graph.modules})
+    try:
+        order.prepare()
+    except graphlib.CycleError as error:
+        raise AssertionError(f"a circle: {' <- '.join(error.args[1])}") from None
