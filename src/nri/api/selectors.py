@@ -160,6 +160,6 @@ class Filters:
     def select(
         self, pods: Iterable[PodSandbox], containers: Iterable[Container]
     ) -> tuple[list[PodSandbox], list[Container]]:
-        """Of the state of a runtime, what the plugin gets to see: a pod of which it sees no events is not there."""
+        """The part of a runtime's state that the plugin gets to see: a pod of which it sees no events is not there."""
         seen = {pod.id: pod for pod in pods if self.admits(pod)}
         return list(seen.values()), [container for container in containers if container.pod_sandbox_id in seen]

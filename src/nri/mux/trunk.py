@@ -58,5 +58,5 @@ class Trunk(Stream):
         return demux.receive(data)
 
     def receive_now(self) -> list[tuple[int, bytes]]:
-        """As `receive`, but only what is there already."""
+        """Read as `receive` does, but only what is there already."""
         return self._demux.receive(self.read_now(_READ))

@@ -114,7 +114,7 @@ _timeouts: dict[int, bytes] = {0: b""}
 
 
 def request_parts(prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[Any] = ()) -> list[bytes]:
-    """As `encode_request`, in pieces to be joined, so that the payload is copied only once."""
+    """The data of `encode_request` in pieces to be joined, so that the payload is copied only once."""
     timeout = _timeouts.get(timeout_ns)
     if timeout is None:
         if len(_timeouts) > 4096:

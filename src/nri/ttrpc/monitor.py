@@ -11,10 +11,10 @@ of the reader has the connection watched again. A watch too many does no harm, b
 that reads.
 
 Calls in a row. Where calls follow each other closely, even those two system calls are saved. A connection whose last
-two calls ended within `CLOSE_S` rests: it is left to the next caller, unwatched, and this thread looks now and then
-whether one came, first after `LOOK_S`, then each time after twice as long, up to `LOOK_MOST_S`. Where none came
-lately, it has the connection watched again. The price is paid by what the peer sends unasked right after a burst of
-calls: it waits for the next look or the next call, some `LOOK_S` after a short burst and up to `LOOK_MOST_S` after a
+two calls ended within `CLOSE_S` of each other rests: it is left to the next caller, unwatched, and this thread looks
+now and then whether one came, first after `LOOK_S`, then each time after twice as long, up to `LOOK_MOST_S`. Where none
+came lately, it has the connection watched again. The price is paid by what the peer sends unasked right after a burst
+of calls: it waits for the next look or the next call, some `LOOK_S` after a short burst and up to `LOOK_MOST_S` after a
 long one.
 
 Next: `nri.ttrpc.answering`, whose `poll` reads what has come.
@@ -51,13 +51,13 @@ LOOK_MOST_S = 0.16
 
 
 class IdleWatcher:
-    """One endpoint's entry with the monitor: those who read the endpoint say here when it is to be watched.
+    """One endpoint's entry with the monitor: threads that read the endpoint say here when it is to be watched.
 
     Attributes:
-        armed: it is watched: who reads it must say `busy`.
-        resting: it is left to the next caller, and looked at now and then.
+        armed: the connection is watched: a thread that reads it must say `busy` first.
+        resting: the connection is left to the next caller, and looked at now and then.
         used: when it was read last, in seconds of `time.monotonic()`.
-        close_s: calls that end within so many seconds follow each other closely.
+        close_s: calls that end within so many seconds of each other follow closely.
     """
 
     __slots__ = ("_link", "_monitor", "armed", "close_s", "resting", "used")
@@ -71,18 +71,18 @@ class IdleWatcher:
         self.close_s = CLOSE_S
 
     def busy(self) -> None:
-        """A thread reads it now: it is not watched."""
+        """Stop watching, because a thread reads now."""
         if self.armed:
             self.armed = False
             self._monitor.modify(self._link, _OFF)
 
     def idle(self) -> None:
-        """No thread reads it any more: it is watched at once."""
+        """Watch at once, because no thread reads any more."""
         self.armed = True
         self._monitor.modify(self._link, _WATCH)
 
     def rest(self, now: float) -> None:
-        """A caller reads it no more; the next one may be close behind."""
+        """Watch, because a caller reads no more; or rest, where calls follow each other closely."""
         close = now - self.used < self.close_s
         self.used = now
         if not close:
@@ -93,7 +93,7 @@ class IdleWatcher:
             self._monitor.rest(self)
 
     def settled(self, now: float) -> bool:
-        """Whether there is nothing to look after any more: no caller came, so it is watched; or it is closed."""
+        """End the rest if no caller came, and watch; whether it is over, also because the connection is closed."""
         link = self._link
         if link.closed is None:
             if now - self.used < LOOK_S / 2 or not link.reader.acquire(False):
@@ -174,7 +174,7 @@ class Monitor:
             timeout_s = self._look(timeout_s)
 
     def _look(self, last_s: float | None) -> float | None:
-        """See after those that are left to their next caller; returns when to do so again, None for never."""
+        """Look after the connections that rest; returns in how many seconds to look again, None for never."""
         if not self._resting:
             return None
         if last_s is None:  # they have just been left

@@ -257,5 +257,5 @@ def _pid_of(path: Path) -> int:
 
 
 def _code(code: int) -> int:
-    """As a shell counts: 128 + number if a signal ended it."""
+    """The exit code as a shell counts: 128 + number if a signal ended the program."""
     return 128 - code if code < 0 else code

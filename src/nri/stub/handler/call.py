@@ -48,7 +48,7 @@ def admits(handler: Any, pod: m.PodSandbox) -> bool:
 def select(
     handler: Any, pods: list[m.PodSandbox], containers: list[m.Container]
 ) -> tuple[list[m.PodSandbox], list[m.Container]]:
-    """Of all pods and containers, those that the handler is to be called with; see `admits`."""
+    """The pods and containers that the handler is to be called with, out of all; see `admits`."""
     for filters in getattr(handler, "_nri_when", ()):
         pods, containers = filters.select(pods, containers)
     return pods, containers
