@@ -1,4 +1,4 @@
-"""How long to wait before the next try: exponential with full jitter, forgotten after a good run. Pure, no clock.
+"""The pause before the next try: exponential with full jitter, forgotten after a good run. Pure, no clock.
 
 The ceiling doubles from `first_s` to `cap_s`; the delay is drawn evenly from zero to the ceiling, so that a thousand
 nodes that fail together do not come back together. The one who runs things says when a run started and ended, or when
@@ -70,11 +70,11 @@ class Backoff:
         self.failures = 0
 
     def started(self) -> None:
-        """A run begins."""
+        """Take note that a run begins."""
         self._started = self._clock()
 
     def ended(self) -> float:
-        """The run ended, or did not even start. Returns how many seconds to wait before the next."""
+        """Take note that the run ended, or did not even start. Returns the seconds to wait before the next."""
         if self._started is not None and self._clock() - self._started >= self.good_run_s:
             self.failures = 0
         self._started = None
@@ -95,5 +95,5 @@ class Backoff:
 
     @property
     def crash_loop(self) -> bool:
-        """Whether it keeps failing soon after each start."""
+        """Whether the runs keep failing soon after each start."""
         return self.failures >= self.crash_loop_failures

@@ -49,7 +49,7 @@ _CONNECT_TIMEOUT_S = 5
 
 
 def _busy_poll_s() -> float:
-    """`NRI_BUSY_POLL_US`: whole microseconds, 0 for no polling; 300 if it is not set or not a number up to 1000."""
+    """Read `NRI_BUSY_POLL_US`: microseconds, 0 for no polling; 300 if it is not set or not a number up to 1000."""
     text = environ.get(b"NRI_BUSY_POLL_US", b"")
     return int(text) * 1e-6 if text.isdigit() and int(text) <= 1000 else 0.0003
 

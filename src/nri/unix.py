@@ -159,7 +159,7 @@ def _lock(folder: str) -> int:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """What tells the file at a path from another that takes its place; None if there is none."""
+    """The identity of the file at a path, to tell it from another that takes its place; None if there is none."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -1,6 +1,6 @@
 """The events of NRI and sets of them.
 
-One job: one row per event, from which everybody else (stub, adaptation, command line, docs) derives what he needs, and
+One job: one row per event, from which all others (stub, adaptation, command line, docs) derive what they need, and
 `EventMask`, the subscription of a plugin. Rules: pure; loads nothing, not even the messages, because a plugin's start
 pays for every import; message classes are therefore named, not held (`getattr(messages, spec.request)`).
 Next: `nri.api.messages` for the requests and replies.
@@ -46,7 +46,7 @@ class EventSpec:
 
     @property
     def bit(self) -> int:
-        """Its bit in a mask."""
+        """The bit of this event in a mask."""
         return 1 << (self.number - 1)
 
     def __repr__(self) -> str:

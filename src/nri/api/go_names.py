@@ -1,4 +1,4 @@
-"""Go to Python: the setters of the Go API and ours.
+"""The setters of the Go API and ours beside them, as a table.
 
 One job: a table for people who port a plugin, which the documentation prints and a test holds against the classes.
 Rule of the names: without "Linux", in snake_case. Next: `nri.api.builders.adjustment` and `nri.api.builders.update`.

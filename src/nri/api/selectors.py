@@ -1,4 +1,4 @@
-"""Selectors that say of which pods somebody wants to hear: namespace, label, annotation.
+"""Selectors that choose pods by namespace, label and annotation, for the operator and for handlers.
 
 One job: compile what people write, and hold it against a pod. The operator's filters (`policy.toml`) and `nri.when` on
 a plugin's handlers are the same. Rules: only the pod is looked at, never the container, so that all events of a pod are
@@ -22,7 +22,7 @@ __all__ = ["Filters", "Parsed", "Pattern", "Selector", "matches"]
 
 
 class Parsed:
-    """Something that is written as one text; equal if the texts are equal."""
+    """Base of the values that are written as one text; equal if the texts are equal."""
 
     # Not a dataclass: those are tables of keys to the reader of configurations.
     __slots__ = ("text",)
@@ -116,7 +116,7 @@ class Selector(Parsed):
 
 
 class Filters:
-    """Which pods somebody gets to see: namespaces as in `matches`, and every selector of the others must hold."""
+    """A choice of pods: the namespace is selected as by `matches`, and every selector of the others holds."""
 
     # Not a dataclass: that would cost a plugin's start more than all the rest of this. The annotations are the keys of
     # the operator's table.
@@ -160,6 +160,6 @@ class Filters:
     def select(
         self, pods: Iterable[PodSandbox], containers: Iterable[Container]
     ) -> tuple[list[PodSandbox], list[Container]]:
-        """Of the state of a runtime, what the plugin gets to see: a pod of which it sees no events is not there."""
+        """The part of a runtime's state that the plugin gets to see: a pod of which it sees no events is not there."""
         seen = {pod.id: pod for pod in pods if self.admits(pod)}
         return list(seen.values()), [container for container in containers if container.pod_sandbox_id in seen]

@@ -1,6 +1,6 @@
 """`ValidationRequest`: the question that validators get, with its owners at hand.
 
-One job: the message under its own field names, and `owner`, which says what nobody wants to look up by numbers. It
+One job: the message under its own field names, and `owner`, which asks the table of owners by the names of fields. It
 holds nothing but the message. Next: `nri.api.owners` for further questions to the table of owners,
 `nri.stub.handler.call`, which hands this to plugins.
 """
@@ -55,7 +55,7 @@ class ValidationRequest:
 
     @property
     def owners(self) -> m.OwningPlugins:
-        """Which plugin set which field, as the runtime sends it."""
+        """The plugins that set the fields, as the runtime sends them."""
         return self.message.owners
 
     @property
@@ -64,7 +64,7 @@ class ValidationRequest:
         return self.message.plugins
 
     def owner(self, field: str | int, key: str | None = None, container_id: str = "") -> str | None:
-        """The plugin (``NN-name``) that set a field of the container, or one entry of it; None if nobody did.
+        """The plugin (``NN-name``) that set a field of the container, or one entry of it; None if no plugin did.
 
         A leading `-` says that the plugin removed it. Of hooks there may be several owners, joined by commas.
 

@@ -1,4 +1,4 @@
-"""Versions: which NRI does the other side speak?
+"""Semantic versions, and the NRI version that a runtime speaks.
 
 One job: parse and compare semantic versions, and infer the NRI version of runtimes that do not tell it (before 0.12).
 Rules: parsing never raises; what is not a version is None and sorts before every version. The table is taken from the

@@ -1,4 +1,4 @@
-"""How results are printed: tables for people, JSON and YAML for programs, colours only where they are welcome.
+"""The printing of results: tables for people, JSON and YAML for programs, colours only where they are welcome.
 
 Rules: results go to standard output, words to standard error. JSON and YAML have everything, in full; only tables cut
 long ids. `-o json` is one document, and one object per line where results come one by one (`stream`). What is printed

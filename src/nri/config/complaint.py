@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-#: Problems of one text that are told; nobody reads more, and each costs a search for what was meant.
+#: Problems of one text that are told; no person reads more, and each costs a search for what was meant.
 MOST_PROBLEMS = 100
 
 #: msgspec's names of types, as a person would say them.

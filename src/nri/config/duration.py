@@ -1,6 +1,7 @@
 """Durations as Go prints and reads them ("5s", "1m30s", "250ms"), since every runtime's configuration uses that form.
 
-In Python a duration is a float of seconds. `Duration` marks an annotation, so that the reader accepts both forms.
+In Python a duration is a float of seconds. `Duration` marks an annotation, so that the reader accepts both forms. Next:
+`nri.config.typed`, which looks for it.
 """
 
 from __future__ import annotations

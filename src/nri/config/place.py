@@ -1,4 +1,7 @@
-"""Places in configuration: the path of a key in a tree, and the line of a text, as errors show them. Pure."""
+"""Places in configuration: the path of a key in a tree, and the line of a text, as errors show them. Pure.
+
+Next: `nri.config.complaint`.
+"""
 
 from __future__ import annotations
 

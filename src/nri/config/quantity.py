@@ -1,4 +1,7 @@
-"""Quantities as Kubernetes and the files of this field write them: `500m`, `1.5Gi`, `10k`. Pure."""
+"""Quantities as Kubernetes and the files of this field write them: `500m`, `1.5Gi`, `10k`. Pure.
+
+Next: `nri.kube.quantity` and `nri.oci.classes.blockio`, which read them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`read`: sources in order, each parsed and checked, merged key; then an instance, or one error with all problems."""
+"""`read`: sources parsed and checked in order and merged key by key; an instance, or one error with all problems."""
 
 from __future__ import annotations
 

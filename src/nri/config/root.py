@@ -1,4 +1,7 @@
-"""Paths below a root folder: a copied /etc, or a container's view of its host, is read as if the folder were /."""
+"""Paths below a root folder: a copied /etc, or a container's view of its host, is read as if the folder were /.
+
+Next: `nri.config.runtimes.config_file`, which reads files there.
+"""
 
 from __future__ import annotations
 

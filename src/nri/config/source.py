@@ -1,4 +1,4 @@
-"""Where configuration comes from: a text with a name, or a file that is read in one piece.
+"""Sources of configuration: a text with a name, or a file that is read in one piece.
 
 Rules: nothing is parsed here (see `nri.config.syntax`); files are bounded, so that a wrong path cannot fill memory.
 """

@@ -29,7 +29,7 @@ _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 
 
 class Partial:
-    """The word of one source, or of several after `update`, on an object of `cls`: checked values by field name."""
+    """Checked values by field name for an object of `cls`: those of one source, or of several after `update`."""
 
     __slots__ = ("cls", "values")
 
@@ -48,7 +48,7 @@ class Partial:
 
 
 def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Partial:
-    """The keys of `tree` that `cls` declares, each checked. Problems are appended, not raised."""
+    """Check each key of `tree` against what `cls` declares. Problems are appended, not raised."""
     known = fields_of(cls)
     partial = Partial(cls, {})
     if not isinstance(tree, dict):
@@ -64,7 +64,7 @@ def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Parti
 
 
 def build(partial: Partial, path: Path, problems: list[Problem]) -> Any:
-    """The instance: given values, else defaults, else nested classes of defaults. None when something is missing."""
+    """Build the instance of given values, else defaults, else nested classes of defaults. None if one is missing."""
     cls, values = partial.cls, {}
     before = len(problems)
     for name, annotation in fields_of(cls).items():
@@ -125,7 +125,7 @@ def _default(cls: type, name: str) -> Any:
 
 
 def _instance(cls: type, values: dict[str, Any]) -> Any:
-    """Plain classes are made empty and filled, dataclasses called; both may check themselves in __post_init__."""
+    """Make an instance: plain classes are filled, dataclasses called; both may check themselves in __post_init__."""
     if hasattr(cls, "__dataclass_fields__"):
         return cls(**values)
     made = cls()

@@ -1,4 +1,4 @@
-"""What this machine, this engine and its OCI runtime can do, found out once: the values that specs are made of.
+"""The abilities of this machine, this engine and its OCI runtime, found out once: the values that specs need.
 
 Rules: read only; what cannot be read counts as not there. Next: `nri.engine.spec.inputs`, the values.
 """
@@ -23,7 +23,7 @@ _RESOURCE = "CAP_SYS_RESOURCE"
 
 
 def look(root: Path = Path("/")) -> Machine:
-    """What kernel and engine can do. `root` is where /proc and /sys are looked for."""
+    """Find out what kernel and engine can do. `root` is where /proc and /sys are looked for."""
     status = _status(root)
     held = int(status.get("CapBnd", "0"), 16) & int(status.get("CapPrm", "0"), 16)
     capabilities = tuple(name for number, name in enumerate(KNOWN) if held >> number & 1)
@@ -82,7 +82,7 @@ def _below(path: str, look_at: Any) -> Iterator[Device]:
 
 
 def _limits_swap(root: Path, v2: bool) -> bool:
-    """On v2 the root cgroup never has the file, so any cgroup below it shows."""
+    """Whether cgroups can limit swap. On v2 the root cgroup never has the file, so any cgroup below it shows."""
     if not v2:
         return (root / _CGROUPS / "memory/memory.memsw.limit_in_bytes").exists()
     return any((root / _CGROUPS).glob("*/memory.swap.max"))

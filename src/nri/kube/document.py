@@ -101,7 +101,7 @@ class Document:
 
 
 def is_number(value: Any, most: int) -> bool:
-    """Whether it is a whole number from 0 to `most`; also one in quotes."""
+    """Whether a value is a whole number from 0 to `most`; also one in quotes."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most

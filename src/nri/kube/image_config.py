@@ -1,4 +1,7 @@
-"""The configuration of an image: the environment and the command line that a container starts with."""
+"""The configuration of an image: the environment and the command line that a container starts with.
+
+Next: `nri.kube.container`, which starts from it.
+"""
 
 from __future__ import annotations
 

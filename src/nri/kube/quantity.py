@@ -1,4 +1,7 @@
-"""Kubernetes quantities (`500m`, `1.5Gi`), and the CPU weight and quota that the kubelet makes of them. Pure."""
+"""Kubernetes quantities (`500m`, `1.5Gi`), and the CPU weight and quota that the kubelet makes of them. Pure.
+
+Next: `nri.config.quantity`, which reads the numbers.
+"""
 
 from __future__ import annotations
 

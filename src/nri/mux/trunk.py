@@ -2,7 +2,7 @@
 
 `nri.ttrpc.Endpoint` runs on it: both have the same four methods (`send`, `receive`, `receive_now`, `close`). Opening a
 logical connection is local and sends nothing, so all ids are opened here, before the first read: a frame for an id that
-is not open would be lost. There is no queue: whoever reads takes the chunks apart at once.
+is not open would be lost. There is no queue: the thread that reads takes the chunks apart at once.
 """
 
 from __future__ import annotations
@@ -58,5 +58,5 @@ class Trunk(Stream):
         return demux.receive(data)
 
     def receive_now(self) -> list[tuple[int, bytes]]:
-        """As `receive`, but only what is there already."""
+        """Read as `receive` does, but only what is there already."""
         return self._demux.receive(self.read_now(_READ))

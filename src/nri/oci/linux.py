@@ -56,7 +56,7 @@ def _revoke(draft: Draft, gone: list[dict[str, Any]]) -> None:
 
 
 def _numbers(row: dict[str, Any]) -> str:
-    """Which device it is, as a text, for a spec may have anything there. A rule for all devices equals none of them."""
+    """Type and numbers of a device as text, for a spec may have anything there. A rule for all devices equals none."""
     return repr((row.get("type"), row.get("major"), row.get("minor")))
 
 
@@ -86,7 +86,7 @@ def _node(device: Any) -> dict[str, Any]:
 
 
 def _access(device: Any, rules: Rules) -> str:
-    """What the cgroup allows: read and write as the file mode says (the reference: always), mknod of block devices."""
+    """The access that a cgroup allows: as the file mode says (the reference: always rw), and mknod of block devices."""
     mode = device.file_mode.value & 0o666 if rules.device_access_follows_mode else 0
     letters = ("r" if mode & 0o444 else "") + ("w" if mode & 0o222 else "")
     return (letters or "rw") + ("m" if device.type == "b" else "")

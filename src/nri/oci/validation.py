@@ -1,8 +1,8 @@
-"""What is wrong with a spec, before a runtime says it in other words: kinds of values, and rules between them.
+"""Problems of a spec, found before a runtime refuses it in other words: kinds of values, and rules between them.
 
 Every known field is checked against the table; what is not known is none of our business, as the spec asks. Rules are
-those for which OCI runtimes refuse a container on any machine. The work is linear in the spec's size, and after a
-hundred problems nobody reads on. Next: `nri.oci.fields`, the table.
+those for which OCI runtimes refuse a container on any machine. The work is linear in the spec's size, and it ends after
+a hundred problems, because no person reads on. Next: `nri.oci.fields`, the table.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class PluginBase:
 
     @property
     def deadline(self) -> float | None:
-        """When the runtime gives up on the present request, in `time.monotonic()` seconds; None if it does not say."""
+        """The `time.monotonic()` seconds at which the runtime gives up on this request; None if it does not say."""
         call = context.current.get()
         return None if call is None else call.deadline
 

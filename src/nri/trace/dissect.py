@@ -2,7 +2,8 @@
 
 Every frame says at which offset of the input it begins. A broken piece becomes a frame too, and reading goes on at the
 next place that looks like one. The mux frames' payloads are joined per connection, as a receiver does, so a ttRPC
-message may begin in one mux frame and end in another; its offset is then that of its first byte.
+message may begin in one mux frame and end in another; its offset is then that of its first byte. The formats are those
+of `nri.mux.frames` and `nri.ttrpc.frames`.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ NOW = 0.0
 
 
 class Answerer:
-    """Hands out what comes over a link: responses to those who wait for them, requests to the handler."""
+    """Hands out what comes over a link: responses to the callers that wait for them, requests to the handler."""
 
     __slots__ = ("_handler", "_link", "_outbox", "_streams")
 
@@ -85,7 +85,7 @@ class Answerer:
                         self._refuse_frame(request, patient)
 
     def _stream(self, streams: dict[int, Receiving], data: Data) -> None:
-        """Hand a message of a stream to who receives it."""
+        """Hand a message of a stream to its receiver."""
         stream = streams.get(data.stream_id)
         if stream is not None:
             stream.arrived(data)
@@ -129,7 +129,7 @@ class Answerer:
         return bool(until()) or link.closed is not None
 
     def poll(self) -> None:
-        """Read what is there, without waiting, if no other thread is reading, which then takes it."""
+        """Read what is there, without waiting; nothing if another thread is reading, which then takes it."""
         link = self._link
         if not link.reader.acquire(False):
             return

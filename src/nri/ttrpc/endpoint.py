@@ -5,10 +5,10 @@ Three ways to use it, which can be mixed:
 - `serve()` in one thread: reads until the connection ends and answers requests as they come (a plugin's loop);
 - `poll()` when the descriptor is readable: for a monitor that watches idle connections (`nri.ttrpc.monitor`).
 
-There is no reader thread and no queue. Whoever waits for a response reads the transport itself; a response for another
-caller met on the way is handed to it, and a caller that is done wakes the next one, which reads on. So one call costs
-one write and one read, and no switch between threads. This file is the usual way of a call, from the request to the
-reply: we are the reader since before we wrote, and the first thing to come is our response. The rare ways are in
+There is no reader thread and no queue. A caller that waits for its response reads the transport itself; a response for
+another caller met on the way is handed to it, and a caller that is done wakes the next one, which reads on. So one call
+costs one write and one read, and no switch between threads. This file is the usual way of a call, from the request to
+the reply: we are the reader since before we wrote, and the first thing to come is our response. The rare ways are in
 `nri.ttrpc.waiting`, answers to the peer's requests in `nri.ttrpc.answering`, and what goes over the wire is
 `nri.ttrpc.connection`.
 """
@@ -43,7 +43,7 @@ _SURE_TO_FIT: Final = 32768
 
 
 def _left_ns(deadline: float, method: str) -> int:
-    """What the peer is told: whole milliseconds, because equal timeouts are encoded once, and at least one."""
+    """The time left, as the peer is told: whole milliseconds, because equal timeouts are encoded once; at least one."""
     left_s = deadline - monotonic()
     if left_s <= 0:
         raise DeadlineExceeded(method)
@@ -168,7 +168,7 @@ class Endpoint:
             stream_id, frame, length = link.client.request(service, method, payload, timeout_ns, metadata)
             # To read the answer ourselves, we must be the reader before the peer can answer: else the monitor, which
             # watches until then, gets it, at the price of two switches between threads. Not if the write may have to
-            # wait: then somebody must go on reading, or two peers that both write would wait for each other.
+            # wait: then a thread must go on reading, or two peers that both write would wait for each other.
             early = length <= _SURE_TO_FIT and not link.waiters and not link.behind
             if not early or not link.reader.acquire(False):
                 waiter = link.waiters[stream_id] = Waiter()
@@ -182,7 +182,7 @@ class Endpoint:
                 link.transport.send(link.client_id, frame, write_by)
             except (DeadlineExceeded, ConnectionClosed) as error:
                 failure = error
-            except BaseException:  # KeyboardInterrupt in a write that waits: nobody will collect
+            except BaseException:  # KeyboardInterrupt in a write that waits: no thread will collect
                 abandon(link, (stream_id, method, deadline, waiter, None))
                 raise
         finally:
@@ -243,7 +243,7 @@ class Endpoint:
     def start(
         self, service: str, method: str, payload: bytes, deadline: float, done: Callable[[Response | None], None]
     ) -> None:
-        """Send a request and return; whoever reads later hands the response to `done`, or None if the connection ends.
+        """Send a request and return; the thread that reads its response hands that to `done`, or None if there is none.
 
         For loops that read anyway, such as `serve`. `deadline` is for the write; the peer is told what is left of it.
         Raises what `call` raises, but for RpcError.

@@ -70,7 +70,7 @@ class Request:
         self.flags = flags
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copies, also of the compiled class."""
+        """Support copies, also of the compiled class."""
         fields = (self.service, self.method, self.payload, self.timeout_ns, self.metadata, self.stream_id, self.flags)
         return Request, fields
 
@@ -90,7 +90,7 @@ class Response:
         self.stream_id = stream_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copies, also of the compiled class."""
+        """Support copies, also of the compiled class."""
         return Response, (self.payload, self.code, self.message, self.stream_id)
 
     def __repr__(self) -> str:
@@ -114,7 +114,7 @@ _timeouts: dict[int, bytes] = {0: b""}
 
 
 def request_parts(prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[Any] = ()) -> list[bytes]:
-    """As `encode_request`, in pieces to be joined, so that the payload is copied only once."""
+    """The data of `encode_request` in pieces to be joined, so that the payload is copied only once."""
     timeout = _timeouts.get(timeout_ns)
     if timeout is None:
         if len(_timeouts) > 4096:

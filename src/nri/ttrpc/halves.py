@@ -53,7 +53,7 @@ def too_long(stream_id: int, length: int) -> Response:
 
 
 def response_of(stream_id: int, kind: int, data: bytes | None, length: int) -> Response:
-    """What a frame means to the call that waits for it; a broken one fails that call and nothing else."""
+    """The response in a frame, for the call that waits for it; a broken one fails that call and nothing else."""
     if data is None:
         return too_long(stream_id, length)
     if kind != frames.RESPONSE:
@@ -104,7 +104,7 @@ class ClientStreams:
         return frames.pack(stream_id, frames.DATA, b"", _CLOSE)
 
     def receive(self, stream_id: int, kind: int, flags: int, data: bytes | None, length: int) -> Response | Data | None:
-        """What a frame means to the stream that it belongs to; None for nothing.
+        """Take in a frame, and return what it brings its stream; None for nothing.
 
         A response ends the stream, and so does data that is the last.
         """
@@ -161,7 +161,7 @@ class ServerStreams:
         return frames.pack(stream_id, frames.DATA, b"", _CLOSE) if self.end(stream_id) else b""
 
     def receive(self, stream_id: int, flags: int, data: bytes | None, length: int) -> Response | Data | None:
-        """What a data frame means to the stream that it belongs to; None for nothing.
+        """Take in a data frame, and return what it brings its stream; None for nothing.
 
         A Response is to be sent as it is; the stream is over then.
         """

@@ -26,11 +26,11 @@ class Interceptor:
     __slots__ = ()
 
     def call(self, request: Request, proceed: Callable[[Request], Any]) -> Any:
-        """We call the peer."""
+        """Wrap a call of the peer by us."""
         return proceed(request)
 
     def serve(self, request: Request, proceed: Callable[[Request], Any]) -> Any:
-        """The peer calls us."""
+        """Wrap a call of us by the peer."""
         return proceed(request)
 
 

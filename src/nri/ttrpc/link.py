@@ -1,8 +1,8 @@
 """One connection as all who use it share it: its two ends, who reads and who writes it, who waits, and its end.
 
 There are two roles, each with one thread at a time: the reader, who hands out everything that comes, and the sender.
-Whoever gives up the role of the reader wakes the next caller that waits, or has the monitor watch. Knows no sockets:
-those are in the transport. Calls are made in `nri.ttrpc.endpoint`, and answered in `nri.ttrpc.answering`.
+The thread that gives up the role of the reader wakes the next caller that waits, or has the monitor watch. Knows no
+sockets: those are in the transport. Calls are made in `nri.ttrpc.endpoint`, and answered in `nri.ttrpc.answering`.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Link:
                     self.transport.close()
                 finally:
                     self.sender.release()
-            # Whoever remembers this connection need not keep what a peer sent of a message: up to 4 MiB.
+            # An object that remembers this connection need not keep what a peer sent of a message: up to 4 MiB.
             self.client, self.server = ClientSide(), ServerSide()
         finally:
             self.reader.release()

@@ -1,13 +1,23 @@
 """One thread that watches idle connections, so that requests and hang-ups between calls are noticed at once.
 
-epoll, one-shot: a connection is watched only while nobody reads it. A caller says `busy` before it reads and `rest`
-after it (one cheap system call each); so a response never wakes this thread, and a thousand connections cost one
-thread.
+A caller reads its own response (`nri.ttrpc.endpoint`), so a connection needs to be watched only while no thread reads
+it. One thread waits in epoll for all of those: a thousand connections cost one thread.
 
-Where calls follow each other closely, even those two are saved: a connection that was read a moment before is left to
-the next caller, and this thread looks now and then whether one came, the more seldom the longer that goes on. So what a
-plugin asks on its own right after a burst of events waits up to `LOOK_S` once, after a long stream of them up to
-`LOOK_MOST_S`, or until the next event.
+Who watches. A caller that will read its response says `busy` before it writes its request, and `rest` once it has the
+response: the connection is taken out of epoll and put back, by one cheap system call each, and the response does not
+wake this thread. A watch is one-shot: once something has come, the connection is not watched again until a thread has
+read it, this one by `poll`, or a caller that was faster. One rule holds it together: a thread that gives up the role
+of the reader has the connection watched again. A watch too many does no harm, because `poll` gives way to a thread
+that reads.
+
+Calls in a row. Where calls follow each other closely, even those two system calls are saved. A connection whose last
+two calls ended within `CLOSE_S` of each other rests: it is left to the next caller, unwatched, and this thread looks
+now and then whether one came, first after `LOOK_S`, then each time after twice as long, up to `LOOK_MOST_S`. Where none
+came lately, it has the connection watched again. The price is paid by what the peer sends unasked right after a burst
+of calls: it waits for the next look or the next call, some `LOOK_S` after a short burst and up to `LOOK_MOST_S` after a
+long one.
+
+Next: `nri.ttrpc.answering`, whose `poll` reads what has come.
 """
 
 from __future__ import annotations
@@ -33,7 +43,7 @@ _WATCH: Final = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
 # Without one-shot, epoll would go on telling of a hang-up, which cannot be switched off.
 _OFF: Final = select.EPOLLONESHOT
 
-#: Calls that end within so many seconds follow each other closely.
+#: Calls that end within so many seconds of each other follow closely.
 CLOSE_S = 0.001
 #: How soon connections are looked at that are left to the next caller, in seconds; and how late, after many looks.
 LOOK_S = 0.02
@@ -41,13 +51,13 @@ LOOK_MOST_S = 0.16
 
 
 class IdleWatcher:
-    """One endpoint's entry with the monitor: those who read the endpoint say here when it is to be watched.
+    """One endpoint's entry with the monitor: threads that read the endpoint say here when it is to be watched.
 
     Attributes:
-        armed: it is watched: who reads it must say `busy`.
-        resting: it is left to the next caller, and looked at now and then.
+        armed: the connection is watched: a thread that reads it must say `busy` first.
+        resting: the connection is left to the next caller, and looked at now and then.
         used: when it was read last, in seconds of `time.monotonic()`.
-        close_s: calls that end within so many seconds follow each other closely.
+        close_s: calls that end within so many seconds of each other follow closely.
     """
 
     __slots__ = ("_link", "_monitor", "armed", "close_s", "resting", "used")
@@ -61,18 +71,18 @@ class IdleWatcher:
         self.close_s = CLOSE_S
 
     def busy(self) -> None:
-        """A thread reads it now: it is not watched."""
+        """Stop watching, because a thread reads now."""
         if self.armed:
             self.armed = False
             self._monitor.modify(self._link, _OFF)
 
     def idle(self) -> None:
-        """No thread reads it any more: it is watched at once."""
+        """Watch at once, because no thread reads any more."""
         self.armed = True
         self._monitor.modify(self._link, _WATCH)
 
     def rest(self, now: float) -> None:
-        """A caller reads it no more; the next one may be close behind."""
+        """Watch, because a caller reads no more; or rest, where calls follow each other closely."""
         close = now - self.used < self.close_s
         self.used = now
         if not close:
@@ -83,7 +93,7 @@ class IdleWatcher:
             self._monitor.rest(self)
 
     def settled(self, now: float) -> bool:
-        """Whether there is nothing to look after any more: no caller came, so it is watched; or it is closed."""
+        """End the rest if no caller came, and watch; whether it is over, also because the connection is closed."""
         link = self._link
         if link.closed is None:
             if now - self.used < LOOK_S / 2 or not link.reader.acquire(False):
@@ -109,7 +119,7 @@ class Monitor:
         self._watcher.start()
 
     def add(self, endpoint: Endpoint) -> None:
-        """Watch this endpoint from now on, whenever nobody reads it."""
+        """Watch this endpoint from now on, whenever no thread reads it."""
         fd = endpoint.fileno()
         with self._lock:
             if self._stopping:
@@ -164,7 +174,7 @@ class Monitor:
             timeout_s = self._look(timeout_s)
 
     def _look(self, last_s: float | None) -> float | None:
-        """See after those that are left to their next caller; returns when to do so again, None for never."""
+        """Look after the connections that rest; returns in how many seconds to look again, None for never."""
         if not self._resting:
             return None
         if last_s is None:  # they have just been left
@@ -179,7 +189,7 @@ class Monitor:
 
     @staticmethod
     def _poll(endpoint: Endpoint) -> None:
-        """Whoever has read an endpoint has it watched again. Nothing that goes wrong with one costs the others."""
+        """Read one endpoint, which has it watched again. Nothing that goes wrong with one costs the others."""
         try:
             endpoint.poll()
         except Exception:

@@ -31,5 +31,5 @@ class SocketTransport(Stream):
         return [(0, self.read(_READ, deadline))]
 
     def receive_now(self) -> list[tuple[int, bytes]]:
-        """As `receive`, but only what is there already."""
+        """Read as `receive` does, but only what is there already."""
         return [(0, self.read_now(_READ))]

@@ -1,4 +1,4 @@
-"""Calls that wait for their response, three kinds of them: by whom and how a call is told that its response is there.
+"""The three kinds of calls that wait for a response: how each of them is told that its response is there.
 
 `nri.ttrpc.answering` hands over the response, and `nri.ttrpc.link` the turn to read.
 """
@@ -33,11 +33,11 @@ class Waiter:
         self.lock.acquire()
 
     def wake(self) -> None:
-        """The response is there, or the connection has ended."""
+        """Wake the thread that waits: the response is there, or the connection has ended."""
         self.nudge()
 
     def nudge(self) -> bool:
-        """Look again: perhaps nobody is reading now. False if there is no thread to wake."""
+        """Have the thread look again: perhaps no thread is reading now. False if there is no thread to wake."""
         try:
             self.lock.release()
         except RuntimeError:
@@ -46,7 +46,7 @@ class Waiter:
 
 
 class Reading:
-    """One call whose thread is the reader from before it writes until it has its response: nobody needs to wake it."""
+    """One call whose thread is the reader from before it writes until it has its response: it need not be woken."""
 
     __slots__ = ("response",)
 
@@ -54,15 +54,15 @@ class Reading:
         self.response: Response | None = None
 
     def wake(self) -> None:
-        """Nothing to do: the end of the connection ends its read."""
+        """Do nothing: the end of the connection ends its read."""
 
     def nudge(self) -> bool:
-        """There is no thread to wake."""
+        """Say that there is no thread to wake."""
         return False
 
 
 class Callback:
-    """One call that nobody waits for: its outcome goes to a function, in the thread that reads it."""
+    """One call that no thread waits for: its outcome goes to a function, in the thread that reads it."""
 
     __slots__ = ("_done", "response")
 
@@ -75,7 +75,7 @@ class Callback:
         self._done(self.response)
 
     def nudge(self) -> bool:
-        """There is no thread to wake."""
+        """Say that there is no thread to wake."""
         return False
 
 

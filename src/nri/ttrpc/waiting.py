@@ -91,7 +91,7 @@ def _wait_for_turn(waiter: Waiter, deadline: float | None) -> None:
 
 
 def abandon(link: Link, sent: Sent) -> None:
-    """Give up on a call that has been sent: nobody waits for its answer."""
+    """Give up on a call that has been sent: no caller waits for its answer."""
     stream_id, _, _, waiter, _ = sent
     if waiter is None:
         link.stop_reading(link.watch)
@@ -136,7 +136,7 @@ def begun_late(link: Link, sent: Sent) -> Sent | None:
     if not isinstance(failure, SentInPart):
         abandon(link, sent)
         return None
-    if waiter is None:  # while `collect` writes the rest, somebody must go on reading
+    if waiter is None:  # while `collect` writes the rest, a thread must go on reading
         waiter = link.waiters[stream_id] = Waiter()
         link.stop_reading(None)
         link.have_watched()

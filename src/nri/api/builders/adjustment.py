@@ -112,7 +112,7 @@ class Adjustment(LinuxAdjustment, Resources, AdjustmentView):
         return self
 
     def set_args(self, args: Iterable[str]) -> Self:
-        """A new command line. Conflicts if an earlier plugin set one."""
+        """Set the command line. A conflict if an earlier plugin has set one."""
         words = texts("args", args)
         if not words:
             raise ValueError(
@@ -124,7 +124,7 @@ class Adjustment(LinuxAdjustment, Resources, AdjustmentView):
         return self
 
     def update_args(self, args: Iterable[str]) -> Self:
-        """A new command line, also in place of one that an earlier plugin set; an empty list is back to the image's."""
+        """Set the command line, also in place of an earlier plugin's; an empty list goes back to the image's."""
         self.message.args[:] = ["", *texts("args", args)]
         return self
 
@@ -156,7 +156,7 @@ class Adjustment(LinuxAdjustment, Resources, AdjustmentView):
         return self
 
     def add_rlimit(self, type: str, hard: int, soft: int) -> Self:
-        """Process resource limit, such as `RLIMIT_NOFILE`; mind the order: hard before soft."""
+        """Set a process resource limit, such as `RLIMIT_NOFILE`; mind the order: hard before soft."""
         limit = m.POSIXRlimit(type=rlimit("type", type), hard=integer("hard", hard, U64))
         limit.soft = integer("soft", soft, U64)
         if soft > hard:
@@ -165,7 +165,7 @@ class Adjustment(LinuxAdjustment, Resources, AdjustmentView):
         return self
 
     def add_cdi_device(self, device: str | m.CDIDevice) -> Self:
-        """Container Device Interface device, `vendor/class=device`. Cannot be removed again."""
+        """Add a Container Device Interface device, `vendor/class=device`. Cannot be removed again."""
         name = device.name if isinstance(device, m.CDIDevice) else device
         self.message.CDI_devices.add(name=cdi_device("device", name))
         return self

@@ -57,7 +57,7 @@ RLIMITS = (
 
 
 def integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
-    """An integer within bounds, both included.
+    """Check an integer against its bounds, both included.
 
     Raises:
         TypeError: not an int; a bool is none.
@@ -72,7 +72,7 @@ def integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
 
 
 def flag(name: str, value: Any) -> bool:
-    """A bool.
+    """Check that a value is a bool.
 
     Raises:
         TypeError: not a bool.
@@ -83,7 +83,7 @@ def flag(name: str, value: Any) -> bool:
 
 
 def text(name: str, value: Any, *, empty: bool = True) -> str:
-    """A text that C programs and the wire can carry: no NUL, no lone surrogates; empty only if `empty`.
+    """Check a text that C programs and the wire can carry: no NUL, no lone surrogates; empty only if `empty`.
 
     Raises:
         TypeError: not a str.
@@ -104,7 +104,7 @@ def text(name: str, value: Any, *, empty: bool = True) -> str:
 
 
 def new_key(name: str, value: Any, remove_with: str) -> str:
-    """A key to set: not empty and without a removal mark, which the runtime would take for a removal.
+    """Check a key to set: not empty and without a removal mark, which the runtime would take for a removal.
 
     Raises:
         TypeError: not a str.
@@ -117,7 +117,7 @@ def new_key(name: str, value: Any, remove_with: str) -> str:
 
 
 def absolute_path(name: str, value: Any) -> str:
-    """An absolute path.
+    """Check that a path is absolute.
 
     Raises:
         TypeError: not a str.
@@ -130,12 +130,12 @@ def absolute_path(name: str, value: Any) -> str:
 
 
 def new_path(name: str, value: Any, remove_with: str) -> str:
-    """An absolute path that is a key to set; see `new_key` and `absolute_path`."""
+    """Check an absolute path that is a key to set; see `new_key` and `absolute_path`."""
     return absolute_path(name, new_key(name, value, remove_with))
 
 
 def number_list(name: str, value: Any, *, empty: bool = False) -> str:
-    """CPUs or memory nodes in the kernel's list format, as they are written; empty only if `empty`.
+    """Check CPUs or memory nodes in the kernel's list format, as they are written; empty only if `empty`.
 
     Raises:
         TypeError: not a str.
@@ -152,7 +152,7 @@ def number_list(name: str, value: Any, *, empty: bool = False) -> str:
 
 
 def cdi_device(name: str, value: Any) -> str:
-    """The full name of a Container Device Interface device, `vendor/class=device`, by the rules of that interface.
+    """Check the name of a Container Device Interface device, `vendor/class=device`, by the rules of that interface.
 
     Raises:
         TypeError: not a str.
@@ -176,7 +176,7 @@ def _is_word(word: str, more: str) -> bool:
 
 
 def rlimit(name: str, value: Any) -> str:
-    """The type of a process resource limit.
+    """Check the type of a process resource limit.
 
     Raises:
         ValueError: Linux has no such limit.
@@ -188,7 +188,7 @@ def rlimit(name: str, value: Any) -> str:
 
 
 def unified_key(name: str, value: Any) -> str:
-    """The name of a file of cgroup v2.
+    """Check the name of a file of cgroup v2.
 
     Raises:
         TypeError: not a str.
@@ -201,7 +201,7 @@ def unified_key(name: str, value: Any) -> str:
 
 
 def texts(name: str, values: Any) -> list[str]:
-    """Several texts.
+    """Check several texts.
 
     Raises:
         TypeError: one text instead of several, or something else in between.
@@ -215,7 +215,7 @@ def texts(name: str, values: Any) -> list[str]:
 
 
 def mapping_text(name: str, entry: object, value: Any) -> str:
-    """The value of an entry of a map or list, such as an annotation; see `text`."""
+    """Check the value of an entry of a map or list, such as an annotation; see `text`."""
     if isinstance(value, str) and value.isascii() and "\0" not in value:
         return value  # the common case does not pay for the name of the entry
     return text(f"{name}[{entry!r}]", value)
@@ -249,7 +249,7 @@ def enum_numbers(name: str, enum: Any, values: Any, prefix: str) -> list[Any]:
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """A word of a fixed list.
+    """Check that a word is one of a fixed list.
 
     Raises:
         ValueError: another word.

@@ -37,12 +37,12 @@ class FailurePolicy:
 
     @classmethod
     def of(cls, message: messages.FailurePolicy) -> FailurePolicy:
-        """The value of a message."""
+        """The policy that a message holds."""
         return cls(fail_request=message.fail_request, keep_connected=message.keep_connected)
 
     @property
     def message(self) -> messages.FailurePolicy:
-        """A new message of this value."""
+        """This policy as a new message."""
         from nri.api.messages import FailurePolicy as Message  # noqa: PLC0415 - a class attribute must cost no protobuf
 
         return Message(fail_request=self.fail_request, keep_connected=self.keep_connected)

@@ -65,7 +65,7 @@ class LinuxAdjustment(Builder):
         uid: int | None = None,
         gid: int | None = None,
     ) -> Self:
-        """A device node at this absolute path in the container; access is allowed along with it.
+        """Add a device node at this absolute path in the container; access is allowed along with it.
 
         Args:
             device: absolute path in the container, or a whole `LinuxDevice`, which leaves no use for the rest.
@@ -95,7 +95,7 @@ class LinuxAdjustment(Builder):
         return self
 
     def add_or_replace_namespace(self, type: str, path: str = "") -> Self:
-        """A namespace by its OCI type (`network`, `pid`, `mount`, ...): a new one, or the existing one at `path`."""
+        """Add a namespace by its OCI type (`network`, `pid`, `mount`, ...): a new one, or the one at `path`."""
         namespace = m.LinuxNamespace(type=one_of("type", type, NAMESPACE_TYPES), path=text("path", path))
         self.message.linux.namespaces.append(namespace)
         return self
@@ -118,7 +118,7 @@ class LinuxAdjustment(Builder):
         return self
 
     def set_sysctl(self, name: str, value: str) -> Self:
-        """Value of a kernel parameter, such as `net.core.somaxconn`."""
+        """Set a kernel parameter, such as `net.core.somaxconn`."""
         checked = mapping_text("sysctl", new_key("name", name, "remove_sysctl"), value)
         self.message.linux.sysctl[name] = checked
         return self
@@ -129,17 +129,17 @@ class LinuxAdjustment(Builder):
         return self
 
     def set_cgroups_path(self, path: str) -> Self:
-        """Control group of the container. Cannot be reset, so empty is an error."""
+        """Set the control group of the container. Cannot be reset, so empty is an error."""
         self.message.linux.cgroups_path = text("path", path, empty=False)
         return self
 
     def set_oom_score_adj(self, score: int) -> Self:
-        """Adjustment of the out-of-memory score, -1000 (never kill) to 1000 (kill first)."""
+        """Set the adjustment of the out-of-memory score, -1000 (never kill) to 1000 (kill first)."""
         self.message.linux.oom_score_adj.value = integer("score", score, (-1000, 1000))
         return self
 
     def set_io_priority(self, io_class: int | str, priority: int = 0) -> Self:
-        """I/O priority of the process.
+        """Set the I/O priority of the process.
 
         Args:
             io_class: `RT`, `BE`, `IDLE`, or `NONE` to clear; also `IOPRIO_CLASS_BE`, or the number.
@@ -162,7 +162,7 @@ class LinuxAdjustment(Builder):
         deadline_ns: int = 0,
         period_ns: int = 0,
     ) -> Self:
-        """CPU scheduling policy of the process.
+        """Set the CPU scheduling policy of the process.
 
         Args:
             policy: `OTHER`, `FIFO`, `RR`, `BATCH`, `ISO`, `IDLE`, `DEADLINE`, or `NONE` to clear; also `SCHED_FIFO`,
@@ -188,24 +188,24 @@ class LinuxAdjustment(Builder):
         return self
 
     def set_seccomp_policy(self, policy: m.LinuxSeccomp) -> Self:
-        """A whole new system call filter, with the constants of the OCI spec."""
+        """Replace the whole system call filter, with the constants of the OCI spec."""
         if not isinstance(policy, m.LinuxSeccomp):
             raise TypeError(f"policy must be a LinuxSeccomp, not {policy!r}")
         self.message.linux.seccomp_policy.CopyFrom(policy)
         return self
 
     def set_rdt_clos_id(self, clos_id: str) -> Self:
-        """RDT class of service (a directory of resctrl)."""
+        """Set the RDT class of service (a directory of resctrl)."""
         self.message.linux.rdt.clos_id.value = text("clos_id", clos_id)
         return self
 
     def set_rdt_schemata(self, schemata: Iterable[str]) -> Self:
-        """Lines of the RDT schemata, such as `L3:0=ff;1=ff`. They replace those set before."""
+        """Set the lines of the RDT schemata, such as `L3:0=ff;1=ff`. They replace those set before."""
         self.message.linux.rdt.schemata.CopyFrom(m.OptionalRepeatedString(value=texts("schemata", schemata)))
         return self
 
     def set_rdt_enable_monitoring(self, enable: bool = True) -> Self:
-        """Whether to make an RDT monitoring group for the container."""
+        """Say whether an RDT monitoring group is made for the container."""
         self.message.linux.rdt.enable_monitoring.value = flag("enable", enable)
         return self
 
@@ -215,7 +215,7 @@ class LinuxAdjustment(Builder):
         return self
 
     def set_memory_policy(self, mode: int | str, nodes: str = "", flags: Iterable[int | str] = ()) -> Self:
-        """NUMA memory policy of the process.
+        """Set the NUMA memory policy of the process.
 
         Args:
             mode: `DEFAULT`, `PREFERRED`, `BIND`, `INTERLEAVE`, `LOCAL`, `PREFERRED_MANY`, `WEIGHTED_INTERLEAVE`; also

@@ -1,8 +1,8 @@
 """`resources_of`: every resource of a received message as it was sent, by the names of the setters.
 
 One job: the readers of `nri.api.builders.view` on a container that a runtime shows, or on the resources that it is
-about to apply. None is what was not sent. Next: `nri.api.readers` for the few that plugins ask most, with "no limit" as
-None.
+about to apply. What was not sent reads as None. Next: `nri.api.readers` for the few that plugins ask most, with "no
+limit" as None.
 """
 
 from __future__ import annotations

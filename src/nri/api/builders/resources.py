@@ -47,82 +47,82 @@ class Resources(Builder, ResourceView):
     message: Any
 
     def set_memory_limit(self, limit_bytes: int) -> Self:
-        """Most memory in bytes; -1 is unlimited."""
+        """Set the most memory in bytes; -1 is unlimited."""
         self.message.linux.resources.memory.limit.value = integer("limit_bytes", limit_bytes, LIMIT)
         return self
 
     def set_memory_reservation(self, reservation_bytes: int) -> Self:
-        """Soft limit of memory in bytes; -1 is unlimited."""
+        """Set the soft limit of memory in bytes; -1 is unlimited."""
         self.message.linux.resources.memory.reservation.value = integer("reservation_bytes", reservation_bytes, LIMIT)
         return self
 
     def set_memory_swap(self, swap_bytes: int) -> Self:
-        """Most memory and swap together in bytes; -1 is unlimited."""
+        """Set the most memory and swap together in bytes; -1 is unlimited."""
         self.message.linux.resources.memory.swap.value = integer("swap_bytes", swap_bytes, LIMIT)
         return self
 
     def set_memory_kernel(self, kernel_bytes: int) -> Self:
-        """Most kernel memory in bytes (cgroup v1); -1 is unlimited."""
+        """Set the most kernel memory in bytes (cgroup v1); -1 is unlimited."""
         self.message.linux.resources.memory.kernel.value = integer("kernel_bytes", kernel_bytes, LIMIT)
         return self
 
     def set_memory_kernel_tcp(self, kernel_tcp_bytes: int) -> Self:
-        """Most memory of TCP buffers in bytes (cgroup v1); -1 is unlimited."""
+        """Set the most memory of TCP buffers in bytes (cgroup v1); -1 is unlimited."""
         self.message.linux.resources.memory.kernel_tcp.value = integer("kernel_tcp_bytes", kernel_tcp_bytes, LIMIT)
         return self
 
     def set_memory_swappiness(self, swappiness: int) -> Self:
-        """Tendency to swap, 0 to 100 (cgroup v1)."""
+        """Set the tendency to swap, 0 to 100 (cgroup v1)."""
         self.message.linux.resources.memory.swappiness.value = integer("swappiness", swappiness, SWAPPINESS)
         return self
 
     def set_memory_disable_oom_killer(self, disable: bool = True) -> Self:
-        """Pause instead of killing when out of memory (cgroup v1)."""
+        """Have processes paused instead of killed when out of memory (cgroup v1)."""
         self.message.linux.resources.memory.disable_oom_killer.value = flag("disable", disable)
         return self
 
     def set_memory_use_hierarchy(self, use: bool = True) -> Self:
-        """Count the memory of child groups (cgroup v1)."""
+        """Have the memory of child groups counted (cgroup v1)."""
         self.message.linux.resources.memory.use_hierarchy.value = flag("use", use)
         return self
 
     def set_cpu_shares(self, shares: int) -> Self:
-        """Relative weight, 2 to 262144 (the scale of cgroup v1; runtimes convert it)."""
+        """Set the relative weight, 2 to 262144 (the scale of cgroup v1; runtimes convert it)."""
         self.message.linux.resources.cpu.shares.value = integer("shares", shares, SHARES)
         return self
 
     def set_cpu_quota(self, quota_us: int) -> Self:
-        """Run time per period in microseconds; -1 is unlimited."""
+        """Set the run time per period in microseconds; -1 is unlimited."""
         self.message.linux.resources.cpu.quota.value = integer("quota_us", quota_us, I64)
         return self
 
     def set_cpu_period(self, period_us: int) -> Self:
-        """Length of a period in microseconds."""
+        """Set the length of a period in microseconds."""
         self.message.linux.resources.cpu.period.value = integer("period_us", period_us, U64)
         return self
 
     def set_cpu_realtime_runtime(self, runtime_us: int) -> Self:
-        """Realtime run time per realtime period in microseconds."""
+        """Set the realtime run time per realtime period in microseconds."""
         self.message.linux.resources.cpu.realtime_runtime.value = integer("runtime_us", runtime_us, I64)
         return self
 
     def set_cpu_realtime_period(self, period_us: int) -> Self:
-        """Length of a realtime period in microseconds."""
+        """Set the length of a realtime period in microseconds."""
         self.message.linux.resources.cpu.realtime_period.value = integer("period_us", period_us, U64)
         return self
 
     def set_cpuset_cpus(self, cpus: str) -> Self:
-        """Allowed CPUs in the kernel's list format, such as `0-3,8`. Cannot be reset, so empty is an error."""
+        """Set the allowed CPUs in the kernel's list format, such as `0-3,8`. Cannot be reset, so empty is an error."""
         self.message.linux.resources.cpu.cpus = number_list("cpus", cpus)
         return self
 
     def set_cpuset_mems(self, mems: str) -> Self:
-        """Allowed memory nodes in the kernel's list format, such as `0-3,8`. Cannot be reset, so empty is an error."""
+        """Set the allowed memory nodes in the kernel's list format, `0-3,8`. Cannot be reset, so empty is an error."""
         self.message.linux.resources.cpu.mems = number_list("mems", mems)
         return self
 
     def set_pids_limit(self, limit: int) -> Self:
-        """Most processes and threads; -1 is unlimited."""
+        """Set the most processes and threads; -1 is unlimited."""
         checked = integer("limit", limit, I64)
         pids = self.message.linux.resources.pids
         pids.limit = checked
@@ -130,7 +130,7 @@ class Resources(Builder, ResourceView):
         return self
 
     def add_hugepage_limit(self, page_size: str, limit_bytes: int) -> Self:
-        """Most huge pages of one size (`2MB`, `1GB`), in bytes."""
+        """Limit the huge pages of one size (`2MB`, `1GB`), in bytes."""
         limit = HugepageLimit(
             page_size=text("page_size", page_size, empty=False), limit=integer("limit_bytes", limit_bytes, U64)
         )
@@ -138,17 +138,17 @@ class Resources(Builder, ResourceView):
         return self
 
     def set_blockio_class(self, name: str) -> Self:
-        """Block I/O class, resolved by the runtime's configuration; empty takes the container out of any class."""
+        """Set the block I/O class, resolved by the runtime's configuration; empty takes the container out of any."""
         self.message.linux.resources.blockio_class.value = text("name", name)
         return self
 
     def set_rdt_class(self, name: str) -> Self:
-        """RDT class, resolved by the runtime's configuration; empty takes the container out of any class."""
+        """Set the RDT class, resolved by the runtime's configuration; empty takes the container out of any."""
         self.message.linux.resources.rdt_class.value = text("name", name)
         return self
 
     def add_unified(self, key: str, value: str) -> Self:
-        """Value of a file of cgroup v2, such as `memory.high`. Cannot be removed again."""
+        """Set the value of a file of cgroup v2, such as `memory.high`. Cannot be removed again."""
         checked = mapping_text("unified", unified_key("key", key), value)
         self.message.linux.resources.unified[key] = checked
         return self
@@ -162,7 +162,7 @@ class Resources(Builder, ResourceView):
         minor: int | None = None,
         access: str = "rwm",
     ) -> Self:
-        """Rule of the device control group, after those before it. Runtimes heed it for new containers only.
+        """Add a rule of the device control group, after those before it. Runtimes heed it for new containers only.
 
         Args:
             allow: allow or deny.

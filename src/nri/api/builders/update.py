@@ -44,7 +44,7 @@ class Update(Resources):
         return ContainerUpdate
 
     def set_container_id(self, container_id: str) -> Self:
-        """The container to change."""
+        """Set the container to change."""
         self.message.container_id = text("container_id", container_id, empty=False)
         return self
 

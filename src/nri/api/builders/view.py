@@ -69,7 +69,7 @@ class ResourceView:
 
     @property
     def resources(self) -> m.LinuxResources:
-        """The message itself. Reading it sets nothing."""
+        """The resources as a message. Reading it sets nothing."""
         resources: m.LinuxResources = self.message.linux.resources
         return resources
 

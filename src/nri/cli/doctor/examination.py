@@ -1,4 +1,7 @@
-"""The order of the doctor's checks: the runtimes' configuration, their sockets, their plugins, this installation."""
+"""The order of the doctor's checks: the runtimes' configuration, their sockets, their plugins, this installation.
+
+Next: `nri.cli.doctor.runtimes`, the first of the checks.
+"""
 
 from __future__ import annotations
 

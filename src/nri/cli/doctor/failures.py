@@ -1,4 +1,7 @@
-"""Plugins that failed and have not taken part since: their own words, left beside the runtime's socket."""
+"""Plugins that failed and have not taken part since: their own words, left beside the runtime's socket.
+
+Next: `nri.stub.program.failure_note`, which leaves them there.
+"""
 
 from __future__ import annotations
 

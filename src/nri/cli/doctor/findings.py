@@ -1,4 +1,7 @@
-"""The vocabulary of the doctor: findings and their levels."""
+"""The vocabulary of the doctor: findings and their levels.
+
+Next: `nri.cli.doctor.examination`, which collects the findings.
+"""
 
 from __future__ import annotations
 

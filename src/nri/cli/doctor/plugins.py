@@ -1,4 +1,7 @@
-"""The folder from which the runtime launches plugins, and the drop-in configuration beside it."""
+"""The folder from which the runtime launches plugins, and the drop-in configuration beside it.
+
+Next: `nri.cli.doctor.failures`.
+"""
 
 from __future__ import annotations
 

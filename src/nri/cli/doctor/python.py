@@ -1,4 +1,7 @@
-"""This installation: protobuf's back end, and versions that plugins depend on."""
+"""This installation: protobuf's back end, and versions that plugins depend on.
+
+Next: `nri.cli.doctor.findings`, the vocabulary.
+"""
 
 from __future__ import annotations
 

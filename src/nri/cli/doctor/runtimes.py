@@ -1,4 +1,7 @@
-"""The runtimes' NRI settings, judged one by one and against each other."""
+"""The runtimes' NRI settings, judged one by one and against each other.
+
+Next: `nri.cli.doctor.sockets`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The socket itself: whether it is there, who may connect, whether a runtime listens.
 
 A socket is connected to only where that cannot be told otherwise, because every connection that does not register
-leaves a warning in the runtime's log.
+leaves a warning in the runtime's log. Next: `nri.cli.doctor.plugins`.
 """
 
 from __future__ import annotations

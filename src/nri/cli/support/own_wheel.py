@@ -1,9 +1,10 @@
-"""This very nri as a wheel, for projects that need it where no package index has it. Pure Python, whatever runs here.
+"""This installation of nri as a wheel, for projects that need it where no package index has it.
 
 The files of the package as they lie here, and the metadata of its installation, are packed again: no build tool and no
 network is needed, and the same files always make the same wheel. Its version gets a local label made of its content
-(``0.1.0+local.s1a2b3c4d``). An index takes no such version, so whoever asks for it gets this wheel or nothing; never a
-stranger's package of the same name. Next: `nri.cli.support.scaffold`, which puts it into a project.
+(``0.1.0+local.s1a2b3c4d``). An index takes no such version, so a project that asks for it gets this wheel or nothing;
+never a stranger's package of the same name. The wheel is pure Python, also where the package that runs here is
+compiled. Next: `nri.cli.support.scaffold`, which puts it into a project.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The folder from which runtimes launch plugins: launchers written and removed so that a runtime never sees half a one.
+"""The folder from which runtimes launch plugins: launchers written and removed and never seen half-made.
 
 Rules: everything is checked before anything is written. A file appears under its final name in one rename, from a
-folder inside the plugin folder, because runtimes ignore folders there but refuse to start over a stray executable.
-The drop-in configuration comes first and goes last, so that no plugin is launched without its own.
+folder inside the plugin folder, because runtimes ignore folders there but refuse to start over a stray executable. The
+drop-in configuration comes first and goes last, so that no plugin is launched without its own. Next:
+`nri.cli.support.launch_check`, which tries a launcher before it is put there.
 """
 
 from __future__ import annotations

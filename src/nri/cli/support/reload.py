@@ -2,7 +2,8 @@
 
 A process for each start, because Python cannot unload code. A plugin that ends by itself, or cannot be loaded, is not
 started again until something changes, so that a mistake shows once and not ten times a second. A file that goes away
-for a while, as editors and version control have it, ends nothing: the plugin runs on until its file is back.
+for a while, as editors and version control have it, ends nothing: the plugin runs on until its file is back. Next:
+`nri.cli.verbs.run`, whose flag it is.
 """
 
 from __future__ import annotations

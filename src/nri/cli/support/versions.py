@@ -1,4 +1,7 @@
-"""The versions of everything that matters when something goes wrong."""
+"""The versions of everything that matters when something goes wrong.
+
+Next: `nri.cli.verbs.version`, which prints them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from nri.api.naming import NRI_VERSION
 
 
 def versions() -> dict[str, str | bool]:
-    """Return them by name: this package and whether it is compiled, the NRI it speaks, Python, protobuf, the kernel."""
+    """Return versions by name: this package and if it is compiled, the NRI it speaks, Python, protobuf, the kernel."""
     try:
         own = metadata.version("nri")
     except metadata.PackageNotFoundError:  # run from a checkout that is not installed

@@ -1,4 +1,7 @@
-"""The plugin inside `nri events`: takes every event, changes nothing, never makes the runtime wait for a printer."""
+"""The plugin inside `nri events`: takes every event, changes nothing, never makes the runtime wait for a printer.
+
+Next: `nri.cli.verbs.events`, which starts it.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +158,7 @@ def _print_all(waiting: queue.Queue[dict[str, Any] | None], lost: list[int], out
     try:
         while (entry := waiting.get()) is not None:
             _print(entry, out)
-            if not headed:  # with the first entry, which says whom we follow; there is none while nobody is there
+            if not headed:  # with the first entry, which says whom we follow; there is none while no runtime is there
                 out.text(Painted(line_of("TIME", "EVENT", "CONTAINER", "POD", "NAME"), "bold"))
                 sys.stdout.flush()
                 headed = True

@@ -1,9 +1,8 @@
 """`nri conformance`: compare this package with recorded outcomes of the reference.
 
-Next: `nri.testing.conformance` for merges, `nri.testing.spec_cases` for specs.
-
-Prints each failing case as a readable diff, and as the last line ``N passed, M failed``. Exit code 0 if all passed,
-1 if some failed or none was there to run, 2 if a file cannot be read.
+Prints each failing case as a readable diff, and as the last line ``N passed, M failed``. Exit code 0 if all passed, 1
+if some failed or none was there to run, 2 if a file cannot be read. Next: `nri.testing.conformance` for merges,
+`nri.testing.spec_cases` for specs.
 """
 
 from __future__ import annotations

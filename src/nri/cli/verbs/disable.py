@@ -1,4 +1,7 @@
-"""`nri disable`: remove the files that `nri enable` wrote, and never any other."""
+"""`nri disable`: remove the files that `nri enable` wrote, and never any other.
+
+Next: `nri.cli.support.plugin_folder`, which knows those files.
+"""
 
 from __future__ import annotations
 

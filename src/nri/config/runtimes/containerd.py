@@ -1,8 +1,9 @@
-"""containerd: /etc/containerd/config.toml, versions 2 and 3, and the files that it imports.
+"""The NRI settings of containerd: /etc/containerd/config.toml, versions 2 and 3, and the files that it imports.
 
 How files combine is held against `containerd config dump` of 1.7, 2.1 and 2.4 (tests/real/test_doctor.py): imports are
 read after the file that names them, breadth first. In 2.x a later file wins key by key; in 1.7 a later file's NRI table
-replaces the earlier one whole. Without a `version` line 1.7 looks for [plugins.nri], 2.x for the table of today.
+replaces the earlier one whole. Without a `version` line 1.7 looks for [plugins.nri], 2.x for the table of today. Next:
+`nri.config.runtimes.config_file`, which reads its keys.
 """
 
 from __future__ import annotations

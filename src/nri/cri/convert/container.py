@@ -42,7 +42,7 @@ _NO_FIELD = "NRI's Container has no field for it"
 def container(
     status: pb.ContainerStatus, config: pb.ContainerConfig, spec: Spec, *, pod_id: str, pid: int = 0
 ) -> Converted[m.Container]:
-    """What plugins are told of a container.
+    """Make the message of a container that plugins get.
 
     `spec` is the whole one: process, mounts, devices, namespaces, resources and the rest come from it. The request's
     annotations win over the spec's. From `status` come the id, state, times (Unix, nanoseconds), exit and image; the
@@ -84,7 +84,7 @@ def container(
 
 
 def _reason(status: pb.ContainerStatus) -> str:
-    """In containerd's words, how a container ended."""
+    """How a container ended, in containerd's words."""
     if status.state != pb.CONTAINER_EXITED:
         return ""
     return "Error" if status.exit_code else "Completed"

@@ -1,7 +1,7 @@
-"""What a conversion could not carry over: the fields that were set, their values, and why.
+"""The list of what a conversion could not carry over: the fields that were set, their values, and why.
 
-One job: compare what a message holds with the list of fields that a conversion carries. A field that nobody listed is
-reported, so a field that the CRI gains is never lost in silence. Next: `nri.cri.convert.resources`.
+One job: compare what a message holds with the list of fields that a conversion carries. A field that is not listed is
+reported, so one that the CRI gains is never lost in silence. Next: `nri.cri.convert.resources`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _NO_FIELD = "NRI's PodSandbox has no field for it"
 def pod_sandbox(
     status: pb.PodSandboxStatus, config: pb.PodSandboxConfig, spec: Spec | None = None, *, pid: int = 0
 ) -> Converted[m.PodSandbox]:
-    """What plugins are told of a pod.
+    """Make the message of a pod that plugins get.
 
     From `status` come the id, the runtime handler and the addresses, the primary one first. `spec` may be a part of an
     OCI spec, for a pod without a container of its own; its annotations win over those of the request. Namespaces whose

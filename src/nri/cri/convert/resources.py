@@ -45,12 +45,12 @@ OCI_FIELDS = {
         "swappiness": "swappiness", "disable_oom_killer": "disableOOMKiller", "use_hierarchy": "useHierarchy",
     },
 }  # fmt: skip
-#: A 0 of these says that nobody set it; an OCI runtime may take it for a value.
+#: A 0 of these says that it is not set; an OCI runtime may take it for a value.
 _UNSET_AT_ZERO = {("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("memory", "swap")}
 
 
 def to_nri(asked: pb.LinuxContainerResources, path: str = "") -> Converted[m.LinuxResources]:
-    """What a request asks for, for plugins. The OOM score is no resource in NRI, and is dropped if it is set.
+    """The resources of a request, for plugins. The OOM score is no resource in NRI, and is dropped if it is set.
 
     `path` is where `asked` stands in the request, for what is told of its fields.
 
@@ -79,7 +79,7 @@ def to_nri(asked: pb.LinuxContainerResources, path: str = "") -> Converted[m.Lin
 def to_cri(
     wanted: m.LinuxResources, base: pb.LinuxContainerResources | None = None
 ) -> Converted[pb.LinuxContainerResources]:
-    """What plugins want, for a runtime that speaks the CRI: `base` with all that is set in `wanted` over it.
+    """Resources that plugins want, for a runtime that speaks the CRI: `base` with all that is set in `wanted` over it.
 
     `base` is the request, or what the container has: what NRI does not know (the OOM score) comes from there.
     """
@@ -114,7 +114,7 @@ def _carried_to_cri() -> set[str]:
 
 
 def to_oci(wanted: m.LinuxResources) -> Converted[dict[str, Any]]:
-    """What plugins want, as the ``linux.resources`` that an OCI runtime takes for an update: only what is given.
+    """Resources that plugins want, as the ``linux.resources`` of an OCI runtime's update: only what is given.
 
     The block-I/O and RDT classes are dropped here: who has their configuration adds what they stand for.
     """

@@ -25,7 +25,7 @@ class Image:
 
     @property
     def user(self) -> str:
-        """Who runs it, as written: ``name``, ``uid`` or with a group."""
+        """The user that it runs as, as written: ``name``, ``uid`` or with a group."""
         return str(self.config.get("User") or "")
 
     @property
@@ -45,15 +45,15 @@ class Image:
 
     @property
     def working_dir(self) -> str:
-        """Where it starts."""
+        """The folder that it starts in."""
         return str(self.config.get("WorkingDir") or "")
 
     @property
     def stop_signal(self) -> str:
-        """What asks it to end."""
+        """The signal that asks it to end."""
         return str(self.config.get("StopSignal") or "")
 
     @property
     def labels(self) -> dict[str, str]:
-        """What its maker says of it."""
+        """The labels that its maker gave it."""
         return dict(self.config.get("Labels") or {})

@@ -40,7 +40,7 @@ class Reference(NamedTuple):
 
     @property
     def pullable(self) -> str:
-        """What a registry is asked for: by the digest if there is one, because a tag beside it says less."""
+        """The name that a registry is asked for: by the digest if there is one, because a tag beside it says less."""
         return f"{self.repository}@{self.digest}" if self.digest else f"{self.repository}:{self.tag}"
 
     def __str__(self) -> str:

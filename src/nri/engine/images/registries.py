@@ -1,4 +1,4 @@
-"""What is known of registries: mirrors, certificates and credentials, as skopeo reads them.
+"""Registries as this node knows them: mirrors, certificates and credentials, in the files that skopeo reads.
 
 Rules: pure; a password is in no repr and on no command line.
 Next: :mod:`nri.engine.images.transport`.
@@ -19,7 +19,7 @@ __all__ = ["Credentials", "Registry", "auth_file", "registries_conf"]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a registry wants to know. `auth` is user:password in base64; a password is never shown."""
+    """A login for a registry. `auth` is user:password in base64; a password is never shown."""
 
     username: str = ""
     password: str = ""
@@ -33,7 +33,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """What the operator says of one registry: mirrors asked before it, its own CAs, plain HTTP allowed."""
+    """The operator's settings for one registry: mirrors asked before it, its own CAs, plain HTTP allowed."""
 
     host: str
     mirrors: tuple[str, ...] = ()

@@ -93,7 +93,7 @@ class Snapshots:
             raise EngineError(f"{merged} is still mounted")  # and nothing below it may be deleted
 
     def images(self) -> dict[str, str]:
-        """Which image each container uses, by container: what must not be removed."""
+        """The image that each container uses, by container: what must not be removed."""
         found = {}
         for folder in self.root.iterdir():
             try:
@@ -103,13 +103,13 @@ class Snapshots:
         return found
 
     def usage(self, container_id: str) -> Usage:
-        """What a container has written. Raises FileNotFoundError if it has no root file system."""
+        """The room that a container takes besides its image. Raises FileNotFoundError if it has no root file system."""
         folder = self._folder(container_id)
         driver = self._record(folder)["driver"]
         return tree_usage(folder / ("upper" if driver == "overlay" else "merged"))
 
     def all_usage(self) -> Usage:
-        """What all containers have written."""
+        """The room that all containers take together, besides their images."""
         size, inodes = 0, 0
         for name in self.images():
             try:

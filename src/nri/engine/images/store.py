@@ -145,7 +145,7 @@ class ImageStore:
             return self._with_names(self._known[self._find(name)])
 
     def fs_info(self) -> Usage:
-        """What all images take, also those that are only there for a container that runs."""
+        """The room that all images take, also those that are only there for a container that runs."""
         with self._lock:
             rows = [*self._known.values()]
         return Usage(sum(row.size_bytes for row in rows), sum(row.inodes for row in rows))

@@ -34,7 +34,7 @@ _FATAL = re.compile(r'level=fatal msg="((?:[^"\\]|\\.)*)"')
 
 
 class Progress(NamedTuple):
-    """How far a pull is. `total_bytes` is 0 while it is not known."""
+    """The progress of a pull. `total_bytes` is 0 while it is not known."""
 
     done_bytes: int
     total_bytes: int

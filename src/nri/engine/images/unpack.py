@@ -25,7 +25,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "ppc64
 
 
 class Usage(NamedTuple):
-    """What files take: bytes on the disk, and inodes."""
+    """The room that files take: bytes on the disk, and inodes."""
 
     size_bytes: int
     inodes: int
@@ -64,7 +64,7 @@ def choose_platform(manifest: Mapping[str, Any], name: str) -> str:
     Raises InvalidRequest if the image is for other machines, or of the first schema, which has no configuration.
     """
     if manifest.get("schemaVersion") == 1:
-        raise InvalidRequest(f"{name} is of manifest schema 1, which nobody pulls any more: build it anew")
+        raise InvalidRequest(f"{name} is of manifest schema 1, which no tool pulls any more: build it anew")
     if "manifests" not in manifest and manifest.get("mediaType") not in _INDEXES:
         return ""
     machine = os.uname().machine
@@ -79,7 +79,7 @@ def choose_platform(manifest: Mapping[str, Any], name: str) -> str:
 
 
 def tree_usage(folder: Path) -> Usage:
-    """What a tree takes on the disk; hard links count once, and what vanishes meanwhile not at all."""
+    """The room that a tree takes on the disk; hard links count once, and what vanishes meanwhile not at all."""
     size, seen = 0, set()
     for place, folders, files in os.walk(folder):
         for name in ("", *files, *(each for each in folders if os.path.islink(os.path.join(place, each)))):

@@ -40,7 +40,7 @@ def resolve_user(rootfs: Path, text: str, extra_groups: tuple[int, ...] = ()) ->
 
 
 def parse_user(passwd: str, group: str, text: str, extra_groups: tuple[int, ...] = ()) -> User:
-    """As :func:`resolve_user`, with the texts of both files. Pure."""
+    """Look a user up as :func:`resolve_user` does, in the texts of both files. Pure."""
     wanted, colon, wanted_group = text.partition(":")
     wanted = wanted or "0"
     rows = [row.split(":") for row in passwd.splitlines()]

@@ -3,7 +3,7 @@
 Rules: a plugin is a program that gets JSON and environment, with a deadline; ADD that fails half way is taken back at
 once; the answer is kept on disk before ADD returns, so that DEL after a restart tells the plugins what they did, with
 the configuration of that day; DEL tries all plugins and names the first error.
-Source: the CNI specification 1.1.0, sections 2 to 4.
+Source: the CNI specification 1.1.0, sections 2 to 4. Next: :mod:`nri.engine.network.results`.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Cni:
 
 
 def _arguments(arguments: Mapping[str, str]) -> str:
-    """CNI_ARGS: a plugin that does not know one of them is to go on."""
+    """The text of CNI_ARGS. It asks a plugin that does not know one of them to go on."""
     rows = {"IgnoreUnknown": "1", **arguments} if arguments else {}
     return ";".join(f"{key}={value}" for key, value in rows.items())
 

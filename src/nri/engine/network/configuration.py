@@ -1,4 +1,4 @@
-"""Which CNI network this node has: the first usable file of a folder, as every runtime of the field chooses.
+"""The CNI network of this node: the first usable file of a folder, as every runtime of the field chooses.
 
 Rules: files in the order of their names, ``.conflist``, ``.conf`` and ``.json``; a file that cannot be used is passed
 over and named; the folder is read at each call, because operators put the file there while we run.

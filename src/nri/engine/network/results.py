@@ -1,7 +1,7 @@
-"""What CNI plugins are told and what they answer, as values.
+"""The values that CNI plugins are given, and those that they answer with.
 
 Rules: pure.
-Next: :mod:`nri.engine.network.cni`.
+Next: :mod:`nri.engine.machine`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def capability_arguments(
     cgroup_path: str = "",
     pod_annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """``runtimeConfig`` for one plugin: of what we know, that which it says it takes. Pure."""
+    """The ``runtimeConfig`` of one plugin: those of our values that it says it takes. Pure."""
     known: dict[str, Any] = {
         "portMappings": [
             {"hostPort": row.host_port, "containerPort": row.container_port, "protocol": row.protocol.lower(),

@@ -38,7 +38,7 @@ class _Container:
 
 
 class DryRuntime:
-    """What :class:`nri.engine.process.runtime.Runtime` is, in memory."""
+    """The calls of :class:`nri.engine.process.runtime.Runtime`, answered from memory."""
 
     def __init__(self, name: str = "dry") -> None:
         self.name = self.binary = name
@@ -48,7 +48,7 @@ class DryRuntime:
         self.on_end: Callable[[Exit], None] | None = None
 
     def make(self, container_id: str, bundle: Path) -> Created:
-        """What conmon does for a real runtime."""
+        """Take note of a new container, as conmon has a real runtime do."""
         action = f"{self.name} create {container_id}"
         try:
             arguments = json.loads((bundle / "config.json").read_bytes())["process"]["args"]
@@ -63,16 +63,16 @@ class DryRuntime:
         return Created(made.pid, next(self._pids))
 
     def start(self, container_id: str) -> None:
-        """Say that it runs."""
+        """Let a created container count as running."""
         self._change(container_id, "start", ("created",), "running")
 
     def state(self, container_id: str) -> RuntimeState:
-        """Where a container is."""
+        """The state of a container."""
         found = self._find(container_id)
         return RuntimeState(found.status, found.pid if found.status != "stopped" else 0, str(found.bundle))
 
     def kill(self, container_id: str, number: int | str) -> bool:
-        """End it, as the default of every signal does but for those that do nothing."""
+        """End a container, as the default of every signal does but for those that do nothing."""
         with self._lock:
             found = self._containers.get(container_id)
             if found is None or found.status == "stopped":
@@ -87,7 +87,7 @@ class DryRuntime:
         return True
 
     def delete(self, container_id: str) -> None:
-        """Forget it, ended first if it runs."""
+        """Forget a container, ended first if it runs."""
         self.kill(container_id, signal.SIGKILL)
         with self._lock:
             self._containers.pop(container_id, None)
@@ -105,11 +105,11 @@ class DryRuntime:
         path.write_text(json.dumps(spec))
 
     def pause(self, container_id: str) -> None:
-        """Say that it is frozen."""
+        """Let a container count as frozen."""
         self._change(container_id, "pause", ("running",), "paused")
 
     def resume(self, container_id: str) -> None:
-        """Say that it goes on."""
+        """Let a frozen container count as running again."""
         self._change(container_id, "resume", ("paused",), "running")
 
     def containers(self) -> dict[str, RuntimeState]:
@@ -117,11 +117,11 @@ class DryRuntime:
         return {name: self.state(name) for name in [*self._containers]}
 
     def version(self) -> str:
-        """No version: there is no program."""
+        """The version: none, because there is no program."""
         return ""
 
     def ended(self, container_id: str) -> Exit | None:
-        """How it ended, if it did."""
+        """The end of a container; None while it lives."""
         found = self._containers.get(container_id)
         return found.exit if found else None
 
@@ -141,7 +141,7 @@ class DryRuntime:
 
 
 class DryConmon:
-    """What :class:`nri.engine.process.conmon.Conmon` is, without one. The log is an empty file."""
+    """The calls of :class:`nri.engine.process.conmon.Conmon`, without a process. The log is an empty file."""
 
     def create(
         self,
@@ -150,7 +150,7 @@ class DryConmon:
         bundle: Path,
         *,
         log_path: Path = Path("/dev/null"),
-        stdin: bool = False,  # noqa: ARG002  nobody types
+        stdin: bool = False,  # noqa: ARG002 no person types
         stdin_once: bool = False,  # noqa: ARG002
         tty: bool = False,  # noqa: ARG002
         place: Callable[[int], None] | None = None,  # noqa: ARG002  there is no process to place
@@ -165,11 +165,11 @@ class DryConmon:
         log_path.touch()
 
     def resize(self, bundle: Path, width: int, height: int) -> None:
-        """No terminal, no size."""
+        """Do nothing: there is no terminal."""
 
 
 class DryExits:
-    """What :class:`nri.engine.process.exits.Exits` is: each end is told once, by the thread that caused it."""
+    """The calls of :class:`nri.engine.process.exits.Exits`: each end is told once, by the thread that caused it."""
 
     def __init__(self, on_exit: Callable[[Exit], None]) -> None:
         self._on_exit = on_exit

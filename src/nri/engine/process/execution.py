@@ -39,7 +39,7 @@ _FOREVER_S = 10 * 365 * 86400.0
 
 
 class ExecResult(NamedTuple):
-    """What a program that ended has left; output over 16 MiB is cut."""
+    """The outcome of a program that ended; output over 16 MiB is cut."""
 
     stdout: bytes
     stderr: bytes
@@ -130,7 +130,7 @@ class Execution:
         if self._terminal and self.stdin is not None:
             size = struct.pack("HHHH", height, width, 0, 0)
             fcntl.ioctl(self.stdin, termios.TIOCSWINSZ, size)
-            if self._process.poll() is None:  # it does not lead this terminal's session, so nobody else tells it
+            if self._process.poll() is None:  # it does not lead this terminal's session, so the kernel tells it nothing
                 self._process.send_signal(signal.SIGWINCH)
                 _resize_inner(_pid_of(self._pid_file), size)
 
@@ -257,5 +257,5 @@ def _pid_of(path: Path) -> int:
 
 
 def _code(code: int) -> int:
-    """As a shell counts: 128 + number if a signal ended it."""
+    """The exit code as a shell counts: 128 + number if a signal ended the program."""
     return 128 - code if code < 0 else code

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class Exit(NamedTuple):
-    """How a container ended. `reason` is Completed, Error, OOMKilled, or MonitorLost (its conmon was killed)."""
+    """The end of a container. `reason` is Completed, Error, OOMKilled, or MonitorLost (its conmon was killed)."""
 
     container_id: str
     code: int
@@ -42,7 +42,7 @@ class Exit(NamedTuple):
 
 
 def read_exit(exit_dir: Path, container_id: str, bundle: Path) -> Exit | None:
-    """What conmon left of a container that ended; None if it left nothing. Pure but for the files."""
+    """Read what conmon left of a container that ended; None if it left nothing. Pure but for the files."""
     path = exit_dir / container_id
     try:
         code, finished_at_ns = int(path.read_text()), path.stat().st_mtime_ns

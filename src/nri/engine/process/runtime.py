@@ -54,7 +54,7 @@ class Runtime:
         self.timeout_s = timeout_s
 
     def options(self, log: Path) -> list[str]:
-        """What stands between the program and the command."""
+        """The options that stand between the program and the command."""
         return [*self.arguments, f"--root={self.root}", f"--log={log}", "--log-format=json"]
 
     def start(self, container_id: str) -> None:
@@ -62,7 +62,7 @@ class Runtime:
         self._call("start", container_id)
 
     def state(self, container_id: str) -> RuntimeState:
-        """Where a container is. Raises NotThere if the runtime does not know it."""
+        """The state of a container. Raises NotThere if the runtime does not know it."""
         try:
             found = json.loads(self._call("state", container_id).stdout)
             return RuntimeState(str(found["status"]), int(found.get("pid", 0)), str(found.get("bundle", "")))

@@ -1,4 +1,4 @@
-"""What a container uses: processor time, memory, processes, network, read from its cgroup and from /proc.
+"""The resources that a container uses: processor time, memory, processes, network, from its cgroup and /proc.
 
 Rules: both cgroup versions, and a value that a kernel does not have is None, never 0; working set is usage less what
 the kernel can drop first (inactive file pages), as the kubelet counts; pure parsers under two functions that read.
@@ -55,7 +55,7 @@ class InterfaceStats:
 
 
 def read_stats(pid: int, root: Path = CGROUPS) -> ContainerStats:
-    """What the cgroup of this process uses. Raises FileNotFoundError if the process is gone."""
+    """Read what the cgroup of this process uses. Raises FileNotFoundError if the process is gone."""
     paths = parse_paths(Path(f"/proc/{pid}/cgroup").read_text())
     if "memory" in paths:
         return stats_v1({name: root / name / path.lstrip("/") for name, path in paths.items() if name})

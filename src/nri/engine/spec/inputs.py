@@ -28,7 +28,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """What an image says of its process; names as in the OCI image's configuration. `user` is ``user[:group]``."""
+    """An image's settings for its process, named as in the OCI image's configuration. `user` is ``user[:group]``."""
 
     entrypoint: Sequence[str] = ()
     cmd: Sequence[str] = ()
@@ -66,7 +66,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What kernel, engine and OCI runtime can do. The defaults are those of a whole machine.
+    """The abilities of kernel, engine and OCI runtime. The defaults are those of a whole machine.
 
     Attributes:
         architecture: as ``uname -m`` has it.
@@ -115,7 +115,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the caller has found out for one container, and how this engine is set.
+    """The caller's findings for one container, and the settings of this engine.
 
     Attributes:
         container_id: its id.

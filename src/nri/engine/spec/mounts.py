@@ -59,7 +59,7 @@ def _depth(destination: str) -> int:
 
 
 def _usual(privileged: bool) -> list[Mount]:
-    """What every container has: processes, devices, terminals, queues, the system, control groups."""
+    """The mounts that every container has: processes, devices, terminals, queues, the system, control groups."""
     safe = ["nosuid", "noexec", "nodev"]
     access = "rw" if privileged else "ro"
     return [
@@ -78,7 +78,7 @@ def _usual(privileged: bool) -> list[Mount]:
 
 
 def _of_pod(config: pb.ContainerConfig, pod: Pod) -> list[Mount]:
-    """What the containers of a pod share: /etc/hosts and the like, and shared memory."""
+    """The mounts that the containers of a pod share: /etc/hosts and the like, and shared memory."""
     files = "ro" if config.linux.security_context.readonly_rootfs else "rw"
     made = []
     for destination, source in pod.files.items():

@@ -51,7 +51,7 @@ def namespaces(config: pb.ContainerConfig, pod: Pod, options: Options) -> list[d
 
 
 def options_of(config: pb.ContainerConfig, pod: Pod) -> pb.NamespaceOption:
-    """What a container asks for; its pod's, if it asks for nothing."""
+    """The namespace options that a container asks for; its pod's, if it asks for nothing."""
     security = config.linux.security_context
     if security.HasField("namespace_options"):
         return security.namespace_options
@@ -119,7 +119,7 @@ def _target(asked: pb.NamespaceOption, options: Options) -> str:
 
 
 def _has_own_cgroups(privileged: bool, machine: Machine) -> bool:
-    """On v1 it would see the hierarchy of one controller only; a privileged one manages the host's."""
+    """Whether a cgroup namespace is made: on v1 it would show one controller; a privileged container has the host's."""
     return machine.cgroup_v2 and not privileged
 
 

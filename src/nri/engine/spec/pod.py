@@ -1,4 +1,4 @@
-"""What holds a pod: the OCI spec of its pause container, and the sysctls of its namespaces.
+"""The holder of a pod: the OCI spec of its pause container, and the sysctls of its namespaces.
 
 Rules: as little as possible. It has no capabilities, a read-only root file system, no devices of its own, and the
 pod's user. Sysctls belong to namespaces, so one that is the host's cannot be set for a pod. Next:
@@ -102,7 +102,7 @@ def _process(config: pb.PodSandboxConfig, args: Sequence[str], options: Options,
         "cwd": "/",
         "capabilities": {"bounding": nothing, "effective": nothing, "permitted": nothing},
         "noNewPrivileges": True,
-        # That it cannot be so low on some machines is no news for anybody who made a pod.
+        # That it cannot be so low on some machines is no news for the author of a pod.
         "oomScoreAdj": oom_score(max(OOM_SCORE, options.machine.oom_score_floor), options.machine, notes),
     }
 
@@ -122,7 +122,7 @@ def _linux(config: pb.PodSandboxConfig, options: Options) -> dict[str, Any]:
 
 
 def pod_sysctls(config: pb.PodSandboxConfig) -> dict[str, str]:
-    """The sysctls of a pod, for its spec or for whoever makes its namespaces; names with dots.
+    """The sysctls of a pod, for its spec or for the code that makes its namespaces; names with dots.
 
     Raises:
         RequestError: one that no namespace has for itself, or whose namespace this pod shares with the node.

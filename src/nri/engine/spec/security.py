@@ -1,4 +1,4 @@
-"""What a container must not do: seccomp, AppArmor, SELinux, masked and read-only paths.
+"""The confinement of a container: seccomp, AppArmor, SELinux, masked and read-only paths.
 
 Rules: a privileged container is not confined by any of them. The deprecated text fields count where the newer ones are
 absent. A profile that was asked for and cannot be had is an error, and the runtime's default of something that this

@@ -1,6 +1,6 @@
-"""Who a container's process runs as: what request and image want, and the groups that come of it.
+"""The user that a container's process runs as: what request and image want, and the groups that come of it.
 
-Two steps, because between them somebody has to look into the root file system's /etc/passwd and /etc/group: first
+Two steps, because between them the caller has to look into the root file system's /etc/passwd and /etc/group: first
 `wanted_user`, then, with the account that was found, `user`. Next: `nri.engine.spec.mounts`.
 """
 
@@ -26,7 +26,7 @@ class UserWish(NamedTuple):
 
 
 def wanted_user(config: pb.ContainerConfig, image: ImageConfig) -> UserWish:
-    """Who to run as: the request's user (number before name), else the image's; the request's group over both.
+    """The user to run as: the request's user (number before name), else the image's; the request's group over both.
 
     Raises:
         RequestError: a group without a user, which the CRI forbids, or an id out of range.

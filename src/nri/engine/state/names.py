@@ -30,7 +30,7 @@ def container_name(name: str, attempt: int, pod: str) -> str:
 
 
 class Names:
-    """Who has which name, among pods or among containers (`kind` says which, in errors)."""
+    """The names that are taken, among pods or among containers (`kind` says which, in errors)."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -64,7 +64,7 @@ class Ids:
         self._lock = threading.Lock()
 
     def add(self, identity: str) -> None:
-        """Know an id."""
+        """Take in an id."""
         with self._lock:
             self._known.add(identity)
 

@@ -1,4 +1,4 @@
-"""What the engine keeps of a pod and of a container.
+"""The records that the engine keeps of pods and containers.
 
 Rules: plain values only, and CRI's own messages as the dictionaries that they are in JSON, because nothing here knows
 CRI; a key that this version does not know is kept and written again, so that going back a version loses nothing.
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 @dataclass(slots=True)
 class Record:
-    """What both have. Times are nanoseconds since 1970, 0 for not yet.
+    """The fields that pods and containers share. Times are nanoseconds since 1970, 0 for not yet.
 
     Attributes:
         config: CRI's configuration as it came, in JSON.

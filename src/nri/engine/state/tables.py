@@ -23,7 +23,7 @@ __all__ = [
 
 
 class PodState(StrEnum):
-    """Where a pod is in its life. CRI knows two of these: `ready`, and all others as not ready."""
+    """The states in the life of a pod. CRI knows two of these: `ready`, and all others as not ready."""
 
     CREATING = "creating"
     READY = "ready"
@@ -33,7 +33,7 @@ class PodState(StrEnum):
 
 
 class ContainerState(StrEnum):
-    """Where a container is in its life. CRI knows created, running, exited, and all others as unknown."""
+    """The states in the life of a container. CRI knows created, running, exited, and all others as unknown."""
 
     CREATING = "creating"
     CREATED = "created"

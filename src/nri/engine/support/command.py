@@ -28,7 +28,7 @@ _LINGER_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a program that ended has left. `dropped_bytes` counts what was over the limit."""
+    """The exit code and output of a program that ended. `dropped_bytes` counts what was over the limit."""
 
     code: int
     stdout: bytes
@@ -102,7 +102,7 @@ def last_words(text: bytes, lines: int = 2) -> str:
 def end_left(folder: Path) -> list[int]:
     """Kill what an engine that was killed has left running on files of this folder; returns the pids.
 
-    Only for a folder that is ours alone: whoever names a path below it on the command line was started by us.
+    Only for a folder that is ours alone: a program with a path below it on its command line was started by us.
     """
     wanted, found = f"{folder}/".encode(), []
     for entry in Path("/proc").iterdir():

@@ -1,8 +1,8 @@
 """The CDI devices of a machine: files found, conflicts settled, devices put into specs.
 
 Folders have a rank, the last one the highest: a device of /var/run/cdi hides one of the same name in /etc/cdi. Two of
-one rank hide each other, for nobody could say which was meant. A file that is wrong counts for nothing, and is told of
-in `problems`; the others count. Next: `nri.oci.cdi.file`.
+one rank hide each other, because it cannot be told which was meant. A file that is wrong counts for nothing, and is
+told of in `problems`; the others count. Next: `nri.oci.cdi.file`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SUFFIXES = (".json", ".yaml")
 
 
 class _Known(NamedTuple):
-    """What the folders held when they were last read."""
+    """The content of the folders when they were last read."""
 
     fingerprint: tuple[object, ...]
     devices: dict[str, DeviceFile]
@@ -64,7 +64,7 @@ class CdiDevices:
 
     @property
     def problems(self) -> tuple[ConfigError, ...]:
-        """What is wrong: each file that cannot be used, and each device that several files of one rank describe."""
+        """The problems: each file that cannot be used, and each device that several files of one rank describe."""
         return self._current().problems
 
     def inject(self, spec: Spec, devices: Sequence[str]) -> Spec:

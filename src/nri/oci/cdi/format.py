@@ -63,7 +63,7 @@ class IntelRdt:
 
 
 class Edits:
-    """What is done to a spec."""
+    """The changes of a spec."""
 
     env: list[str] | None = None
     deviceNodes: list[DeviceNode] | None = None  # noqa: N815
@@ -74,7 +74,7 @@ class Edits:
     additionalGids: list[_Id] | None = None  # noqa: N815
 
     def is_empty(self) -> bool:
-        """Whether nothing is done."""
+        """Whether nothing is changed."""
         return not (self.intelRdt or any(getattr(self, name) for name in Edits.__annotations__))
 
 

@@ -1,4 +1,7 @@
-"""A device node as this host has it: what a CDI file leaves out is taken from the node of that path."""
+"""A device node as this host has it: what a CDI file leaves out is taken from the node of that path.
+
+Next: `nri.oci.cdi.edits`, which puts it into a spec.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Names of CDI devices, ``vendor.com/class=name``: taken apart, and checked. Pure."""
+"""Names of CDI devices, ``vendor.com/class=name``: taken apart, and checked. Pure.
+
+Next: `nri.oci.cdi.file`, which checks names by it.
+"""
 
 from __future__ import annotations
 

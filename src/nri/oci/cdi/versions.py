@@ -1,4 +1,7 @@
-"""Versions of the CDI format, and the oldest one that has all that a file uses. Pure."""
+"""Versions of the CDI format, and the oldest one that has all that a file uses. Pure.
+
+Next: `nri.oci.cdi.file`, which asks for it.
+"""
 
 from __future__ import annotations
 

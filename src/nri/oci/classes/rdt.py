@@ -7,8 +7,8 @@
       silver: {closID: batch}
 
 Without a configuration each name is the name of a group, as containerd has it. goresctrl's format is read for the names
-of its classes (``partitions: {NAME: {classes: ...}}``): whoever configures resctrl from it makes groups of these names.
-Next: `nri.oci.generator`.
+of its classes (``partitions: {NAME: {classes: ...}}``): a tool that configures resctrl from it makes groups of these
+names. Next: `nri.oci.generator`.
 """
 
 from __future__ import annotations

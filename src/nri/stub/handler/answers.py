@@ -97,7 +97,7 @@ def _changes(event: str, result: Any, call: Call, runtime: RuntimeHandle) -> Ite
 
 
 def _tell_failure(pending: Pending) -> None:
-    """Log that an eviction could not be asked for: nobody else waits for its outcome."""
+    """Log that an eviction could not be asked for: no caller waits for its outcome."""
     try:
         pending.result(0)
     except NriError as error:

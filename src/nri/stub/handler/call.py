@@ -2,8 +2,8 @@
 
 `build` makes one function for each event that is handled; a session looks it up by the event's name. One row per event
 says which message it is and which of its fields are the handler's arguments. A handler that `nri.when` marks is called
-only for pods that pass. What may be returned is in
-`nri.stub.handler.answers`; `async def` handlers are run by `nri.stub.handler.coroutines`.
+only for pods that pass. What may be returned is in `nri.stub.handler.answers`; `async def` handlers are run by
+`nri.stub.handler.coroutines`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def admits(handler: Any, pod: m.PodSandbox) -> bool:
 def select(
     handler: Any, pods: list[m.PodSandbox], containers: list[m.Container]
 ) -> tuple[list[m.PodSandbox], list[m.Container]]:
-    """Of all pods and containers, those that the handler is to be called with; see `admits`."""
+    """The pods and containers that the handler is to be called with, out of all; see `admits`."""
     for filters in getattr(handler, "_nri_when", ()):
         pods, containers = filters.select(pods, containers)
     return pods, containers

@@ -3,6 +3,7 @@
 While the plugin does not use asyncio, a coroutine is stepped by hand, which costs half a microsecond. As soon as
 asyncio has been imported, coroutines are tasks on one long-lived loop in a thread of its own, so that timeouts,
 background tasks and async clients work as everywhere. asyncio is never imported for a plugin that does not use it.
+Next: `nri.stub.handler.call`, which calls handlers.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ LONGEST = 2000
 
 
 class FailureNote(NamedTuple):
-    """Why a plugin failed.
+    """The reason why a plugin failed.
 
     Attributes:
         plugin: its ``NN-name``.

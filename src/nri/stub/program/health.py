@@ -1,4 +1,7 @@
-"""Readiness for the outside: systemd's notification socket, /healthz and /readyz over HTTP. Loaded when asked for."""
+"""Readiness for the outside: systemd's notification socket, /healthz and /readyz over HTTP. Loaded when asked for.
+
+Next: `nri.stub.program.process`, which serves it.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ class HealthServer:
                 self.wfile.write(text.encode())
 
             def log_message(self, *arguments: object) -> None:
-                """A probe every few seconds is not worth a line."""
+                """Log nothing: a probe every few seconds is not worth a line."""
 
         try:
             self._server = ThreadingHTTPServer((host or "127.0.0.1", int(port)), Handler)

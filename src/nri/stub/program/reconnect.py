@@ -114,7 +114,7 @@ class Reconnect:
         return was_good
 
     def delay_s(self) -> float:
-        """How long to wait before the next connection, in seconds; more with every connection that was not good."""
+        """The pause before the next connection, in seconds; longer with every connection that was not good."""
         if self._backoff is None:
             from nri.backoff import Backoff  # now, because it loads what a start does not need
 

@@ -1,6 +1,7 @@
 """A plugin as a program: flags in, exit code out. `Plugin.main()` and `nri run` both come here.
 
-Imports as little as it can: what a start loads is a list in a test (tests/unit/stub/test_imports.py).
+Imports as little as it can: what a start loads is a list in a test (tests/unit/stub/test_imports.py). Next:
+`nri.stub.program.process`.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@
 Everything happens in the thread that reads the connection: the request's handler runs, its reply is written, and then
 what the handler has asked for is sent. Which function serves an event is a table of `nri.stub.handler.call`; the calls
 that are not events are methods here. Rules of an error: what a handler raises becomes a status and the connection goes
-on; its text begins with the plugin's name, because old runtimes name nobody, and says of which type it is. A request
-that cannot be read is status 13 whatever its method, without a line in the log: it is the sender's mistake. No handler
-runs before Configure has succeeded: status 9. A configuration that cannot be used, or a subscription to nothing, is
-`fatal`.
+on; its text begins with the plugin's name, because old runtimes do not name the plugin, and says of which type it is. A
+request that cannot be read is status 13 whatever its method, without a line in the log: it is the sender's mistake. No
+handler runs before Configure has succeeded: status 9. A configuration that cannot be used, or a subscription to
+nothing, is `fatal`.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class PluginService:
         code, text = _status(error)
         expected = isinstance(error, (Reject, RpcError)) and not begins
         if not expected and self.fatal is None:
-            ours = isinstance(error, StateTooLarge)  # where that is raised tells nobody anything
+            ours = isinstance(error, StateTooLarge)  # a traceback of it tells the author nothing
             self._log().error("%s failed: %s", method, describe(error), exc_info=None if ours else error)
         self.endpoint.reply_error(request, code, f"plugin {self._label}{text}")
         if self.fatal is not None:

@@ -114,12 +114,12 @@ class Session:
 
     @property
     def raised(self) -> Exception | None:
-        """What `configure` or `synchronize` has raised, if that has kept the plugin from taking part."""
+        """The error that `configure` or `synchronize` has raised, if that has kept the plugin from taking part."""
         return self._service.raised
 
     @property
     def failure(self) -> str:
-        """What was `raised`, in words for people: the method, the exception's type and text."""
+        """The error in `raised` in words for people: the method, the exception's type and text."""
         raised = self._service.raised
         return "" if raised is None else f"{self._service.raised_by} failed: {describe(raised)}"
 

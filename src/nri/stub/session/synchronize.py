@@ -1,4 +1,7 @@
-"""Put the parts of a Synchronize together before the handler runs: a container may come before its pod."""
+"""Put the parts of a Synchronize together before the handler runs: a container may come before its pod.
+
+Next: `nri.stub.session.service`, which hands over the whole.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ class Parts:
         return more
 
     def take(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        """Everything, once the last part is there; forgets it."""
+        """Return everything, once the last part is there, and forget it."""
         requests, self._requests = self._requests, []
         pods = [pod for request in requests for pod in request.pods]
         return pods, [container for request in requests for container in request.containers]

@@ -1,4 +1,4 @@
-"""What a plugin finds in `self` before any runtime is there: its configuration by default, and an empty mirror.
+"""The attributes of a plugin before any runtime is there: its configuration by default, and an empty mirror.
 
 One job: the two attributes that a session sets when it begins, as they are until then, so that a handler can be called
 in a test like any method. Both are made when they are first looked at, for each plugin anew. Next: `nri.stub.base` has
@@ -20,7 +20,7 @@ class ConfigBefore:
     """Attribute that is an instance of the plugin's `Config` with its defaults; "" without such a class."""
 
     def __get__(self, plugin: Any, owner: type) -> Any:
-        """Make it. ConfigError if there is a key without a default."""
+        """Make the configuration. ConfigError if there is a key without a default."""
         if plugin is None:
             return self
         made = plugin.config = "" if owner.Config is None else defaults(owner.Config)  # type: ignore[attr-defined]
@@ -31,7 +31,7 @@ class StateBefore:
     """Attribute that is an empty mirror, for plugins that have one."""
 
     def __get__(self, plugin: Any, owner: type) -> Mirror:
-        """Make it. AttributeError if the plugin keeps no mirror."""
+        """Make the mirror. AttributeError if the plugin keeps no mirror."""
         if plugin is None:
             return self  # type: ignore[return-value]  # asked of the class, by help() and the like
         if not plugin.mirror:

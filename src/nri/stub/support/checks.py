@@ -105,7 +105,7 @@ def _check_attribute(cls: type, name: str, value: Any) -> None:
 
 
 def _meant(name: str) -> str | None:
-    """The handler that somebody means who writes `name`; None for a name that is the plugin's own business."""
+    """The handler that a method called `name` was meant to be; None for a name that is the plugin's own business."""
     words = next((name.removeprefix(word) for word in _BEFORE if name.startswith(word)), name)
     words = next((words.removesuffix(word) for word in _AFTER if words.endswith(word)), words)
     for candidate in (name, words):

@@ -1,6 +1,7 @@
 """The request that the present handler works on: event, pod, container, deadline. `self.log` and the like read it.
 
-A context variable, so that it is right in every thread and follows a coroutine into the loop's thread.
+A context variable, so that it is right in every thread and follows a coroutine into the loop's thread. Next:
+`nri.stub.handler.call`, which sets it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the log of this process goes: chosen when a program starts, made with the first line.
+"""The destination of this process's log: chosen when a program starts, made with the first line.
 
 Kept apart from `nri.stub.support.logs`, which loads logging, and that costs a start more than everything here. Rules:
 without a choice nothing is set up, because then the plugin is a guest in another program, whose own logging counts. A
@@ -15,7 +15,7 @@ __all__ = ["Destination", "choose", "is_due", "take"]
 
 
 class Destination(NamedTuple):
-    """What `nri.stub.support.logs.set_up` is called with."""
+    """The arguments that `nri.stub.support.logs.set_up` is called with."""
 
     level: str = "INFO"
     form: str = "text"
@@ -32,7 +32,7 @@ def choose(destination: Destination) -> None:
 
 
 def take() -> Destination | None:
-    """What was chosen, the first time; None afterwards, and if nothing was. For `nri.stub.support.logs`."""
+    """Return what was chosen, the first time; None afterwards, and if nothing was. For `nri.stub.support.logs`."""
     return _chosen.pop() if _chosen else None
 
 

@@ -113,7 +113,7 @@ def _syslog() -> logging.Handler:
 
 
 class _TextFormatter(logging.Formatter):
-    """Text in which nothing steers a terminal: names and texts of containers come into it, whoever wrote the plugin.
+    """Formatter of text in which nothing steers a terminal: names and texts of containers come into any plugin's log.
 
     Only a record's first line begins at the margin, so that no text can look like another record.
     """
@@ -123,7 +123,7 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """One JSON object per line, time in RFC 3339."""
+    """Formatter that makes one JSON object per line, time in RFC 3339."""
 
     def format(self, record: logging.LogRecord) -> str:
         import json

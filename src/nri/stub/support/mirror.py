@@ -2,7 +2,7 @@
 
 Synchronize replaces everything; each event then brings the newest message of its pod and container. A container enters
 when it has been created and leaves when it is removed; one that has stopped stays, with the state that the runtime
-gave.
+gave. Next: `nri.stub.handler.call`, which keeps it true.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Mirror:
         return self.pods.get(container.pod_sandbox_id)
 
     def replace(self, pods: Iterable[m.PodSandbox], containers: Iterable[m.Container]) -> None:
-        """Synchronize: forget everything else."""
+        """Take in the state that a Synchronize brings, and forget everything else."""
         self.pods = {pod.id: pod for pod in pods}
         self.containers = {container.id: container for container in containers}
 
     def seen(self, event: str, pod: m.PodSandbox | None, container: m.Container | None) -> None:
-        """An event has come; called before the plugin's own handler."""
+        """Take in an event; called before the plugin's own handler."""
         if event in _NOT_YET:
             return
         if event == "RemovePodSandbox":

@@ -26,7 +26,7 @@ UPDATE_TIMEOUT_S = 5.0
 
 
 def _in_a_handler() -> bool:
-    """A task that a handler has left behind carries the handler's context, and is none any more."""
+    """Whether a handler is running. Not in a task that one has left behind, though that carries its context."""
     call = context.current.get()
     return call is not None and not call.finished
 

@@ -33,7 +33,7 @@ MAX_PENDING = 256
 
 
 def _message(update: Any) -> m.ContainerUpdate:
-    """The message of what somebody wants to be an update."""
+    """The message of an update that a plugin asks for; the error for something else says what to write."""
     message = getattr(update, "message", update)
     if not isinstance(message, m.ContainerUpdate):
         hint = ""
@@ -78,7 +78,7 @@ class RuntimeHandle:
 
     @property
     def outstanding(self) -> int:
-        """How many updates and evictions still wait for the runtime's answer, or to be sent after a handler's reply."""
+        """The number of updates and evictions that wait to be answered, or to be sent after a handler's reply."""
         return len(self._outstanding)
 
     def introduce(self, request: m.ConfigureRequest) -> None:

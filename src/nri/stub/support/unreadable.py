@@ -1,4 +1,7 @@
-"""The status of a request that cannot be read, whatever its method: the mistake of the one who sent it."""
+"""The status of a request that cannot be read, whatever its method: the mistake is its sender's.
+
+Next: `nri.stub.session.service`, which answers with it.
+"""
 
 from __future__ import annotations
 

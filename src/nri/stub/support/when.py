@@ -53,7 +53,7 @@ def when(
 
 
 def _written(name: str, given: Any) -> Any:
-    """A dict of selectors in the words of the others."""
+    """The selectors of a dict, written as texts."""
     if not hasattr(given, "items"):
         return given
     texts = []

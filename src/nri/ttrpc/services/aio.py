@@ -1,9 +1,9 @@
 """A ttRPC client for asyncio: the same calls and streams as `nri.ttrpc.Client`, in one event loop.
 
-async with await AsyncClient.connect("/run/my.sock") as client:
-    reply = await client.call("my.Echo", "Echo", request, EchoReply, timeout_s=5)
-    async for event in client.stream("my.Events", "Watch", request, Event, streaming="server"):
-        ...
+    async with await AsyncClient.connect("/run/my.sock") as client:
+        reply = await client.call("my.Echo", "Echo", request, EchoReply, timeout_s=5)
+        async for event in client.stream("my.Events", "Watch", request, Event, streaming="server"):
+            ...
 
 Not safe for other threads. The connection is `nri.ttrpc.services.aio_connection`.
 """

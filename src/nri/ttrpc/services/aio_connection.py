@@ -32,7 +32,7 @@ class Receiver(Protocol):
         """Take in what was read."""
 
     def wake(self) -> None:
-        """The connection has ended."""
+        """Take note that the connection has ended."""
 
 
 class AsyncConnection:

@@ -37,7 +37,7 @@ class AsyncClientStream(Generic[M]):
     def __init__(
         self, connection: AsyncConnection, call: Request, reply_type: Any, streaming: Streaming, wait_s: float | None
     ) -> None:
-        """Open it; see `AsyncClient.stream`."""
+        """Open the stream; see `AsyncClient.stream`."""
         #: Service and method, as `service/method`.
         self.name = f"{call.service}/{call.method}"
         self._connection, self._side = connection, connection.side
@@ -74,7 +74,7 @@ class AsyncClientStream(Generic[M]):
         self._news.set()
 
     def wake(self) -> None:
-        """The connection has ended."""
+        """Take note that the connection has ended."""
         self._news.set()
 
     def _end(self) -> None:

@@ -1,7 +1,9 @@
 """A ttRPC client for a unix socket: connect, call with messages, close. Thread-safe.
 
-with Client.connect("/run/containerd/containerd.sock.ttrpc") as client:
-    reply = client.call("containerd.services.events.ttrpc.v1.Events", "Forward", request, Empty, timeout_s=5)
+    with Client.connect("/run/containerd/containerd.sock.ttrpc") as client:
+        reply = client.call("containerd.services.events.ttrpc.v1.Events", "Forward", request, Empty, timeout_s=5)
+
+What it calls is `nri.ttrpc.endpoint`; calls with many messages are `nri.ttrpc.services.streams`.
 """
 
 from __future__ import annotations

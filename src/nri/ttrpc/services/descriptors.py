@@ -1,4 +1,4 @@
-"""What generated code knows of a service: names, message classes, and who streams, so that none of it is written again.
+"""Services as generated code describes them: names, message classes, and who streams. None of it is written again.
 
 `greeter_pb2.DESCRIPTOR.services_by_name["Greeter"]` is such a descriptor. `Service.of` and `Client.service` come here;
 nothing else needs protobuf's runtime.

@@ -1,11 +1,11 @@
-"""What one stream has received and nobody has taken yet: bounded, and filled by whichever thread reads the connection.
+"""The messages that a stream has received and its user has not taken: bounded, filled by the thread that reads.
 
 Flow: ttRPC has no word for "not so fast" but not reading. So an inbox that holds too much stops the reading of its
 whole connection, until half of it is taken; the peer's writes wait meanwhile, as with the reference's libraries. What
 was read at one time is always taken in, so an inbox may hold a little more than its bounds, up to one message of 4 MiB.
 
-Whoever takes from an empty inbox reads the connection itself, if no other thread does, as a caller does. The streams
-that people use are in `nri.ttrpc.services.streams`.
+A thread that takes from an empty inbox reads the connection itself, if no other thread does, as a caller does. The
+streams that people use are in `nri.ttrpc.services.streams`.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Inbox:
         self.over = False
         self.error: RpcError | None = None
 
-    # -- for whoever reads the connection -----------------------------------------------------------------------------
+    # -- for the thread that reads the connection ----------------------------------------------------------------------
 
     @property
     def response(self) -> Response | None:
-        """As of other waiters: the response that ends the stream."""
+        """The response that ends the stream, under the name that other waiters have for theirs."""
         return None
 
     @response.setter
@@ -83,7 +83,7 @@ class Inbox:
         self.nudge()
 
     def _end(self) -> None:
-        """Nothing more will come, so there is nothing to hold up."""
+        """Note that nothing more will come, so there is nothing to hold up."""
         with self._lock:
             self.over, self._full = True, False
         self._link.make_room(self)
@@ -97,11 +97,11 @@ class Inbox:
                 self._link.full.add(self)
 
     def wake(self) -> None:
-        """The response is there, or the connection has ended."""
+        """Wake the thread that waits: the response is there, or the connection has ended."""
         self.nudge()
 
     def nudge(self) -> bool:
-        """Look again: perhaps no thread is reading now. False if there is no thread to wake."""
+        """Have the thread that waits look again: perhaps no thread is reading now. False if none waits."""
         if not self._waiting:
             return False
         try:
@@ -110,7 +110,7 @@ class Inbox:
             pass  # woken already
         return True
 
-    # -- for whoever uses the stream ----------------------------------------------------------------------------------
+    # -- for the thread that uses the stream ---------------------------------------------------------------------------
 
     def take(self, deadline: float | None) -> bytes | None:
         """Take the next message, or wait for it; None at the end of the peer's half.
@@ -134,7 +134,7 @@ class Inbox:
         return message
 
     def drop(self) -> None:
-        """Throw away what is here, because nobody will take it."""
+        """Throw away what is here, because no thread will take it."""
         with self._lock:
             self._messages.clear()
             self._size_bytes, self._full, self.over = 0, False, True

@@ -165,7 +165,7 @@ class Services:
 
 
 def _instead(names: Iterable[str]) -> str:
-    """What somebody may have meant who asked for something else, for an error's text."""
+    """The names that are served here, for the error of a request for another one."""
     return f"not served here, but {', '.join(names) or 'nothing'}"
 
 

@@ -38,7 +38,7 @@ _ITS_OWN: Final[float] = -1.0
 
 
 class _Stream(Generic[M]):
-    """What both ends have: messages out with a deadline, messages in with a deadline."""
+    """Base of both ends: messages out with a deadline, messages in with a deadline."""
 
     def __init__(
         self, endpoint: Endpoint, call: Request, kind: Any, wait_s: float | None, send_s: float | None
@@ -107,7 +107,7 @@ class ClientStream(_Stream[M]):
         streaming: Streaming = "both",
         wait_s: float | None = WAIT_S,
     ) -> None:
-        """Open it; see `Client.stream`. `call` is its request, as for an unary call."""
+        """Open the stream; see `Client.stream`. `call` is its request, as for an unary call."""
         super().__init__(endpoint, call, reply_type, wait_s, wait_s)
         link = self._link
         sends, receives = streaming != "server", streaming != "client"

@@ -35,7 +35,7 @@ class Contestant:
 
     @property
     def is_program(self) -> bool:
-        """Whether it is a program of its own, and not Python to be run here."""
+        """Whether the plugin is a program of its own, and not Python to be run here."""
         return os.path.isfile(self.target) and not self.target.endswith(".py") and os.access(self.target, os.X_OK)
 
     @property

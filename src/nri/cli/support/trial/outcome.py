@@ -51,11 +51,11 @@ class Result:
 
     @property
     def unchanged(self) -> bool:
-        """Whether no plugin has done anything to it, or would have."""
+        """Whether no plugin has changed the container or asked for anything, or would have."""
         return not (self.steps or self.evictions or self.misses or self.shadows or self.left_out or self.failed)
 
     def to_json(self) -> dict[str, Any]:
-        """As a table of JSON."""
+        """The outcome of the container as a table of JSON."""
         return {
             "id": self.id,
             "name": self.name,
@@ -81,7 +81,7 @@ class PodResult:
         return [self.pod, *self.containers]
 
     def to_json(self) -> dict[str, Any]:
-        """As a table of JSON."""
+        """The outcome of the pod as a table of JSON."""
         own = self.pod.to_json()
         kept = {key: own[key] for key in ("unanswered", "shadows", "left_out", "failed")}
         return {"pod": self.pod.name, **kept, "containers": [one.to_json() for one in self.containers]}
@@ -101,7 +101,7 @@ class Outcome:
         return [result for pod in self.pods for result in pod.all]
 
     def to_json(self) -> dict[str, Any]:
-        """As a table of JSON."""
+        """The outcome of all pods as a table of JSON."""
         return {"plugins": self.plugins, "pods": [pod.to_json() for pod in self.pods]}
 
     def refuse(self, result: Result, error: NriError) -> None:

@@ -16,7 +16,7 @@ __all__ = ["Seen", "Watching"]
 
 
 class Seen(NamedTuple):
-    """What was seen since the last look: (plugin, event, error), reports, (plugin, event)."""
+    """The sightings since the last look: (plugin, event, error), reports, (plugin, event)."""
 
     silent: list[tuple[str, str, BaseException]]
     shadows: list[ShadowReport]
@@ -24,7 +24,7 @@ class Seen(NamedTuple):
 
 
 class Watching(Observer):
-    """Collects until it is asked."""
+    """Observer that collects what a runtime tells until `take` is called."""
 
     __slots__ = ("_seen",)
 
@@ -37,7 +37,7 @@ class Watching(Observer):
         return seen
 
     def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
-        """Keep who gave no answer. An error status is an answer, and the event's own error."""
+        """Keep a plugin that gave no answer. An error status is an answer, and the event's own error."""
         if error is not None and not isinstance(error, RpcError):
             self._seen.silent.append((plugin, operation, error))
 
@@ -47,5 +47,5 @@ class Watching(Observer):
             self._seen.shadows.append(report)
 
     def record_left_out(self, plugin: str, operation: str) -> None:
-        """Keep who asked for something of a container that is not there."""
+        """Keep a plugin that asked for something of a container that is not there."""
         self._seen.left_out.append((plugin, operation))
