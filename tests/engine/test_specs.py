@@ -24,7 +24,6 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def bundles() -> Iterator[Bundles]:
-    # pytest's own folders are closed to the users of a user namespace.
     # Below a folder that others may pass: the ids of a user namespace are not root, and TMPDIR may be closed to them.
     with tempfile.TemporaryDirectory(prefix="nri-spec-", dir="/run") as folder:
         os.chmod(folder, 0o755)
