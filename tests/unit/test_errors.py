@@ -41,3 +41,9 @@ def test_an_answer_of_a_plugin_keeps_its_code_and_message() -> None:
 )
 def test_an_exception_in_one_line_says_what_it_is(error: Exception, text: str) -> None:
     assert errors.describe(error) == text
+
+
+def test_who_broke_the_protocol_has_to_be_said() -> None:
+    with pytest.raises(TypeError, match="raise LocalProtocolError or RemoteProtocolError"):
+        errors.ProtocolError("a frame too many")
+    assert errors.RemoteProtocolError("a frame too many").reason == "a frame too many"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nri.adaptation.launch import trusted
 from nri.adaptation.launch.discovery import Found, config_text
 from nri.adaptation.launch.process import Process
 from nri.adaptation.launch.trusted import LINKS, TrustedFile, UntrustedError
@@ -225,3 +227,37 @@ def test_a_drop_in_that_others_may_write_is_refused_and_one_that_is_not_there_is
     with pytest.raises(ConfigError, match="its folder can be written by group or others"):
         config_text(str(folder), "10", "a", trusted=True)
     assert config_text(str(folder), "10", "a")[0] == "{}"
+
+
+def test_a_path_that_leads_through_a_file_or_to_nothing_but_the_root_is_refused(tmp_path: Path) -> None:
+    file_at(tmp_path / "file")
+    with pytest.raises(NotADirectoryError):
+        TrustedFile(str(tmp_path / "file" / "inner"))
+    assert why(Path("/")) == "it is not a file"
+
+
+def test_a_root_folder_that_others_may_write_is_named_and_nothing_stays_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = file_at(tmp_path / "file")
+    look = os.fstat
+    root = os.stat("/").st_ino, os.stat("/").st_dev
+
+    def fstat(descriptor: int) -> os.stat_result:
+        found = look(descriptor)
+        if (found.st_ino, found.st_dev) != root:
+            return found
+        return os.stat_result((found.st_mode | 0o022, *found[1:10]))
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, "fstat", fstat)
+    assert why(path).startswith("folder / can be written by group or others")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_outside_of_our_user_namespace_every_user_has_one_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"/proc/self/uid_map": "0 1000 1\n", "/proc/sys/kernel/overflowuid": "65534\n"}
+    monkeypatch.setattr(trusted, "open", lambda path, **_: io.StringIO(files[path]), raising=False)
+    assert trusted._outsider() == 65534
+    files["/proc/self/uid_map"] = "         0          0 4294967295\n"
+    assert trusted._outsider() is None

@@ -5,11 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from typing import Self
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 
 import nri
+from nri.adaptation.audit.inventory import Inventory
+from nri.adaptation.peers.fifo_lock import FifoLock
+from nri.adaptation.peers.state import Signal, State
+from nri.adaptation.registration.admission import Admission
+from nri.adaptation.registration.sync_gate import SyncGate
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import RawPlugin, eventually, register, response
@@ -244,3 +250,94 @@ def test_plugins_that_come_back_without_ever_taking_the_state_leave_events_half_
         for thread in threads:
             thread.join()
     assert quick > 40, "events pass while none of them is in the way"
+
+
+def test_a_follower_that_leaves_is_no_longer_waited_for_and_its_leader_joins(patient: FakeRuntime) -> None:
+    with patient.adaptation.block_sync():
+        leader = configured(patient, 1)
+        eventually(lambda: waiting(patient) == 1, "the leader waits")
+        follower = configured(patient, 2)
+        eventually(lambda: waiting(patient) == 2, "the follower waits")
+        follower.close()
+        eventually(lambda: waiting(patient) == 1, "the follower waits no more")
+    leader.wait_for(b"Synchronize")
+    leader.close()
+
+
+class Waits:
+    """A plugin that waits to join, as far as admission needs it."""
+
+    def __init__(self, state: State = State.CONFIGURED) -> None:
+        self.state = state
+        self.lock = FifoLock()
+        self.signals: list[Signal] = []
+
+    def signal(self, signal: Signal) -> None:
+        self.signals.append(signal)
+
+
+def admitting(snapshot: Any = lambda: ([], []), joined: Any = lambda peer: None) -> tuple[Admission, Any]:
+    """An admission with a chain of its own."""
+    peers: list[Any] = []
+    chain = SimpleNamespace(gate=SyncGate(), peers=peers, add=peers.append, refresh=lambda: None)
+    return Admission(chain, Inventory(), snapshot, joined), chain  # type: ignore[arg-type]
+
+
+def test_a_snapshot_that_is_interrupted_ends_the_wait_of_all_and_reaches_the_caller() -> None:
+    def interrupted() -> Any:
+        raise KeyboardInterrupt
+
+    admission, chain = admitting(interrupted)
+    peer: Any = Waits()
+    with pytest.raises(KeyboardInterrupt):
+        admission.enter(peer)
+    assert chain.peers == []
+    with pytest.raises(KeyboardInterrupt):
+        admission.enter(peer)  # the gate is free again
+
+
+def test_a_plugin_that_cannot_be_put_into_the_chain_fails_alone_and_the_state_is_taken_over() -> None:
+    def joined(peer: Any) -> None:
+        raise ValueError("its policy cannot be worked out")
+
+    admission, _ = admitting(lambda: ([make_pod(id="p")], [make_container(id="c", pod_sandbox_id="p")]), joined)
+    peer: Any = Waits()
+    with pytest.raises(ValueError, match="worked out"):
+        admission.enter(peer)
+    assert peer.lock.place() is None, "its lock is free"
+    assert "c" in admission._inventory.known
+
+
+def test_where_all_have_left_no_state_is_read() -> None:
+    calls: list[int] = []
+    admission, chain = admitting(lambda: (calls.append(1), ([], []))[1])
+    peer: Any = Waits(State.GONE)
+    assert admission.enter(peer) is None
+    assert (calls, chain.peers) == ([], [])
+
+
+def test_a_leader_that_gives_up_goes_on_for_one_that_has_come_meanwhile() -> None:
+    admission, chain = admitting()
+    leaves: Any = Waits()
+    comes: Any = Waits()
+    tried: list[int] = []
+    original = chain.gate.join
+
+    def join(stopping: Any) -> bool:
+        tried.append(1)
+        if len(tried) > 1:
+            return bool(original(stopping))
+        leaves.state = State.GONE
+        thread = threading.Thread(target=lambda: entries.append(admission.enter(comes)))
+        thread.start()
+        eventually(lambda: len(admission._waiting) == 2, "another one waits")
+        threads.append(thread)
+        return False
+
+    entries: list[Any] = []
+    threads: list[threading.Thread] = []
+    chain.gate = SimpleNamespace(join=join, joined=chain.gate.joined)
+    assert admission.enter(leaves) is None
+    threads[0].join()
+    assert [entry is not None for entry in entries] == [True]
+    assert chain.peers == [comes]

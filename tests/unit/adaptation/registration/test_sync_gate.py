@@ -250,3 +250,40 @@ def test_a_joiner_that_gives_up_and_comes_back_gets_no_new_right_of_way() -> Non
     gate.joined()
     for thread in (joiner, again):
         thread.join()
+
+
+def test_a_block_that_is_not_granted_before_its_deadline_keeps_no_joiner_out() -> None:
+    gate = SyncGate()
+    join(gate)
+    with pytest.raises(DeadlineExceeded):
+        gate.block(deadline=time.monotonic() + 0.02)
+    gate.joined()
+    join(gate)
+    gate.joined()
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize("let_in", [False, True], ids=["still waiting", "let in at that moment"])
+@pytest.mark.parametrize("what", ["event", "block"])
+def test_an_interrupt_while_waiting_leaves_nothing_behind(what: str, let_in: bool) -> None:
+    gate = SyncGate()
+    join(gate)
+
+    class Interrupted:
+        """In place of the condition: the wait ends with Ctrl-C, perhaps just when the joiner has ended."""
+
+        def wait(self, timeout_s: float) -> None:
+            if let_in:
+                gate._guard.release()
+                gate.joined()
+                gate._guard.acquire()
+            raise KeyboardInterrupt
+
+        def notify_all(self) -> None: ...
+
+    gate._turn = Interrupted()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        enter(gate) if what == "event" else gate.block()
+    if not let_in:
+        gate.joined()
+    assert (gate._events, gate._blocks, gate._held_events, gate._held_blocks) == (0, 0, 0, 0)
