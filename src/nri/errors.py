@@ -266,6 +266,7 @@ class Conflict(NamedTuple):
         key: the entry within a compound field; "" for a simple one.
         holder: ``NN-name`` of the plugin that holds the field.
         claimant: ``NN-name`` of the plugin that came second.
+        exact: the text has the key as it is, as the reference's has; else on one short line (`nri.text.plain`).
     """
 
     container: str
@@ -274,11 +275,12 @@ class Conflict(NamedTuple):
     key: str
     holder: str
     claimant: str
+    exact: bool = False
 
     def __str__(self) -> str:
         # A simple field has no key: the text then ends in a blank, as it does in the reference.
         who = f"plugins {quote(self.claimant)} and {quote(self.holder)}"
-        return f"{who} both tried to set {self.field_name} {plain(self.key)}"
+        return f"{who} both tried to set {self.field_name} {self.key if self.exact else plain(self.key)}"
 
 
 class ConflictError(NriError):

@@ -80,6 +80,8 @@ class Rules:
     # --- plugins
     live_socket_kept: bool = True
     """A socket on which another process listens is not taken over; the start fails by name."""
+    conflict_keys_escaped: bool = True
+    """The key in the text of a conflict is one short line that prints."""
     errors_name_plugin: bool = True
     """The error of a failed event begins with the plugin that failed it."""
     duplicates_refused: bool = True

@@ -117,6 +117,7 @@ def test_a_monitor_notices_a_peer_that_goes_between_calls(pairs, calls: int) -> 
         monitor.stop()
 
 
+@pytest.mark.pure
 def test_a_connection_that_cannot_be_read_is_closed_and_the_others_are_still_served(
     pairs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

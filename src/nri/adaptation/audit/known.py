@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Protocol
-
-    class _InNamespace(Protocol):
-        @property
-        def namespace(self) -> str: ...
-
+    from typing import Any
 
 __all__ = ["Known"]
 
@@ -28,8 +23,11 @@ class Known:
 
     __slots__ = ("_creations", "records")
 
-    def __init__(self, records: Mapping[str, _InNamespace], creations: Mapping[str, _InNamespace]) -> None:
-        """Look into these, which change meanwhile: the containers that are there, and those being created."""
+    def __init__(self, records: Mapping[str, Any], creations: Mapping[str, Any]) -> None:
+        """Look into these, which change meanwhile: the containers that are there, and those being created.
+
+        Their values have a `namespace`: what they are is the inventory's, which stands above this module.
+        """
         self.records = records
         self._creations = creations
 

@@ -55,13 +55,14 @@ class Claim(NamedTuple):
 class Ledger:
     """The owners of one event."""
 
-    __slots__ = ("_free", "_journal", "_owners", "_repeat")
+    __slots__ = ("_exact", "_free", "_journal", "_owners", "_repeat")
 
     def __init__(self, rules: Rules) -> None:
         self._owners: dict[tuple[str, int, str], str] = {}
         self._journal: list[tuple[tuple[str, int, str], str]] = []
         self._free = rules.removal_frees_key
         self._repeat = rules.same_plugin_may_repeat
+        self._exact = not rules.conflict_keys_escaped
 
     def claim(self, container: str, field: int, key: str, plugin: str) -> bool:
         """Record `plugin` as the owner. True if the field was untouched before; ConflictError if it is held."""
@@ -72,7 +73,7 @@ class Ledger:
             other = holder[1:] if cleared else holder
             same = other == plugin
             if not (same or self._free if cleared else same and self._repeat):
-                raise ConflictError(Conflict(container, field, FIELD_NAMES[field], key, other, plugin))
+                raise ConflictError(Conflict(container, field, FIELD_NAMES[field], key, other, plugin, self._exact))
         self._owners[slot] = plugin
         self._journal.append((slot, holder))
         return not holder

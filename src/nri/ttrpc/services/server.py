@@ -155,17 +155,14 @@ class Server:
         )
         with self._lock:
             full = len(self._streams) >= self._most_streams or self._stopping
-            if not full:
+            try:
+                if full:
+                    raise RpcError(Code.RESOURCE_EXHAUSTED, "too many streams are open")
+                thread.start()  # with the lock held: `stop` joins those that it finds, and these must have begun
                 self._streams.add(thread)
-        try:
-            if full:
-                raise RpcError(Code.RESOURCE_EXHAUSTED, "too many streams are open")
-            thread.start()
-        except BaseException:
-            stream.forget()
-            with self._lock:
-                self._streams.discard(thread)
-            raise
+            except BaseException:
+                stream.forget()
+                raise
 
     def _run_stream(self, endpoint: Endpoint, stream: ServerStream[Any], method: Method) -> None:
         request = stream.request

@@ -43,6 +43,7 @@ def event() -> Event:
     return Event(EventRequest(BY_METHOD["start_container"], make_pod(name="web"), make_container()))
 
 
+@pytest.mark.pure
 def test_an_event_is_told_to_have_begun_once_and_before_anything_else() -> None:
     made, reporting = event(), Reporting()
     made.tell_asked(Peer(), reporting)  # type: ignore[arg-type]
@@ -51,6 +52,7 @@ def test_an_event_is_told_to_have_begun_once_and_before_anything_else() -> None:
     assert reporting.begun[0] == made.request_bytes()
 
 
+@pytest.mark.pure
 def test_reporters_get_one_copy_of_a_request_that_is_only_passed_on() -> None:
     made, reporting = event(), Reporting()
     made.tell_asked(Peer(), reporting)  # type: ignore[arg-type]
@@ -63,6 +65,7 @@ def test_events_are_counted() -> None:
     assert second.serial > first.serial
 
 
+@pytest.mark.pure
 def test_answers_to_an_event_that_is_only_passed_on_say_nothing() -> None:
     made = event()
     made.add(None, None, b"\xff\xff")  # type: ignore[arg-type]

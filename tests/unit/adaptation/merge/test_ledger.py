@@ -97,3 +97,13 @@ def test_owners_are_given_to_validators_by_container_field_and_key() -> None:
     owners = ledger.message().owners
     assert dict(owners["ctr"].simple) == {SHARES: "00-foo"}
     assert dict(owners["other"].compound[ENV].owners) == {"A": "10-bar"}
+
+
+@pytest.mark.parametrize(("rules", "shown"), [(Rules.DEFAULT, "A\\n\\x1b[2J"), (Rules.REFERENCE, "A\n\x1b[2J")])
+def test_conflict_keys_escaped(rules: Rules, shown: str) -> None:
+    ledger = Ledger(rules)
+    ledger.claim("ctr", ENV, "A\n\x1b[2J", "00-foo")
+    with pytest.raises(ConflictError) as caught:
+        ledger.claim("ctr", ENV, "A\n\x1b[2J", "10-bar")
+    assert str(caught.value) == f'plugins "10-bar" and "00-foo" both tried to set Env {shown}'
+    assert caught.value.conflict.key == "A\n\x1b[2J"

@@ -67,12 +67,14 @@ def test_a_plugin_that_is_gone_leaves_when_no_event_is_under_way(chain: Chain) -
     assert labels(chain.peers) == ["20-b"]
 
 
+@pytest.mark.pure
 def test_validators_are_those_that_get_validation(chain: Chain) -> None:
     chain.add(peer("10", "a"))
     chain.add(peer("20", "b", validates=True))
     assert labels(chain.validators) == ["20-b"]
 
 
+@pytest.mark.pure
 def test_a_policy_that_changes_may_make_or_unmake_a_validator(chain: Chain) -> None:
     made = peer("10", "a", validates=True)
     chain.add(made)
