@@ -64,7 +64,7 @@ Measured on CRI-O 1.37.0.
 - **Annotations of a container** include the pod's and those that begin with `io.kubernetes.cri-o.`. To override
   `io.kubernetes.cri-o.ContainerID` changes the id in all later events.
 - **Values**: PostStartContainer still says that the container is created, with `started_at` 0; shares, quota and
-  period are present, as 0, where nobody set them; the `pid` of a pod is 0.
+  period are present, as 0, where no value was set; the `pid` of a pod is 0.
 - **StopPodSandbox waits out a grace period** for the containers that still run.
 
 In its configuration, files of `crio.conf.d` count whatever their name is, in folders below it, too; durations may be
