@@ -200,8 +200,9 @@ def bad_configuration(runtime: ScriptedRuntime) -> None:
 def malformed_answers(runtime: ScriptedRuntime) -> None:
     """Answers to registration that cannot be read."""
     registration = runtime.request()
-    for data in (NO_MESSAGE, encode_response(NO_MESSAGE, 0, "")):
-        runtime.raw(cut(RUNTIME_SERVICE_CONN, frames.pack(registration.stream_id, frames.RESPONSE, data)))
+    with suppress(ConnectionError):  # it may be gone after the first
+        for data in (NO_MESSAGE, encode_response(NO_MESSAGE, 0, "")):
+            runtime.raw(cut(RUNTIME_SERVICE_CONN, frames.pack(registration.stream_id, frames.RESPONSE, data)))
 
 
 ROWS = (

@@ -11,10 +11,11 @@ import re
 import typing
 
 from nri.config.place import Path
+from nri.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
 #: Problems of one text that are told; no person reads more, and each costs a search for what was meant.
@@ -34,6 +35,12 @@ class Problem(typing.NamedTuple):
     path: Path
     reason: str
     suggestion: str = ""
+
+
+def together(errors: Sequence[ConfigError]) -> ConfigError:
+    """The first of several errors, to be raised, with all further ones in `others`."""
+    first, *others = errors
+    return ConfigError(first.source, first.key, first.reason, first.suggestion, others)
 
 
 def suggest(key: str, known: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from nri.config import syntax, typed
-from nri.config.complaint import MOST_PROBLEMS
+from nri.config.complaint import MOST_PROBLEMS, together
 from nri.config.place import at, show
 from nri.errors import ConfigError
 
@@ -50,8 +50,7 @@ def _finish(whole: typed.Partial, sources: Sequence[Source], errors: list[Config
         where = sources[-1].name if sources else "configuration"
         errors = [_error(where, problem) for problem in missing]
     if errors:
-        first, *others = errors
-        raise ConfigError(first.source, first.key, first.reason, first.suggestion, others)
+        raise together(errors)
     return made
 
 

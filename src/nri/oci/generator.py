@@ -102,13 +102,15 @@ class Generator:
         """Apply an update (ContainerUpdate, LinuxResources, or an `nri.Update`) to the spec of a container that exists.
 
         Returns what an OCI runtime is to be told, as ``runc update --resources -`` reads it. RDT classes are only set
-        in `spec`: no runtime changes them in an update.
+        in `spec`: no runtime changes them in an update. Shares, quota, period, memory limit and swap of 0 say "not
+        set", as in the requests that plugins are shown, and change nothing.
 
         Raises:
             SpecError: it cannot be applied; `spec` is as before.
         """
         message = getattr(update, "message", update)
         wanted = message.linux.resources if "container_id" in message.DESCRIPTOR.fields_by_name else message
+        wanted = resource.given(wanted)
         draft = Draft(self.spec)
         told = resource.to_oci(wanted)
         resource.adjust(draft, wanted, Rules.DEFAULT)

@@ -1,6 +1,7 @@
 """Resources of a container: from the API's message into a spec, and as the object that an update hands to a runtime.
 
-`adjust` is a step of `nri.oci.generator`. `to_oci` makes of an update what ``runc update --resources -`` takes.
+`adjust` is a step of `nri.oci.generator`. `to_oci` makes of what is `given` in an update what ``runc update
+--resources -`` takes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from nri.oci.draft import Draft
     from nri.rules import Rules
 
-__all__ = ["adjust", "to_oci"]
+__all__ = ["adjust", "given", "to_oci"]
 
 #: Of the API's message, and of the spec.
 CPU = (
@@ -36,6 +37,8 @@ MEMORY = (
     ("use_hierarchy", "useHierarchy"),
 )
 
+#: A 0 of these in a request says that it is not set; an OCI runtime may take it for a value.
+_UNSET_AT_ZERO = (("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("memory", "swap"))
 _ABOVE = ("linux", "resources")
 
 
@@ -106,6 +109,23 @@ def _device_rule(device: Any) -> dict[str, Any]:
                 made[field] = value
         elif device.HasField(field):
             made[field] = getattr(device, field).value
+    return made
+
+
+def given(resources: Any) -> Any:
+    """The resources of an update without the zeros by which a request says "not set", as a message of its own.
+
+    Runtimes show plugins all of the request's scalars, 0 where the kubelet set none, and plugins hand them back.
+    """
+    made = type(resources)()
+    made.CopyFrom(resources)
+    for part, name in _UNSET_AT_ZERO:
+        held = getattr(made, part)
+        if held.HasField(name) and not getattr(held, name).value:
+            held.ClearField(name)
+    for part in ("cpu", "memory"):
+        if not getattr(made, part).ListFields():
+            made.ClearField(part)
     return made
 
 

@@ -17,7 +17,7 @@ from nri.api.annotations import REQUIRED_PLUGINS, effective
 from nri.api.messages import Field, FieldOwners, PluginInstance, SecurityProfile, ValidateContainerAdjustmentRequest
 from nri.api.naming import is_full_name
 from nri.config import Source, parse_text
-from nri.config.complaint import MOST_PROBLEMS, shorten, suggest
+from nri.config.complaint import MOST_PROBLEMS, shorten, suggest, together
 from nri.errors import ConfigError, quote
 from nri.rules import Rules
 from nri.text import cut
@@ -92,8 +92,7 @@ class ValidatorConfig:
             else:
                 values[name] = tuple(value) if isinstance(value, list) else value
         if errors:
-            first, *others = errors
-            raise ConfigError(first.source, first.key, first.reason, first.suggestion, others)
+            raise together(errors)
         return cls(**values)
 
 

@@ -188,6 +188,19 @@ def test_an_update_changes_the_spec_and_says_what_the_runtime_is_to_be_told() ->
     assert "blockIO" not in generator.spec["linux"]["resources"]
 
 
+def test_zeros_of_an_update_that_say_unset_change_nothing() -> None:
+    """A kubelet's request with one value shows plugins zeros for all others, and comes back with them."""
+    before = {"linux": {"resources": {"cpu": {"shares": 512, "quota": 5}, "memory": {"limit": 1 << 20}}}}
+    generator = Generator(before)
+    asked = m.LinuxResources()
+    for part, name in (("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit")):
+        getattr(getattr(asked, part), name).value = 0
+    asked.cpu.cpus = "0"
+    assert generator.update(asked) == {"cpu": {"cpus": "0"}}
+    resources = {"cpu": {"shares": 512, "quota": 5, "cpus": "0"}, "memory": {"limit": 1 << 20}}
+    assert generator.spec == {"linux": {"resources": resources}}
+
+
 def test_an_update_that_fails_leaves_the_spec_as_it_was() -> None:
     generator = Generator({}, check_resources=fails)
     with pytest.raises(SpecError, match="failed to adjust resources"):

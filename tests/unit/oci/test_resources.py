@@ -5,7 +5,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from nri.api import messages as m
-from nri.oci.resources import to_oci
+from nri.oci.resources import given, to_oci
 from nri.rules import Rules
 from tests.unit.oci.build import adjust, both_modes
 
@@ -109,3 +109,14 @@ def test_an_update_becomes_what_a_runtime_takes() -> None:
         "devices": [{"allow": True}],
     }  # fmt: skip
     assert to_oci(m.LinuxResources()) == {}
+
+
+def test_zeros_that_say_unset_are_not_given_and_the_message_stays_as_it_is() -> None:
+    asked = m.LinuxResources()
+    for part, name in (("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("memory", "swap")):
+        getattr(getattr(asked, part), name).value = 0
+    asked.cpu.cpus = "0"
+    asked.memory.swappiness.value = 0
+    before = asked.SerializeToString()
+    assert to_oci(given(asked)) == {"cpu": {"cpus": "0"}, "memory": {"swappiness": 0}}
+    assert asked.SerializeToString() == before

@@ -15,7 +15,7 @@ from nri.adaptation.plugin_policy.allow import Allow, EventName
 from nri.api import naming
 from nri.api.selectors import Filters, Pattern
 from nri.config import Duration, Source, read_file
-from nri.config.complaint import Problem
+from nri.config.complaint import Problem, together
 from nri.config.reader import located
 from nri.config.syntax import parse_text
 from nri.config.typed import Partial, build, check
@@ -105,8 +105,7 @@ def parse(source: Source) -> dict[str, Table]:
         if table is not None:
             tables[name] = table
     if problems:
-        first, *others = located(source, problems)
-        raise ConfigError(first.source, first.key, first.reason, first.suggestion, others)
+        raise together(located(source, problems))
     return tables
 
 

@@ -9,6 +9,6 @@ Next: `pod` and `container`, for events; `resources`, for requests and updates; 
 from nri.cri.convert.container import container
 from nri.cri.convert.dropped import Converted, Dropped
 from nri.cri.convert.pod import pod_sandbox
-from nri.cri.convert.resources import from_oci, to_cri, to_nri, to_oci
+from nri.cri.convert.resources import from_oci, to_cri, to_nri
 
-__all__ = ["Converted", "Dropped", "container", "from_oci", "pod_sandbox", "to_cri", "to_nri", "to_oci"]
+__all__ = ["Converted", "Dropped", "container", "from_oci", "pod_sandbox", "to_cri", "to_nri"]

@@ -1,9 +1,9 @@
 """Resources of a container in three languages: the CRI's, NRI's, and the OCI spec's.
 
-One job: four functions, `to_nri` and `to_cri` between the CRI and NRI, `from_oci` and `to_oci` between NRI and a spec's
-``linux.resources``. Rules: in the CRI 0 and an empty text mean "not set"; shares, quota, period and memory limit of a
-request are always there for plugins, 0 where the kubelet set none, because plugins count on it. Swap is carried over,
-which containerd does not. Next: `nri.cri.convert.pod`.
+One job: three functions, `to_nri` and `to_cri` between the CRI and NRI, and `from_oci` from a spec's
+``linux.resources``; the way back into a spec is `nri.oci`'s. Rules: in the CRI 0 and an empty text mean "not set";
+shares, quota, period and memory limit of a request are always there for plugins, 0 where the kubelet set none,
+because plugins count on it. Swap is carried over, which containerd does not. Next: `nri.cri.convert.pod`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from nri.cri.convert.dropped import Converted, Dropped, left_over, shown
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
 
-__all__ = ["from_oci", "to_cri", "to_nri", "to_oci"]
+__all__ = ["from_oci", "to_cri", "to_nri"]
 
 NOT_IN_NRI = "NRI's resources have no field for it"
 NOT_IN_CRI = "the CRI's resources have no field for it"
-_CLASS = "a class: a runtime has to resolve it"
 _INT64_MAX = 2**63 - 1
 
 #: Of the CRI's message; object and field of NRI's; whether it is there for plugins even if it is 0.
@@ -45,8 +44,6 @@ OCI_FIELDS = {
         "swappiness": "swappiness", "disable_oom_killer": "disableOOMKiller", "use_hierarchy": "useHierarchy",
     },
 }  # fmt: skip
-#: A 0 of these says that it is not set; an OCI runtime may take it for a value.
-_UNSET_AT_ZERO = {("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("memory", "swap")}
 
 
 def to_nri(asked: pb.LinuxContainerResources, path: str = "") -> Converted[m.LinuxResources]:
@@ -111,39 +108,6 @@ def _carried_to_cri() -> set[str]:
     fields = {f"{part}.{name}" for _, part, name, _ in SCALARS} | {f"cpu.{name}" for _, name in CPUSETS}
     # `cpu` and `memory` that are there and empty say nothing, so nothing is lost with them.
     return fields | {"hugepage_limits[]", "unified"}
-
-
-def to_oci(wanted: m.LinuxResources) -> Converted[dict[str, Any]]:
-    """Resources that plugins want, as the ``linux.resources`` of an OCI runtime's update: only what is given.
-
-    The block-I/O and RDT classes are dropped here: who has their configuration adds what they stand for.
-    """
-    made: dict[str, Any] = {}
-    for part, fields in OCI_FIELDS.items():
-        source = getattr(wanted, part)
-        values = {key: get(source, name) for name, key in fields.items() if source.HasField(name)}
-        values = {key: value for key, value in values.items() if value or (part, key) not in _UNSET_AT_ZERO}
-        if part == "cpu":
-            values |= {name: text for _, name in CPUSETS if (text := getattr(source, name))}
-        if values:
-            made[part] = values
-    if wanted.HasField("pids"):
-        made["pids"] = {"limit": max(wanted.pids.limit, -1)}
-    if wanted.hugepage_limits:
-        made["hugepageLimits"] = [{"pageSize": one.page_size, "limit": one.limit} for one in wanted.hugepage_limits]
-    if wanted.unified:
-        made["unified"] = dict(wanted.unified)
-    if wanted.devices:
-        made["devices"] = [_device_rule(rule) for rule in wanted.devices]
-    classes = [name for name in ("blockio_class", "rdt_class") if wanted.HasField(name)]
-    return Converted(made, tuple(Dropped(name, shown(get(wanted, name)), _CLASS) for name in classes))
-
-
-def _device_rule(rule: m.LinuxDeviceCgroup) -> dict[str, Any]:
-    made: dict[str, Any] = {"allow": rule.allow}
-    numbers = {name: get(rule, name) for name in ("major", "minor")}
-    texts = {name: getattr(rule, name) for name in ("type", "access")}
-    return made | {name: value for name, value in (numbers | texts).items() if value is not None and value != ""}
 
 
 def from_oci(resources: dict[str, Any]) -> Converted[m.LinuxResources]:

@@ -18,6 +18,7 @@ import os
 import stat
 
 from nri.config import Source, read, read_file
+from nri.config.complaint import together
 from nri.config.place import at, show
 from nri.config.quantity import parse
 from nri.config.root import inside
@@ -80,8 +81,7 @@ class BlockIoClasses:
         problems: list[ConfigError] = []
         self._classes = {name: _settings(config, name, items, problems) for name, items in classes.items()}
         if problems:
-            first, *others = problems
-            raise ConfigError(first.source, first.key, first.reason, first.suggestion, others)
+            raise together(problems)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, root: str = "/") -> BlockIoClasses:

@@ -17,6 +17,7 @@ import re
 from typing import Any
 
 from nri.config import Source, read, read_file
+from nri.config.complaint import together
 from nri.config.place import at, show
 from nri.config.syntax import line_of
 from nri.errors import ConfigError, SpecError
@@ -83,8 +84,7 @@ class RdtClasses:
                 if not _is_group(name):
                     problems.append(_no_folder(config, ("partitions", place, "classes", name), name))
         if problems:
-            first, *others = problems
-            raise ConfigError(first.source, first.key, first.reason, first.suggestion, others)
+            raise together(problems)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, prefix: str = "") -> RdtClasses:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from nri.api import messages as m
-from nri.cri.convert import from_oci, to_cri, to_nri, to_oci
+from nri.cri.convert import from_oci, to_cri, to_nri
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
 
@@ -71,27 +71,6 @@ def test_what_the_cri_cannot_say_is_named(wanted: m.LinuxResources, field: str) 
     made, dropped = to_cri(wanted)
     assert [one.field for one in dropped] == [field]
     assert made == pb.LinuxContainerResources()
-
-
-def test_all_of_an_update_reaches_the_oci_runtime_and_zeros_that_say_unset_do_not() -> None:
-    wanted = to_nri(pb.LinuxContainerResources(cpuset_cpus="0")).value
-    wanted.pids.limit = -7
-    wanted.memory.reservation.value = 5
-    wanted.devices.add(allow=False, access="rwm")
-    wanted.devices.add(allow=True, type="c", major=m.OptionalInt64(value=1), access="r")
-    made, dropped = to_oci(wanted)
-    assert made == {
-        "cpu": {"cpus": "0"},
-        "memory": {"reservation": 5},
-        "pids": {"limit": -1},
-        "devices": [{"allow": False, "access": "rwm"}, {"allow": True, "type": "c", "major": 1, "access": "r"}],
-    }
-    assert dropped == ()
-
-
-def test_classes_are_named_because_somebody_has_to_resolve_them() -> None:
-    _, dropped = to_oci(m.LinuxResources(blockio_class=m.OptionalString(value="slow")))
-    assert [str(one) for one in dropped] == ["blockio_class (slow): a class: a runtime has to resolve it"]
 
 
 def test_what_nri_has_no_field_for_in_a_spec_is_named() -> None:
