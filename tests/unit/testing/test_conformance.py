@@ -125,7 +125,7 @@ def test_a_creation_is_compared_by_what_plugins_saw_the_adjustment_and_its_owner
         {"index": "20", "name": "b", "adjust": {"annotations": {"b": "2"}}},
         {"index": "10", "name": "a", "adjust": {"annotations": {"a": "1"}, **mounts("-/y", "-/x", "/z")}},
     ]
-    usual = {"hooks": {}, "linux": {"resources": {"cpu": {}, "memory": {}}, "rdt": {}}}
+    usual = {"hooks": {}, "linux": {"resources": {"cpu": {}, "memory": {}}}}
     expect: dict[str, Any] = {"adjust": {"annotations": {"a": "1", "b": "2"}, **mounts("/z", "-/x", "-/y"), **usual}}
     wrong = run_merge_case({"id": "1", "op": "create", "container": container, "plugins": plugins, "expect": expect})
     assert wrong is not None and "adjust:" not in wrong.diff, "removals come in the order of a Go map"
