@@ -5,56 +5,9 @@ import json
 import pytest
 
 from nri.adaptation.audit.explanation import REQUEST
-from nri.adaptation.audit.provenance import Provenance
 from nri.api import messages as m
 from nri.rules import Rules
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1_000_000_000.0
-
-    def __call__(self):
-        self.now += 1
-        return self.now
-
-
-@pytest.fixture
-def provenance():
-    return Provenance(clock=Clock())
-
-
-def env(**variables):
-    pairs = [m.KeyValue(key=key.replace("remove_", "-"), value=value) for key, value in variables.items()]
-    return m.CreateContainerResponse(adjust=m.ContainerAdjustment(env=pairs))
-
-
-def shares(value, container="c1", kind=m.UpdateContainerResponse):
-    reply = kind()
-    update = reply.update.add(container_id=container)
-    update.linux.resources.cpu.shares.value = value
-    return reply
-
-
-def create(provenance, *replies, container="c1", failed="", touched=(), **parts):
-    request = m.CreateContainerRequest(
-        pod=m.PodSandbox(namespace="prod", name="web-1"), container=m.Container(id=container, name="web", **parts)
-    )
-    encoded = [(plugin, reply.SerializeToString()) for plugin, reply in replies]
-    provenance.record("CreateContainer", container, request.SerializeToString(), encoded, touched, failed=failed)
-
-
-def update(provenance, *replies, value=None, container="c1", event="UpdateContainer"):
-    request = m.UpdateContainerRequest(container=m.Container(id=container))
-    if value is not None:
-        request.linux_resources.cpu.shares.value = value
-    encoded = [(plugin, reply.SerializeToString()) for plugin, reply in replies]
-    provenance.record(event, container, request.SerializeToString(), encoded)
-
-
-def steps(provenance, container="c1", rules=Rules.DEFAULT):
-    made = provenance.explain(container, rules)
-    return [(step.event, step.plugin, *step.change[1:]) for step in made.steps]
+from tests.support.histories import create, env, shares, steps, update
 
 
 def test_the_chain_tells_who_set_what_on_top_of_whom(provenance):
