@@ -81,6 +81,25 @@ def test_a_failed_event_is_told_and_changes_nothing(provenance):
     ]
 
 
+@pytest.mark.parametrize(("failed", "before"), [("no", None), ("", 300)])
+def test_an_update_goes_on_from_the_creation_unless_that_was_refused(provenance, failed, before):
+    adjust = m.ContainerAdjustment()
+    adjust.linux.resources.cpu.shares.value = 300
+    create(provenance, ("00-first", m.CreateContainerResponse(adjust=adjust)), failed=failed)
+    update(provenance, value=200)
+    assert steps(provenance)[-1] == ("UpdateContainer", REQUEST, "CPUShares", "", before, 200)
+
+
+@pytest.mark.parametrize(("rules", "before"), [(Rules.DEFAULT, {"clos_id": "a"}), (Rules.REFERENCE, None)])
+def test_what_later_plugins_are_shown_by_rule_has_the_containers_own_value_before(provenance, rules, before):
+    rdt = m.LinuxRdt(clos_id=m.OptionalString(value="b"))
+    reply = m.CreateContainerResponse(adjust=m.ContainerAdjustment(linux=m.LinuxContainerAdjustment(rdt=rdt)))
+    own = m.LinuxContainer(rdt=m.LinuxRdt(clos_id=m.OptionalString(value="a")))
+    create(provenance, ("00-first", reply), linux=own)
+    (step,) = steps(provenance, rules=rules)
+    assert step[2:] == ("RdtClosID", "", "a" if before else None, "b")
+
+
 def test_a_conflict_is_told_with_what_was_wanted(provenance):
     text = 'plugins "10-b" and "00-a" both tried to set Env A'
     create(provenance, ("00-a", env(A="1")), ("10-b", env(A="2")), failed=text)
