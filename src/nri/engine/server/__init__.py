@@ -1,0 +1,10 @@
+"""The engine's front door: the CRI over gRPC on a unix socket.
+
+Rules: knows gRPC, which nothing below does (extra ``engine``); which calls there are is read from the messages'
+descriptors, who answers them is in `nri.engine.services`, and a call that nobody answers is Unimplemented.
+Next: :mod:`nri.engine.server.server`, then `codes`, the table from errors to statuses.
+"""
+
+from nri.engine.server.server import Server
+
+__all__ = ["Server"]
