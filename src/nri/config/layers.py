@@ -31,7 +31,7 @@ class Layer(NamedTuple):
 
 
 class Merged(NamedTuple, Generic[T]):
-    """The instance, and for every value that is no default where it came from, by dotted key."""
+    """The instance, and for every value that is no default where it came from, by its key as `show` writes it."""
 
     value: T
     origins: Mapping[str, str]
@@ -55,7 +55,9 @@ def merge(cls: type[T], layers: Sequence[Layer]) -> Merged[T]:
         errors += [_error(layer.place(problem.path), problem) for problem in problems[:MOST_PROBLEMS]]
         if not problems:
             whole.update(partial)
-            places.update({path: layer.place(path) for path in _leaves(partial)})
+            for path in _leaves(partial):
+                places = {known: where for known, where in places.items() if known[: len(path)] != path}
+                places |= {inner: layer.place(inner) for inner in _below(_at(layer.tree, path), path)}
     value = None
     if not errors:
         missing: list[Problem] = []
@@ -75,6 +77,20 @@ def _leaves(partial: typed.Partial, path: Path = ()) -> Iterator[Path]:
             yield from _leaves(value, (*path, name))
         else:
             yield (*path, name)
+
+
+def _at(tree: Any, path: Path) -> Any:
+    for part in path:
+        tree = tree[part]
+    return tree
+
+
+def _below(value: Any, path: Path) -> Iterator[Path]:
+    """The path of a value, and those of all that is in it."""
+    yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        yield from _below(inner, (*path, key))
 
 
 def _error(where: str, problem: Problem) -> ConfigError:

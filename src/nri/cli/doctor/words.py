@@ -1,4 +1,4 @@
-"""Findings of what is remarked on in a runtime's configuration. Next: `nri.config.runtimes.words`, which has the words."""
+"""Findings of what is remarked on in a runtime's configuration. Next: `nri.config.runtimes.words` has the words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The NRI settings of iSulad: /etc/isulad/daemon.json.
 
 Published samples of it hold comments, missing commas and an equals sign, so the file is read tolerantly, with a remark
-on each thing that iSulad would stumble over. Both spellings of keys are known. Next: `nri.config.runtimes.lenient_json`.
+on each thing that iSulad would stumble over. Both spellings are known. Next: `nri.config.runtimes.lenient_json`.
 """
 
 from __future__ import annotations
