@@ -149,37 +149,37 @@ class StreamingConfig:
 
 @dataclass(frozen=True, slots=True)
 class NriConfig:
-    """NRI inside the engine: the settings of `nri.adaptation.Adaptation`.
+    """NRI inside the engine: the settings of `nri.adaptation.Adaptation`, under the names of containerd's table.
 
     Attributes:
-        enabled: off, requests pass untouched and nobody can connect.
+        disable: requests pass untouched, and no plugin can connect.
+        disable_connections: only plugins that the engine launches.
         socket_path: where plugins connect.
         plugin_path: the folder of plugins that the engine launches.
         plugin_config_path: the folder of their configuration.
-        registration_timeout: how long a plugin has to register, in seconds.
-        request_timeout: how long a plugin has for one request, in seconds; the policy may say more.
-        disable_connections: only launched plugins.
-        policy_path: the operator's policy per plugin; empty for none.
+        plugin_registration_timeout: how long a plugin has to register, in seconds.
+        plugin_request_timeout: how long a plugin has for one request, in seconds; the policy may say more.
+        default_validator: what all plugins together may not do.
+        policy_path: the operator's policy for each plugin; empty for none.
         admin_socket: where ``nri why`` asks; empty for nowhere.
         allowed_uids: users whose plugins may connect, beside root and the engine's own.
         provenance: remember who changed what, for ``nri why``.
         compat: ``reference`` reproduces the reference's behaviour, see docs/deviations.md.
-        default_validator: what all plugins together may not do.
     """
 
-    enabled: bool = True
+    disable: bool = False
+    disable_connections: bool = False
     socket_path: str = naming.DEFAULT_SOCKET
     plugin_path: str = naming.PLUGIN_DIR
     plugin_config_path: str = naming.CONFIG_DIR
-    registration_timeout: Duration = naming.REGISTRATION_TIMEOUT_S
-    request_timeout: Duration = naming.REQUEST_TIMEOUT_S
-    disable_connections: bool = False
+    plugin_registration_timeout: Duration = naming.REGISTRATION_TIMEOUT_S
+    plugin_request_timeout: Duration = naming.REQUEST_TIMEOUT_S
+    default_validator: ValidatorConfig = field(default_factory=ValidatorConfig)
     policy_path: str = DEFAULT_PATH
     admin_socket: str = "/var/run/nri/admin.sock"
     allowed_uids: tuple[int, ...] = ()
     provenance: bool = True
     compat: Literal["default", "reference"] = "default"
-    default_validator: ValidatorConfig = field(default_factory=ValidatorConfig)
 
 
 def _runtimes() -> Mapping[str, OciRuntime]:

@@ -16,8 +16,8 @@ def read(text: str) -> EngineConfig:
 def test_without_a_file_there_is_an_engine_with_runc_and_nri():
     made = EngineConfig()
     assert made.runtimes[made.default_runtime].path == "runc"
-    assert made.nri.enabled
-    assert made.nri.request_timeout == 2.0
+    assert not made.nri.disable
+    assert made.nri.plugin_request_timeout == 2.0
     assert made == read("")
 
 
