@@ -15,7 +15,7 @@ import pytest
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.images import ImageStore, Registry, Transport
 from nri.engine.server import Server
-from nri.engine.services.images import Images
+from nri.engine.services.images import ImageCalls
 from nri.engine.support.errors import EngineError
 from tests.engine.machine import Machine
 from tests.engine.registry import RegistryProcess
@@ -36,7 +36,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryProce
 def cri(machine: Machine, registry: RegistryProcess) -> Iterator[CriClient]:
     need_tool("umoci")
     transport = Transport(need_tool("skopeo"), [Registry(registry.host, insecure=True)])
-    server = Server(machine.folder / "cri.sock", [Images(ImageStore(machine.folder / "images", transport))])
+    server = Server(machine.folder / "cri.sock", [ImageCalls(ImageStore(machine.folder / "images", transport))])
     server.start()
     try:
         with CriClient(machine.folder / "cri.sock") as client:

@@ -18,14 +18,14 @@ from nri.engine.services.call import Call, chunks
 from nri.engine.support.errors import CommandFailed, EngineError, NotThere
 from nri.errors import RequestError
 
-__all__ = ["Images"]
+__all__ = ["ImageCalls"]
 
 #: How the kubelet knows an error that is not the image's (k8s.io/cri-api/pkg/errors), and skopeo's words for it.
 UNREACHABLE = "RegistryUnavailable"
 _UNREACHABLE = re.compile(r"connection refused|no such host|i/o timeout|no route to host|network is unreachable")
 
 
-class Images:
+class ImageCalls:
     """The calls on the images of one store."""
 
     def __init__(self, store: ImageStore) -> None:
