@@ -17,8 +17,8 @@ from nri.engine.lifecycle import Containers, Domain, EventBus, NriHub, Pods, con
 from nri.engine.lifecycle.creation import Creation
 from nri.engine.lifecycle.ends import Ends
 from nri.engine.lifecycle.lives import Lives
-from nri.engine.lifecycle.machinery import Machinery
-from nri.engine.lifecycle.places import Places
+from nri.engine.lifecycle.parts.machinery import Machinery
+from nri.engine.lifecycle.parts.places import Places
 from nri.engine.lifecycle.pod_steps import PodSteps
 from nri.engine.lifecycle.replay import Replay
 from nri.engine.lifecycle.resources import Resources
@@ -76,9 +76,9 @@ class Engine:
         resources = Resources(lives, machinery.machine, machinery.runtime, machinery.generator)
         self.domain = domain = Domain(hub, lives, resources)
         self._ends = ends = Ends(lives, machinery, domain, bus)
-        steps = PodSteps(machinery, ends.watch)
-        ends.cleaned = steps.unplace
+        steps = PodSteps(machinery, ends)
         creation = Creation(lives, machinery, domain, steps, ends)
+        ends.clear = creation.end_process
         updates = Updates(lives, machinery, domain, resources)
         self.containers = Containers(lives, machinery, domain, bus, creation, ends, updates)
         self.pods = Pods(lives, machinery, domain, bus, steps)

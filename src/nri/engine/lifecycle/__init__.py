@@ -1,10 +1,9 @@
-"""The lives of pods and containers: each step that changes the machine, its undo, and the moment at which plugins are told.
+"""The lives of pods and containers: steps that change the machine, their undos, the moments at which plugins are told.
 
 Rules: this room joins the others (state, processes, images, specs, networks) and NRI; it knows no gRPC. A request is
 one method of `Pods` or `Containers`; all ends go through `Ends`; plugins are called in `Domain` alone. Modules in the
-order of a request: `places`, `undo`, `lives`, `status`, `bus`, `hub`, `resources`, `domain`, `machinery`,
-`pod_namespaces`, `pod_files`, `holder`, `cgroups`, `pod_steps`, `pods`, `ends`, `creation`, `containers`, `updates`,
-`replay`. Next: :mod:`nri.engine.lifecycle.undo`.
+order of a request: `lives`, `status`, `bus`, `hub`, `resources`, `domain`, `ends`, `pod_steps`, `pods`, `creation`,
+`containers`, `updates`, `replay`; `parts` is below them all. Next: :mod:`nri.engine.lifecycle.parts`.
 """
 
 from nri.engine.lifecycle.bus import EventBus, Subscription

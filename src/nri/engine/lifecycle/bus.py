@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from typing import Self
 
 from nri.cri.pb import api_pb2 as pb
 
@@ -47,7 +48,7 @@ class Subscription:
         """Get no more events."""
         self._bus.leave(self)
 
-    def __enter__(self) -> Subscription:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -19,7 +19,7 @@ from nri.engine.lifecycle.creation import Creation
 from nri.engine.lifecycle.domain import Domain
 from nri.engine.lifecycle.ends import Ends
 from nri.engine.lifecycle.lives import ContainerLife, Lives
-from nri.engine.lifecycle.machinery import Machinery
+from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.lifecycle.updates import Updates
 from nri.engine.process import (
     Attachment,
@@ -95,7 +95,7 @@ class Containers:
         config: pb.ContainerConfig,
         pod_config: pb.PodSandboxConfig | None = None,  # noqa: ARG002  the pod's own is the one that was made
     ) -> str:
-        """Make a container in a pod that is ready; returns its id. What fails is undone. Raises RequestError, NriError."""
+        """Make a container in a pod that is ready; returns its id. What fails is undone. Raises NriError."""
         life = self._creation.create(self._lives.pod(pod_id), config)
         self._bus.tell(life.id, pb.CONTAINER_CREATED_EVENT, life.record.pod_id)
         return life.id

@@ -3,7 +3,7 @@
 One job: an end is recorded once, and told once: to plugins (StopContainer), and to those that wait. Rules: what is left
 of the container's processes is killed before it counts as ended; each end has a thread, because plugins take their
 time; ends that came while no engine ran are told when the plugins of before are back. Next:
-:mod:`nri.engine.lifecycle.creation`.
+:mod:`nri.engine.lifecycle.pod_steps`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.bus import EventBus
 from nri.engine.lifecycle.domain import Domain
 from nri.engine.lifecycle.lives import ContainerLife, Lives, PodLife
-from nri.engine.lifecycle.machinery import Machinery
+from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.process import Exit, Exits
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError, NotThere
 
-__all__ = ["Ends"]
+__all__ = ["CLEARED", "Ends"]
+
+#: In a record's `done`: neither OCI runtime nor conmon has anything of the container any more.
+CLEARED = "cleared"
 
 _log = logging.getLogger(__name__)
 _OVER = (ContainerState.EXITED, ContainerState.REMOVING, ContainerState.CREATING)
 
 
 class Ends:
-    """Takes up the ends of containers. `cleaned` is called when one is over: what its conmon needed can go."""
+    """Takes up the ends of containers. `clear` takes away what OCI runtime and conmon still have of one."""
 
     def __init__(self, lives: Lives, machinery: Machinery, domain: Domain, bus: EventBus) -> None:
         self._lives, self._machinery, self._domain, self._bus = lives, machinery, domain, bus
@@ -38,7 +41,7 @@ class Ends:
         self._closing = threading.Event()
         self._threads: set[threading.Thread] = set()
         self._lock = threading.Lock()
-        self.cleaned: Callable[[str, str], object] = lambda _parent, _identity: None
+        self.clear: Callable[[ContainerLife], object] = lambda _: None
 
     def open(self) -> None:
         """Tell plugins of ends from now on; those that came earlier wait here."""
@@ -61,6 +64,10 @@ class Ends:
         """Tell of an end that an earlier engine recorded, if that did not come to tell it."""
         life.exited.set()
         self._on_thread(lambda: self._tell_when_open(life), life.id)
+
+    def forget(self, identity: str) -> None:
+        """Have an end told no more: whoever asks brings it about."""
+        self._exits.forget(identity)
 
     def _on_exit(self, found: Exit) -> None:
         if not self._closing.is_set():  # else the next engine finds it
@@ -94,15 +101,21 @@ class Ends:
         with life.write:
             if life.record.state in _OVER:
                 return
-        self._clear(life)
+        done = [CLEARED] if self._clear(life) else []
         with life.write:
             if life.record.state in _OVER:
                 return
-            state = ContainerState.EXITED
             self._lives.note(
-                life, state=state, exit_code=found.code, finished_at_ns=found.finished_at_ns,
-                reason=found.reason, message=message or life.record.message, pid=0, conmon_pid=0,
-            )  # fmt: skip
+                life,
+                state=ContainerState.EXITED,
+                done=done,
+                exit_code=found.code,
+                finished_at_ns=found.finished_at_ns,
+                reason=found.reason,
+                message=message or life.record.message,
+                pid=0,
+                conmon_pid=0,
+            )
         life.exited.set()
         self._bus.tell(life.id, pb.CONTAINER_STOPPED_EVENT, life.record.pod_id)
         self._tell_when_open(life)
@@ -118,15 +131,15 @@ class Ends:
             self._domain.stop(life)
         life.ended.set()
 
-    def _clear(self, life: ContainerLife) -> None:
-        """Have the OCI runtime kill what is left and forget the container; its removal tries again if that fails."""
-        record = life.record
+    def _clear(self, life: ContainerLife) -> bool:
+        """Have what is left killed and forgotten; False if that failed, and its removal is to try again."""
         try:
-            self._machinery.conmon.remove(self._machinery.runtime(record.runtime_handler), life.id, Path(record.bundle))
-            parent = self._lives.pod(record.pod_id).record.cgroup_parent
-            self.cleaned(parent, life.id)
+            self._exits.forget(life.id)
+            self.clear(life)
         except (EngineError, OSError) as error:
             _log.warning("container %s has ended, and could not be cleared away: %s", life.id, error)
+            return False
+        return True
 
     def _holder_ended(self, found: Exit) -> None:
         """A pod whose process namespace ended is not ready any more; it is stopped when it is asked for."""

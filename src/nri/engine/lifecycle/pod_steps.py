@@ -1,6 +1,6 @@
 """The steps that make a pod, each with its undo, in the order in which they are done.
 
-Next: :mod:`nri.engine.lifecycle.pods`, which does them.
+Next: :mod:`nri.engine.lifecycle.pods`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle.cgroups import Cgroups
-from nri.engine.lifecycle.holder import PROGRAM, holder_spec, make_root
+from nri.engine.lifecycle.ends import Ends
 from nri.engine.lifecycle.lives import PodLife, write_spec
-from nri.engine.lifecycle.machinery import Machinery
-from nri.engine.lifecycle.pod_files import PodFiles
-from nri.engine.lifecycle.undo import Step
+from nri.engine.lifecycle.parts.cgroups import Cgroups
+from nri.engine.lifecycle.parts.holder import PROGRAM, holder_spec, make_root
+from nri.engine.lifecycle.parts.machinery import Machinery
+from nri.engine.lifecycle.parts.pod_files import PodFiles
+from nri.engine.lifecycle.parts.undo import Step
 from nri.engine.network import PortMapping, find_network
 from nri.engine.spec import Options, Pod, pod_spec, pod_sysctls
 from nri.engine.spec.namespaces import FIELD, uses_user_namespace
@@ -32,10 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class PodSteps:
-    """Makes the parts of pods and takes them back. `watch` has the end of what holds a pod told: (pod's id)."""
+    """Makes the parts of pods and takes them back; the end of what holds a pod is `ends`'s to tell."""
 
-    def __init__(self, machinery: Machinery, watch: Callable[[PodLife], object]) -> None:
-        self._machinery, self._watch = machinery, watch
+    def __init__(self, machinery: Machinery, ends: Ends) -> None:
+        self._machinery, self._ends = machinery, ends
         self._places = machinery.places
         self.cgroups = Cgroups(v2=machinery.machine.cgroup_v2)
 
@@ -170,13 +171,14 @@ class PodSteps:
         pinned = machinery.namespaces.pin(self._places.pod(life.id), "pid", created.pid)
         record.namespace_paths = {**record.namespace_paths, "pid": pinned}
         record.cgroup_path = cgroups_path(record.cgroup_parent, life.id, systemd=machinery.systemd_cgroup)
-        self._watch(life)
+        self._ends.watch(life)
 
     def stop_holder(self, life: PodLife) -> None:
         """End the process of a pod, if it has one, with its bundle. Raises EngineError."""
         bundle = self._places.bundle(life.id)
         if not bundle.exists():
             return
+        self._ends.forget(life.id)
         self._machinery.conmon.remove(self._machinery.runtime(life.record.runtime_handler), life.id, bundle)
         self.unplace(life.record.cgroup_parent, life.id)
         remove_tree(bundle)

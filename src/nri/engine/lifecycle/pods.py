@@ -2,8 +2,7 @@
 
 A pod is pinned namespaces, files, and a place in a network; no image, and a process only where its containers share a
 process namespace. Rules: each step stands in a table with its undo; every undo takes "not there" for done, so that a
-failed creation, a stop, a removal and a restart all take back the same way. Next:
-:mod:`nri.engine.lifecycle.creation`.
+failed creation, a stop, a removal and a restart all take back the same way. Next: :mod:`nri.engine.lifecycle.creation`.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.bus import EventBus
 from nri.engine.lifecycle.domain import Domain
 from nri.engine.lifecycle.lives import Lives, PodLife, to_json
-from nri.engine.lifecycle.machinery import Machinery
+from nri.engine.lifecycle.parts.machinery import Machinery
+from nri.engine.lifecycle.parts.undo import Undo, take_back
 from nri.engine.lifecycle.pod_steps import PodSteps
-from nri.engine.lifecycle.undo import Undo, take_back
 from nri.engine.network import Attached
 from nri.engine.network.results import parse_result
 from nri.engine.spec import pod_sysctls

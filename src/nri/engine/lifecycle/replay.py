@@ -13,9 +13,9 @@ from pathlib import Path
 from nri.engine.lifecycle.creation import Creation
 from nri.engine.lifecycle.ends import Ends
 from nri.engine.lifecycle.lives import ContainerLife, Lives, PodLife, read_spec
-from nri.engine.lifecycle.machinery import Machinery
+from nri.engine.lifecycle.parts.machinery import Machinery
+from nri.engine.lifecycle.parts.undo import take_back
 from nri.engine.lifecycle.pod_steps import PodSteps
-from nri.engine.lifecycle.undo import take_back
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import is_mount_point

@@ -21,6 +21,7 @@ from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.lives import ContainerLife, Lives, to_json, write_spec
+from nri.engine.lifecycle.parts.machinery import fit
 from nri.engine.process import Runtime
 from nri.engine.spec import Machine
 from nri.engine.state.tables import next_container_state
@@ -28,7 +29,7 @@ from nri.engine.support.errors import EngineError, NotThere, WrongState
 from nri.errors import NriError
 from nri.oci import Generator
 
-__all__ = ["Resources", "fit", "in_force"]
+__all__ = ["Resources", "in_force", "merged"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,11 +39,6 @@ _NOT_IN_RUNC = (
     "hugepage_limits", "blockio_class", "memory.swappiness", "memory.disable_oom_killer", "memory.use_hierarchy",
     "memory.kernel_tcp", "devices",
 )  # fmt: skip
-_NO_HUGETLB, _NO_SWAP, _NO_V2 = (
-    "this machine's cgroups cannot limit huge pages",
-    "this machine's cgroups cannot limit swap",
-    "this machine has cgroup v1",
-)
 
 
 class Resources:
@@ -125,20 +121,6 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         else:
             made[key] = value
     return made
-
-
-def fit(resources: dict[str, Any], machine: Machine) -> list[str]:
-    """Take out of a spec's ``linux.resources`` what this machine cannot do; returns a line for each. Pure."""
-    lines = []
-    if resources.get("unified") and not machine.cgroup_v2:
-        lines.append(f"unified ({', '.join(sorted(resources.pop('unified')))}): {_NO_V2}")
-    if resources.get("hugepageLimits") and not machine.hugetlb:
-        resources.pop("hugepageLimits")
-        lines.append(f"hugepage_limits: {_NO_HUGETLB}")
-    memory = resources.get("memory") or {}
-    if "swap" in memory and not machine.swap_limit and memory.pop("swap") != memory.get("limit"):
-        lines.append(f"memory.swap: {_NO_SWAP}")
-    return lines
 
 
 def _leave_out(told: dict[str, Any], machine: Machine, runtime: str, result: UpdateResult) -> None:

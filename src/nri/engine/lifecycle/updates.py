@@ -14,7 +14,7 @@ from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.domain import Domain
 from nri.engine.lifecycle.lives import ContainerLife, Lives
-from nri.engine.lifecycle.machinery import Machinery
+from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.lifecycle.resources import Resources
 from nri.engine.spec import container_resources
 from nri.engine.state.tables import next_container_state

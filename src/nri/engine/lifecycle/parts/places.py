@@ -1,7 +1,7 @@
 """The files and folders of an engine, by pod and container.
 
 Rules: what the machine's restart may take is below `state`, what has to outlive it below `root`; folders are private.
-Next: :mod:`nri.engine.lifecycle.lives`.
+Next: :mod:`nri.engine.lifecycle.parts.machinery`.
 """
 
 from __future__ import annotations

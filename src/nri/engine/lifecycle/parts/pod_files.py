@@ -1,7 +1,7 @@
 """The files that all containers of a pod share: hosts, hostname, resolv.conf, and shared memory.
 
 Rules: a pod on the node's network gets the node's own files, copied; one that asks for DNS servers gets those. Shared
-memory is a file system of the pod's own, unless it shares the node's. Next: :mod:`nri.engine.lifecycle.holder`.
+memory is a file system of the pod's own, unless it shares the node's. Next: :mod:`nri.engine.lifecycle.parts.holder`.
 """
 
 from __future__ import annotations

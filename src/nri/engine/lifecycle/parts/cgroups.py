@@ -2,7 +2,7 @@
 
 Rules: cgroups of containers are the OCI runtime's; what a client named is the client's to remove. On cgroup v1 a conmon
 is placed where something is counted or limited, in each hierarchy alike. One that is busy for a moment after its last
-process is tried again; one that is still in use stays. Next: :mod:`nri.engine.lifecycle.pod_steps`.
+process is tried again; one that is still in use stays. Next: :mod:`nri.engine.lifecycle.parts.pod_namespaces`.
 """
 
 from __future__ import annotations

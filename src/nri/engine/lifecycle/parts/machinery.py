@@ -1,7 +1,7 @@
 """The real parts that pods and containers are made with, put together from the engine's configuration.
 
 One job: :class:`Machinery`: runtimes by handler, conmon, images, networks, generators, and what this machine can do.
-Next: :mod:`nri.engine.lifecycle.pods`.
+Next: :mod:`nri.engine.lifecycle.parts.cgroups`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Any
 from nri.engine.config import EngineConfig, OciRuntime
 from nri.engine.images import ImageStore, Transport
 from nri.engine.images import Registry as ImageRegistry
-from nri.engine.lifecycle.places import Places
-from nri.engine.lifecycle.pod_namespaces import PodNamespaces
-from nri.engine.lifecycle.resources import fit
+from nri.engine.lifecycle.parts.places import Places
+from nri.engine.lifecycle.parts.pod_namespaces import PodNamespaces
 from nri.engine.machine import look, with_features
 from nri.engine.network import Cni, NetworkNamespaces
 from nri.engine.process import Conmon, Runtime
@@ -27,7 +26,13 @@ from nri.engine.support.errors import EngineError
 from nri.errors import RequestError
 from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
 
-__all__ = ["Machinery"]
+__all__ = ["Machinery", "fit"]
+
+_NO_HUGETLB, _NO_SWAP, _NO_V2 = (
+    "this machine's cgroups cannot limit huge pages",
+    "this machine's cgroups cannot limit swap",
+    "this machine has cgroup v1",
+)
 
 
 class Machinery:
@@ -110,3 +115,17 @@ class Machinery:
     def with_devices(self, spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
         """The spec with CDI devices in it. Raises SpecError for one that there is not."""
         return self._cdi.inject(spec, names) if names else spec
+
+
+def fit(resources: dict[str, Any], machine: Machine) -> list[str]:
+    """Take out of a spec's ``linux.resources`` what this machine cannot do; returns a line for each. Pure."""
+    lines = []
+    if resources.get("unified") and not machine.cgroup_v2:
+        lines.append(f"unified ({', '.join(sorted(resources.pop('unified')))}): {_NO_V2}")
+    if resources.get("hugepageLimits") and not machine.hugetlb:
+        resources.pop("hugepageLimits")
+        lines.append(f"hugepage_limits: {_NO_HUGETLB}")
+    memory = resources.get("memory") or {}
+    if "swap" in memory and not machine.swap_limit and memory.pop("swap") != memory.get("limit"):
+        lines.append(f"memory.swap: {_NO_SWAP}")
+    return lines

@@ -2,7 +2,7 @@
 
 Rules: they are made on a thread that ends with them; sysctls and host name are set there, where they are the pod's own.
 A pod's process namespace needs a process and is the business of `holder`; its file is pinned here all the same, so that
-a path never means another process. Next: :mod:`nri.engine.lifecycle.pod_files`.
+a path never means another process. Next: :mod:`nri.engine.lifecycle.parts.pod_files`.
 """
 
 from __future__ import annotations
