@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 from nri.engine.config import EngineConfig
 from nri.engine.engine import Engine
@@ -73,7 +74,7 @@ class _Streams:
         self._engine = engine
 
     def exec(self, container_id: str, argv: Sequence[str], *, tty: bool, stdin: bool) -> Execution:
-        return self._engine.containers.exec(container_id, list(argv), tty, stdin)
+        return self._engine.containers.exec(container_id, argv, tty=tty, stdin=stdin)
 
     def attach(self, container_id: str) -> Attachment:
         return self._engine.containers.attach(container_id)
@@ -82,4 +83,5 @@ class _Streams:
         self._engine.containers.resize(container_id, width, height)
 
     def open_port(self, pod_id: str, port: int) -> socket.socket:
-        return connect_port(self._engine.pods.get(pod_id).network_namespace, port)
+        namespace = self._engine.pods.get(pod_id).namespace_paths.get("network")
+        return connect_port(Path(namespace) if namespace else None, port)
