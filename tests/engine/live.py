@@ -28,6 +28,16 @@ FOREVER = ("sleep", "1000000")
 PLUGINS = Path("/usr/lib/cni")
 
 
+class Urls:
+    n = 0
+
+    def exec_url(self, *a, **k):
+        self.n += 1
+        return f"http://127.0.0.1:1/{self.n}"
+
+    attach_url = port_forward_url = exec_url
+
+
 class Live:
     """One life of an engine. `changes` are fields of its configuration."""
 
@@ -60,7 +70,7 @@ class Live:
         self.engine.start()
         if not self.engine.images.list():
             self.engine.images.load(busybox(self.machine.folder), IMAGE)
-        self.server = cri_server(self.engine)
+        self.server = cri_server(self.engine, Urls())
         self.server.start()
         self.cri = CriClient(self.config.socket)
         return self

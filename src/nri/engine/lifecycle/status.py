@@ -13,9 +13,10 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.lives import ContainerLife, PodLife
 from nri.engine.state import ContainerState, PodState
 
-__all__ = ["container_status", "log_path", "pod_status"]
+__all__ = ["STATES", "container_status", "log_path", "pod_status"]
 
-_STATES = {
+#: States of containers in the CRI's words.
+STATES = {
     ContainerState.CREATING: pb.CONTAINER_CREATED,
     ContainerState.CREATED: pb.CONTAINER_CREATED,
     ContainerState.STARTING: pb.CONTAINER_CREATED,
@@ -50,7 +51,7 @@ def container_status(life: ContainerLife) -> pb.ContainerStatus:
     made = pb.ContainerStatus(
         id=record.id,
         metadata=config.metadata,
-        state=_STATES[record.state],
+        state=STATES[record.state],
         created_at=record.created_at_ns,
         started_at=record.started_at_ns,
         finished_at=record.finished_at_ns,
