@@ -43,6 +43,7 @@ VERBS = {
     "doctor": Row("nri.cli.verbs.doctor", "find out why NRI does not work here"),
     "spec": Row("nri.cli.verbs.spec", "apply adjustments to OCI specs, compare and check specs"),
     "conformance": Row("nri.cli.verbs.conformance", "check merging and specs against recorded cases"),
+    "engine": Row("nri.cli.verbs.engine", "run a container engine with NRI in it, or see what it needs here"),
     "config": Row("nri.cli.verbs.config", "show the engine's settings and where each was set"),
     "completion": Row("nri.cli.verbs.completion", "print the shell's completion script"),
     "version": Row("nri.cli.verbs.version", "print the versions of everything"),
