@@ -1,4 +1,4 @@
-"""A machine of each test's own; what a test leaves on it fails the test. And an engine on it, with one image for all."""
+"""A machine of each test's own, and an engine on it, with one image for all; what a test leaves fails the test."""
 
 from collections.abc import Iterator
 from pathlib import Path

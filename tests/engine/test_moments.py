@@ -1,4 +1,4 @@
-"""The moments at which plugins are told of pods and containers (surrounding-systems.md D.2), and what an error does then.
+"""The moments at which plugins are told of pods and containers, and what an error does then.
 
 At each event the test looks at the machine: what is there already, and what is not yet.
 """
@@ -147,7 +147,7 @@ def test_a_plugin_that_refuses_a_pod_fails_it_and_is_told_of_its_end(node: Node)
         raise nri.Reject("not here")
 
     plugin.on["run_pod"] = refuse
-    with pytest.raises(NriError, match="10-recorder.*not here"):
+    with pytest.raises(NriError, match=r"10-recorder.*not here"):
         node.pod(network=pb.POD)
     assert plugin.events == [("run_pod", "pod"), ("stop_pod", "pod"), ("remove_pod", "pod")]
     assert node.engine.pods.list() == []
@@ -166,7 +166,7 @@ def test_a_plugin_that_refuses_a_container_fails_it_and_those_that_were_asked_ar
 
     plugin.on["create"] = refuse
     pod = node.pod()
-    with pytest.raises(NriError, match="10-recorder.*no room"):
+    with pytest.raises(NriError, match=r"10-recorder.*no room"):
         node.create(pod)
     assert before.of("c") == plugin.of("c") == ["create", "stop", "remove"]
     assert after.of("c") == ["stop", "remove"]
