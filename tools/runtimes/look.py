@@ -52,9 +52,7 @@ def look(cri: Cri, others: Mapping[str, str] | None = None, meanwhile: Meanwhile
             env=dict(line.split("=", 1) for line in lines if "=" in line),
             memory_inside=mebibytes(cri.exec(container, "/bin/sh", "-c", _INSIDE).strip()),
             memory_cgroup=mebibytes(memory_limit(cri.info(container)["pid"])),
-            others={
-                title: cri.exec(container, "/bin/sh", "-c", text).strip() for title, text in (others or {}).items()
-            },
+            others=_asked(cri, container, others or {}),
         )
         if meanwhile is not None:
             meanwhile(container)
