@@ -104,7 +104,7 @@ class Readings:
         with self._lock:
             for kept in (self._rates, self._rooms):
                 for gone in kept.keys() - there:
-                    del kept[gone]  # type: ignore[attr-defined]
+                    del kept[gone]
 
     def _reading(self, identity: str, stats: ContainerStats | None) -> Reading:
         now = time.time_ns()
