@@ -24,7 +24,7 @@ class Containers:
 
 @pytest.mark.parametrize(
     ("asked", "left", "limit"),
-    [(0, None, None), (5, None, 5.0), (0, 2.5, 2.5), (5, 2.5, 2.5), (2, 60.0, 2.0)],
+    [(0, None, None), (5, None, 5.0), (0, 2.5, 2.5), (5, 2.5, 2.5), (2, 60.0, 2.0), (0, 0.0, 0.1)],
 )
 def test_a_program_runs_as_long_as_asked_for_and_no_longer_than_its_client_waits(
     asked: int, left: float | None, limit: float | None
