@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import shutil
 from collections.abc import Mapping
 from typing import Any
@@ -27,6 +28,8 @@ from nri.errors import RequestError
 from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
 
 __all__ = ["Machinery", "fit"]
+
+_log = logging.getLogger(__name__)
 
 _NO_HUGETLB, _NO_SWAP, _NO_V2 = (
     "this machine's cgroups cannot limit huge pages",
@@ -98,6 +101,11 @@ class Machinery:
         """Whether cgroups are systemd's."""
         return self.config.cgroups.driver == "systemd"
 
+    def pod_cgroup(self, pod_id: str) -> str:
+        """The cgroup of a pod that names none: its own, or the slice of all, where cgroups are systemd's."""
+        default = self.config.cgroups.parent
+        return default if self.systemd_cgroup else f"{default.rstrip('/')}/pod{pod_id}"
+
     def generator(self, spec: Mapping[str, Any]) -> Generator:
         """What applies adjustments and updates of plugins to a spec, with this node's classes and devices."""
         return Generator(
@@ -110,7 +118,8 @@ class Machinery:
         )
 
     def _check_resources(self, resources: dict[str, Any]) -> None:
-        fit(resources, self.machine)
+        for line in fit(resources, self.machine):
+            _log.info("a plugin's adjustment is left out: %s", line)
 
     def with_devices(self, spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
         """The spec with CDI devices in it. Raises SpecError for one that there is not."""
