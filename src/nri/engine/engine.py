@@ -17,6 +17,7 @@ from nri.engine.lifecycle import Containers, Domain, EventBus, NriHub, Pods, con
 from nri.engine.lifecycle.creation import Creation
 from nri.engine.lifecycle.ends import Ends
 from nri.engine.lifecycle.lives import Lives
+from nri.engine.lifecycle.parts.dry import DryMachinery
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.lifecycle.parts.places import Places
 from nri.engine.lifecycle.pod_steps import PodSteps
@@ -66,7 +67,7 @@ class Engine:
             raise
 
     def _wire(self, config: EngineConfig, places: Places, nri_options: dict[str, Any]) -> None:
-        self.machinery = machinery = Machinery(config, places)
+        self.machinery = machinery = (DryMachinery if config.dry else Machinery)(config, places)
         self.images: ImageStore = machinery.images
         self.events = bus = EventBus()
         self.lives = lives = Lives(self._store)

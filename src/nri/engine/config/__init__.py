@@ -4,6 +4,7 @@ Rules: nothing here looks for programs or changes the machine. Every key of ``en
 `values`. Next: :mod:`nri.engine.config.values`.
 """
 
+from nri.engine.config.sources import DEFAULT_PATH, LoadedConfig, load_config
 from nri.engine.config.values import (
     CgroupConfig,
     ContainerConfig,
@@ -17,13 +18,16 @@ from nri.engine.config.values import (
 )
 
 __all__ = [
+    "DEFAULT_PATH",
     "CgroupConfig",
     "ContainerConfig",
     "EngineConfig",
     "ImageConfig",
+    "LoadedConfig",
     "NetworkConfig",
     "NriConfig",
     "OciRuntime",
     "Registry",
     "StreamingConfig",
+    "load_config",
 ]

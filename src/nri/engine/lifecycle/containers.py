@@ -28,7 +28,6 @@ from nri.engine.process import (
     Execution,
     Exit,
     Runtime,
-    exec_sync,
     read_stats,
 )
 from nri.engine.process.execution import exec_process
@@ -208,7 +207,7 @@ class Containers:
         """Run a program in a container to its end. Raises NotThere, WrongState, CommandTimeout, CommandFailed."""
         life = self._running(prefix)
         process = exec_process(life.spec["process"], argv)
-        return exec_sync(self._runtime(life), life.id, process, timeout_s=timeout_s)
+        return self._machinery.exec_sync(self._runtime(life), life.id, process, timeout_s)
 
     def exec(self, prefix: str, argv: Sequence[str], *, tty: bool = False, stdin: bool = False) -> Execution:
         """Run a program in a container with its streams open. Raises as :meth:`exec_sync`."""

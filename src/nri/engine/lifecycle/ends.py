@@ -18,7 +18,7 @@ from nri.engine.lifecycle.bus import EventBus
 from nri.engine.lifecycle.domain import Domain
 from nri.engine.lifecycle.lives import ContainerLife, Lives, PodLife
 from nri.engine.lifecycle.parts.machinery import Machinery
-from nri.engine.process import Exit, Exits
+from nri.engine.process import Exit
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError, NotThere
 
@@ -36,7 +36,7 @@ class Ends:
 
     def __init__(self, lives: Lives, machinery: Machinery, domain: Domain, bus: EventBus) -> None:
         self._lives, self._machinery, self._domain, self._bus = lives, machinery, domain, bus
-        self._exits = Exits(machinery.places.exits, self._on_exit)
+        self._exits = machinery.exits(self._on_exit)
         self._open = threading.Event()
         self._closing = threading.Event()
         self._threads: set[threading.Thread] = set()

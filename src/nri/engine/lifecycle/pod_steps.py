@@ -71,7 +71,7 @@ class PodSteps:
 
     def files(self, life: PodLife) -> PodFiles:
         """The files that the pod's containers share."""
-        return PodFiles(self._places.pod(life.id), life.config, life.record.hostname)
+        return PodFiles(self._places.pod(life.id), life.config, life.record.hostname, dry=self._machinery.dry)
 
     def spec_pod(self, life: PodLife) -> Pod:
         """The pod as specs of its containers need it."""
@@ -111,7 +111,7 @@ class PodSteps:
 
     def _attach(self, life: PodLife) -> None:
         record, config = life.record, life.config
-        if "network" not in record.namespace_paths:
+        if "network" not in record.namespace_paths or self._machinery.dry:
             return
         folder = self._machinery.config.network.config_dir
         network, complaints = find_network(folder)
@@ -158,6 +158,7 @@ class PodSteps:
             life.id,
             str(make_root(bundle)),
             machine=machinery.machine_of(record.runtime_handler),
+            localhost_seccomp=machinery.seccomp(life.config.linux.security_context),
             systemd_cgroup=machinery.systemd_cgroup,
         )
         spec = pod_spec(life.id, self.spec_pod(life).config, [PROGRAM], options).spec

@@ -6,6 +6,8 @@ Rules: pure. The CRI knows two states of a pod and four of a container. Next: :m
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Any
 
 from google.protobuf import json_format
 
@@ -13,9 +15,10 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.lives import ContainerLife, PodLife
 from nri.engine.state import ContainerState, PodState
 
-__all__ = ["container_status", "log_path", "pod_status"]
+__all__ = ["STATES", "container_status", "log_path", "pod_status"]
 
-_STATES = {
+#: States of containers in the CRI's words.
+STATES = {
     ContainerState.CREATING: pb.CONTAINER_CREATED,
     ContainerState.CREATED: pb.CONTAINER_CREATED,
     ContainerState.STARTING: pb.CONTAINER_CREATED,
@@ -50,7 +53,7 @@ def container_status(life: ContainerLife) -> pb.ContainerStatus:
     made = pb.ContainerStatus(
         id=record.id,
         metadata=config.metadata,
-        state=_STATES[record.state],
+        state=STATES[record.state],
         created_at=record.created_at_ns,
         started_at=record.started_at_ns,
         finished_at=record.finished_at_ns,
@@ -62,7 +65,7 @@ def container_status(life: ContainerLife) -> pb.ContainerStatus:
         message=record.message,
         labels=record.labels,
         annotations=record.annotations,
-        mounts=config.mounts,
+        mounts=_mounts(record.mounts),
         log_path=record.log_path,
         stop_signal=config.stop_signal,
     )
@@ -71,6 +74,10 @@ def container_status(life: ContainerLife) -> pb.ContainerStatus:
     json_format.ParseDict(record.resources, made.resources.linux, ignore_unknown_fields=True)
     json_format.ParseDict(record.user, made.user.linux, ignore_unknown_fields=True)
     return made
+
+
+def _mounts(rows: Sequence[dict[str, Any]]) -> list[pb.Mount]:
+    return [json_format.ParseDict(row, pb.Mount(), ignore_unknown_fields=True) for row in rows]
 
 
 def log_path(pod: PodLife, config: pb.ContainerConfig) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, OciRuntime
 from nri.engine.images import ImageStore, Transport
 from nri.engine.images import Registry as ImageRegistry
@@ -20,8 +22,8 @@ from nri.engine.lifecycle.parts.places import Places
 from nri.engine.lifecycle.parts.pod_namespaces import PodNamespaces
 from nri.engine.machine import look, with_features
 from nri.engine.network import Cni, NetworkNamespaces
-from nri.engine.process import Conmon, Runtime
-from nri.engine.spec import Machine
+from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, exec_sync
+from nri.engine.spec import Machine, localhost_profile
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError
 from nri.errors import RequestError
@@ -30,7 +32,7 @@ from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
 __all__ = ["Machinery", "fit"]
 
 _log = logging.getLogger(__name__)
-
+_PROFILE_BYTES = 4 << 20
 _NO_HUGETLB, _NO_SWAP, _NO_V2 = (
     "this machine's cgroups cannot limit huge pages",
     "this machine's cgroups cannot limit swap",
@@ -39,7 +41,13 @@ _NO_HUGETLB, _NO_SWAP, _NO_V2 = (
 
 
 class Machinery:
-    """The parts of one engine. Raises EngineError, ConfigError if a part cannot be made."""
+    """The parts of one engine. Raises EngineError, ConfigError if a part cannot be made.
+
+    Attributes:
+        dry: nothing is done to the machine, see `nri.engine.lifecycle.parts.dry`.
+    """
+
+    dry = False
 
     def __init__(self, config: EngineConfig, places: Places) -> None:
         self.config, self.places = config, places
@@ -60,6 +68,16 @@ class Machinery:
         rdt, blockio = config.containers.rdt_config, config.containers.blockio_config
         self._rdt = RdtClasses.read(rdt) if rdt else RdtClasses()
         self._blockio = BlockIoClasses.read(blockio) if blockio else None
+
+    def exits(self, on_exit: Callable[[Exit], None]) -> Exits:
+        """What tells ends of containers."""
+        return Exits(self.places.exits, on_exit)
+
+    def exec_sync(
+        self, runtime: Runtime, container_id: str, process: dict[str, Any], timeout_s: float | None
+    ) -> ExecResult:
+        """Run a program in a container to its end. Raises CommandTimeout, CommandFailed."""
+        return exec_sync(runtime, container_id, process, timeout_s=timeout_s)
 
     def handler(self, asked: str) -> str:
         """The runtime handler of a request; "" is the default. Raises RequestError for one that there is not."""
@@ -88,13 +106,16 @@ class Machinery:
     @functools.cache  # noqa: B019  an engine lasts as long as its process
     def machine_of(self, handler: str) -> Machine:
         """What the machine can do with the OCI runtime of this handler."""
-        runtime = self.runtime(handler)
+        return with_features(self.machine, self._features(self.runtime(handler)))
+
+    def _features(self, runtime: Runtime) -> Mapping[str, Any]:
+        """What an OCI runtime says that it can do."""
         try:
             output = run([runtime.binary, "features"], timeout_s=runtime.timeout_s, check=False)
             features = json.loads(output.stdout) if output.code == 0 else {}
         except (EngineError, ValueError):
-            features = {}  # it is missing, and said so when it is needed; or it has no such command
-        return with_features(self.machine, features if isinstance(features, Mapping) else {})
+            return {}  # it is missing, and said so when it is needed; or it has no such command
+        return features if isinstance(features, Mapping) else {}
 
     @property
     def systemd_cgroup(self) -> bool:
@@ -120,6 +141,30 @@ class Machinery:
     def _check_resources(self, resources: dict[str, Any]) -> None:
         for line in fit(resources, self.machine):
             _log.info("a plugin's adjustment is left out: %s", line)
+
+    def seccomp(
+        self, security: pb.LinuxContainerSecurityContext | pb.LinuxSandboxSecurityContext
+    ) -> dict[str, Any] | None:
+        """The profile of the node that is asked for, read from the operator's folder; None for none of those.
+
+        Raises RequestError.
+        """
+        path = localhost_profile(security)
+        if not path:
+            return None
+        root = os.path.realpath(self.config.containers.seccomp_root)
+        field = "linux.security_context.seccomp.localhost_ref"
+        real = os.path.realpath(path)
+        if os.path.commonpath([root, real]) != root:
+            raise RequestError(field, path, f"is not below {root}")
+        try:
+            with open(real, "rb") as file:
+                found = json.loads(file.read(_PROFILE_BYTES))
+        except (OSError, ValueError) as error:
+            raise RequestError(field, path, f"cannot be read: {error}") from error
+        if not isinstance(found, dict):
+            raise RequestError(field, path, "is no profile")
+        return found
 
     def with_devices(self, spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
         """The spec with CDI devices in it. Raises SpecError for one that there is not."""

@@ -22,10 +22,10 @@ _SHM = "/dev/shm"  # noqa: S108  where every container has it
 
 
 class PodFiles:
-    """The files in the folder of one pod."""
+    """The files in the folder of one pod. `dry`: without shared memory, which is mounted."""
 
-    def __init__(self, folder: Path, config: pb.PodSandboxConfig, hostname: str) -> None:
-        self._folder, self._config, self._hostname = folder, config, hostname
+    def __init__(self, folder: Path, config: pb.PodSandboxConfig, hostname: str, *, dry: bool = False) -> None:
+        self._folder, self._config, self._hostname, self._dry = folder, config, hostname, dry
         self._options = config.linux.security_context.namespace_options
 
     def make(self, ips: Sequence[str]) -> None:
@@ -41,7 +41,7 @@ class PodFiles:
             path.write_text(text)
             path.chmod(0o644)
         shm = self._folder / "shm"
-        if self._options.ipc != pb.NODE and not is_mount_point(shm):
+        if self._options.ipc != pb.NODE and not self._dry and not is_mount_point(shm):
             shm.mkdir(exist_ok=True)
             flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
             mount("shm", shm, "tmpfs", flags, f"mode=1777,size={_SHM_BYTES}")
@@ -54,7 +54,7 @@ class PodFiles:
 
     def release(self) -> None:
         """Let the shared memory go. Raises OSError."""
-        while unmount(self._folder / "shm", lazily=True):
+        while not self._dry and unmount(self._folder / "shm", lazily=True):
             pass
 
     def remove(self) -> None:
