@@ -2,7 +2,7 @@
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-interop test-faults test-compiled test-covered test-loaded test-pythons test-engine test-real test-packaging test-deploy fuzz torture lint format docs \
+.PHONY: help demo test test-quick test-interop test-faults test-compiled test-covered test-loaded test-pythons test-engine test-kubelet test-real test-packaging test-deploy fuzz torture lint format docs \
         bench generate lock fresh wheel release-check venv clean
 
 help:            ## this list
@@ -51,6 +51,9 @@ test-pythons: setup ## the quick, fault and packaging suites on every other supp
 
 test-engine: setup  ## the engine's rooms with runc, crun, conmon, skopeo, umoci and CNI plugins (root)
 	@$(PY) tools/check.py engine
+
+test-kubelet: setup ## the same under a real kubelet, which is built once (root, Go; ten minutes the first time, four later)
+	@$(PY) tools/check.py kubelet
 
 test-real: setup    ## real containerd, runc (root)
 	@$(PY) tools/check.py real
