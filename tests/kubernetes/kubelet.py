@@ -146,7 +146,6 @@ def configuration(folder: Path, cri_socket: Path, *, cgroup_root: str, port: int
         "oomScoreAdj": 0,
         "protectKernelDefaults": False,
         "makeIPTablesUtilChains": False,
-        "localStorageCapacityIsolation": False,
         "evictionHard": {"memory.available": "1Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,

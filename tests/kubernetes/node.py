@@ -48,10 +48,7 @@ class StaticPod:
 
     def container(self, name: str = "main") -> Json:
         """A container's ContainerStatus; empty before it has one."""
-        status = self.status
-        rows = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-        found: Json = next((row for row in rows if row["name"] == name), {})
-        return found
+        return one_container(self.status, name)
 
     def container_id(self, name: str = "main") -> str:
         """The id that the runtime has given it."""
@@ -79,13 +76,13 @@ class StaticPod:
         """Take the manifest away."""
         self.file.unlink()
 
-    def wait_running(self) -> Json:
-        """Wait until its first container runs, ready or not; returns its status."""
-        return self.wait(lambda status: "running" in (first_container(status).get("state") or ()), "running")
+    def wait_running(self, name: str = "main") -> Json:
+        """Wait until a container runs, ready or not; returns its status."""
+        return self.wait(lambda status: "running" in one_container(status, name).get("state", ()), "running")
 
-    def wait_restarted(self) -> Json:
-        """Wait until its first container has been started again; returns its status."""
-        return self.wait(lambda status: first_container(status).get("restartCount", 0) > 0, "restarted")
+    def wait_restarted(self, name: str = "main") -> Json:
+        """Wait until a container has been started again; returns its status."""
+        return self.wait(lambda status: one_container(status, name).get("restartCount", 0) > 0, "restarted")
 
     def wait_ready(self) -> Json:
         """Wait until all its containers are ready; returns its status."""
@@ -102,8 +99,10 @@ class StaticPod:
         return status
 
     def wait_gone(self, timeout_s: float = WAIT_S) -> None:
-        """Wait until kubelet has forgotten it and no process of it is left."""
+        """Wait until kubelet has forgotten it and had the runtime stop it."""
         self.wait(lambda status: not status, "forgotten", timeout_s)
+        # Kubelet forgets a static pod at once, and then ends it.
+        self.wait(lambda _: self.name not in self.node.sandboxes(ready=True), "stopped", timeout_s)
 
 
 class Node:
@@ -121,19 +120,20 @@ class Node:
         """What both sides complain about, for messages of failed tests."""
         return f"kubelet's errors:\n{self.kubelet.complaints()}\nthe runtime's log:\n{tail(self.runtime.log)}"
 
-    def sandboxes(self) -> list[str]:
-        """The names of the pods that the runtime has, running or not."""
+    def sandboxes(self, *, ready: bool = False) -> list[str]:
+        """The names of the pods that the runtime has: all, or those that run."""
         cri = Cri(self.runtime.cri_socket, self.runtime.run_dir.name)
         try:
             items = cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items
-            return [item.metadata.name for item in items]
         finally:
             cri.close()
+        return [item.metadata.name for item in items if not ready or item.state == pb.SANDBOX_READY]
 
 
-def first_container(status: Json) -> Json:
-    """The ContainerStatus of the first container; empty while there is none."""
-    found: Json = next(iter(status.get("containerStatuses", [])), {})
+def one_container(status: Json, name: str) -> Json:
+    """A container's ContainerStatus in a PodStatus; empty before it has one."""
+    rows = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+    found: Json = next((row for row in rows if row["name"] == name), {})
     return found
 
 
