@@ -92,7 +92,7 @@ class KubeletClient:
     def exec(
         self, pod: str, container: str, command: Sequence[str], stdin: bytes = b"", protocol: str = V4
     ) -> Executed:
-        """Run a command with streams (CRI's Exec) and these bytes on its stdin, which ends if the protocol can say so."""
+        """Run a command with streams (CRI's Exec) and these bytes on its stdin, which ends if the protocol says so."""
         with self.open_exec(pod, container, command, stdin=bool(stdin), protocol=protocol) as stream:
             if stdin:
                 for at in range(0, len(stdin), CHUNK):
