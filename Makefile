@@ -8,7 +8,7 @@ PY := .venv/bin/python
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 18
 
-demo:            ## change a real container with a ten-line plugin (root; Debian; under a minute the second time)
+demo:            ## change a real container with two ten-line plugins, in our own engine (root; Debian; without root: dry)
 	@tools/setup.sh packages demo
 	@tools/setup.sh venv demo
 	@$(PY) tools/demo/demo.py $(ARGS)
