@@ -16,8 +16,7 @@ from typing import Any, Self
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import CgroupConfig, EngineConfig, NetworkConfig, NriConfig, OciRuntime
-from nri.engine.engine import Engine
-from nri.engine.server import cri_server
+from nri.engine.daemon import Daemon
 from tests.engine.machine import Machine
 from tests.engine.registry import busybox
 from tests.support.cri_client import CriClient
@@ -26,16 +25,6 @@ from tests.support.needs import need, need_tool
 IMAGE = "localhost/nri/busybox:1"
 FOREVER = ("sleep", "1000000")
 PLUGINS = Path("/usr/lib/cni")
-
-
-class Urls:
-    n = 0
-
-    def exec_url(self, *a, **k):
-        self.n += 1
-        return f"http://127.0.0.1:1/{self.n}"
-
-    attach_url = port_forward_url = exec_url
 
 
 class Live:
@@ -66,20 +55,18 @@ class Live:
 
     def __enter__(self) -> Self:
         self._write_network()
-        self.engine = Engine(self.config)
-        self.engine.start()
+        self.daemon = Daemon(self.config)
+        self.engine = self.daemon.engine
         if not self.engine.images.list():
             self.engine.images.load(busybox(self.machine.folder), IMAGE)
-        self.server = cri_server(self.engine, Urls())
-        self.server.start()
+        self.daemon.start()
         self.cri = CriClient(self.config.socket)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.remove_all()
         self.cri.close()
-        self.server.stop(0.5)
-        self.engine.stop()
+        self.daemon.stop()
         if Path("/sys/class/net", self.bridge).exists():
             subprocess.run([need_tool("ip"), "link", "delete", self.bridge], check=True, timeout=20)
         Path("/proc/sys/net/ipv4/ip_forward").write_text(self._forward)  # the bridge plugin turns it on

@@ -131,9 +131,19 @@ class Lives:
 
         Raises AlreadyThere if another one has the name.
         """
-        names = self.pod_names if isinstance(life, PodLife) else self.container_names
-        names.reserve(life.record.name, life.id)
+        self._names(life).reserve(life.record.name, life.id)
         self.put(life)
+        self._enter(life)
+
+    def take_in(self, life: Life) -> None:
+        """Take in a pod or container that the disk has. Raises AlreadyThere if another one has its name."""
+        self._names(life).reserve(life.record.name, life.id)
+        self._enter(life)
+
+    def _names(self, life: Life) -> Names:
+        return self.pod_names if isinstance(life, PodLife) else self.container_names
+
+    def _enter(self, life: Life) -> None:
         with self._lock:
             if isinstance(life, PodLife):
                 self._pods[life.id] = life
@@ -151,7 +161,7 @@ class Lives:
         (self._pod_ids if pod else self._container_ids).discard(life.id)
         with self._lock:
             (self._pods if pod else self._containers).pop(life.id, None)
-        (self.pod_names if pod else self.container_names).release(life.id)
+        self._names(life).release(life.id)
 
     def put(self, life: Life, **changes: Any) -> None:
         """Change fields of a record, on the disk first. Raises EngineError, and changes nothing, if that fails."""

@@ -8,6 +8,7 @@ Next: :mod:`nri.engine.engine`.
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 
 from nri.engine.lifecycle.creation import Creation
@@ -66,31 +67,49 @@ class Replay:
         if record.state is PodState.READY and not self._there(record):
             # The machine was started anew: no namespace is there. Its stop tells plugins and gives the network back.
             record.state = PodState.STOPPING
-        self._lives.add(life)
+        self._lives.take_in(life)
 
     def _take_back_pod(self, life: PodLife) -> None:
-        for complaint in take_back(self._steps.of(life)):
-            self.complaints.append(f"pod {life.id}, half made: {complaint}")
-        self._lives.drop(life)
+        complaints = take_back(self._steps.of(life))
+        self.complaints += [f"pod {life.id}, half made: {each}" for each in complaints]
+        if not complaints:
+            self._lives.drop(life)  # else the next start tries again
 
     def _there(self, record: PodRecord) -> bool:
-        return all(is_mount_point(Path(path)) for path in record.namespace_paths.values())
+        folder = self._machinery.places.pod(record.id)
+        return folder.exists() and all(is_mount_point(Path(path)) for path in record.namespace_paths.values())
 
     # --- containers ---
 
     def _container(self, record: ContainerRecord, pods: dict[str, PodRecord]) -> None:
         life = ContainerLife(record, read_spec(record.bundle))
+        if record.pod_id not in pods and self.complaints:
+            # Its pod may be among the records that were set aside: nothing that runs is ended for that.
+            self.complaints.append(f"container {life.id} is left alone: there is no record of its pod {record.pod_id}")
+            return
         if record.state is ContainerState.CREATING or record.pod_id not in pods:
             self._take_back_container(life)
             return
-        if record.state is ContainerState.STARTING:
-            # Whether its program runs, the OCI runtime knows; if it does not, it never will.
-            record.state = ContainerState.RUNNING
-        self._lives.add(life)
+        if record.state is ContainerState.STARTING and not self._waits(record):
+            record.state, record.started_at_ns = ContainerState.RUNNING, record.started_at_ns or time.time_ns()
+        elif record.state is ContainerState.STARTING:
+            record.state = ContainerState.CREATED
+        if record.state is ContainerState.REMOVING:
+            life.exited.set()
+            life.ended.set()
+        self._lives.take_in(life)
+
+    def _waits(self, record: ContainerRecord) -> bool:
+        """Whether a container that was being started still waits for its start."""
+        try:
+            return self._machinery.runtime(record.runtime_handler).state(record.id).status == "created"
+        except EngineError:
+            return False  # it has ended, or its runtime is gone: its end will be taken up
 
     def _take_back_container(self, life: ContainerLife) -> None:
         try:
             self._creation.dismantle(life)
         except (EngineError, OSError) as error:
             self.complaints.append(f"container {life.id}, half made: {error}")
-        self._lives.drop(life)
+        else:
+            self._lives.drop(life)

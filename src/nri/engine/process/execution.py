@@ -125,6 +125,11 @@ class Execution:
             process.stdin.close()
         return process
 
+    @property
+    def pid(self) -> int:
+        """The OCI runtime's process, which ends with the program."""
+        return self._process.pid
+
     def resize(self, width: int, height: int) -> None:
         """Set the size of the terminal, in characters."""
         if self._terminal and self.stdin is not None:
@@ -166,14 +171,17 @@ class Execution:
 def kill_started(pid_file: Path) -> None:
     """Kill the program of a pid file with all that came of it, as far as it is still its child.
 
-    Only while the runtime that started it is above it: a number alone may be another process by now.
+    Only while the runtime that started it is above it: a number alone may be another process by now. A runtime writes
+    the number down after the program's start, so until then the runtime is killed with all that came of it.
     """
     pid = _pid_of(pid_file)
-    try:
-        descriptor = os.pidfd_open(pid) if pid else -1
-    except ProcessLookupError:
+    if not pid:
+        for runtime in _runtimes_with(pid_file):
+            _kill_tree(runtime)
         return
-    if descriptor < 0:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
         return
     try:
         if _started_with(pid, pid_file):
@@ -203,6 +211,18 @@ def _children(pid: int) -> list[int]:
         return [int(word) for task in tasks for word in (task / "children").read_text().split()]
     except OSError:
         return []
+
+
+def _runtimes_with(pid_file: Path) -> list[int]:
+    """The processes that have this pid file on their command line."""
+    wanted, found = os.fsencode(pid_file), []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and wanted in Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0"):
+                found.append(int(entry))
+        except OSError:
+            continue
+    return found
 
 
 def _started_with(pid: int, pid_file: Path) -> bool:

@@ -120,7 +120,7 @@ class Readings:
         return Reading(now, stats, before.cores)
 
     def _own_cgroup(self, record: PodRecord) -> ContainerStats | None:
-        path = slice_path(record.cgroup_path).lstrip("/")
+        path = slice_path(record.cgroup_parent).lstrip("/")
         if (self._cgroups / "cgroup.controllers").exists():
             folder = self._cgroups / path
             return stats_v2(folder) if path and folder.is_dir() else None
