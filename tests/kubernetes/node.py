@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,10 @@ class StaticPod:
     def pid(self, name: str = "main") -> int:
         """Its first process, from its cgroup."""
         wanted, found = self.container_id(name), set()
-        for folder in cgroup_dirs(self.node.runtime.run_dir.name):
-            if wanted in Path(folder).name:
-                found |= {int(pid) for pid in Path(folder, "cgroup.procs").read_text().split()}
+        for folder in map(Path, cgroup_dirs(self.node.runtime.run_dir.name)):
+            # Runtimes put something before the id, or nothing; who watches over the container may have a cgroup, too.
+            if wanted and folder.name.endswith(wanted) and "conmon" not in folder.name:
+                found |= {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
         assert found, f"no process has a cgroup with the name {wanted}"
         return min(found)
 
@@ -113,8 +115,9 @@ class Node:
         self.runtime = runtime
 
     def run(self, manifest: Json) -> StaticPod:
-        """Give kubelet a manifest."""
-        return StaticPod(self, manifest)
+        """Give kubelet a manifest, under a name of its own: a static pod of the same name would be the same pod."""
+        metadata = manifest["metadata"] | {"name": f"{manifest['metadata']['name']}-{uuid.uuid4().hex[:6]}"}
+        return StaticPod(self, manifest | {"metadata": metadata})
 
     def story(self) -> str:
         """What both sides complain about, for messages of failed tests."""

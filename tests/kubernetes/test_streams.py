@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from tests.kubernetes.client import V5, AnswerError, collect
 from tests.kubernetes.conftest import RunPod
-from tests.kubernetes.node import StaticPod
+from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.pods import UNTIL_TERM, container, pod
 from tests.kubernetes.websocket import ERROR, RESIZE, STDERR, STDIN, STDOUT, RefusedError
 
@@ -17,12 +18,13 @@ SPEAKER = f"echo to stdout; echo to stderr >&2; {UNTIL_TERM}"
 LINES = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i of many; done"
 
 
-@pytest.fixture
-def speaker(run: RunPod) -> StaticPod:
+@pytest.fixture(scope="module")
+def speaker(node: Node) -> Iterator[StaticPod]:
     """A pod that has said something and waits."""
-    static = run(pod("speaker", container("main", SPEAKER)))
+    static = node.run(pod("speaker", container("main", SPEAKER)))
     static.wait_ready()
-    return static
+    yield static
+    static.remove()
 
 
 def test_logs_have_what_a_container_writes(speaker: StaticPod) -> None:
