@@ -42,10 +42,11 @@ class Executed:
 
 
 class KubeletClient:
-    """Asks the kubelet on that port of the loopback interface."""
+    """Asks the kubelet at that port."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
         self.port = port
+        self.address = address
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._tls.check_hostname = False
         self._tls.verify_mode = ssl.CERT_NONE
@@ -60,7 +61,7 @@ class KubeletClient:
 
     def get(self, path: str, query: Mapping[str, object] | None = None, method: str = "GET") -> str:
         """The text of an answer."""
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=TIMEOUT_S, context=self._tls)
+        connection = http.client.HTTPSConnection(self.address, self.port, timeout=TIMEOUT_S, context=self._tls)
         try:
             connection.request(method, f"{path}?{urlencode(query, doseq=True)}" if query else path)
             answer = connection.getresponse()
@@ -127,13 +128,13 @@ class KubeletClient:
 
     def open(self, target: str, *protocols: str) -> WebSocket:
         """A websocket to that path."""
-        plain = socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S)
+        plain = socket.create_connection((self.address, self.port), timeout=TIMEOUT_S)
         try:
-            connection = self._tls.wrap_socket(plain, server_hostname="127.0.0.1")
+            connection = self._tls.wrap_socket(plain, server_hostname=self.address)
         except BaseException:
             plain.close()
             raise
-        return WebSocket(connection, f"127.0.0.1:{self.port}", target, *protocols)
+        return WebSocket(connection, f"{self.address}:{self.port}", target, *protocols)
 
 
 def collect(stream: WebSocket) -> Executed:

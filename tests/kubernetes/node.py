@@ -57,18 +57,12 @@ class StaticPod:
         return told.partition("://")[2]
 
     def pid(self, name: str = "main") -> int:
-        """Its first process, from its cgroup."""
-        wanted, found = self.container_id(name), set()
-        for folder in map(Path, cgroup_dirs(self.node.runtime.run_dir.name)):
-            # Runtimes put something before the id, or nothing; who watches over the container may have a cgroup, too.
-            if wanted and folder.name.endswith(wanted) and "conmon" not in folder.name:
-                found |= {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
-        assert found, f"no process has a cgroup with the name {wanted}"
-        return min(found)
+        """Its first process."""
+        return self.node.pid(self.container_id(name))
 
     def cgroup(self, controller: str, v1_file: str, v2_file: str, name: str = "main") -> str:
         """A control file of a container's cgroup."""
-        return cgroups.read(self.pid(name), controller, v1_file, v2_file)
+        return self.node.cgroup(self.container_id(name), controller, v1_file, v2_file)
 
     def run(self, *command: str, name: str = "main") -> str:
         """What a command in the container prints."""
@@ -119,6 +113,21 @@ class Node:
         metadata = manifest["metadata"] | {"name": f"{manifest['metadata']['name']}-{uuid.uuid4().hex[:6]}"}
         return StaticPod(self, manifest | {"metadata": metadata})
 
+    def pid(self, container_id: str) -> int:
+        """The first process of a container: the oldest in its cgroup."""
+        found: set[int] = set()
+        for folder in map(Path, cgroup_dirs(self.runtime.run_dir.name)):
+            # Runtimes put something before the id, or nothing; who watches over the container may have a cgroup, too.
+            if container_id and folder.name.endswith(container_id) and "conmon" not in folder.name:
+                found |= {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
+        aged = [(age, pid) for pid in found if (age := started_at(pid)) is not None]
+        assert aged, f"no process has a cgroup with the name {container_id or 'of a container'}"
+        return min(aged)[1]
+
+    def cgroup(self, container_id: str, controller: str, v1_file: str, v2_file: str) -> str:
+        """A control file of a container's cgroup."""
+        return cgroups.read(self.pid(container_id), controller, v1_file, v2_file)
+
     def story(self) -> str:
         """What both sides complain about, for messages of failed tests."""
         return f"kubelet's errors:\n{self.kubelet.complaints()}\nthe runtime's log:\n{tail(self.runtime.log)}"
@@ -138,6 +147,14 @@ def one_container(status: Json, name: str) -> Json:
     rows = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
     found: Json = next((row for row in rows if row["name"] == name), {})
     return found
+
+
+def started_at(pid: int) -> int | None:
+    """When a process was started, in ticks since the machine was; None if it has ended. Numbers of processes wrap."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return None
 
 
 def condition(status: Json, kind: str) -> str:
