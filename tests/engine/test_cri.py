@@ -446,6 +446,16 @@ def test_a_program_that_takes_too_long_is_ended_also_when_its_client_goes(live: 
     live.machine.wait_for(lambda: len(sleepers().split()) <= 1, "the end of both")
 
 
+def test_a_program_that_was_killed_leaves_no_zombie(live: Live) -> None:
+    """The first process of a container seldom waits for strangers."""
+    container = live.run(live.pod("p"), "c")
+    code, _ = live.cri.refused("ExecSync", container_id=container, cmd=["sleep", "4321"], timeout=1)
+    assert code is Code.DEADLINE_EXCEEDED
+    words = ["sh", "-c", "cat /proc/[0-9]*/stat"]
+    found = live.cri.call("ExecSync", container_id=container, cmd=words).stdout.decode()
+    assert " Z " not in found
+
+
 @pytest.mark.parametrize(
     ("name", "fields", "words"),
     [

@@ -118,7 +118,6 @@ class Creation:
         user = made.spec["process"]["user"]
         record.user = {"uid": str(user["uid"]), "gid": str(user["gid"]),
                        "supplemental_groups": [str(each) for each in user["additionalGids"]]}  # fmt: skip
-        record.mounts = [to_json(mount) for mount in life.config.mounts]
         return self._machinery.with_devices(made.spec, [device.name for device in config.CDI_devices])
 
     # --- the process ---

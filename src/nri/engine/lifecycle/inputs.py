@@ -7,25 +7,21 @@ their root, profiles of the node below the operator's folder. Next: :mod:`nri.en
 from __future__ import annotations
 
 import copy
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.images import Image, resolve_user
-from nri.engine.lifecycle.lives import ContainerLife, Lives, PodLife
+from nri.engine.lifecycle.lives import ContainerLife, Lives, PodLife, to_json
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.machine import find_devices
-from nri.engine.spec import Account, Device, ImageConfig, Options, localhost_profile, wanted_user
+from nri.engine.spec import Account, Device, ImageConfig, Options, wanted_user
 from nri.engine.state import ContainerState
 from nri.engine.support.kernel import open_below
 from nri.errors import RequestError
 from nri.oci import MountTable
 
 __all__ = ["Inputs", "image_config"]
-
-_PROFILE_BYTES = 4 << 20
 
 
 class Inputs:
@@ -49,7 +45,7 @@ class Inputs:
             devices=_devices(config),
             image_folders=folders,
             target_pid_namespace=self._target(pod, config),
-            localhost_seccomp=self._seccomp(config),
+            localhost_seccomp=self._machinery.seccomp(config.linux.security_context),
             propagation=MountTable.of_host().propagation,
             systemd_cgroup=self._machinery.systemd_cgroup,
             pids_limit=settings.pids_limit,
@@ -59,16 +55,19 @@ class Inputs:
     # --- root file systems ---
 
     def mount(self, life: ContainerLife, image: Image) -> dict[int, str]:
-        """Mount the container's root, noted in its record, and the images that it mounts, returned by their place.
+        """Mount the container's root and the images that it mounts, all noted in its record; these by their place.
 
         Raises NotThere, EngineError, RequestError.
         """
         images = self._machinery.images
         life.record.rootfs = str(images.mount(image, life.id))
-        return {
-            index: _below(images.mount(images.get(name), _of_mount(life.id, index)), mount, index)
-            for index, name, mount in _mounted(life.config)
-        }
+        life.record.mounts = [to_json(mount) for mount in life.config.mounts]
+        folders = {}
+        for index, name, mount in _mounted(life.config):
+            found = images.get(name)
+            life.record.mounts[index]["image"]["image_ref"] = found.id
+            folders[index] = _below(images.mount(found, _of_mount(life.id, index)), mount, index)
+        return folders
 
     def unmount(self, life: ContainerLife) -> None:
         """Take all of it away; what is not there is no error. Raises OSError, EngineError."""
@@ -87,25 +86,6 @@ class Inputs:
         found = self._lives.container(options.target_id)
         running = found.record.state is ContainerState.RUNNING and found.record.pod_id == pod.id
         return f"/proc/{found.record.pid}/ns/pid" if running else ""
-
-    def _seccomp(self, config: pb.ContainerConfig) -> dict[str, Any] | None:
-        """The profile of the node that is asked for, read from the operator's folder."""
-        path = localhost_profile(config.linux.security_context)
-        if not path:
-            return None
-        root = self._machinery.config.containers.seccomp_root
-        field = "linux.security_context.seccomp.localhost_ref"
-        real = os.path.realpath(path)
-        if not real.startswith(f"{os.path.realpath(root)}/"):
-            raise RequestError(field, path, f"is not below {root}")
-        try:
-            with open(real, "rb") as file:
-                found = json.loads(file.read(_PROFILE_BYTES))
-        except (OSError, ValueError) as error:
-            raise RequestError(field, path, f"cannot be read: {error}") from error
-        if not isinstance(found, dict):
-            raise RequestError(field, path, "is no profile")
-        return found
 
 
 def image_config(image: Image) -> ImageConfig:

@@ -160,6 +160,7 @@ class PodSteps:
             life.id,
             str(make_root(bundle)),
             machine=machinery.machine_of(record.runtime_handler),
+            localhost_seccomp=machinery.seccomp(life.config.linux.security_context),
             systemd_cgroup=machinery.systemd_cgroup,
         )
         spec = pod_spec(life.id, self.spec_pod(life).config, [PROGRAM], options).spec

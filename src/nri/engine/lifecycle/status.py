@@ -6,6 +6,8 @@ Rules: pure. The CRI knows two states of a pod and four of a container. Next: :m
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Any
 
 from google.protobuf import json_format
 
@@ -63,7 +65,7 @@ def container_status(life: ContainerLife) -> pb.ContainerStatus:
         message=record.message,
         labels=record.labels,
         annotations=record.annotations,
-        mounts=config.mounts,
+        mounts=_mounts(record.mounts),
         log_path=record.log_path,
         stop_signal=config.stop_signal,
     )
@@ -72,6 +74,10 @@ def container_status(life: ContainerLife) -> pb.ContainerStatus:
     json_format.ParseDict(record.resources, made.resources.linux, ignore_unknown_fields=True)
     json_format.ParseDict(record.user, made.user.linux, ignore_unknown_fields=True)
     return made
+
+
+def _mounts(rows: Sequence[dict[str, Any]]) -> list[pb.Mount]:
+    return [json_format.ParseDict(row, pb.Mount(), ignore_unknown_fields=True) for row in rows]
 
 
 def log_path(pod: PodLife, config: pb.ContainerConfig) -> str:

@@ -35,6 +35,9 @@ LIMIT_BYTES = 16 << 20
 _PTY_MAJORS = range(136, 144)
 #: How far above a program its runtime may be: a wrapper or two.
 _ANCESTORS = 4
+#: How long a runtime has to take away its program that was killed. Were it killed with it, the program would stay as a
+#: zombie of the container's first process, which seldom looks after strangers.
+_REAP_S = 2.0
 _FOREVER_S = 10 * 365 * 86400.0
 
 
@@ -68,12 +71,20 @@ def exec_sync(
         argv, pid_file, log = _argv(runtime, container_id, process, Path(folder))
         action = f"exec in {container_id}"
 
+        late = False
+
         def tick() -> None:
-            if timeout_s and time.monotonic() - began >= timeout_s:
+            nonlocal late
+            over_s = time.monotonic() - began - timeout_s if timeout_s else -1.0
+            if over_s >= 0 and not late:
+                late = True
                 kill_started(pid_file)
+            if timeout_s and over_s >= _REAP_S:
                 raise CommandTimeout(action, timeout_s)
 
         output = run(argv, timeout_s=_FOREVER_S, action=action, limit_bytes=LIMIT_BYTES, check=False, on_tick=tick)
+        if late and timeout_s:
+            raise CommandTimeout(action, timeout_s)
         if not _pid_of(pid_file):
             raise CommandFailed(action, output.code, cause_of(output.stderr, log))
         return ExecResult(output.stdout, output.stderr, _code(output.code))
@@ -159,8 +170,11 @@ class Execution:
         """Close the streams, and kill the program with its children if it still runs."""
         if self._process.poll() is None:
             kill_started(self._pid_file)
-            self._process.kill()
-            self._process.wait()
+            try:
+                self._process.wait(_REAP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
         for descriptor in {self.stdin, self.stdout, self.stderr} - {None}:
             assert descriptor is not None
             os.close(descriptor)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from nri.engine.images import ImageStore, Usage
 from nri.engine.lifecycle import Containers, Pods
-from nri.engine.process import ContainerStats, InterfaceStats, read_interfaces
+from nri.engine.process import ContainerStats, Counters, InterfaceStats, read_counters, read_interfaces
 from nri.engine.process.stats import CGROUPS, stats_v1, stats_v2
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 from nri.engine.support.errors import EngineError
@@ -65,6 +65,13 @@ class Readings:
             except (EngineError, OSError):
                 pass  # it has ended just now
         return self._reading(record.id, stats)
+
+    def counters(self, record: ContainerRecord) -> Counters | None:
+        """All that is counted for a container; None if it has ended just now."""
+        try:
+            return read_counters(record.pid, self._cgroups) if record.pid else None
+        except OSError:
+            return None
 
     def pod(self, record: PodRecord, containers: list[ContainerStats]) -> Reading:
         """A pod's use: of its own cgroup if that is known, else the sum of its containers."""

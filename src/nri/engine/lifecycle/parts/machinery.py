@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, OciRuntime
 from nri.engine.images import ImageStore, Transport
 from nri.engine.images import Registry as ImageRegistry
@@ -20,7 +22,7 @@ from nri.engine.lifecycle.parts.pod_namespaces import PodNamespaces
 from nri.engine.machine import look, with_features
 from nri.engine.network import Cni, NetworkNamespaces
 from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, exec_sync
-from nri.engine.spec import Machine
+from nri.engine.spec import Machine, localhost_profile
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError
 from nri.errors import RequestError
@@ -28,6 +30,7 @@ from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
 
 __all__ = ["Machinery", "fit"]
 
+_PROFILE_BYTES = 4 << 20
 _NO_HUGETLB, _NO_SWAP, _NO_V2 = (
     "this machine's cgroups cannot limit huge pages",
     "this machine's cgroups cannot limit swap",
@@ -130,6 +133,30 @@ class Machinery:
 
     def _check_resources(self, resources: dict[str, Any]) -> None:
         fit(resources, self.machine)
+
+    def seccomp(
+        self, security: pb.LinuxContainerSecurityContext | pb.LinuxSandboxSecurityContext
+    ) -> dict[str, Any] | None:
+        """The profile of the node that is asked for, read from the operator's folder; None for none of those.
+
+        Raises RequestError.
+        """
+        path = localhost_profile(security)
+        if not path:
+            return None
+        root = os.path.realpath(self.config.containers.seccomp_root)
+        field = "linux.security_context.seccomp.localhost_ref"
+        real = os.path.realpath(path)
+        if os.path.commonpath([root, real]) != root:
+            raise RequestError(field, path, f"is not below {root}")
+        try:
+            with open(real, "rb") as file:
+                found = json.loads(file.read(_PROFILE_BYTES))
+        except (OSError, ValueError) as error:
+            raise RequestError(field, path, f"cannot be read: {error}") from error
+        if not isinstance(found, dict):
+            raise RequestError(field, path, "is no profile")
+        return found
 
     def with_devices(self, spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
         """The spec with CDI devices in it. Raises SpecError for one that there is not."""
