@@ -42,9 +42,10 @@ class Event:
         serial: counts the events of this process, for reports.
         answer: number of the last answer, counted while its plugin was held: answers are added later than they come.
         told: reporters know that it has begun.
+        silence: by plugin that it waited for, what that had cost before: `nri.adaptation.dispatch.silence`.
     """
 
-    __slots__ = ("_copy", "answer", "number", "request", "rpc", "serial", "told")
+    __slots__ = ("_copy", "answer", "number", "request", "rpc", "serial", "silence", "told")
 
     def __init__(self, request: EventRequest) -> None:
         self.request = request
@@ -53,6 +54,7 @@ class Event:
         self.serial = next(SERIALS)
         self.answer = 0
         self.told = False
+        self.silence: dict[Peer, float] | None = None
         self._copy: bytes | None = None
 
     def request_bytes(self) -> bytes:

@@ -6,6 +6,7 @@ The table of outcomes (nri-protocol 5.5, and the operator's policy on top of it)
 |---|---|---|
 | an error status | stays; it has answered | fails with that error; goes on if the plugin is a shadow |
 | late | stays, or is closed if its policy says so; a miss for its breaker | goes on, or fails if its policy says so |
+| silent for too long while the request waited for it | is not asked | goes on, or fails if its policy says so |
 | connection lost | is gone; a miss | goes on, or fails if its policy says so |
 | the caller's own deadline passed | as if it had not been asked | fails with DeadlineExceeded |
 | this side failed (interceptor, request too long) | as if it had not been asked | fails with that error |
@@ -21,6 +22,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NoReturn
 
 from nri.adaptation.audit import shadow
+from nri.adaptation.dispatch import silence
 from nri.adaptation.peers.breaker import BreakerState
 from nri.adaptation.peers.state import JOINED, Signal, State
 from nri.errors import (
@@ -79,11 +81,12 @@ class Invoker:
         validators_missed: a validator that leaves while an event is on its way fails it.
     """
 
-    __slots__ = ("_breaker_lets_go", "_name_plugins", "_reporting", "validators_missed")
+    __slots__ = ("_breaker_lets_go", "_name_plugins", "_reporting", "_silence_counts", "validators_missed")
 
     def __init__(self, rules: Rules, reporting: Reporting) -> None:
         self._name_plugins = rules.errors_name_plugin
         self._breaker_lets_go = rules.open_breaker_lets_go
+        self._silence_counts = rules.silence_counts_for_all
         self.validators_missed = rules.lost_validators_refuse
         self._reporting = reporting
 
@@ -93,6 +96,8 @@ class Invoker:
         For the thread that is about to leave the plugin, and for events that all plugins get at once.
         """
         if peer.state is not _ACTIVE or peer.event_policies[event.number] is not policy:  # the policy has changed
+            return None
+        if event.silence and peer.breaker.silence_s > event.silence.get(peer, peer.breaker.silence_s):
             return None
         began = monotonic()
         deadline = began + policy.timeout_s
@@ -126,24 +131,30 @@ class Invoker:
             insist: no answer fails the request whatever the policy says (validation).
         """
         reporting = self._reporting
+        given_s = policy.timeout_s
         if sent is not None:
             began = sent.began
         else:
             began = monotonic()
             if peer.state is not _ACTIVE and not self._may_call(peer, policy, event, began, insist):
                 return None
+            if event.silence and self._silence_counts:
+                given_s = silence.left_s(event, peer, given_s)
+                if given_s <= 0.0:
+                    self._not_asked(peer, policy, event, insist)
+                    return None
         try:
             if sent is not None:
                 reply = peer.collect(event.request, sent.exchange, sent.deadline)
             else:
-                deadline = began + policy.timeout_s
+                deadline = began + given_s
                 if caller_deadline is not None and caller_deadline < deadline:
                     deadline = caller_deadline
                 reply = self._ask(peer, event, deadline)
         except Exception as error:  # noqa: BLE001 - what it means is decided there
             if reporting.watched:
                 reporting.plugin_failed(peer.label, event.rpc, event.serial, error, monotonic() - began)
-            self._failed(peer, policy, event, error, caller_deadline, insist)
+            self._failed(peer, policy, event, error, began, caller_deadline, insist)
             return None
         except BaseException:
             peer.breaker.abandoned()
@@ -202,6 +213,7 @@ class Invoker:
         policy: EventPolicy,
         event: Event,
         error: Exception,
+        began: float,
         caller_deadline: float | None,
         insist: bool,
     ) -> None:
@@ -222,21 +234,30 @@ class Invoker:
                 self._reporting.shadow_answered(shadow.failure(peer.label, event.rpc, event.request.pod, str(error)))
                 return
             raise self._plugin_error(peer, error, error)
-        was_left_out = peer.breaker.state is BreakerState.HALF_OPEN
+        refused = insist or self._refuses(peer, policy, event)
         if isinstance(error, DeadlineExceeded):
             if caller_deadline is not None and now >= caller_deadline:
                 peer.breaker.abandoned()
                 raise error
-            _miss(peer, policy, now, f"no answer to {event.rpc} within {policy.timeout_s:g} s")
+            silence.miss(event, peer, policy, began, now)
         else:
             peer.breaker.miss(now)
             peer.signal(Signal.LOST, str(error))
-        if was_left_out and self._breaker_lets_go:
-            refused = policy.policy.requires(policy.number, event.request.pod.namespace)
-        else:
-            refused = policy.must_answer(event.request.pod)
-        if insist or refused:
+        if refused:
             _refuse(peer, event, error)
+
+    def _not_asked(self, peer: Peer, policy: EventPolicy, event: Event, insist: bool) -> None:
+        """Draw the consequences of a silence that has left an event no time: for the request, as of a late answer."""
+        refused = insist or self._refuses(peer, policy, event)
+        peer.breaker.abandoned()
+        if refused:
+            _refuse(peer, event, DeadlineExceeded(event.rpc))
+
+    def _refuses(self, peer: Peer, policy: EventPolicy, event: Event) -> bool:
+        """Whether no answer fails the request; asked before the breaker hears of it."""
+        if self._breaker_lets_go and peer.breaker.state is BreakerState.HALF_OPEN:
+            return policy.policy.requires(policy.number, event.request.pod.namespace)
+        return policy.must_answer(event.request.pod)
 
     def _plugin_error(self, peer: Peer, error: NriError, cause: Exception) -> NriError:
         made = _named(peer.label, error) if self._name_plugins else error
@@ -268,18 +289,6 @@ def _standing(peer: Peer) -> str:
     if peer.state is State.OPEN:
         state = f"left out after {peer.breaker.missed} requests without an answer"
     return f"{state} ({peer.last_error})" if peer.last_error else state
-
-
-def _miss(peer: Peer, policy: EventPolicy, now: float, what: str) -> None:
-    """Count a late answer, and cut the plugin off or leave it out if its policy says so."""
-    peer.last_error = what
-    peer.breaker.miss(now)
-    if not policy.keep_connected:
-        peer.signal(Signal.FATAL, what)
-    elif peer.breaker.missed >= peer.breaker.misses > 0:
-        peer.signal(Signal.TRIPPED, what)
-    else:
-        peer.signal(Signal.MISSED, what)
 
 
 def _refuse(peer: Peer, event: Event, cause: NriError) -> NoReturn:
