@@ -226,7 +226,7 @@ class Dispatcher:
                 peer.lock.release()
             place.leave()
         if failures:
-            raise failures[0]
+            raise failures.pop(0)  # what this frame keeps would keep the frame
 
     def _hear(
         self,

@@ -19,10 +19,11 @@ Errors raised here are what the runtime's request fails with. Next: `nri.adaptat
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from nri.adaptation.audit import shadow
 from nri.adaptation.dispatch import silence
+from nri.adaptation.dispatch.failures import named, refuse, standing, unnamed
 from nri.adaptation.peers.breaker import BreakerState
 from nri.adaptation.peers.state import JOINED, Signal, State
 from nri.errors import (
@@ -30,15 +31,10 @@ from nri.errors import (
     DeadlineExceeded,
     NriError,
     OversizedMessage,
-    PluginClosed,
-    PluginError,
-    PluginRejected,
-    PluginTimeout,
     PluginUnavailable,
     ProtocolError,
     RpcError,
 )
-from nri.ttrpc.codes import Code
 
 if TYPE_CHECKING:
     from typing import Final
@@ -198,7 +194,7 @@ class Invoker:
         namespace = event.request.pod.namespace
         declared = policy.fail_request and not gone and not self._breaker_lets_go
         if insist or declared or policy.policy.requires(policy.number, namespace):
-            raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {_standing(peer)}")
+            raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {standing(peer)}")
         return False
 
     @staticmethod
@@ -219,39 +215,44 @@ class Invoker:
     ) -> None:
         """Draw the consequences of a failure, as the table of this module says; raises if the request fails."""
         now = monotonic()
-        if self._name_plugins and isinstance(error, RpcError):
-            error = _unnamed(peer.label, error)
-        if not isinstance(error, NriError):
-            peer.breaker.abandoned()
-            raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__), error)
-        if isinstance(error, OversizedMessage):  # it was not even asked
-            peer.breaker.abandoned()
-            raise error
-        if not isinstance(error, _SILENT):
-            peer.last_error = str(error)
-            self._answered(peer)
-            if policy.policy.shadow:
-                self._reporting.shadow_answered(shadow.failure(peer.label, event.rpc, event.request.pod, str(error)))
-                return
-            raise self._plugin_error(peer, error, error)
-        refused = insist or self._refuses(peer, policy, event)
-        if isinstance(error, DeadlineExceeded):
-            if caller_deadline is not None and now >= caller_deadline:
+        try:
+            if self._name_plugins and isinstance(error, RpcError):
+                error = unnamed(peer.label, error)
+            if not isinstance(error, NriError):
+                peer.breaker.abandoned()
+                raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__), error)
+            if isinstance(error, OversizedMessage):  # it was not even asked
                 peer.breaker.abandoned()
                 raise error
-            silence.miss(event, peer, policy, began, now)
-        else:
-            peer.breaker.miss(now)
-            peer.signal(Signal.LOST, str(error))
-        if refused:
-            _refuse(peer, event, error)
+            if not isinstance(error, _SILENT):
+                peer.last_error = str(error)
+                self._answered(peer)
+                if policy.policy.shadow:
+                    self._reporting.shadow_answered(
+                        shadow.failure(peer.label, event.rpc, event.request.pod, str(error))
+                    )
+                    return
+                raise self._plugin_error(peer, error, error)
+            refused = insist or self._refuses(peer, policy, event)
+            if isinstance(error, DeadlineExceeded):
+                if caller_deadline is not None and now >= caller_deadline:
+                    peer.breaker.abandoned()
+                    raise error
+                silence.miss(event, peer, policy, began, now)
+            else:
+                peer.breaker.miss(now)
+                peer.signal(Signal.LOST, str(error))
+            if refused:
+                refuse(peer, event, error)
+        finally:
+            del error  # raised, it has this frame: they would keep each other, and the event
 
     def _not_asked(self, peer: Peer, policy: EventPolicy, event: Event, insist: bool) -> None:
         """Draw the consequences of a silence that has left an event no time: for the request, as of a late answer."""
         refused = insist or self._refuses(peer, policy, event)
         peer.breaker.abandoned()
         if refused:
-            _refuse(peer, event, DeadlineExceeded(event.rpc))
+            refuse(peer, event, DeadlineExceeded(event.rpc))
 
     def _refuses(self, peer: Peer, policy: EventPolicy, event: Event) -> bool:
         """Whether no answer fails the request; asked before the breaker hears of it."""
@@ -260,41 +261,7 @@ class Invoker:
         return policy.must_answer(event.request.pod)
 
     def _plugin_error(self, peer: Peer, error: NriError, cause: Exception) -> NriError:
-        made = _named(peer.label, error) if self._name_plugins else error
+        made = named(peer.label, error) if self._name_plugins else error
         if made is not cause:
             made.__cause__ = cause
         return made
-
-
-def _named(label: str, error: NriError) -> PluginError:
-    """The error for the runtime that stands for what a plugin answered with: it carries the plugin's name."""
-    if not isinstance(error, RpcError):
-        return PluginError(label, str(error))
-    if error.code == Code.PERMISSION_DENIED:
-        return PluginRejected(label, error.message)
-    return PluginError(label, str(error), code=error.code, message=error.message)
-
-
-def _unnamed(label: str, error: RpcError) -> RpcError:
-    """Take the plugin's name out of a status text: it is there for runtimes that name no plugin, and we do."""
-    for beginning in (f"plugin {label}: ", f"plugin {label} refused: "):
-        if error.message.startswith(beginning):
-            return RpcError(error.code, error.message.removeprefix(beginning))
-    return error
-
-
-def _standing(peer: Peer) -> str:
-    """Where a plugin stands that cannot be asked, for an error's text."""
-    state = "not connected" if peer.state is State.GONE else peer.state.value
-    if peer.state is State.OPEN:
-        state = f"left out after {peer.breaker.missed} requests without an answer"
-    return f"{state} ({peer.last_error})" if peer.last_error else state
-
-
-def _refuse(peer: Peer, event: Event, cause: NriError) -> NoReturn:
-    """Raise what the request fails with because of a plugin that gave no answer; the text is the reference's."""
-    kind = PluginTimeout if isinstance(cause, DeadlineExceeded) else PluginClosed
-    error = kind(peer.label, f"failed to handle {event.rpc} request: {cause}")
-    error.args = (f"plugin {peer.label} failed to handle {event.rpc} request: {cause}",)
-    error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
-    raise error

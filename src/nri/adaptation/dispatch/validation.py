@@ -94,16 +94,22 @@ def validate(
     ]
     if len(asked) == 1:
         error = _verdict(invoker, *asked[0], event, deadline)
-        if error is not None:
-            raise error
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # it has this frame: they would keep each other
         return
     outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
     for peer, policy in asked:
         work = (outcomes, invoker, peer, policy, event, deadline)
         threading.Thread(target=_put_verdict, args=work, name=f"nri-validator-{peer.label}", daemon=True).start()
     for outcome in [outcomes.get() for _ in asked]:
-        if outcome is not None:
-            raise outcome
+        try:
+            if outcome is not None:
+                raise outcome
+        finally:
+            del outcome
 
 
 def _put_verdict(
