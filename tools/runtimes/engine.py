@@ -67,6 +67,16 @@ class Engine:
         """Bring the image, start the engine and wait until it serves."""
         if not self.dry:
             ImageStore(self.run_dir / "root/images").load(f"oci-archive:{image_archive(self._say)}:{BUSYBOX}", BUSYBOX)
+        self._serve()
+
+    def restart(self) -> None:
+        """Start it once more after its end, however that came."""
+        if self._cri is not None:
+            self._cri.close()
+        self.log.write_text("")
+        self._serve()
+
+    def _serve(self) -> None:
         with open(self.log, "ab") as log:
             # A session of its own: Ctrl-C reaches the owner only, which then ends this in order.
             self._process = subprocess.Popen(
