@@ -429,6 +429,17 @@ def test_a_program_runs_to_its_end_with_its_output_and_code(live: Live, handler:
     assert live.cri.refused("ExecSync", container_id=container, cmd=["a"], timeout=-1)[0] is Code.INVALID_ARGUMENT
 
 
+def test_output_is_cut_to_what_a_message_can_hold(live: Live) -> None:
+    container = live.run(live.pod("p"), "c")
+    script = "head -c 17000000 /dev/zero; head -c 17000000 /dev/zero >&2"
+    reply = live.cri.call("ExecSync", container_id=container, cmd=["sh", "-c", script])
+    assert 16_000_000 < len(reply.stdout) + len(reply.stderr) < 16 << 20
+    assert len(reply.stdout) == len(reply.stderr) and reply.exit_code == 0
+    script = "echo short >&2; head -c 17000000 /dev/zero"
+    reply = live.cri.call("ExecSync", container_id=container, cmd=["sh", "-c", script])
+    assert reply.stderr == b"short\n" and 16_000_000 < len(reply.stdout) < 16 << 20
+
+
 def test_a_program_that_takes_too_long_is_ended_also_when_its_client_goes(live: Live) -> None:
     container = live.run(live.pod("p"), "c")
 
@@ -595,7 +606,7 @@ def _is_full(live: Live) -> bool:
     try:
         next(stream)
     except grpc.RpcError as error:
-        return error.code() is Code.UNKNOWN
+        return error.code() is Code.RESOURCE_EXHAUSTED
     return False
 
 
