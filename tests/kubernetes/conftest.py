@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -61,13 +61,13 @@ def make_runtime(name: str) -> NodeRuntime:
 
 
 @contextmanager
-def started(runtime_name: str, kubelet_program: Path) -> Iterator[Node]:
-    """A node that runs; all of it is gone at the end."""
+def started(runtime_name: str, kubelet_program: Path, gates: Sequence[str] = ()) -> Iterator[Node]:
+    """A node that runs, with these feature gates of kubelet's open; all of it is gone at the end."""
     with ExitStack() as stack:
         runtime = make_runtime(runtime_name)
         stack.callback(runtime.close)
         runtime.start()
-        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir)
+        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, gates=gates)
         stack.callback(kubelet.close)
         kubelet.start()
         yield Node(kubelet, runtime)

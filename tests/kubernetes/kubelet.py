@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ class Kubelet:
         run_dir: Path,
         kubeconfig: Path | None = None,
         address: str = "127.0.0.1",
+        gates: Sequence[str] = (),
     ) -> None:
         self.run_dir = run_dir
         self.folder = run_dir / "kubelet"
@@ -59,6 +61,7 @@ class Kubelet:
         port = free_port()
         self.client = KubeletClient(port, address)
         settings = configuration(self.folder, cri_socket, cgroup_root=f"/{run_dir.name}", port=port)
+        settings["featureGates"] = dict.fromkeys(gates, True)
         self._join: dict[str, str] = {}
         if kubeconfig is not None:
             settings |= joining(address)
