@@ -22,6 +22,7 @@ from tests.support.needs import need_tool
 from tools.runtimes.mounts import unmount_all
 
 NODE = "node"
+LOGS = "logs"
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 CGROUPS = Path("/sys/fs/cgroup")
@@ -138,7 +139,7 @@ def configuration(folder: Path, cri_socket: Path, *, cgroup_root: str, port: int
         "containerRuntimeEndpoint": f"unix://{cri_socket}",
         "imageServiceEndpoint": f"unix://{cri_socket}",
         "staticPodPath": str(folder / "manifests"),
-        "podLogsDir": str(folder / "logs"),
+        "podLogsDir": str(folder / LOGS),
         "volumePluginDir": str(folder / "plugins"),
         # No API server.
         "registerNode": False,
@@ -168,6 +169,9 @@ def configuration(folder: Path, cri_socket: Path, *, cgroup_root: str, port: int
         # Tests wait for it.
         "fileCheckFrequency": "1s",
         "syncFrequency": "5s",
+        # Small enough to be rotated in a test.
+        "containerLogMaxSize": "256Ki",
+        "containerLogMonitorInterval": "3s",
     }
 
 
