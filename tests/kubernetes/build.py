@@ -44,6 +44,14 @@ def installed(command: str) -> Path:
     return cache_dir() / f"kubernetes-{version()}-{fingerprint}" / command
 
 
+def program(command: str) -> Path:
+    """A command that is built; `MissingError` if it is not: a test is no place to wait for ten minutes."""
+    path = installed(command)
+    if not path.exists():
+        raise MissingError(f"a {command} {version()}", "build it with: python -m tests.kubernetes.build")
+    return path
+
+
 def install(command: str, say: Say) -> Path:
     """Get a command, from the cache if it is there; `MissingError` says why it cannot be had."""
     path = installed(command)

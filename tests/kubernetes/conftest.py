@@ -27,10 +27,10 @@ RunPod = Callable[[dict[str, object]], StaticPod]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test may have to build kubelet and a containerd."""
+    """The first test may have to build containerd."""
     for item in items:
         if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(1800))
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,7 @@ def kubelet_program() -> Path:
     need_root()
     try:
         sweep()
-        return build.install("kubelet", print)
+        return build.program("kubelet")
     except MissingError as error:
         need(False, str(error))
         raise

@@ -13,6 +13,7 @@ from tests.kubernetes.conftest import started
 from tests.kubernetes.kubelet import ELSEWHERE
 from tests.kubernetes.node import Node
 from tests.kubernetes.pods import container, pod
+from tools.runtimes import MissingError
 from tools.runtimes.leftovers import cgroup_dirs
 
 
@@ -21,10 +22,12 @@ def test_the_kubelet_that_runs_is_the_release_whose_schemas_are_used(node: Node)
     assert f'git_version="{KUBERNETES}"' in node.kubelet.client.get("/metrics")
 
 
-def test_a_build_is_kept_under_the_checksums_of_its_go_mod() -> None:
-    kept = build.installed("kubelet")
-    assert build.version() in kept.parent.name
-    assert build.main(["no-such-command"]) == 2
+def test_what_is_not_built_is_named_with_the_command_that_builds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NRI_CACHE", str(tmp_path))
+    with pytest.raises(MissingError, match=f"a kubelet {build.version()}: build it with: python -m tests.kubernetes"):
+        build.program("kubelet")
 
 
 @pytest.mark.parametrize("orderly", [True, False], ids=["orderly", "in the middle"])
