@@ -299,8 +299,10 @@ def test_the_end_of_a_container_is_told_once_however_it_came(node: Node) -> None
 
 def test_a_program_that_is_over_at_once_has_its_events_in_order(node: Node) -> None:
     plugin: Recorder = node.plugin()
-    plugin.on["post_start"] = lambda *_: pause(0.3)
     pod = node.pod()
+    runtime = node.engine.machinery.runtime("runc")
+    start = runtime.start
+    runtime.start = lambda identity: (start(identity), pause(0.5))[0]  # type: ignore[method-assign,func-returns-value]
     made = node.run(pod, command=("true",))
     node.wait_exited(made)
     record = node.engine.containers.get(made)
