@@ -313,6 +313,16 @@ def test_a_program_that_is_over_at_once_has_its_events_in_order(node: Node) -> N
     assert plugin.of("c") == ["create", "post_create", "start", "post_start", "stop"]
 
 
+def test_programs_that_are_over_before_their_start_is_are_started(node: Node) -> None:
+    plugin: Recorder = node.plugin()
+    pod = node.pod()
+    for number in range(12):
+        made = node.run(pod, f"c{number}", ("true",))
+        node.wait_exited(made)
+        assert node.engine.containers.get(made).reason == "Completed"
+        assert plugin.of(f"c{number}") == ["create", "post_create", "start", "post_start", "stop"]
+
+
 def test_without_plugins_nothing_is_asked_and_requests_pass_as_they_are(node: Node) -> None:
     engine = node.start(replace(node.config, nri=replace(node.config.nri, disable=True)))
     assert not os.path.exists(node.config.nri.socket_path)
