@@ -1,7 +1,7 @@
 """Run the stages of `make test`, cheapest first, and print one table of what passed, what failed and what it took.
 
     python tools/check.py            everything but what is only run on demand
-    python tools/check.py lint quick only these groups (their names are in `stages`), with all that they have
+    python tools/check.py lint unit  only these groups (their names are in `stages`), with all that they have
 
 Rules: a failed stage does not stop the later ones, so that one run shows everything; a stage that finds no test
 has failed; every skip is listed again at the end with its reason; what a stage puts into the temporary folder goes with
@@ -39,7 +39,10 @@ LATER = {
     "deploy": ("deploy",),
     "engine": ("engine",),
     "real": ("real",),
+    "kubelet": ("kubernetes",),
 }
+# Groups that are run only if asked for by name: building kubelet alone takes longer than all of CI may.
+ON_DEMAND = ("kubelet",)
 # Where system tools may be that are not on PATH.
 SBIN = ("/usr/sbin", "/sbin")
 # How tools/compiled.py says that it cannot.
@@ -50,7 +53,7 @@ TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
 
 #: Tests of types, pages, parsers of files, packages, the command, the engine and others' programs: none is compiled.
 NOT_COMPILED = (
-    *("checkers", "docs", "fuzz", "packaging", "deploy", "engine", "peers"),
+    *("checkers", "docs", "fuzz", "packaging", "deploy", "engine", "kubernetes", "peers"),
     *(f"unit/{name}" for name in ("cli", "config", "cri", "engine", "kube", "oci", "support")),
 )  # fmt: skip
 
@@ -97,7 +100,8 @@ def tool(name: str, *arguments: str) -> tuple[str, ...]:
 
 def pytest_stage(group: str, *arguments: str) -> Stage:
     """A stage that runs pytest."""
-    return Stage(group, group, (sys.executable, "-m", "pytest", "-q", *arguments), tests=True)
+    argv = (sys.executable, "-m", "pytest", "-q", *arguments)
+    return Stage(group, group, argv, tests=True, on_demand=group in ON_DEMAND)
 
 
 def measured(group: str, how: str, *arguments: str) -> Stage:
@@ -106,7 +110,7 @@ def measured(group: str, how: str, *arguments: str) -> Stage:
 
 
 def quick() -> tuple[str, ...]:
-    """The quick suite as pytest's arguments."""
+    """The unit tests and the rest of the quick suite as pytest's arguments."""
     return ("tests", *(f"--ignore=tests/{name}" for row in LATER.values() for name in row))
 
 
@@ -120,10 +124,13 @@ def stages() -> list[Stage]:
         Stage("lint", "mypy tools", tool("mypy", "--no-error-summary", "--explicit-package-bases", *TYPED)),
         *(Stage("lint", path.stem, (sys.executable, str(path), "--check")) for path in generators),
         Stage("lint", "lock file", ("tools/lock.sh", "--check")),
-        measured("quick", "run", *quick()),
+        # Drawn and recorded cases by the thousand take three times as long if they are measured, and run what is run.
+        measured("unit", "run", "tests/unit"),
+        pytest_stage("quick", *quick(), "--ignore=tests/unit"),
     ]
     sphinx = (sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
     rows.append(Stage("docs", "sphinx", sphinx))
+    rows.append(Stage("kubelet", "kubelet build", (sys.executable, "-m", "tests.kubernetes.build"), on_demand=True))
     rows += [
         pytest_stage(group, *(f"tests/{name}" for name in row)) for group, row in LATER.items() if group != "faults"
     ]

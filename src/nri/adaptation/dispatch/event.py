@@ -43,9 +43,10 @@ class Event:
     __slots__ = ("_copy", "answer", "number", "request", "rpc", "serial", "silence", "told")
 
     def __init__(self, request: EventRequest) -> None:
+        spec = request.spec
         self.request = request
-        self.rpc = request.spec.rpc
-        self.number = request.spec.number
+        self.rpc = spec.rpc
+        self.number = spec.number
         self.serial = next(SERIALS)
         self.answer = 0
         self.told = False
@@ -128,36 +129,40 @@ class AnsweredEvent(Event):
 
         PluginError, ConflictError or UpdateError: the event fails because of it, and nothing of it was merged.
         """
+        request = self.request
         if self.asked is None:
-            self.asked = self.request.encoded()
+            self.asked = request.encoded()
             self._room = ROOM - len(self.asked)
         self.answered.append(peer)
         if not reply:
             return
-        if policy.policy.shadow:
+        operator = policy.policy
+        if operator.shadow:
             self._describe(peer, reply)
             return
         message = self._read(peer, reply)
-        self.replies.append((peer.label, reply))
+        label = peer.label
+        self.replies.append((label, reply))
         if message.update:
-            self.numbers[peer.label] = self.answer
+            self.numbers[label] = self.answer
             self.touched.update([update.container_id for update in self._there(message.update)])
+        reporting = self._context.reporting
         try:
-            if policy.policy.allow is not None:
-                self._check(peer, policy.policy.allow, message)
-            self.merge.apply(peer.label, message)
-            self.request.refresh()
+            if operator.allow is not None:
+                self._check(peer, operator.allow, message)
+            self.merge.apply(label, message)
+            request.refresh()
             # A request grows by no more than the reply has: so it is looked at only where it may be too long.
             self._room -= len(reply) + HEADERS
             if self._room < 0 and self._context.rules.event_replies_limited:
-                leave_room(self.rpc, peer.label, self.asked, self.request.encoded())
+                leave_room(self.rpc, label, self.asked, request.encoded())
         except NriError as error:
             peer.last_error = str(error)
-            if self._context.reporting.watched:
-                self._context.reporting.reply_merged(peer.label, self.rpc, self.serial, message, error)
+            if reporting.watched:
+                reporting.reply_merged(label, self.rpc, self.serial, message, error)
             raise
-        if self._context.reporting.watched:
-            self._context.reporting.reply_merged(peer.label, self.rpc, self.serial, message, None)
+        if reporting.watched:
+            reporting.reply_merged(label, self.rpc, self.serial, message, None)
 
     def weigh(self, peer: Peer, policy: EventPolicy, reply: bytes) -> bytes | None:
         """Hold a big answer to the limits, while the plugin is held. Returns the answer to add; None for none.
@@ -239,11 +244,12 @@ class AnsweredEvent(Event):
         provenance = self._context.trail.provenance
         if provenance is None:
             return
-        container = self.request.container
-        asked = self.request.encoded() if self.asked is None else self.asked
+        request = self.request
+        container = request.container
         container_id = "" if container is None else container.id
         book = self.merge.book
         outcomes: Any = () if book is None or not book.ignored else left_out(container_id, book.ignored)
+        asked = request.encoded() if self.asked is None else self.asked
         provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed, outcomes)
 
     def result_bytes(self) -> bytes:

@@ -67,7 +67,7 @@ def test_the_bound_is_for_one_synchronization_and_not_for_all(monkeypatch: pytes
     monkeypatch.setattr(synchronize, "MAX_STATE_BYTES", 100)
     parts = Parts()
     for _ in range(20):
-        parts.add(part(containers=1, more=False), keep=False)
+        assert not parts.add(part(containers=1, more=False), keep=False)
 
 
 def test_the_reply_that_asks_for_more_is_the_protocols() -> None:
