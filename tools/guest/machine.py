@@ -84,7 +84,15 @@ class Guest:
     def _started(self, folder: Path, kernel: Kernel) -> Iterator[subprocess.Popen[bytes]]:
         half = f"{self.memory_mib // 2}M"
         command = [
-            *("setpriv", "--pdeathsig", "KILL", find_tool(QEMU) or QEMU, "-nodefaults", "-no-user-config", "-no-reboot"),
+            *(
+                "setpriv",
+                "--pdeathsig",
+                "KILL",
+                find_tool(QEMU) or QEMU,
+                "-nodefaults",
+                "-no-user-config",
+                "-no-reboot",
+            ),
             *("-display", "none", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", _PROCESSOR),
             *("-smp", "2,sockets=2", "-m", f"{self.memory_mib}M"),
             # virtiofsd writes into the guest's memory, so it is shared.
@@ -101,9 +109,10 @@ class Guest:
             f"{_KERNEL_LINE} init={INIT} -- {folder}/job {kernel.modules}",
         ]
         # QEMU takes the end of its input for a reader of the output that has gone, and the guest would wait for another.
-        with open(folder / "qemu.log", "wb") as log, _ended(
-            subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log)
-        ) as machine:
+        with (
+            open(folder / "qemu.log", "wb") as log,
+            _ended(subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log)) as machine,
+        ):
             yield machine
 
 
