@@ -84,16 +84,9 @@ class Guest:
     def _started(self, folder: Path, kernel: Kernel) -> Iterator[subprocess.Popen[bytes]]:
         half = f"{self.memory_mib // 2}M"
         command = [
-            *(
-                "setpriv",
-                "--pdeathsig",
-                "KILL",
-                find_tool(QEMU) or QEMU,
-                "-nodefaults",
-                "-no-user-config",
-                "-no-reboot",
-            ),
-            *("-display", "none", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", _PROCESSOR),
+            *("setpriv", "--pdeathsig", "KILL", find_tool(QEMU) or QEMU),
+            *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
+            *("-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", _PROCESSOR),
             *("-smp", "2,sockets=2", "-m", f"{self.memory_mib}M"),
             # virtiofsd writes into the guest's memory, so it is shared.
             *("-object", f"memory-backend-memfd,id=m0,size={half},share=on", "-numa", "node,nodeid=0,cpus=0,memdev=m0"),
@@ -108,7 +101,7 @@ class Guest:
             *("-kernel", str(kernel.image), "-append"),
             f"{_KERNEL_LINE} init={INIT} -- {folder}/job {kernel.modules}",
         ]
-        # QEMU takes the end of its input for a reader of the output that has gone, and the guest would wait for another.
+        # QEMU takes the end of its input for the end of its output's reader, and the guest would wait for another one.
         with (
             open(folder / "qemu.log", "wb") as log,
             _ended(subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log)) as machine,
