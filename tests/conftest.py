@@ -36,6 +36,7 @@ MARKERS = {
     "engine": "real",
     "fuzz": "slow",
     "real": "real",
+    "kubernetes": "real",
 }
 
 # A shell that starts us in the background has us ignore Ctrl-C, and so would programs that tests start and interrupt.

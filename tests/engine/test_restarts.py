@@ -1,0 +1,352 @@
+"""The engine's restarts: asked for, or by SIGKILL at each step of what it was doing; conmon and runtime killed, too.
+
+What runs runs on, what was half made is gone, and plugins are told what they missed, once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.adaptation import BuiltinPlugin
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.config import OciRuntime
+from nri.engine.engine import Engine
+from nri.engine.lifecycle.domain import Domain
+from nri.engine.lifecycle.parts.undo import Undo
+from nri.engine.process import Runtime
+from nri.engine.state import ContainerState, PodState
+from nri.engine.support.errors import EngineError
+from nri.errors import NriError
+from tests.engine.machine import settled
+from tests.engine.node import POLITE, Node, Recorder
+from tests.support.plugin_program import PluginProgram
+
+#: Each step of a life at which the engine is killed: before it is done, or right after.
+POD_STEPS = ("record", "folders", "namespaces", "network", "files", "holder", "NRI")
+CONTAINER_STEPS = ("record", "bundle", "root", "NRI", "answer", "process")
+
+
+def killed_while(node: Node, work: Callable[[Engine], None]) -> None:
+    """Run an engine's life in a process of its own, which has to end by SIGKILL."""
+    node.stop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are waiting ones of the test runner
+        pid = os.fork()
+    if pid == 0:
+        try:
+            engine = Engine(node.config)
+            engine.start()
+            work(engine)
+        except BaseException as error:
+            print(f"in the engine's process: {error!r}", file=sys.stderr)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, "the step was not come to"
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at(name: str, when: str, thing: str) -> None:
+    """Have this process killed at a step of making a pod or a container."""
+    step = Undo.step
+
+    def dying(self: Undo, found: str, do: Callable[[], Any], undo: Callable[[], Any]) -> Any:
+        mine = found == name and self._thing.startswith(thing)
+        if mine and when == "before":
+            die()
+        result = step(self, found, do, undo)
+        if mine:
+            die()
+        return result
+
+    Undo.step = dying  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_engine_killed_at_each_step_of_a_pod_leaves_nothing(node: Node, when: str) -> None:
+    config = node.pod_config(network=pb.POD, pid=pb.POD)
+    for name in POD_STEPS:
+        killed_while(node, lambda engine, name=name: (die_at(name, when, "pod"), engine.pods.run(config)))  # type: ignore[misc]
+        engine = node.start()
+        assert (engine.pods.list(), engine.complaints) == ([], []), name
+        node.assert_nothing_left()
+    pod = node.engine.pods.run(config)
+    assert node.engine.pods.get(pod).state is PodState.READY
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_engine_killed_at_each_step_of_a_container_leaves_its_pod_alone(node: Node, when: str) -> None:
+    pod = node.pod(network=pb.POD)
+    node.engine.containers.remove(node.create(pod))  # with the first container there is a cgroup of the pod
+    before = sorted(node.left())
+    for name in CONTAINER_STEPS:
+        killed_while(
+            node,
+            lambda engine, name=name: (  # type: ignore[misc]
+                die_at(name, when, "container"),
+                engine.containers.create(pod, node.container_config()),
+            ),
+        )
+        engine = node.start()
+        assert (engine.containers.list(), engine.complaints) == ([], []), name
+        left = settled(lambda: sorted(set(node.left()) - set(before)))
+        assert left == [], name
+    made = node.run(pod)
+    assert node.engine.containers.get(made).state is ContainerState.RUNNING
+
+
+def _at_start_event(engine: Engine) -> None:
+    Domain.start = lambda *_: die()  # type: ignore[method-assign]
+
+
+def _before_the_start(engine: Engine) -> None:
+    Runtime.start = lambda *_: die()  # type: ignore[method-assign]
+
+
+def _after_the_start(engine: Engine) -> None:
+    start = Runtime.start
+    Runtime.start = lambda *arguments: (start(*arguments), die())  # type: ignore[method-assign,func-returns-value,assign]
+
+
+def _after_it_counts(engine: Engine) -> None:
+    Domain.post_start = lambda *_: die()  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("kill", "states"),
+    [
+        (_at_start_event, [ContainerState.CREATED]),
+        (_before_the_start, [ContainerState.CREATED]),
+        (_after_the_start, [ContainerState.RUNNING]),
+        (_after_it_counts, [ContainerState.RUNNING]),
+    ],
+)
+def test_an_engine_killed_during_a_start_knows_what_runs(node: Node, kill: Any, states: list[ContainerState]) -> None:
+    pod = node.pod()
+    made = node.create(pod)
+    killed_while(node, lambda engine: (kill(engine), engine.containers.start(made)))  # type: ignore[func-returns-value]
+    node.start()
+    assert [node.engine.containers.get(made).state] == states
+    if states == [ContainerState.CREATED]:
+        node.engine.containers.start(made)
+    assert node.engine.containers.exec_sync(made, ["true"], 20).code == 0
+    node.engine.containers.stop(made, 0)
+
+
+@pytest.mark.parametrize("step", ["stop", "remove", "stop_pod", "remove_pod"])
+def test_an_engine_killed_while_it_ends_something_ends_it_when_it_is_asked_again(node: Node, step: str) -> None:
+    pod = node.pod(network=pb.POD)
+    made = node.run(pod)
+    calls: dict[str, Callable[[Engine], None]] = {
+        "stop": lambda engine: engine.containers.stop(made),
+        "remove": lambda engine: engine.containers.remove(made),
+        "stop_pod": lambda engine: engine.pods.stop(pod),
+        "remove_pod": lambda engine: engine.pods.remove(pod),
+    }
+
+    def work(engine: Engine) -> None:
+        setattr(Domain, step, lambda *_: die())
+        calls[step](engine)
+        time.sleep(20)
+
+    killed_while(node, work)
+    node.start()
+    calls[step](node.engine)
+    if step.startswith("remove"):
+        gone = node.engine.containers.list() if step == "remove" else node.engine.pods.list()
+        assert gone == []
+    node.remove(pod)
+    node.assert_nothing_left()
+
+
+def test_what_runs_runs_on_over_a_kill_of_the_engine_and_what_ended_is_told_once(node: Node) -> None:
+    pod = node.pod(network=pb.POD, pid=pb.POD)
+    made = {name: node.run(pod, name, POLITE) for name in ("on", "ended", "later")}
+    with pytest.raises(NriError, match="nonesuch"):
+        node.create(pod, "never", ("/nonesuch",))
+    killed_while(node, lambda _: die())
+    assert node.machine.leftovers(), "everything is gone"
+    ended = [pid for pid, line in node.machine._processes() if made["ended"] in line]
+    _kill_child(ended)
+    plugin = Recorder()
+    node.start(builtin=[_builtin(plugin)])
+    node.wait_exited(made["ended"])
+    assert {record.id for record in node.engine.containers.list()} == set(made.values())
+    assert node.engine.containers.get(made["ended"]).exit_code == 137
+    assert node.engine.containers.exec_sync(made["on"], ["true"], 20).code == 0
+    assert plugin.synchronized == [(["pod"], ["on", "ended", "later"])]  # plugins that missed the end see it come
+    node.engine.containers.stop(made["later"], 20)
+    assert node.engine.containers.get(made["later"]).exit_code == 3
+    node.engine.pods.remove(pod)
+    assert plugin.of("ended") == plugin.of("later") == plugin.of("on") == ["stop", "remove"]
+    assert plugin.of("pod") == ["stop_pod", "remove_pod"]
+    node.assert_nothing_left()
+
+
+def _kill_child(conmons: list[int]) -> None:
+    """Kill the container below a conmon."""
+    (conmon,) = conmons
+    children = Path(f"/proc/{conmon}/task/{conmon}/children").read_text().split()
+    for child in children:
+        os.kill(int(child), signal.SIGKILL)
+
+
+def _builtin(recorder: Recorder) -> BuiltinPlugin:
+    """A recorder inside the engine, so that it takes part from the first moment of its life."""
+    inside = type("Inside", (), {})()
+    for name in ("synchronize", "stop_container", "remove_container", "stop_pod_sandbox", "remove_pod_sandbox"):
+        setattr(inside, name, getattr(recorder, name))
+    return BuiltinPlugin("10", "recorder", inside)
+
+
+PROGRAM = """
+import sys, nri
+
+class Watch(nri.Plugin):
+    def say(self, *words):
+        print(*words, flush=True)
+    def synchronize(self, pods, containers):
+        self.say("synchronized", *sorted(c.name for c in containers))
+    def stop_container(self, pod, container):
+        self.say("stop", container.name)
+    def remove_container(self, pod, container):
+        self.say("remove", container.name)
+
+Watch.main()
+"""
+
+
+def test_a_plugin_of_its_own_comes_back_and_is_told_what_it_missed(node: Node) -> None:
+    pod = node.pod()
+    made = node.run(pod, "gone", ("sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.05; done"))
+    rootfs = Path(node.engine.containers.get(made).rootfs)
+    node.stop()
+    program = node.folder / "watch.py"
+    program.write_text(PROGRAM)
+    watch = PluginProgram(
+        node.folder, program, "--name", "watch", "--idx", "10", "--socket", node.config.nri.socket_path
+    )
+    try:
+        killed_while(node, lambda engine: _until_it_joined(engine, watch))
+        (rootfs / "tmp/end").touch()
+        node.wait_for(lambda: not [pid for pid, line in node.machine._processes() if made in line], "conmon's end")
+        node.start()
+        node.wait_exited(made)
+        node.engine.containers.remove(made)
+        node.wait_for(lambda: "remove gone" in watch.text(), "the last event")
+        said = [line for line in watch.text().splitlines() if " INFO " not in line and " WARNING " not in line]
+        assert said == ["synchronized gone", "synchronized gone", "stop gone", "remove gone"]
+    finally:
+        watch.process.kill()
+        watch.process.wait()
+
+
+def _until_it_joined(engine: Engine, watch: PluginProgram) -> None:
+    watch.wait_text("synchronized gone")
+    time.sleep(1)
+    die()
+
+
+def test_updates_and_names_outlive_a_restart(node: Node) -> None:
+    pod = node.pod()
+    made = node.run(pod)
+    node.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=200))
+    node.restart()
+    plugin: Recorder = node.plugin()
+    shown: list[int] = []
+    plugin.on["update"] = lambda _, container: shown.append(container.linux.resources.cpu.shares.value)
+    node.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=400))
+    assert shown == [200] and node.cgroup(made, "cpu", "cpu.shares") == "400"
+    with pytest.raises(NriError, match="taken by"):
+        node.create(pod)
+    assert node.engine.containers.get(made[:10]).id == made
+
+
+def test_a_container_whose_conmon_is_killed_is_ended_and_told(node: Node) -> None:
+    plugin: Recorder = node.plugin()
+    made = node.run(node.pod())
+    os.kill(node.engine.containers.get(made).conmon_pid, signal.SIGKILL)
+    node.wait_exited(made)
+    record = node.engine.containers.get(made)
+    assert (record.exit_code, record.reason) == (137, "MonitorLost")
+    assert plugin.of("c") == ["create", "post_create", "start", "post_start", "stop"]
+
+
+def test_a_runtime_that_is_killed_while_it_makes_a_container_is_an_error_and_leaves_nothing(node: Node) -> None:
+    wrapper = node.folder / "dying"
+    wrapper.write_text('#!/bin/sh\ncase "$*" in *" create "*) kill -9 $$;; *) exec runc "$@";; esac\n')
+    wrapper.chmod(0o755)
+    node.start(replace(node.config, runtimes={"runc": OciRuntime(str(wrapper))}))
+    plugin: Recorder = node.plugin()
+    pod = node.pod()
+    with pytest.raises(EngineError, match=r"killed|without a word"):
+        node.create(pod)
+    assert plugin.of("c") == ["create", "stop", "remove"]
+    node.remove(pod)
+    node.assert_nothing_left()
+
+
+def test_a_runtime_that_is_not_there_is_named(node: Node) -> None:
+    node.start(replace(node.config, runtimes={"runc": OciRuntime("/nonexistent/runc")}))
+    pod = node.pod()
+    with pytest.raises(EngineError, match="/nonexistent/runc"):
+        node.create(pod)
+    assert node.engine.containers.list() == []
+    node.stop()
+    node.start()
+    node.remove(pod)
+
+
+def test_after_the_machine_was_started_anew_all_has_ended(node: Node) -> None:
+    pod = node.pod(network=pb.POD)
+    made = node.run(pod)
+    node.stop()
+    # What a restart of the machine takes: processes, mounts, and all below /run.
+    for pid, _ in node.machine._processes():
+        os.kill(pid, signal.SIGKILL)
+    node.wait_for(lambda: not node.machine._processes(), "the end of all processes")
+    for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
+        if str(node.folder) in line:
+            subprocess.run(["umount", "-l", line.split()[4]], check=True, timeout=20)
+    subprocess.run(["rm", "-rf", str(node.config.state)], check=True, timeout=20)
+    node.start()
+    node.wait_exited(made)
+    assert node.engine.pods.get(pod).state is PodState.STOPPING
+    assert node.engine.containers.get(made).state is ContainerState.EXITED
+    node.remove(pod)
+
+
+def test_a_disk_that_is_full_is_an_error_that_says_so_and_leaves_nothing(node: Node) -> None:
+    pod = node.pod()
+    node.stop()
+    node.restart()
+    records = node.engine.lives.store
+    put = records.put
+
+    def full(record: Any) -> None:
+        if getattr(record, "state", "") == ContainerState.CREATED:
+            raise OSError(28, "No space left on device")
+        put(record)
+
+    records.put = full  # type: ignore[method-assign]
+    plugin: Recorder = node.plugin()
+    with pytest.raises(EngineError, match="No space left"):
+        node.create(pod)
+    assert plugin.of("c") == ["create", "stop", "remove"]
+    records.put = put  # type: ignore[method-assign]
+    node.remove(pod)
+    node.assert_nothing_left()
