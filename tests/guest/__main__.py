@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 from tools.guest import Guest, GuestError
-from tools.guest.machine import REPORT
+from tools.guest.machine import REPORT, ROOT
 from tools.runtimes import RELEASES, MissingError, install
 from tools.runtimes.images import image_archive
 from tools.runtimes.machine import ensure_packages
@@ -31,6 +32,8 @@ LONG = (
 DEADLINES = {SHORT: 900.0, LONG: 7200.0}
 #: A guest on two processors that others use as well is so much slower than the machine.
 PATIENCE = 12
+# An import takes twenty times as long as usual in there, so only the plugins that are needed.
+PLUGINS = ("--disable-plugin-autoload", "-p", "pytest_timeout", "-p", "no:cacheprovider")
 PASSED_ON = ("CI", "NRI_NO_SKIP", "NRI_CACHE", "XDG_CACHE_HOME", "HYPOTHESIS_PROFILE")
 
 
@@ -43,8 +46,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--basetemp", help="not used: the guest has a folder of its own")
     ours, tests = parser.parse_known_args(arguments)
     wanted = tuple(tests) or (LONG if ours.all else SHORT)
-    options = ["-v", "-p", "no:cacheprovider", "-o", f"timeout={120 * PATIENCE}", f"--junit-xml={REPORT}"]
+    options = [*PLUGINS, "-v", "-o", f"timeout={120 * PATIENCE}", f"--junit-xml={REPORT}"]
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    # A mistake shows at once, and Python finds all that it compiles on the way compiled in the guest.
+    collected = subprocess.run(
+        [sys.executable, "-m", "pytest", *PLUGINS, "-q", "--collect-only", *wanted],
+        check=False, cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    if collected.returncode != 0:
+        print(collected.stdout)
+        return collected.returncode
     try:
         prepare(list(RELEASES) if wanted != SHORT else [list(RELEASES)[-1]])
         return Guest(ours.deadline or DEADLINES.get(wanted, 3600.0)).run(

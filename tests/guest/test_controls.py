@@ -43,7 +43,7 @@ class Told:
 def files(daemon: Containerd, container: str) -> dict[str, str]:
     """What all the controls' files of a container say."""
     pid = daemon.cri.info(container)["pid"]
-    return {name: cgroups.read(pid, "", "", control.file) for name, control in CONTROLS.items()}
+    return {name: cgroups.read_unified(pid, control.file) for name, control in CONTROLS.items()}
 
 
 def run_container(daemon: Containerd, name: str, annotations: dict[str, str]) -> str:

@@ -41,7 +41,7 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def files(bundles: Bundles, name: str) -> dict[str, str]:
     """What all the controls' files of a container say."""
     state: dict[str, Any] = json.loads(bundles.call("state", name))
-    return {control: cgroups.read(state["pid"], "", "", row.file) for control, row in CONTROLS.items()}
+    return {control: cgroups.read_unified(state["pid"], row.file) for control, row in CONTROLS.items()}
 
 
 @pytest.mark.parametrize("name", CONTROLS)
