@@ -85,6 +85,30 @@ def test_a_plugin_updates_containers_by_itself(node: Node) -> None:
     assert shown == [256]
 
 
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+def test_a_plugin_lowers_and_raises_a_limit_of_memory_with_that_of_swap(node: Node, handler: str) -> None:
+    plugin: Recorder = node.plugin()
+    resources = pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20)
+    made = node.run(node.pod(handler=handler), linux=pb.LinuxContainerConfig(resources=resources))
+    for size in (48 << 20, 128 << 20):
+        assert plugin.runtime.update(nri.Update(made).set_memory_limit(size)).result(10) == []
+        assert node.cgroup(made, "memory", "memory.limit_in_bytes") == str(size)
+        assert node.cgroup(made, "memory", "memory.memsw.limit_in_bytes") == str(size)
+
+
+def test_what_cannot_be_done_is_said_by_field_and_the_rest_is_done(node: Node) -> None:
+    node.plugin()
+    made = node.run(node.pod())
+    update = m.ContainerUpdate(container_id=made)
+    update.linux.resources.cpu.shares.value = 600
+    update.linux.resources.rdt_class.value = "gold"
+    update.linux.resources.memory.swappiness.value = 5
+    (result,) = node.engine.nri.update([update])
+    rows = {row.field: row.outcome for row in result.fields}
+    assert rows == {"cpu.shares": "applied", "memory.swappiness": "unsupported", "rdt_class": "unsupported"}
+    assert shares(node, made) == "600" and result.failed
+
+
 def test_what_a_plugin_answers_to_synchronize_is_done(node: Node) -> None:
     made = node.run(node.pod())
     plugin = Recorder()

@@ -337,10 +337,10 @@ def test_a_disk_that_is_full_is_an_error_that_says_so_and_leaves_nothing(node: N
     records = node.engine.lives.store
     put = records.put
 
-    def full(record: Any) -> None:
+    def full(record: Any, **options: Any) -> None:
         if getattr(record, "state", "") == ContainerState.CREATED:
             raise OSError(28, "No space left on device")
-        put(record)
+        put(record, **options)
 
     records.put = full  # type: ignore[method-assign]
     plugin: Recorder = node.plugin()
@@ -350,3 +350,37 @@ def test_a_disk_that_is_full_is_an_error_that_says_so_and_leaves_nothing(node: N
     records.put = put  # type: ignore[method-assign]
     node.remove(pod)
     node.assert_nothing_left()
+
+
+def test_what_has_no_record_any_more_is_taken_away(node: Node) -> None:
+    pod = node.pod("lost", network=pb.POD, pid=pb.POD)
+    node.run(pod, "lost")
+    kept = node.run(node.pod("kept"), "kept")
+    node.stop()
+    for path in (node.config.root / "records").rglob("*.json"):
+        if '"lost"' in path.read_text():
+            path.unlink()  # a machine's sudden end can do that
+    node.start()
+    assert [record.id for record in node.engine.containers.list()] == [kept]
+    assert node.engine.containers.exec_sync(kept, ["true"], 20).code == 0
+    assert node.engine.complaints == []
+    assert settled(lambda: [line for line in node.left() if pod in line]) == []
+    node.run(node.pod("lost", network=pb.POD), "lost")
+
+
+def test_nothing_is_taken_away_while_a_record_cannot_be_read(node: Node) -> None:
+    pod = node.pod()
+    made = node.run(pod)
+    node.stop()
+    path = node.config.root / "records/pods" / f"{pod}.json"
+    text = path.read_text()
+    path.write_text("{")
+    node.start()
+    assert node.engine.pods.list() == []
+    assert any("set aside" in line for line in node.engine.complaints)
+    assert any("left alone" in line for line in node.engine.complaints)
+    assert any(made in line for line in node.machine.leftovers())
+    node.stop()
+    path.write_text(text)
+    node.start()
+    assert node.engine.containers.exec_sync(made, ["true"], 20).code == 0

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes import build
+from tests.kubernetes.cluster import Cluster, make_bridge
+from tests.kubernetes.control_plane import ADDRESS, ControlPlane
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.node import Node, StaticPod
-from tests.kubernetes.runtimes import RUNTIMES
+from tests.kubernetes.runtimes import RUNTIMES, NodeRuntime
 from tests.real.plugin_process import PluginProcess
 from tests.support.needs import need, need_root
 from tools.runtimes import MissingError
@@ -49,15 +51,20 @@ def runtime_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def make_runtime(name: str) -> NodeRuntime:
+    """That runtime, not started yet."""
+    try:
+        return RUNTIMES[name](print)
+    except MissingError as error:
+        need(False, str(error))
+        raise
+
+
 @contextmanager
 def started(runtime_name: str, kubelet_program: Path) -> Iterator[Node]:
     """A node that runs; all of it is gone at the end."""
     with ExitStack() as stack:
-        try:
-            runtime = RUNTIMES[runtime_name](print)
-        except MissingError as error:
-            need(False, str(error))
-            raise
+        runtime = make_runtime(runtime_name)
         stack.callback(runtime.close)
         runtime.start()
         kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir)
@@ -79,6 +86,27 @@ def plugin(node: Node) -> Iterator[PluginProcess]:
     with PluginProcess(node.runtime.nri_socket) as made:
         made.wait_for("Synchronize")
         yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(runtime_name: str, kubelet_program: Path) -> Iterator[Cluster]:
+    """A node that has joined an API server; for the tests of one module."""
+    with ExitStack() as stack:
+        runtime = make_runtime(runtime_name)
+        stack.callback(runtime.close)
+        make_bridge(runtime.run_dir.name)
+        runtime.start()
+        try:
+            api = ControlPlane(runtime.run_dir, print)
+        except MissingError as error:
+            need(False, str(error))
+            raise
+        stack.callback(api.close)
+        api.start()
+        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, api.kubeconfig, ADDRESS)
+        stack.callback(kubelet.close)
+        kubelet.start()
+        yield Cluster(api, kubelet, runtime)
 
 
 @pytest.fixture

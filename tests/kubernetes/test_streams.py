@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 
 import pytest
 
-from tests.kubernetes.client import V4, AnswerError, collect
+from tests.kubernetes.client import V5, AnswerError, collect
 from tests.kubernetes.conftest import RunPod
-from tests.kubernetes.node import StaticPod
+from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.pods import UNTIL_TERM, container, pod
-from tests.kubernetes.websocket import ERROR, RESIZE, STDERR, STDIN, STDOUT
+from tests.kubernetes.websocket import ERROR, RESIZE, STDERR, STDIN, STDOUT, RefusedError
 
 SPEAKER = f"echo to stdout; echo to stderr >&2; {UNTIL_TERM}"
 LINES = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i of many; done"
 
 
-@pytest.fixture
-def speaker(run: RunPod) -> StaticPod:
+@pytest.fixture(scope="module")
+def speaker(node: Node) -> Iterator[StaticPod]:
     """A pod that has said something and waits."""
-    static = run(pod("speaker", container("main", SPEAKER)))
+    static = node.run(pod("speaker", container("main", SPEAKER)))
     static.wait_ready()
-    return static
+    yield static
+    static.remove()
 
 
 def test_logs_have_what_a_container_writes(speaker: StaticPod) -> None:
@@ -59,17 +62,22 @@ def test_a_command_has_its_streams_apart_and_its_exit_code(speaker: StaticPod) -
     assert (done.stdout, done.stderr, done.code) == (b"out\n", b"err\n", 5)
 
 
-def test_the_older_protocol_works_as_well(speaker: StaticPod) -> None:
-    done = speaker.client.exec(speaker.name, "main", ["/bin/echo", "old"], protocol=V4)
-    assert (done.stdout, done.code) == (b"old\n", 0)
-
-
-def test_a_command_reads_its_stdin_to_the_end(speaker: StaticPod) -> None:
+def test_what_goes_into_a_command_comes_out_of_it_whole(speaker: StaticPod) -> None:
     sent = bytes(range(256)) * 4096
-    done = speaker.client.exec(speaker.name, "main", ["/bin/cat"], stdin=sent)
+    done = speaker.client.exec(speaker.name, "main", ["/bin/head", "-c", str(len(sent))], stdin=sent)
     assert len(done.stdout) == len(sent)
-    assert done.stdout == sent
-    assert done.code == 0
+    assert (done.stdout == sent, done.code) == (True, 0)
+
+
+def test_the_end_of_stdin_is_told_where_the_runtime_has_the_newer_protocol(
+    speaker: StaticPod, runtime_name: str
+) -> None:
+    try:
+        done = speaker.client.exec(speaker.name, "main", ["/bin/cat"], stdin=b"to the end", protocol=V5)
+    except RefusedError as error:
+        assert (runtime_name, error.status) == ("containerd", 403), "it has v5 over SPDY only"
+    else:
+        assert (done.stdout, done.code) == (b"to the end", 0)
 
 
 def test_a_command_that_is_not_there_is_an_error_that_names_it(speaker: StaticPod) -> None:
@@ -82,9 +90,11 @@ def test_a_command_that_is_not_there_is_an_error_that_names_it(speaker: StaticPo
 
 
 def test_a_terminal_has_the_size_that_it_is_given(speaker: StaticPod) -> None:
-    with speaker.client.open_exec(speaker.name, "main", ["/bin/sh"], stdin=True, tty=True) as stream:
+    script = "read line; stty size; exit 3"
+    with speaker.client.open_exec(speaker.name, "main", ["/bin/sh", "-c", script], stdin=True, tty=True) as stream:
         stream.send(RESIZE, json.dumps({"Width": 123, "Height": 45}).encode())
-        stream.send(STDIN, b"sleep 0.5; stty size; exit 3\n")
+        time.sleep(0.5)  # the size is set beside the stream of what is typed
+        stream.send(STDIN, b"typed\n")
         done = collect(stream)
     assert b"45 123" in done.stdout
     assert (done.stderr, done.code) == (b"", 3)

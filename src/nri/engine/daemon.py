@@ -30,6 +30,7 @@ class Daemon:
         self.config = config
         self.engine = Engine(config)
         self.streaming = StreamingServer(config.streaming.address, config.streaming.port, _Streams(self.engine))
+        self.streaming.limits.idle_s = config.streaming.idle_timeout
         self.server = cri_server(self.engine, self.streaming)
 
     def start(self) -> None:

@@ -116,8 +116,7 @@ ROWS = (
         "asks for 500 updates at a time, a hundred requests under way",
         "refused when its queue is full; events go on",
         updates,
-        memory_mib=320,
-        after_mib=256,
+        after_mib=16,
     ),
     Attack(
         "joiners",

@@ -155,9 +155,10 @@ class Provenance:
             size_bytes += len(reply)
         if touched or outcomes:
             size_bytes += 100 * (len(touched) + len(outcomes))
-        self._loose.append((touched, (self._clock(), event, container, request, replies, failed, outcomes), size_bytes))
+        loose = self._loose
+        loose.append((touched, (self._clock(), event, container, request, replies, failed, outcomes), size_bytes))
         self._loose_bytes += size_bytes
-        if len(self._loose) >= _LOOSE_RECORDS or self._loose_bytes >= _LOOSE_BYTES:
+        if self._loose_bytes >= _LOOSE_BYTES or len(loose) >= _LOOSE_RECORDS:
             with self._lock:
                 self._sort()
 
@@ -175,27 +176,27 @@ class Provenance:
 
     def _sort(self, most: int = -1) -> None:
         """Put what is loose into the chains, all or so many, and drop what is gone. Holds the lock."""
-        gone = self._gone
-        while self._loose and most:
+        gone, loose, histories = self._gone, self._loose, self._histories
+        while loose and most:
             most -= 1
-            touched, raw, size_bytes = self._loose.popleft()
+            touched, raw, size_bytes = loose.popleft()
             self._loose_bytes -= size_bytes
             record = Record(*raw)
             if touched:
                 self._sort_parts(record, {target for target in touched if target and target != record.container})
             elif record.container and record.container not in gone:
                 self._append(record.container, record)
-        if not self._loose:
+        if not loose:
             self._loose_bytes = 0
-        while gone and not self._loose:  # what is loose still may be of theirs
-            history = self._histories.pop(gone.pop(), None)
+        while gone and not loose:  # what is loose still may be of theirs
+            history = histories.pop(gone.pop(), None)
             if history is not None:
                 self._bytes -= history.size_bytes
-        while self._histories and (len(self._histories) > self._max_containers or self._bytes > self._max_bytes):
+        while histories and (len(histories) > self._max_containers or self._bytes > self._max_bytes):
             if self._refused:
                 self._drop(*self._refused.popleft())
                 continue
-            _, history = self._histories.popitem(last=False)
+            _, history = histories.popitem(last=False)
             self._bytes -= history.size_bytes
         if len(self._refused) > 2 * self._max_containers:  # most of them have gone with their containers
             self._refused = deque(each for each in self._refused if self._is_kept(*each))

@@ -18,6 +18,10 @@ from nri.errors import RequestError
 __all__ = ["ExecutionCalls", "Streaming"]
 
 
+#: For a client that is just going; 0 would mean no limit.
+_LEAST_S = 0.1
+
+
 class Streaming(Protocol):
     """The streaming server: addresses that can be used once."""
 
@@ -44,7 +48,9 @@ class ExecutionCalls:
         _check_words(request.cmd)
         if request.timeout < 0:
             raise RequestError("timeout", request.timeout, "it is negative")
-        limits = [each for each in (float(request.timeout), call.time_left() or 0.0) if each > 0]
+        left = call.time_left()
+        limits = [float(request.timeout)] if request.timeout else []
+        limits += [] if left is None else [max(left, _LEAST_S)]
         found = self._containers.exec_sync(request.container_id, list(request.cmd), min(limits, default=None))
         return pb.ExecSyncResponse(stdout=found.stdout, stderr=found.stderr, exit_code=found.code)
 

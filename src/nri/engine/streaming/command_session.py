@@ -44,7 +44,7 @@ class CommandSession:
             left = deadline - time.monotonic()
             if left <= 0 or self._left():
                 return
-            self._listen(self._watch.wait({self._link.fileno(): self._link.mask(read=True)}, left))
+            self._listen(self._watch.wait({self._link.fileno(): self._link.mask(read=True)}, left), read=True)
         try:
             program = self._start()
         except (NriError, OSError) as error:
@@ -67,26 +67,23 @@ class CommandSession:
             idle = self._link.heard + self._limits.idle_s - time.monotonic()
             if idle <= 0:
                 return Status(error=f"no traffic for {self._limits.idle_s:g} s")
-            ready = self._watch.wait(self._masks(program), min(idle, _TICK_S if program.ending else idle))
+            read = self._input_size < self._limits.input_bytes and self._link.waiting < self._limits.answers_bytes
+            ready = self._watch.wait(self._masks(program, read=read), min(idle, _TICK_S if program.ending else idle))
             self._held.extend(program.read(ready))
-            self._listen(ready)
+            self._listen(ready, read=read)
 
     def _left(self) -> bool:
         return self._gone or self._link.lost
 
-    def _masks(self, program: Program) -> dict[int, int]:
-        link, limits = self._link, self._limits
-        reading = self._input_size < limits.input_bytes and link.waiting < limits.answers_bytes
-        output = not self._held and link.waiting < limits.output_bytes
+    def _masks(self, program: Program, *, read: bool) -> dict[int, int]:
+        output = not self._held and self._link.waiting < self._limits.output_bytes
         found = program.masks(output=output, input_=bool(self._input) and not self._input_closed)
-        if mask := link.mask(read=reading):
-            found[link.fileno()] = mask
+        found[self._link.fileno()] = self._link.mask(read=read)
         return found
 
-    def _listen(self, ready: dict[int, int]) -> None:
+    def _listen(self, ready: dict[int, int], *, read: bool) -> None:
         """Take what the client said, and send what it is owed."""
-        if self._link.fileno() in ready:
-            self._receive(self._link.read())
+        self._receive(self._link.hear(ready, read=read))
         self._flush()
 
     def _receive(self, data: bytes) -> None:

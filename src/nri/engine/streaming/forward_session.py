@@ -65,7 +65,8 @@ class ForwardSession:
                 idle = self._link.heard + self._limits.idle_s - time.monotonic()
                 if idle <= 0:
                     break
-                self._turn(self._watch.wait(self._masks(), min(idle, _TICK_S)))
+                read = self._has_room()
+                self._turn(self._watch.wait(self._masks(read=read), min(idle, _TICK_S)), read=read)
             self._channels.finish()
             self._link.send(self._channels.take())
         finally:
@@ -82,12 +83,14 @@ class ForwardSession:
         for key in [*self._ports]:
             self._close(key)
 
-    def _masks(self) -> dict[int, int]:
-        found = {self._bell: select.POLLIN}
-        waiting = [len(port.inbox) for port in self._ports.values()]
-        full = max(waiting, default=0) >= self._limits.input_bytes or sum(waiting) >= 8 * self._limits.input_bytes
-        if mask := self._link.mask(read=not full and self._link.waiting < self._limits.answers_bytes):
-            found[self._link.fileno()] = mask
+    def _has_room(self) -> bool:
+        """Whether more can be taken from the client."""
+        waiting, limit = [len(port.inbox) for port in self._ports.values()], self._limits.input_bytes
+        full = max(waiting, default=0) >= limit or sum(waiting) >= 8 * limit
+        return not full and self._link.waiting < self._limits.answers_bytes
+
+    def _masks(self, *, read: bool) -> dict[int, int]:
+        found = {self._bell: select.POLLIN, self._link.fileno(): self._link.mask(read=read)}
         output = self._link.waiting < self._limits.output_bytes
         for key, port in self._ports.items():
             if port.socket is None:
@@ -99,11 +102,10 @@ class ForwardSession:
                 found[port.socket.fileno()] = mask
         return found
 
-    def _turn(self, ready: dict[int, int]) -> None:
+    def _turn(self, ready: dict[int, int], *, read: bool) -> None:
         if self._bell in ready:
             self._take_made()
-        if self._link.fileno() in ready:
-            self._receive(self._link.read())
+        self._receive(self._link.hear(ready, read=read))
         for key, port in [*self._ports.items()]:
             if port.socket is not None and (events := ready.get(port.socket.fileno(), 0)):
                 self._carry(key, port, events)

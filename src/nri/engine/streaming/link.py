@@ -88,8 +88,15 @@ class Link:
         return len(self._out)
 
     def mask(self, *, read: bool) -> int:
-        """What to wait for at the socket."""
-        return (select.POLLIN if read else 0) | (select.POLLOUT if self._out else 0)
+        """What to wait for at the socket; a client that goes is noticed also while it is not read."""
+        return (select.POLLIN if read else select.POLLRDHUP) | (select.POLLOUT if self._out else 0)
+
+    def hear(self, ready: Mapping[int, int], *, read: bool) -> bytes:
+        """What has come, after a wait for :meth:`mask`."""
+        events = ready.get(self.fileno(), 0) & ~select.POLLOUT
+        if events and not read:
+            self.lost = True
+        return self.read() if events and read else b""
 
     def read(self) -> bytes:
         """What has come; nothing if that is nothing, or the end, then :attr:`lost` is set."""

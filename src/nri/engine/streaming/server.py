@@ -53,7 +53,6 @@ class StreamingServer:
         self._stop = os.eventfd(0)
         self._lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
-        self._listener: socket.socket | None = None
         self._url = ""
 
     # --- for the engine --------------------------------------------------------------------------------------------
@@ -61,7 +60,7 @@ class StreamingServer:
     def start(self) -> None:
         """Listen, and serve in threads of its own."""
         family, _, _, _, where = socket.getaddrinfo(self._address, self._port, type=socket.SOCK_STREAM)[0]
-        self._listener = listener = socket.create_server(where[:2], family=family, backlog=128)
+        listener = socket.create_server(where[:2], family=family, backlog=128)
         host = self._address.partition("%")[0]
         port = listener.getsockname()[1]
         self._url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -73,16 +72,16 @@ class StreamingServer:
             return
         os.eventfd_write(self._stop, 1)
         deadline = time.monotonic() + _STOP_S
-        with self._lock:
-            threads = [*self._threads]
-        for thread in threads:
-            thread.join(max(deadline - time.monotonic(), 0))
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        if not any(thread.is_alive() for thread in threads):
+        while (threads := self._running()) and time.monotonic() < deadline:
+            for thread in threads:
+                thread.join(max(deadline - time.monotonic(), 0))
+        if not threads:  # else one still waits for the engine, and looks at the bell after that
             os.close(self._stop)
             self._stop = -1
+
+    def _running(self) -> list[threading.Thread]:
+        with self._lock:
+            return [*self._threads]
 
     def exec_url(
         self,
@@ -145,7 +144,7 @@ class StreamingServer:
         thread = threading.Thread(target=run, name="nri-engine-streaming", daemon=True)
         with self._lock:
             self._threads.add(thread)
-        thread.start()
+            thread.start()
 
     def _accept(self, listener: socket.socket) -> None:
         watch = Watch(self._stop)

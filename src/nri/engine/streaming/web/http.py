@@ -43,10 +43,12 @@ class RequestReader:
     def __init__(self) -> None:
         self._connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
         self._request: Request | None = None
+        self._size = 0
         self.rest = b""
 
     def receive(self, data: bytes) -> Request | None:
         """Take bytes; the request once it is whole. Raises RemoteProtocolError, which can be answered with 400."""
+        self._size += len(data)
         try:
             self._connection.receive_data(data)
             while True:
@@ -57,6 +59,8 @@ class RequestReader:
                     self._request = _read(event)
                 elif isinstance(event, h11.EndOfMessage):
                     self.rest = self._connection.trailing_data[0]
+                    if self._size - len(self.rest) > HEAD_LIMIT:
+                        raise RemoteProtocolError(f"a request of more than {HEAD_LIMIT} bytes")
                     return self._request
                 else:
                     raise RemoteProtocolError("the connection ended" if not data else "a request with a body")
