@@ -42,7 +42,7 @@ LATER = {
     "kubelet": ("kubernetes",),
     "v2": ("guest",),
 }
-# Groups whose tests this machine runs in a guest or measured, and not just with pytest.
+# Groups whose tests are run measured, or in a guest, and not just with pytest.
 OTHERWISE = ("faults", "v2")
 # Groups that are run only if asked for by name: building kubelet alone takes longer than all of CI may.
 ON_DEMAND = ("kubelet",)

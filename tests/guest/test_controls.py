@@ -47,9 +47,12 @@ def files(daemon: Containerd, container: str) -> dict[str, str]:
 
 
 def run_container(daemon: Containerd, name: str, annotations: dict[str, str]) -> str:
-    """A container in a pod with these wishes, and with a limit that updates do not repeat."""
+    """A container in a pod with these wishes.
+
+    Its own limit is above all that plugins set: they cannot raise a limit alone, the sum of memory and swap stays.
+    """
     pod = daemon.cri.run_pod(name, annotations=annotations)
-    return daemon.cri.run(pod, "main", memory_limit_in_bytes=64 * MIB)
+    return daemon.cri.run(pod, "main", memory_limit_in_bytes=128 * MIB)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +77,7 @@ def told(key: str, daemon: Containerd) -> Told:
         plain = files(daemon, other)
         container = run_container(daemon, "wished", wishes)
         created = files(daemon, container)
-        daemon.cri.update(container, memory_limit_in_bytes=72 * MIB)
+        daemon.cri.update(container, memory_limit_in_bytes=120 * MIB)
         updated = files(daemon, container)
         plugin.send({"container": other, "set": together("update")})
         answer = plugin.wait_for("Updated")

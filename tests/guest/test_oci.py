@@ -14,10 +14,14 @@ from tests.real.controls import CONTROLS, call, together
 from tests.support.needs import need_root, need_tool
 from tools.runtimes import cgroups
 
+#: Control -> the runtime that does not read it in an update.
+NOT_UPDATED = {"hugetlb.2MB.max": "runc"}
+Told = tuple[str, dict[str, tuple[str, str]]]
+
 
 @pytest.fixture(scope="module", params=["runc", "crun"])
-def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
-    """What each control's file says after the creation and after an update of one container."""
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """The runtime, and what each control's file says after the creation and after an update of one container."""
     need_root()
     need_tool(request.param)
     folder = tmp_path_factory.mktemp("controls")
@@ -35,7 +39,7 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         updated = files(bundles, name)
     finally:
         bundles.call("delete", "--force", name, check=False)
-    return {control: (created[control], updated[control]) for control in CONTROLS}
+    return request.param, {control: (created[control], updated[control]) for control in CONTROLS}
 
 
 def files(bundles: Bundles, name: str) -> dict[str, str]:
@@ -45,10 +49,12 @@ def files(bundles: Bundles, name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_of_an_adjustment_is_the_containers(told: dict[str, tuple[str, str]], name: str) -> None:
-    assert told[name][0] == CONTROLS[name].text
+def test_a_control_of_an_adjustment_is_the_containers(told: Told, name: str) -> None:
+    assert told[1][name][0] == CONTROLS[name].text
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_of_an_update_is_the_containers(told: dict[str, tuple[str, str]], name: str) -> None:
-    assert told[name][1] == CONTROLS[name].updated
+def test_a_control_of_an_update_is_the_containers(told: Told, name: str) -> None:
+    runtime, said = told
+    control = CONTROLS[name]
+    assert said[name][1] == (control.text if NOT_UPDATED.get(name) == runtime else control.updated)
