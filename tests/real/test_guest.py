@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.needs import need, need_root
 from tools.guest import Guest, GuestError
-from tools.guest.machine import REPORT
+from tools.guest.machine import REPORT, ROOT
 from tools.runtimes.machine import MissingError
 
 
@@ -33,11 +33,9 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def test_the_exit_code_and_the_report_of_a_command_come_out(folder: Path, tmp_path: Path) -> None:
+def test_the_exit_code_and_the_report_of_a_command_come_out(tmp_path: Path, folder: Path) -> None:
     report = tmp_path / "report"
-    script = (
-        f'cat /sys/fs/cgroup/cgroup.controllers > {REPORT}; echo "$WORD" >> {REPORT}; touch {tmp_path}/here; exit 7'
-    )
+    script = f'cat /sys/fs/cgroup/cgroup.controllers > {REPORT}; echo "$WORD" >> {REPORT}; touch nri-guest; exit 7'
     try:
         code = Guest(300).run(["sh", "-c", script], {"WORD": "two words"}, report)
     except MissingError as error:
@@ -45,7 +43,7 @@ def test_the_exit_code_and_the_report_of_a_command_come_out(folder: Path, tmp_pa
         raise
     assert code == 7
     assert report.read_text() == "cpuset cpu io memory hugetlb pids rdma misc\ntwo words\n"
-    assert not (tmp_path / "here").exists(), "the guest wrote to this machine"
+    assert not (ROOT / "nri-guest").exists(), "the guest wrote to this machine"
     assert traces(folder) == []
 
 

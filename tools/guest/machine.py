@@ -27,9 +27,11 @@ REPORT = "/run/report"
 # The plainest processor that Debian's programs like: newer ones have them use instructions that take long to emulate.
 # No cmpxchg16b: in QEMU 7.2 it leaves chance in the flags, and one kernel in four does not come up.
 _PROCESSOR = "Nehalem,cx16=off,rdrand=on"
-# On a busy machine timer interrupts come late, which the kernel must not take for a broken timer, nor for a lockup.
+# On a busy machine timer interrupts come late: the kernel must neither take that for a broken timer or a lockup, nor
+# measure the clock of the processor by it, or an hour would pass in a minute.
 _KERNEL_LINE = (
     "console=ttyS0 quiet panic=-1 no_timer_check nowatchdog rcupdate.rcu_cpu_stall_suppress=1 mitigations=off "
+    "clocksource=acpi_pm "
     "rootfstype=virtiofs root=root ro"
 )
 _LAST_LINES = 25
