@@ -47,10 +47,7 @@ def files(daemon: Containerd, container: str) -> dict[str, str]:
 
 
 def run_container(daemon: Containerd, name: str, annotations: dict[str, str]) -> str:
-    """A container in a pod with these wishes.
-
-    Its own limit is above all that plugins set: they cannot raise a limit alone, the sum of memory and swap stays.
-    """
+    """A container in a pod with these wishes, and with a limit above theirs."""
     pod = daemon.cri.run_pod(name, annotations=annotations)
     return daemon.cri.run(pod, "main", memory_limit_in_bytes=128 * MIB)
 

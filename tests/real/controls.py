@@ -41,8 +41,9 @@ def disk() -> str:
 
 
 CONTROLS = {
+    # An update lowers it: the sum of memory and swap stays what the creation made of it, and runc refuses a limit above.
     "memory.max": Control(
-        "memory.max", {"set_memory_limit": 96 * MIB}, str(96 * MIB), {"set_memory_limit": 112 * MIB}, str(112 * MIB)
+        "memory.max", {"set_memory_limit": 96 * MIB}, str(96 * MIB), {"set_memory_limit": 90 * MIB}, str(90 * MIB)
     ),
     "memory.high": unified("memory.high", str(80 * MIB), str(88 * MIB)),
     "memory.low": unified("memory.low", str(16 * MIB), str(24 * MIB)),
