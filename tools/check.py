@@ -39,7 +39,13 @@ LATER = {
     "deploy": ("deploy",),
     "engine": ("engine",),
     "real": ("real",),
+    "kubelet": ("kubernetes",),
+    "v2": ("guest",),
 }
+# Groups whose tests are run measured, or in a guest, and not just with pytest.
+OTHERWISE = ("faults", "v2")
+# Groups that are run only if asked for by name: building kubelet alone takes longer than all of CI may.
+ON_DEMAND = ("kubelet",)
 # Where system tools may be that are not on PATH.
 SBIN = ("/usr/sbin", "/sbin")
 # How tools/compiled.py says that it cannot.
@@ -50,7 +56,7 @@ TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
 
 #: Tests of types, pages, parsers of files, packages, the command, the engine and others' programs: none is compiled.
 NOT_COMPILED = (
-    *("checkers", "docs", "fuzz", "packaging", "deploy", "engine", "peers"),
+    *("checkers", "docs", "fuzz", "packaging", "deploy", "engine", "guest", "kubernetes", "peers"),
     *(f"unit/{name}" for name in ("cli", "config", "cri", "engine", "kube", "oci", "support")),
 )  # fmt: skip
 
@@ -97,7 +103,8 @@ def tool(name: str, *arguments: str) -> tuple[str, ...]:
 
 def pytest_stage(group: str, *arguments: str) -> Stage:
     """A stage that runs pytest."""
-    return Stage(group, group, (sys.executable, "-m", "pytest", "-q", *arguments), tests=True)
+    argv = (sys.executable, "-m", "pytest", "-q", *arguments)
+    return Stage(group, group, argv, tests=True, on_demand=group in ON_DEMAND)
 
 
 def measured(group: str, how: str, *arguments: str) -> Stage:
@@ -126,9 +133,15 @@ def stages() -> list[Stage]:
     ]
     sphinx = (sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
     rows.append(Stage("docs", "sphinx", sphinx))
+    rows.append(Stage("kubelet", "kubelet build", (sys.executable, "-m", "tests.kubernetes.build"), on_demand=True))
     rows += [
-        pytest_stage(group, *(f"tests/{name}" for name in row)) for group, row in LATER.items() if group != "faults"
+        pytest_stage(group, *(f"tests/{name}" for name in row))
+        for group, row in LATER.items()
+        if group not in OTHERWISE
     ]
+    guest = (sys.executable, "-m", "tests.guest")
+    rows.append(Stage("v2", "v2", guest, tests=True))
+    rows.append(Stage("v2", "v2 long", (*guest, "--rest"), tests=True, on_demand=True))
     rows.append(measured("faults", "add", "tests/faults"))
     rows.append(Stage("covered", "covered", (sys.executable, "tools/covered.py"), needs=covered.FOLDER))
     return [*rows, *compiled_stages(), *python_stages()]

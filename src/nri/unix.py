@@ -6,7 +6,7 @@ Rules of this file:
 - what is removed in the end is the socket that was made here, and not another one that has taken its place.
 
 How connections are accepted is up to the two that listen: `nri.ttrpc.services.server` and
-`nri.adaptation.registration.listener`.
+`nri.adaptation.registration.listener`. gRPC, which binds by itself, has only the room made for it (`remove_dead`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contextlib import suppress
 from time import monotonic, sleep
 from typing import NamedTuple
 
-__all__ = ["Credentials", "UnixListener", "credentials", "make_folder"]
+__all__ = ["Credentials", "UnixListener", "credentials", "make_folder", "remove_dead"]
 
 #: How long a start waits for another one in the same folder, in seconds; no start takes so long.
 LOCK_S = 1.0
@@ -90,7 +90,7 @@ class UnixListener:
             # A socket that is bound and does not listen yet looks dead to others, so they have to wait outside.
             lock = _lock(os.path.dirname(path) or ".")
             try:
-                _remove_dead(path, replace_live)
+                remove_dead(path, replace_live)
                 os.fchmod(self.socket.fileno(), mode & 0o600)  # bind takes it over, less the umask
                 self.socket.bind(path)
                 self._identity = _identity(path)
@@ -113,8 +113,8 @@ class UnixListener:
         self.socket.close()
 
 
-def _remove_dead(path: str, replace_live: bool) -> None:
-    """Make room for a socket."""
+def remove_dead(path: str, replace_live: bool = False) -> None:
+    """Make room for a socket: take away one that nobody listens on. Raises OSError (EADDRINUSE) for anything else."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:

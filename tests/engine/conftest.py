@@ -1,15 +1,31 @@
-"""A machine of each test's own; what a test leaves on it fails the test."""
+"""A machine of each test's own, and an engine on it, with one image for all; what a test leaves fails the test."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.engine.machine import Machine
+from tests.engine.node import Node, prepared_images
 
 
 @pytest.fixture
 def machine() -> Iterator[Machine]:
     made = Machine()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared_images(tmp_path_factory.mktemp("engine"))
+
+
+@pytest.fixture
+def node(machine: Machine, images: Path) -> Iterator[Node]:
+    made = Node(machine, images)
     try:
         yield made
     finally:

@@ -228,6 +228,20 @@ def test_a_program_whose_client_goes_is_killed(make: Make) -> None:
     container.machine.wait_for(lambda: not Path(f"/proc/{pid}").exists(), "its end")
 
 
+def test_a_program_is_killed_also_before_its_runtime_has_told_its_number(make: Make) -> None:
+    container = make("sleep 300").start()
+    process = exec_process(container.machine.process_of(container.bundle), ["sleep", "4322"])
+    for wait_s in (0.0, 0.01, 0.02, 0.03, 0.05, None):
+        execution = Execution(container.runtime, container.id, process)
+        if wait_s is None:
+            container.machine.wait_for(execution._pid_file.exists, "its start")
+            execution._pid_file.unlink()
+        else:
+            time.sleep(wait_s)
+        execution.close()
+    assert b"4322" not in container.exec("sh", "-c", "cat /proc/[0-9]*/cmdline").stdout
+
+
 def test_streams_are_attached_to_and_input_typed(make: Make) -> None:
     container = make("read line; echo got $line; echo bad >&2; sleep 300", stdin=True)
     with Attachment(container.bundle) as attachment:

@@ -78,6 +78,7 @@ MODULES = (
     ),
     _go("bench/peers/go", programs=("benchrt", "benchpl")),
     _go("tests/peers/registry", programs=("registry",)),
+    _go("tests/peers/streams", programs=("streamclient",)),
     Module(
         tool="cargo",
         folder=HERE / "rust",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.conftest import HERE
-from tests.support.needs import need, need_root
+from tests.support.needs import need, need_root, need_tool
 from tools.runtimes import MissingError, install
 from tools.runtimes.leftovers import PLACES, PREFIX, cgroup_dirs, remove
 from tools.runtimes.machine import ensure_packages
@@ -23,8 +23,15 @@ COMMAND = [sys.executable, str(ROOT / "tools/demo/demo.py")]
 
 @pytest.fixture(autouse=True, scope="module")
 def ready() -> None:
-    """The demo's parts are in the cache."""
+    """The demo's parts are on this machine."""
     need_root()
+    for tool in ("runc", "conmon", "skopeo", "umoci"):
+        need_tool(tool)
+
+
+@pytest.fixture
+def containerd() -> None:
+    """A containerd is in the cache."""
     try:
         ensure_packages(print, ["runc"])
         install("1.7", print)
@@ -37,15 +44,54 @@ def leftovers() -> set[Path]:
     return {path for place in PLACES for path in Path(place).glob(f"{PREFIX}*")}
 
 
-def test_it_shows_the_container_without_and_with_the_plugin() -> None:
+def table_of(output: str) -> dict[str, list[str]]:
+    """The rows of the demo's table by their first cell."""
+    rows = [[cell.strip() for cell in line.split("│")] for line in output.splitlines() if line.count("│") == 2]
+    return {row[0]: row[1:] for row in rows}
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_it_shows_the_container_without_and_with_the_plugins_and_who_changed_what() -> None:
     before = leftovers()
-    done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=120, check=False)
+    done = run()
     assert done.returncode == 0, done.stderr
-    rows = [[cell.strip() for cell in line.split("│")] for line in done.stdout.splitlines() if line.count("│") == 2]
-    table = {row[0]: row[1:] for row in rows}
+    table = table_of(done.stdout)
     assert table["env POD_NAME"] == ["(not set)", "hello"]
     assert table["memory limit, read inside"] == ["64 MiB", "48 MiB"]
     assert table["memory limit, its cgroup"] == ["64 MiB", "48 MiB"]
+    assert table["open files, at most"][1] == "256"
+    assert table["size of /scratch"] == ["(not set)", "16 MiB"]
+    who = done.stdout.partition("Who changed what")[2].partition("What the OCI runtime is told")
+    assert [line.split()[2:5] for line in who[0].splitlines() if "CreateContainer" in line] == [
+        ["10-demo", "Env", "POD_NAME"],
+        ["10-demo", "MemLimit", "-"],
+        ["20-scratch", "Mounts", "/scratch"],
+        ["20-scratch", "Rlimits", "RLIMIT_NOFILE"],
+    ]
+    told = who[2].partition("cleaned up")[0]
+    assert '+ process.env[POD_NAME]: "POD_NAME=hello"' in told
+    assert "~ linux.resources.memory.limit: 67108864 -> 50331648" in told
+    assert not [line for line in told.splitlines() if line.strip()[:1] in "+-~" and "cgroupsPath" in line]
+    assert leftovers() <= before
+
+
+def test_the_first_plugin_is_shown_in_a_real_containerd(containerd) -> None:
+    before = leftovers()
+    done = run("--containerd", "1.7")
+    assert done.returncode == 0, done.stderr
+    table = table_of(done.stdout)
+    assert table["env POD_NAME"] == ["(not set)", "hello"]
+    assert table["memory limit, read inside"] == ["64 MiB", "48 MiB"]
     assert leftovers() <= before
 
 
@@ -57,10 +103,10 @@ def test_it_cleans_up_when_it_is_interrupted(number: signal.Signals, code: int) 
         new: set[Path] = set()
         for _ in range(600):
             new = leftovers() - before
-            if any((path / "imported").exists() for path in new):
+            if any((path / "cri.sock").exists() for path in new):
                 break
             time.sleep(0.05)
-        assert new, "the demo did not start a containerd"
+        assert new, "the demo did not start an engine"
         demo.send_signal(number)
         _, errors = demo.communicate(timeout=60)
     finally:
@@ -71,23 +117,53 @@ def test_it_cleans_up_when_it_is_interrupted(number: signal.Signals, code: int) 
     assert not any(cgroup_dirs(path.name) for path in new)
 
 
-def test_it_says_in_one_line_what_is_missing() -> None:
-    script = (
-        "import os, sys; sys.path.insert(0, sys.argv[1]); os.geteuid = lambda: 1000; sys.argv = ['demo'];"
-        "from tools.demo.demo import main; sys.exit(main())"
+AS_ANOTHER_USER = (
+    "import os, sys; sys.path.insert(0, sys.argv[1]); os.geteuid = lambda: 1000; sys.argv = ['demo', *sys.argv[2:]];"
+    "from tools.demo.demo import main; sys.exit(main())"
+)
+
+
+def run_as_another_user(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", AS_ANOTHER_USER, str(ROOT), *arguments]
+    kept = {name: value for name, value in os.environ.items() if name != "CI"}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env={**kept, **environment}
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(ROOT)], capture_output=True, text=True, check=False, env={**os.environ}
+
+
+def test_without_root_it_is_dry_and_says_so() -> None:
+    before = leftovers()
+    done = run_as_another_user()
+    assert done.returncode == 0, done.stderr
+    assert "A dry run: this is not root, and containers need it." in done.stdout
+    table = table_of(done.stdout)
+    assert table["env POD_NAME"] == ["(not set)", "hello"]
+    assert table["memory limit"] == ["64 MiB", "48 MiB"]
+    assert table["open files, at most"] == ["(not set)", "256"]
+    assert "20-scratch" in done.stdout
+    assert leftovers() <= before
+
+
+def test_where_ci_runs_it_a_dry_demo_is_a_failure() -> None:
+    done = run_as_another_user(CI="true")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: the demo cannot run here: it needs a real container, because CI is set: "
+        "this is not root, and containers need it\n"
     )
+
+
+def test_a_containerd_cannot_be_dry() -> None:
+    done = run_as_another_user("--containerd", "1.7")
     assert done.returncode == 1
     assert done.stderr == (
         "error: the demo cannot run here: it needs root: containers need it; run the command again with sudo\n"
     )
 
 
-def test_it_leaves_a_working_runtime_when_asked_to() -> None:
+def test_it_leaves_a_working_engine_when_asked_to() -> None:
     before = leftovers()
-    done = subprocess.run([*COMMAND, "--keep"], capture_output=True, text=True, timeout=120, check=False)
+    done = run("--keep")
     (run_dir,) = leftovers() - before
     try:
         assert done.returncode == 0, done.stderr

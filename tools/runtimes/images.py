@@ -2,7 +2,7 @@
 
 Rules: one OCI archive with two names, `BUSYBOX` for containers and `PAUSE` for the process
 that holds a pod's namespaces (the same content: its entrypoint sleeps). Same busybox, same
-bytes. Next: `containerd`, which imports the archive.
+bytes. Next: `containerd` and `engine`, which import the archive.
 """
 
 from __future__ import annotations
@@ -108,8 +108,9 @@ def _archive(layer: bytes) -> bytes:
         "layers": [add(gzip.compress(layer, mtime=0), f"{MEDIA}.layer.v1.tar+gzip")],
     }
     image = add(_json(manifest), f"{MEDIA}.manifest.v1+json")
-    # `io.containerd.image.name` is the key that containerd's import takes an image's name from.
-    named = [{**image, "annotations": {"io.containerd.image.name": name}} for name in (BUSYBOX, PAUSE)]
+    # The first is the key that containerd's import takes an image's name from, the second is skopeo's.
+    keys = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+    named = [{**image, "annotations": dict.fromkeys(keys, name)} for name in (BUSYBOX, PAUSE)]
     index = _json({"schemaVersion": 2, "manifests": named})
     entries: list[tuple[str, int, bytes | str | None]] = [
         ("oci-layout", 0o644, b'{"imageLayoutVersion":"1.0.0"}'),

@@ -35,6 +35,8 @@ def sweep(*, kept: bool = False) -> list[Path]:
     removed = []
     for place in PLACES:
         for run_dir in sorted(Path(place).glob(f"{PREFIX}*")):
+            if not os.access(run_dir, os.W_OK | os.X_OK):
+                continue  # another user's
             if (kept or not (run_dir / KEEP).exists()) and not is_owned(run_dir):
                 remove(run_dir)
                 removed.append(run_dir)

@@ -20,9 +20,19 @@ from pathlib import Path
 Say = Callable[[str], None]
 """Takes one line of progress for a person."""
 
-# Debian package -> the file that shows that it is there. The first runs containers, the other
-# gives pods a network of their own.
-PACKAGES = {"runc": "runc", "containernetworking-plugins": "/usr/lib/cni/bridge"}
+#: How many times as long as usual everything may take: an emulated machine is slow (tools/guest).
+PATIENCE = float(os.environ.get("NRI_PATIENCE", "1"))
+# Debian package -> the file that shows that it is there. The first runs containers, the second
+# gives pods a network of their own; the others are what our own engine works with besides.
+PACKAGES = {
+    "runc": "runc",
+    "containernetworking-plugins": "/usr/lib/cni/bridge",
+    "conmon": "conmon",
+    "skopeo": "skopeo",
+    "umoci": "umoci",
+}
+#: What a containerd needs of them.
+FOR_CONTAINERD = ("runc", "containernetworking-plugins")
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -66,7 +76,7 @@ def find_tool(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin")
 
 
-def ensure_packages(say: Say, packages: Iterable[str] = PACKAGES) -> None:
+def ensure_packages(say: Say, packages: Iterable[str] = FOR_CONTAINERD) -> None:
     """Install the Debian packages that are missing. Needs root, apt-get and a mirror."""
     absent = [name for name in packages if not find_tool(PACKAGES[name])]
     if not absent:

@@ -167,7 +167,7 @@ class Dispatcher:
                 encoded = event.validation_request(answered, sent=any(peer.takes_bytes for peer in asked))
                 if deadline is not None:
                     _look_at_clock(event, deadline)
-                validate(self._invoker, asked, encoded, pod, deadline)
+                validate(self._invoker, asked, encoded, pod, deadline, event.silence)
 
     def _ask_in_turn(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
         """One plugin after the other; each sees what the earlier ones did."""
@@ -226,7 +226,7 @@ class Dispatcher:
                 peer.lock.release()
             place.leave()
         if failures:
-            raise failures[0]
+            raise failures.pop(0)  # what this frame keeps would keep the frame
 
     def _hear(
         self,

@@ -21,6 +21,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from nri.adaptation.dispatch import silence
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -65,6 +67,7 @@ class Place:
         if ticket is None:
             return None
         peer = self._peers[self._index]
+        silence.meet(self._event, peer)
         policy = peer.event_policies[self._event.number]
         if (
             policy is not None

@@ -50,16 +50,16 @@ TELLING = {
 }
 
 
-def read(root: str = "/", version: str = "") -> Reading:
+def read(root: str = "/", version: str = "", path: str = PATH) -> Reading:
     """Read containerd's configuration below `root`.
 
     `version` is containerd's own ("1.7.24"), or "" if it is not known: releases differ in defaults and in how files
     combine.
     """
     remarks: list[Remark] = []
-    main = config_file.load(root, PATH, remarks)
+    main = config_file.load(root, path, remarks)
     if main is None:
-        there = version or os.path.exists(inside(root, PATH))
+        there = version or os.path.exists(inside(root, path))
         return Reading(NAME, RuntimeNri(NAME, enabled=on_by_default(version)) if there else None, remarks)
     files = _with_imports(root, main, remarks)
     draft = Draft(NAME)
@@ -69,12 +69,13 @@ def read(root: str = "/", version: str = "") -> Reading:
         _find_ignored(file, table, remarks)
         _take(draft, file, table, old, remarks)
     _take_disabled_plugins(draft, files, remarks)
-    _find_stray_drop_ins(root, files, remarks)
+    if path == PATH:
+        _find_stray_drop_ins(root, files, remarks)
     if "enabled" not in draft.settings:
         is_2 = not version and main.at("version") == 3  # a file of version 3 is a 2.x file
         draft.settings["enabled"] = enabled = is_2 or on_by_default(version)
         if enabled is None:
-            remarks.append(Remark(Kind.RELEASE_DECIDES, PATH))
+            remarks.append(Remark(Kind.RELEASE_DECIDES, path))
     return Reading(NAME, draft.finish(), remarks)
 
 
@@ -149,6 +150,9 @@ def _take(draft: Draft, file: ConfigFile, table: KeyPath, old: bool, remarks: li
         _replace(draft, file, table, remarks)
     config_file.take(draft, file, table, SETTINGS, remarks)
     validator = (*table, "default_validator")
+    found = file.at(*validator)
+    for key, value in found.items() if isinstance(found, dict) else ():
+        draft.put_validator(key, value, file.where(*validator, key))
     if config_file.switch(file, (*validator, "enable"), remarks):
         path = (*validator, "required_plugins")
         draft.put("required", config_file.texts(file, path, remarks), "required", file.where(*path))

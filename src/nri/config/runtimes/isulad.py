@@ -1,8 +1,7 @@
 """The NRI settings of iSulad: /etc/isulad/daemon.json.
 
-Published samples of it hold comments and missing commas, so the file is read tolerantly, with a remark on each thing
-that iSulad would stumble over. Both spellings of keys are known. Next: `nri.config.runtimes.config_file`, which reads
-its keys.
+Published samples of it hold comments, missing commas and an equals sign, so the file is read tolerantly, with a remark
+on each thing that iSulad would stumble over. Both spellings are known. Next: `nri.config.runtimes.lenient_json`.
 """
 
 from __future__ import annotations
@@ -11,25 +10,25 @@ import re
 
 from nri.config.complaint import suggest
 from nri.config.duration import parse_duration
-from nri.config.runtimes import config_file
+from nri.config.runtimes import config_file, lenient_json
 from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting
 from nri.config.runtimes.reading import Draft, Kind, Reading, Remark
-from nri.config.source import Source
-from nri.config.syntax import parse_text
 from nri.errors import ConfigError
 
 NAME = "isulad"
 PATH = "/etc/isulad/daemon.json"
 
-_COMMENT = r"\s*(#|//)"
+#: Mistakes with which iSulad reads nothing of the file.
+NO_JSON = {Kind.INVALID, Kind.MISSING_COMMA, Kind.EQUALS_SIGN, Kind.EXTRA_COMMA}
 
 
-def read(root: str = "/") -> Reading:
-    """Read iSulad's configuration below `root`. No file means that there is no iSulad."""
+def read(root: str = "/", path: str = PATH) -> Reading:
+    """Read iSulad's configuration below `root`. No file, or one that iSulad cannot read, means that there is none."""
     remarks: list[Remark] = []
-    file = _load(root, remarks)
+    file = _load(root, path, remarks)
     if file is None:
         return Reading(NAME, None, remarks)
+    broken = any(remark.kind in NO_JSON for remark in remarks)
     for key in file.tree:
         _examine(file, key, remarks)
     _find_nested(file, remarks)
@@ -39,32 +38,28 @@ def read(root: str = "/") -> Reading:
         value = setting.read(file, (spelt,), remarks)
         if value is not None:
             draft.put(setting.field, value, setting.key, file.where(spelt))
-    return Reading(NAME, draft.finish(), remarks)
+    return Reading(NAME, None if broken else draft.finish(), remarks)
 
 
-def _load(root: str, remarks: list[Remark]) -> ConfigFile | None:
-    """Read the file, its comments left out."""
-    source = config_file.read_source(root, PATH, remarks, "json")
+def _load(root: str, path: str, remarks: list[Remark]) -> ConfigFile | None:
+    """Read the file, its mistakes mended and remarked on."""
+    source = config_file.read_source(root, path, remarks, "json")
     if source is None:
         return None
-    for line, text in enumerate(source.text.splitlines(), 1):
-        if re.match(_COMMENT, text):
-            remarks.append(Remark(Kind.COMMENT, f"{PATH}:{line}"))
-    plain = Source(PATH, re.sub(rf"(?m)^{_COMMENT}.*$", "", source.text), "json")
     try:
-        tree = parse_text(plain)
+        tree, plain, found = lenient_json.parse(source)
     except ConfigError as error:
-        kind = Kind.MISSING_COMMA if "',' delimiter" in error.reason else Kind.INVALID
-        remarks.append(Remark(kind, error.source, {"reason": error.reason}))
+        remarks.append(Remark(Kind.INVALID, error.source, {"reason": error.reason}))
         return None
-    return ConfigFile(PATH, plain, tree if isinstance(tree, dict) else {})
+    remarks += found
+    return ConfigFile(path, plain, tree if isinstance(tree, dict) else {})
 
 
 def _examine(file: ConfigFile, key: str, remarks: list[Remark]) -> None:
     """Remark on a key of the top level that was meant for NRI but is none of its keys."""
     dashed = key.replace("_", "-")
     if key == "socket_path":
-        remarks.append(Remark(Kind.FIXED_SOCKET, file.where(key)))
+        remarks.append(Remark(Kind.FIXED_SOCKET, file.where(key), {"value": file.tree[key]}))
     elif dashed in KEYS and key not in KEYS:
         remarks.append(Remark(Kind.OLD_SPELLING, file.where(key), {"right": dashed}))
     elif re.search(r"(?i)nri|^plugin|disable.*conn", key) and key not in KEYS:

@@ -27,6 +27,7 @@ class RuntimeNri:
         registration_timeout_s: how long a plugin may take to register, in seconds.
         request_timeout_s: how long a plugin may take to answer, in seconds.
         required: plugins that the default validator wants to be there.
+        validator: containerd's table of the default validator, as it stands there.
         origin: where each setting was made, as "file:line: key"; a setting that is not here has its default.
     """
 
@@ -39,6 +40,7 @@ class RuntimeNri:
     registration_timeout_s: float = 5.0
     request_timeout_s: float = 2.0
     required: tuple[str, ...] = ()
+    validator: Mapping[str, Any] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -49,12 +51,14 @@ class Kind(enum.Enum):
     UNREADABLE = "the file cannot be read"  # reason
     INVALID = "the file is not in its format"  # reason
     MISSING_COMMA = "the file is not in its format, as if a comma were missing"  # reason
+    EQUALS_SIGN = "an equals sign in a format that has a colon there"
+    EXTRA_COMMA = "a comma after the last value, in a format that has none there"
     NO_TABLE = "the file is no table of keys"
     COMMENT = "a comment in a format that has none"
     UNKNOWN_KEY = "the runtime does not know the key"  # key, suggestion
     FOREIGN_KEY = "the key is another runtime's"  # key, right
     OLD_SPELLING = "the key is spelt as in old releases"  # right
-    FIXED_SOCKET = "the runtime takes no other socket path"
+    FIXED_SOCKET = "the runtime takes no other socket path"  # value
     MISPLACED = "the key is in the wrong table"  # key, table
     UNKNOWN_TABLE = "the runtime does not know the table"  # table
     UNVERSIONED = "without a version line containerd 1.x does not know the table"
@@ -106,6 +110,11 @@ class Draft:
         """Let a setting take effect that was made under `key` at `where`."""
         self.settings[setting] = value
         self.origin[key] = where
+
+    def put_validator(self, key: str, value: Any, where: str) -> None:
+        """Let a key of the default validator's table take effect."""
+        self.settings["validator"] = {**self.settings.get("validator", {}), key: value}
+        self.origin[f"default_validator.{key}"] = where
 
     def forget(self) -> None:
         """Go back to the defaults, as if no file had been read yet."""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nri.engine.config import Registry
 from nri.engine.support.errors import InvalidRequest
 
 __all__ = ["Credentials", "Registry", "auth_file", "registries_conf"]
@@ -29,16 +30,6 @@ class Credentials:
 
     def __repr__(self) -> str:
         return f"Credentials(username={self.username!r}, server_address={self.server_address!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class Registry:
-    """The operator's settings for one registry: mirrors asked before it, its own CAs, plain HTTP allowed."""
-
-    host: str
-    mirrors: tuple[str, ...] = ()
-    certificates: str = ""
-    insecure: bool = False
 
 
 def auth_file(host: str, credentials: Credentials) -> str:

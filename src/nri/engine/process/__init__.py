@@ -7,6 +7,7 @@ Next: :mod:`nri.engine.process.runtime`.
 
 from nri.engine.process.attach import Attachment
 from nri.engine.process.conmon import Conmon, Created
+from nri.engine.process.counters import Counters, Transfer, read_counters
 from nri.engine.process.execution import ExecResult, Execution, exec_sync
 from nri.engine.process.exits import Exit, Exits
 from nri.engine.process.runtime import Runtime, RuntimeState
@@ -16,6 +17,7 @@ __all__ = [
     "Attachment",
     "Conmon",
     "ContainerStats",
+    "Counters",
     "Created",
     "ExecResult",
     "Execution",
@@ -24,7 +26,9 @@ __all__ = [
     "InterfaceStats",
     "Runtime",
     "RuntimeState",
+    "Transfer",
     "exec_sync",
+    "read_counters",
     "read_interfaces",
     "read_stats",
 ]

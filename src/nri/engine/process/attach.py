@@ -62,6 +62,13 @@ class Attachment:
         for begin in range(0, len(data), _CHUNK):
             self._socket.sendall(data[begin : begin + _CHUNK])
 
+    def send(self, data: bytes) -> int:
+        """Send as much of the bytes as goes without waiting; returns how many. Raises OSError when it has ended."""
+        try:
+            return self._socket.send(data[:_CHUNK], socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+
     def close_stdin(self) -> None:
         """Say that no more input comes; the container reads an end if its stdin is open for one client only."""
         try:

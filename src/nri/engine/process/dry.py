@@ -121,9 +121,9 @@ class DryRuntime:
         return ""
 
     def ended(self, container_id: str) -> Exit | None:
-        """The end of a container; None while it lives."""
+        """The end of a container; None while it lives. One that is not known ended with an earlier engine."""
         found = self._containers.get(container_id)
-        return found.exit if found else None
+        return found.exit if found else Exit(container_id, 255, time.time_ns(), "Unknown")
 
     def _find(self, container_id: str) -> _Container:
         try:
@@ -160,6 +160,10 @@ class DryConmon:
         log_path.touch()
         return created
 
+    def remove(self, runtime: DryRuntime, container_id: str, bundle: Path) -> None:  # noqa: ARG002
+        """Take the container away, as far as it is there."""
+        runtime.delete(container_id)
+
     def reopen_log(self, bundle: Path, log_path: Path) -> None:  # noqa: ARG002
         """Make the log anew."""
         log_path.touch()
@@ -182,6 +186,10 @@ class DryExits:
         found = runtime.ended(container_id)
         if found is not None:
             self._ended(found)
+
+    def forget(self, container_id: str) -> None:
+        """Tell this container's end no more."""
+        self._watched.discard(container_id)
 
     def close(self) -> None:
         """Stop watching."""

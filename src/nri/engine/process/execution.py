@@ -35,6 +35,9 @@ LIMIT_BYTES = 16 << 20
 _PTY_MAJORS = range(136, 144)
 #: How far above a program its runtime may be: a wrapper or two.
 _ANCESTORS = 4
+#: How long a runtime has to take away its program that was killed. Were it killed with it, the program would stay as a
+#: zombie of the container's first process, which seldom looks after strangers.
+_REAP_S = 2.0
 _FOREVER_S = 10 * 365 * 86400.0
 
 
@@ -68,12 +71,20 @@ def exec_sync(
         argv, pid_file, log = _argv(runtime, container_id, process, Path(folder))
         action = f"exec in {container_id}"
 
+        late = False
+
         def tick() -> None:
-            if timeout_s and time.monotonic() - began >= timeout_s:
+            nonlocal late
+            over_s = time.monotonic() - began - timeout_s if timeout_s else -1.0
+            if over_s >= 0 and not late:
+                late = True
                 kill_started(pid_file)
+            if timeout_s and over_s >= _REAP_S:
                 raise CommandTimeout(action, timeout_s)
 
         output = run(argv, timeout_s=_FOREVER_S, action=action, limit_bytes=LIMIT_BYTES, check=False, on_tick=tick)
+        if late and timeout_s:
+            raise CommandTimeout(action, timeout_s)
         if not _pid_of(pid_file):
             raise CommandFailed(action, output.code, cause_of(output.stderr, log))
         return ExecResult(output.stdout, output.stderr, _code(output.code))
@@ -125,6 +136,11 @@ class Execution:
             process.stdin.close()
         return process
 
+    @property
+    def pid(self) -> int:
+        """The OCI runtime's process, which ends with the program."""
+        return self._process.pid
+
     def resize(self, width: int, height: int) -> None:
         """Set the size of the terminal, in characters."""
         if self._terminal and self.stdin is not None:
@@ -154,8 +170,11 @@ class Execution:
         """Close the streams, and kill the program with its children if it still runs."""
         if self._process.poll() is None:
             kill_started(self._pid_file)
-            self._process.kill()
-            self._process.wait()
+            try:
+                self._process.wait(_REAP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
         for descriptor in {self.stdin, self.stdout, self.stderr} - {None}:
             assert descriptor is not None
             os.close(descriptor)
@@ -166,14 +185,17 @@ class Execution:
 def kill_started(pid_file: Path) -> None:
     """Kill the program of a pid file with all that came of it, as far as it is still its child.
 
-    Only while the runtime that started it is above it: a number alone may be another process by now.
+    Only while the runtime that started it is above it: a number alone may be another process by now. A runtime writes
+    the number down after the program's start, so until then the runtime is killed with all that came of it.
     """
     pid = _pid_of(pid_file)
-    try:
-        descriptor = os.pidfd_open(pid) if pid else -1
-    except ProcessLookupError:
+    if not pid:
+        for runtime in _runtimes_with(pid_file):
+            _kill_tree(runtime)
         return
-    if descriptor < 0:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
         return
     try:
         if _started_with(pid, pid_file):
@@ -203,6 +225,18 @@ def _children(pid: int) -> list[int]:
         return [int(word) for task in tasks for word in (task / "children").read_text().split()]
     except OSError:
         return []
+
+
+def _runtimes_with(pid_file: Path) -> list[int]:
+    """The processes that have this pid file on their command line."""
+    wanted, found = os.fsencode(pid_file), []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and wanted in Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0"):
+                found.append(int(entry))
+        except OSError:
+            continue
+    return found
 
 
 def _started_with(pid: int, pid_file: Path) -> bool:

@@ -69,6 +69,7 @@ class Exits:
         self._exit_dir = exit_dir
         self._on_exit = on_exit
         self._selector = selectors.DefaultSelector()
+        self._descriptors: dict[str, int] = {}
         self._wake_read, self._wake_write = os.pipe()
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._closing = threading.Event()
@@ -85,7 +86,16 @@ class Exits:
             return
         with self._lock:
             self._selector.register(descriptor, selectors.EVENT_READ, watched)
+            self._descriptors[container_id] = descriptor
         os.write(self._wake_write, b"0")
+
+    def forget(self, container_id: str) -> None:
+        """Do not tell this container's end any more, because the caller brings it about; no error if it was told."""
+        with self._lock:
+            descriptor = self._descriptors.pop(container_id, -1)
+            if descriptor >= 0:
+                self._selector.unregister(descriptor)
+                os.close(descriptor)
 
     def close(self) -> None:
         """Stop watching; conmons and containers run on."""
@@ -104,6 +114,9 @@ class Exits:
                     os.read(key.fd, 4096)
                     continue
                 with self._lock:
+                    if self._descriptors.get(key.data.container_id) != key.fd:
+                        continue  # forgotten just now
+                    del self._descriptors[key.data.container_id]
                     self._selector.unregister(key.fd)
                 os.close(key.fd)
                 self._tell(key.data)

@@ -2,7 +2,7 @@
 
 Rules: both cgroup versions, and a value that a kernel does not have is None, never 0; working set is usage less what
 the kernel can drop first (inactive file pages), as the kubelet counts; pure parsers under two functions that read.
-Next: :mod:`nri.engine.process.dry`.
+Next: :mod:`nri.engine.process.counters`.
 """
 
 from __future__ import annotations
@@ -52,6 +52,10 @@ class InterfaceStats:
     rx_errors: int
     tx_bytes: int
     tx_errors: int
+    rx_packets: int = 0
+    rx_dropped: int = 0
+    tx_packets: int = 0
+    tx_dropped: int = 0
 
 
 def read_stats(pid: int, root: Path = CGROUPS) -> ContainerStats:
@@ -79,8 +83,8 @@ def parse_interfaces(text: str) -> list[InterfaceStats]:
     for line in text.splitlines()[2:]:
         name, _, numbers = line.partition(":")
         row = [int(word) for word in numbers.split()]
-        if len(row) >= 11:
-            found.append(InterfaceStats(name.strip(), row[0], row[2], row[8], row[10]))
+        if len(row) >= 12:
+            found.append(InterfaceStats(name.strip(), row[0], row[2], row[8], row[10], row[1], row[3], row[9], row[11]))
     return found
 
 

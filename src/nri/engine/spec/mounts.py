@@ -93,12 +93,10 @@ def _asked(index: int, mount: pb.Mount, options: Options) -> Mount:
     """One mount of the request."""
     field = f"mounts[{index}]"
     destination = _destination(mount, field)
-    source, from_image = _source(index, mount, field, options)
+    source = _source(index, mount, field, options)
     spread = _spread(mount, source, field, options)
     made = _mount(destination, "bind", source, ["rbind", spread])
-    made["options"].append(_access(mount, spread, field, options.machine, from_image=from_image))
-    if from_image and "exec" not in mount.mount_options:
-        made["options"].append("noexec")
+    made["options"].append(_access(mount, spread, field, options.machine))
     for place, option in enumerate(mount.mount_options):
         if option not in _OPTIONS:
             raise RequestError(f"{field}.mount_options[{place}]", option, "is no option that a bind mount can have")
@@ -119,19 +117,21 @@ def _destination(mount: pb.Mount, field: str) -> str:
     return clean
 
 
-def _source(index: int, mount: pb.Mount, field: str, options: Options) -> tuple[str, bool]:
-    """The path on the host, and whether an image is mounted."""
+def _source(index: int, mount: pb.Mount, field: str, options: Options) -> str:
+    """The path on the host, also of an image, which is mounted for reading only."""
     if mount.HasField("image") and (mount.image.image or mount.image.image_ref):
         if mount.host_path:
             raise RequestError(f"{field}.host_path", mount.host_path, "cannot stand beside an image")
+        if not mount.readonly:
+            raise RequestError(f"{field}.readonly", "false", "an image is mounted for reading only")
         if index not in options.image_folders:
             raise RequestError(f"{field}.image", mount.image.image, "is not there: pull it first")
-        return options.image_folders[index], True
+        return options.image_folders[index]
     if mount.image_sub_path:
         raise RequestError(f"{field}.image_sub_path", mount.image_sub_path, "needs an image beside it")
     if not mount.host_path.startswith("/"):
         raise RequestError(f"{field}.host_path", mount.host_path, "is no absolute path")
-    return mount.host_path, False
+    return mount.host_path
 
 
 def _spread(mount: pb.Mount, source: str, field: str, options: Options) -> str:
@@ -148,12 +148,12 @@ def _spread(mount: pb.Mount, source: str, field: str, options: Options) -> str:
     return asked
 
 
-def _access(mount: pb.Mount, spread: str, field: str, machine: Machine, *, from_image: bool) -> str:
+def _access(mount: pb.Mount, spread: str, field: str, machine: Machine) -> str:
     """The option that says who may write: ``rw``, ``ro``, or ``rro`` with all mounts below."""
     if not mount.recursive_read_only:
-        return "ro" if mount.readonly or from_image else "rw"
+        return "ro" if mount.readonly else "rw"
     for problem, reason in (
-        (not mount.readonly and not from_image, "needs readonly beside it"),
+        (not mount.readonly, "needs readonly beside it"),
         (spread != "rprivate", "needs PROPAGATION_PRIVATE beside it"),
         (not machine.recursive_read_only, "the OCI runtime cannot do it"),
     ):

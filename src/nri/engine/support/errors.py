@@ -16,6 +16,7 @@ __all__ = [
     "EngineError",
     "InvalidRequest",
     "NotThere",
+    "TooMany",
     "ToolMissing",
     "WrongState",
 ]
@@ -56,6 +57,14 @@ class WrongState(EngineError):
         self.thing = thing
         self.state = state
         self.step = step
+
+
+class TooMany(EngineError):
+    """There is a bound, and it is reached. `limit` is how many there may be."""
+
+    def __init__(self, things: str, limit: int) -> None:
+        super().__init__(f"too many {things}: there may be {limit} at a time")
+        self.limit = limit
 
 
 class ToolMissing(EngineError):

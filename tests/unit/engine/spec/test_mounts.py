@@ -78,14 +78,20 @@ def test_a_source_has_to_spread_as_is_asked(source: str, propagation: int, fine:
             made(asked, options=options)
 
 
-def test_an_images_folder_is_mounted_read_only_and_nothing_in_it_runs() -> None:
+def test_an_images_folder_is_mounted_for_reading_and_running_only() -> None:
     image = pb.ImageSpec(image="models:1")
-    asked = pb.Mount(container_path="/models", image=image, image_sub_path="a")
+    asked = pb.Mount(container_path="/models", image=image, image_sub_path="a", readonly=True)
     found = made(asked, options=Options("c1", "/rootfs", image_folders={0: "/images/1/a"}))
     assert found["/models"]["source"] == "/images/1/a"
+    assert found["/models"]["options"] == ["rbind", "rprivate", "ro"]
+    asked.mount_options.append("noexec")
+    found = made(asked, options=Options("c1", "/rootfs", image_folders={0: "/images/1/a"}))
     assert found["/models"]["options"] == ["rbind", "rprivate", "ro", "noexec"]
     with pytest.raises(RequestError, match=r'mounts\[0\]\.image: "models:1": is not there'):
         made(asked)
+    asked.readonly = False
+    with pytest.raises(RequestError, match=r'mounts\[0\]\.readonly: "false"'):
+        made(asked, options=Options("c1", "/rootfs", image_folders={0: "/images/1/a"}))
 
 
 def test_ids_of_a_mount_are_mapped() -> None:

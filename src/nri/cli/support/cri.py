@@ -1,0 +1,102 @@
+"""Pods and containers of any runtime over its CRI socket: the connection, finding one by a person's word, rows.
+
+Next: `nri.cri.client` is the connection.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nri.cli.errors import FAILED, USAGE, Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nri.cli.settings import Settings
+    from nri.cri.client import CriClient
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+cri_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--cri-socket",
+    metavar="PATH",
+    envvar=["NRI_CRI_SOCKET", "CONTAINER_RUNTIME_ENDPOINT"],
+    help="The runtime's CRI socket (environment: NRI_CRI_SOCKET, CONTAINER_RUNTIME_ENDPOINT). Default: the first one "
+    "that is there of the engine, containerd, CRI-O, iSulad.",
+)
+
+
+def connect(settings: Settings, path: str | None) -> CriClient:
+    """Connect to the socket that was named, or to the first one of this machine."""
+    from nri.cri.client import CALL_TIMEOUT_S, CriClient, find_socket
+
+    return CriClient(path or find_socket(), settings.timeout_s or CALL_TIMEOUT_S)
+
+
+def list_pods(cri: CriClient) -> list[Any]:
+    """All pods, the newest first."""
+    from nri.cri.pb import api_pb2 as pb
+
+    found = cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items
+    return sorted(found, key=lambda pod: -pod.created_at)
+
+
+def list_containers(cri: CriClient) -> list[Any]:
+    """All containers, the newest first."""
+    from nri.cri.pb import api_pb2 as pb
+
+    found = cri.call("ListContainers", pb.ListContainersRequest()).containers
+    return sorted(found, key=lambda container: -container.created_at)
+
+
+def find_container(word: str, containers: list[Any], pods: Mapping[str, Any]) -> Any:
+    """The container that a person means: an id or its beginning, its name, POD/NAME, or a pod's that has but one.
+
+    Of several lives of one container it is the newest. Raises Failure, which names all that could be meant.
+    """
+    found = [one for one in containers if one.id.startswith(word)]
+    if not found:
+        pod, _, name = word.rpartition("/")
+        found = [
+            one
+            for one in containers
+            if (name == one.metadata.name and (not pod or pod == pod_name(one, pods)))
+            or (not pod and name == pod_name(one, pods))
+        ]
+    if not found:
+        raise Failure(f'no container "{word}". try: nri ps -a', FAILED)
+    newest = {(one.pod_sandbox_id, one.metadata.name): one for one in reversed(found)}
+    if len(newest) > 1:
+        running = {key: one for key, one in newest.items() if one.state == 1}
+        newest = running if len(running) == 1 else newest
+    if len(newest) > 1:
+        names = ", ".join(f"{one.id[:13]} ({pod_name(one, pods)}/{one.metadata.name})" for one in newest.values())
+        raise Failure(f'"{word}" may be any of {names}', USAGE)
+    return next(iter(newest.values()))
+
+
+def pod_name(container: Any, pods: Mapping[str, Any]) -> str:
+    """The name of a container's pod; "" if the pod is gone."""
+    pod = pods.get(container.pod_sandbox_id)
+    return pod.metadata.name if pod is not None else ""
+
+
+def age(created_ns: int, now: float | None = None) -> str:
+    """The time since then for a table: ``3m``, ``2d``; "" for a time that was not said."""
+    if created_ns <= 0:
+        return ""
+    seconds = max((time.time() if now is None else now) - created_ns / 1e9, 0)
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return "0s"
+
+
+def state_name(message: Any) -> str:
+    """A state as people say it: ``running``, ``notready``."""
+    value = message.DESCRIPTOR.fields_by_name["state"].enum_type.values_by_number[message.state].name
+    return str(value).removeprefix("CONTAINER_").removeprefix("SANDBOX_").lower()

@@ -1,0 +1,61 @@
+"""JSON as people publish it: comments, missing and extra commas, equals signs, each told with its line and mended.
+
+Rules: pure; only text is changed, never a line number; what is none of these mistakes is the parser's own ConfigError.
+Next: `nri.config.runtimes.isulad`, whose published samples have all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from nri.config.runtimes.reading import Kind, Remark
+from nri.config.source import Source
+from nri.config.syntax import parse_text
+
+__all__ = ["parse"]
+
+#: A text in quotes, which may hold anything, or a comment up to the end of its line.
+_PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:#|//)[^\n]*')
+_MOST_MISTAKES = 100
+
+
+def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
+    """The values, the mended text, and a remark on each mistake. ConfigError for what cannot be mended."""
+    remarks = [
+        Remark(Kind.COMMENT, f"{source.name}:{source.text.count(chr(10), 0, found.start()) + 1}")
+        for found in _PARTS.finditer(source.text)
+        if not found[1]
+    ]
+    text = _PARTS.sub(lambda found: found[1] or "", source.text)
+    for _ in range(_MOST_MISTAKES):
+        try:
+            json.loads(text)
+        except json.JSONDecodeError as error:
+            mended = _mend(text, error)
+            if mended is None:
+                break
+            text, kind = mended
+            reason = f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} in column {error.colno}"
+            remarks.append(Remark(kind, f"{source.name}:{error.lineno}", {"reason": reason}))
+        except (RecursionError, ValueError):
+            break  # the parser says it better
+        else:
+            break
+    plain = Source(source.name, text, "json")
+    return parse_text(plain), plain, remarks
+
+
+def _mend(text: str, error: json.JSONDecodeError) -> tuple[str, Kind] | None:
+    """The text without its first mistake, and which one that was."""
+    before, after = text[: error.pos], text[error.pos :]
+    if "',' delimiter" in error.msg and after[:1] == '"':
+        return f"{before.rstrip()},{before[len(before.rstrip()) :]}{after}", Kind.MISSING_COMMA
+    if "':' delimiter" in error.msg and after[:1] == "=":
+        return f"{before}:{after[1:]}", Kind.EQUALS_SIGN
+    extra = re.search(r",(\s*)$", before if after[:1] in "}]" else before + after[:1])
+    if extra and re.match(r",?\s*[}\]]", after):
+        end = extra.start()
+        return f"{text[:end]} {text[end + 1 :]}", Kind.EXTRA_COMMA
+    return None

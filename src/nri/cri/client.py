@@ -1,0 +1,133 @@
+"""A client of a runtime's CRI socket: calls with deadlines, and errors that say what to do. Needs the extra `cri`.
+
+    with CriClient("/run/containerd/containerd.sock") as cri:
+        reply = cri.call("ListContainers", pb.ListContainersRequest())
+
+Works with any runtime that serves CRI v1. Next: `nri.cri.pb`, the messages.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, Any, Self
+
+from google.protobuf.message_factory import GetMessageClass
+
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import DeadlineExceeded, NriError, RpcError, RuntimeUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from google.protobuf.message import Message
+
+__all__ = ["SOCKETS", "CriClient", "find_socket"]
+
+CALL_TIMEOUT_S = 10.0
+#: Where the runtimes of the field listen, in the order in which they are looked for.
+SOCKETS = (
+    "/run/nri-engine/engine.sock",
+    "/run/containerd/containerd.sock",
+    "/run/crio/crio.sock",
+    "/run/isulad.sock",
+    "/var/run/isulad.sock",
+    "/run/k3s/containerd/containerd.sock",
+)
+_HINT = "Name the runtime's CRI socket with --cri-socket, or start one: nri engine serve"
+
+
+def find_socket() -> str:
+    """The CRI socket of this machine: the first one of `SOCKETS` that is there. Raises RuntimeUnavailable."""
+    for path in SOCKETS:
+        if os.path.exists(path):
+            return path
+    raise RuntimeUnavailable(SOCKETS[0], f"no such file, nor any of {', '.join(SOCKETS[1:4])}", _HINT)
+
+
+class CriClient:
+    """A connection to a CRI socket. NriError without grpcio, RuntimeUnavailable if no program listens there."""
+
+    def __init__(self, path: str, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        try:
+            import grpc
+        except ImportError:
+            raise NriError(
+                'the CRI needs grpcio, which is not installed. Install the extra: pip install "nri[engine]"'
+            ) from None
+        self.path = path.removeprefix("unix://")
+        self.timeout_s = timeout_s
+        _knock(self.path)
+        self._grpc = grpc
+        # A proxy of the environment must not get in the way of a unix socket, nor the path into the authority.
+        options = [
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.default_authority", "localhost"),
+            ("grpc.max_receive_message_length", 16 << 20),
+        ]
+        self._channel = grpc.insecure_channel(f"unix://{os.path.abspath(self.path)}", options=options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+    def call(self, method: str, request: Message, timeout_s: float | None = None) -> Any:
+        """Call a method of the RuntimeService or ImageService.
+
+        Raises RpcError with the runtime's status, RuntimeUnavailable, DeadlineExceeded.
+        """
+        reply, full = _method(method)
+        invoke = self._channel.unary_unary(
+            full, request_serializer=lambda message: message.SerializeToString(), response_deserializer=reply.FromString
+        )
+        try:
+            return invoke(request, timeout=timeout_s or self.timeout_s)
+        except self._grpc.RpcError as error:
+            raise self._error(method, error) from None
+
+    def stream(self, method: str, request: Message) -> Iterator[Any]:
+        """Call a method that answers with a stream, without a deadline. Raises as `call` does."""
+        reply, full = _method(method)
+        invoke = self._channel.unary_stream(
+            full, request_serializer=lambda message: message.SerializeToString(), response_deserializer=reply.FromString
+        )
+        try:
+            yield from invoke(request)
+        except self._grpc.RpcError as error:
+            raise self._error(method, error) from None
+
+    def _error(self, method: str, error: Any) -> NriError:
+        """Our error for gRPC's."""
+        codes, code = self._grpc.StatusCode, error.code()
+        if code is codes.UNAVAILABLE:
+            return RuntimeUnavailable(self.path, "it does not speak gRPC, or was closed", _HINT)
+        if code is codes.DEADLINE_EXCEEDED:
+            return DeadlineExceeded(f"{method} of {self.path}")
+        if code is codes.UNIMPLEMENTED:
+            return RpcError(code.value[0], f"{self.path} does not serve {method} of CRI v1: {error.details()}")
+        return RpcError(code.value[0], error.details() or "")
+
+
+def _knock(path: str) -> None:
+    """Connect once, because the kernel says why it fails, and gRPC does not."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(CALL_TIMEOUT_S)
+        try:
+            probe.connect(path)
+        except OSError as error:
+            raise RuntimeUnavailable(path, (error.strerror or str(error)).lower(), _HINT) from None
+
+
+def _method(name: str) -> tuple[Any, str]:
+    """The class of a method's answers, and the name of its call."""
+    for service in pb.DESCRIPTOR.services_by_name.values():
+        method = service.methods_by_name.get(name)
+        if method is not None:
+            return GetMessageClass(method.output_type), f"/{service.full_name}/{name}"
+    raise ValueError(f"the CRI has no method {name}")

@@ -1,0 +1,161 @@
+"""Logs of containers as the CRI has them written: one line for each part, ``TIME STREAM TAGS TEXT``.
+
+`read_log` gives the last lines of a file and then, if wanted, those that are added, through rotation: when the file is
+renamed the old one is read to its end before the new one. Parts (tag ``P``) are joined until the line is full (``F``).
+Pure but for reading the file. Source: the CRI's logging document of Kubernetes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, NamedTuple, Self
+
+__all__ = ["Entry", "Joiner", "parse_line", "read_log"]
+
+_CHUNK = 1 << 16
+POLL_S = 0.1
+#: The longest line that is joined of parts, in bytes; what is longer comes in several.
+LONGEST = 1 << 20
+
+
+class Entry(NamedTuple):
+    """A line of a log, or a part of one: `time` is RFC 3339, `stream` stdout or stderr, `text` without its end."""
+
+    time: str
+    stream: str
+    text: bytes
+    partial: bool = False
+
+
+def parse_line(line: bytes) -> Entry | None:
+    """An entry out of a line without its end; None for what is none, such as a line that was cut by a full disk."""
+    parts = line.split(b" ", 3)
+    if len(parts) < 3 or parts[1] not in (b"stdout", b"stderr"):
+        return None
+    tags = parts[2].split(b":")
+    if not tags[0] or tags[0] not in (b"P", b"F"):
+        return None
+    text = parts[3] if len(parts) > 3 else b""
+    return Entry(parts[0].decode(errors="replace"), parts[1].decode(), text, tags[0] == b"P")
+
+
+class Joiner:
+    """Joins the parts of lines, of each stream by itself."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Entry] = {}
+
+    def add(self, entry: Entry) -> Entry | None:
+        """The whole line, if this entry ends one. It bears the time of its first part."""
+        first = self._open.pop(entry.stream, None)
+        if first is not None:
+            entry = Entry(first.time, entry.stream, first.text + entry.text, entry.partial)
+        if entry.partial and len(entry.text) < LONGEST:
+            self._open[entry.stream] = entry
+            return None
+        return entry._replace(partial=False)
+
+    def rest(self) -> list[Entry]:
+        """The lines that were begun and not ended."""
+        rest = [entry._replace(partial=False) for entry in self._open.values()]
+        self._open.clear()
+        return rest
+
+
+def read_log(
+    path: str, *, tail: int | None = None, follow: Callable[[], bool] | None = None, poll_s: float = POLL_S
+) -> Iterator[Entry]:
+    """The lines of a log. Raises OSError if it cannot be read.
+
+    Args:
+        tail: only so many lines of what is there; None for all.
+        follow: asked when there is nothing more to read: True to wait for more, False to end.
+    """
+    joiner = Joiner()
+    with _Tracked(path) as file:
+        if tail is not None:
+            file.seek_tail(tail)
+        while True:
+            for line in file.lines():
+                entry = parse_line(line)
+                whole = joiner.add(entry) if entry is not None else None
+                if whole is not None:
+                    yield whole
+            if file.rotated():
+                continue
+            if follow is None or not follow():
+                break
+            time.sleep(poll_s)
+        yield from joiner.rest()
+
+
+class _Tracked:
+    """A log file that may be renamed or emptied while it is read."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: BinaryIO = open(path, "rb")  # noqa: SIM115  closed by __exit__
+        self._rest = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def lines(self) -> Iterator[bytes]:
+        """Every whole line that is there now and was not read yet."""
+        while chunk := self._file.read(_CHUNK):
+            *whole, self._rest = (self._rest + chunk).split(b"\n")
+            yield from whole
+
+    def rotated(self) -> bool:
+        """Go on with the new file if the path is another one by now, or at the start of one that was emptied."""
+        mine = os.fstat(self._file.fileno())
+        try:
+            there = os.stat(self._path)
+        except FileNotFoundError:
+            return False  # renamed, and the new one is not there yet
+        if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
+            if mine.st_size > self._file.tell():
+                return True  # written to after it was renamed: first the rest
+            self._file.close()
+            self._file = open(self._path, "rb")  # noqa: SIM115
+        elif there.st_size < self._file.tell():
+            self._file.seek(0)
+        else:
+            return False
+        self._rest = b""
+        return True
+
+    def seek_tail(self, count: int) -> None:
+        """Go to where the last `count` whole lines begin; parts count for the line that they belong to."""
+        end = self._file.seek(0, os.SEEK_END)
+        if count <= 0:
+            return
+        block, start = b"", end
+        while start > 0:
+            start = max(start - _CHUNK, 0)
+            self._file.seek(start)
+            block = self._file.read(min(_CHUNK, end - start - len(block))) + block
+            if self._count(block, whole=start == 0) > count:
+                break
+        lines = block.split(b"\n")
+        seen, keep = 0, len(lines)
+        for place in range(len(lines) - 1, 0 if start else -1, -1):
+            entry = parse_line(lines[place])
+            if entry is not None and not entry.partial:
+                seen += 1
+                if seen > count:
+                    break
+            keep = place
+        self._file.seek(start + sum(len(line) + 1 for line in lines[:keep]))
+
+    @staticmethod
+    def _count(block: bytes, *, whole: bool) -> int:
+        """How many full lines a block has; its first line may be cut."""
+        lines = block.split(b"\n")
+        found = [parse_line(line) for line in (lines if whole else lines[1:])]
+        return sum(entry is not None and not entry.partial for entry in found)

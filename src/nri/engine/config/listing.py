@@ -1,0 +1,138 @@
+"""All settings as rows for people and programs: key, value, where it came from; and the meaning of each key.
+
+Rules: pure. The meanings are the docstrings of `values`, so that command, documentation and code cannot differ. Next:
+:mod:`nri.engine.config.values`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from nri.config import format_duration
+from nri.config.duration import DURATION
+from nri.config.place import show
+from nri.config.typed import fields_of
+from nri.engine.config.values import EngineConfig, OciRuntime, Registry
+
+__all__ = ["DEFAULT", "Key", "Row", "keys", "rows"]
+
+#: The origin of what no source gave.
+DEFAULT = "default"
+#: Classes of which there are several tables, by the key that holds them.
+_MANY: dict[str, tuple[str, type]] = {
+    "runtimes": ("runtimes.NAME", OciRuntime),
+    "images.registries": ("images.registries[]", Registry),
+}
+
+
+class Row(NamedTuple):
+    """A setting in force."""
+
+    key: str
+    value: Any
+    origin: str
+
+
+class Key(NamedTuple):
+    """A key that files may have: its type, default and meaning for people."""
+
+    key: str
+    kind: str
+    default: str
+    meaning: str
+
+
+def rows(config: EngineConfig, origins: Mapping[str, str]) -> list[Row]:
+    """Every setting, in the order of the classes. Values are plain: what JSON can say."""
+    return [Row(key, value, origins.get(key, DEFAULT)) for key, value in _walk(config, ())]
+
+
+def keys() -> list[Key]:
+    """Every key that a file may have."""
+    return list(_keys(EngineConfig, "", EngineConfig()))
+
+
+def _walk(value: Any, path: tuple[str | int, ...], annotation: Any = None) -> Iterator[tuple[str, Any]]:
+    if is_dataclass(value) and not isinstance(value, type):
+        kinds = fields_of(type(value))
+        for each in fields(value):
+            yield from _walk(getattr(value, each.name), (*path, each.name), kinds[each.name])
+    elif isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _walk(inner, (*path, name))
+    elif isinstance(value, tuple) and value and is_dataclass(value[0]):
+        for number, inner in enumerate(value):
+            yield from _walk(inner, (*path, number))
+    else:
+        yield show(path), _plain(value, annotation)
+
+
+def _plain(value: Any, annotation: Any) -> Any:
+    """A value as a file has it."""
+    if _is_duration(annotation):
+        return format_duration(value)
+    if isinstance(value, (tuple, list)):
+        return [_plain(one, None) for one in value]
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value) if isinstance(value, Path) else value
+
+
+def _is_duration(annotation: Any) -> bool:
+    return DURATION in getattr(annotation, "__metadata__", ())
+
+
+def _keys(cls: type, prefix: str, defaults: Any) -> Iterator[Key]:
+    meanings = _meanings(cls)
+    for name, annotation in fields_of(cls).items():
+        key = f"{prefix}{name}"
+        if key in _MANY:
+            key, inner = _MANY[key]
+            yield from _keys(inner, f"{key}.", None)
+        elif isinstance(annotation, type) and is_dataclass(annotation):
+            yield from _keys(annotation, f"{key}.", getattr(defaults, name))
+        else:
+            default = getattr(defaults, name) if defaults is not None else _own_default(cls, name)
+            yield Key(key, _kind(annotation), _written(default, annotation), meanings.get(name, ""))
+
+
+def _own_default(cls: type, name: str) -> Any:
+    """The default of a field of a class that has no instance by itself."""
+    return next(each.default for each in fields(cls) if each.name == name)
+
+
+def _kind(annotation: Any) -> str:
+    if _is_duration(annotation):
+        return "duration"
+    if get_origin(annotation) is Literal:
+        return " or ".join(get_args(annotation))
+    if get_origin(annotation) is tuple:
+        return f"list of {_kind(get_args(annotation)[0])}"
+    return {bool: "true or false", int: "number", str: "text", Path: "path"}[annotation]
+
+
+def _written(value: Any, annotation: Any) -> str:
+    """A default for people; "" for none."""
+    plain = _plain(value, annotation)
+    if isinstance(plain, bool):
+        return str(plain).lower()
+    if isinstance(plain, list):
+        return ", ".join(map(str, plain))
+    return str(plain) if isinstance(plain, (str, int)) else ""
+
+
+def _meanings(cls: type) -> dict[str, str]:
+    """The meaning of each attribute out of the docstring; one line may explain several: ``a, b: ...``."""
+    _, _, listed = inspect.getdoc(cls).partition("Attributes:\n")  # type: ignore[union-attr]  # all have one
+    joined = re.sub(r"\n {8,}", " ", listed)
+    found: dict[str, str] = {}
+    for line in joined.splitlines():
+        names, colon, text = line.strip().partition(": ")
+        if colon:
+            found |= {name.strip(): text.replace("``", '"') for name in names.split(",")}
+    return found

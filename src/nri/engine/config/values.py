@@ -1,0 +1,222 @@
+"""The settings of the engine as frozen values, each with its default, unit and meaning; they are the keys of the file.
+
+Rules: pure; a class is a table of ``engine.toml``, a field a key. What contradicts itself is a ValueError that says so.
+Durations are seconds, written as a number or as "5s". Next: the readers of this room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from nri.adaptation.plugin_policy.policy import DEFAULT_PATH
+from nri.api import naming
+from nri.config import Duration
+from nri.policies.default_validator import ValidatorConfig
+
+__all__ = [
+    "CgroupConfig",
+    "ContainerConfig",
+    "EngineConfig",
+    "ImageConfig",
+    "NetworkConfig",
+    "NriConfig",
+    "OciRuntime",
+    "Registry",
+    "StreamingConfig",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class OciRuntime:
+    """An OCI runtime, which a pod asks for by the handler's name that its table has.
+
+    Attributes:
+        path: the program: a path, or a name that is looked for in PATH.
+        arguments: what stands before each command, such as ``--systemd-cgroup``.
+        timeout: the longest that one command may take, in seconds.
+    """
+
+    path: str = "runc"
+    arguments: tuple[str, ...] = ()
+    timeout: Duration = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The operator's settings for one registry.
+
+    Attributes:
+        host: the registry as image names have it, such as ``docker.io`` or ``registry.example:5000``.
+        mirrors: hosts that are asked before it, in this order; ``http://`` before one allows plain HTTP.
+        certificates: the folder of its own CAs (``*.crt``) and client certificates; empty for the system's.
+        insecure: plain HTTP and unknown certificates are accepted.
+    """
+
+    host: str
+    mirrors: tuple[str, ...] = ()
+    certificates: str = ""
+    insecure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImageConfig:
+    """Images: the programs that bring and unpack them, and the registries.
+
+    Attributes:
+        skopeo, umoci: the programs: a path, or a name that is looked for in PATH.
+        snapshots: how root file systems are made: ``overlay``, ``copy``, or ``auto`` for overlay where it works.
+        stall_timeout: a pull that brings nothing for so long is given up, in seconds.
+        registries: registries with mirrors, certificates or plain HTTP; others need no entry.
+    """
+
+    skopeo: str = "skopeo"
+    umoci: str = "umoci"
+    snapshots: Literal["auto", "overlay", "copy"] = "auto"
+    stall_timeout: Duration = 60.0
+    registries: tuple[Registry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkConfig:
+    """Networks of pods, by CNI.
+
+    Attributes:
+        config_dir: where the first usable ``.conflist``, ``.conf`` or ``.json`` is the network.
+        plugin_dirs: where CNI plugins are looked for, in this order.
+        timeout: the longest that one plugin may take, in seconds.
+    """
+
+    config_dir: Path = Path("/etc/cni/net.d")
+    plugin_dirs: tuple[Path, ...] = (Path("/opt/cni/bin"), Path("/usr/lib/cni"))
+    timeout: Duration = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupConfig:
+    """Control groups of pods and containers.
+
+    Attributes:
+        driver: who makes cgroups: the OCI runtime by itself (``cgroupfs``), or systemd. As the kubelet's.
+        parent: the cgroup of pods that name none: a path, or a slice with the driver ``systemd``.
+        conmon: the cgroup of the conmons: a path; ``pod`` for the pod's own.
+    """
+
+    driver: Literal["cgroupfs", "systemd"] = "cgroupfs"
+    parent: str = "/nri-engine"
+    conmon: str = "pod"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerConfig:
+    """What all containers get, and the node's files that classes and devices are resolved by.
+
+    Attributes:
+        pids_limit: the most processes of a container; 0 for no limit.
+        seccomp_root: the folder that ``localhost`` seccomp profiles must be in; a kubelet's, unless changed.
+        apparmor_profile: the AppArmor profile of those that ask for the runtime's default; empty for none.
+        cdi_dirs: folders of CDI files, lowest rank first.
+        rdt_config: the file of RDT classes; empty: a class is the resctrl group of that name.
+        blockio_config: the file of block-I/O classes; empty: there are none.
+    """
+
+    pids_limit: int = 0
+    seccomp_root: Path = Path("/var/lib/kubelet/seccomp")
+    apparmor_profile: str = ""
+    cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
+    rdt_config: str = ""
+    blockio_config: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingConfig:
+    """The server behind exec, attach and port forward.
+
+    Attributes:
+        address: where it listens. The kubelet is on this machine, so loopback will do.
+        port: 0 for any free one.
+        idle_timeout: a stream without traffic is closed after this time, in seconds.
+        token_timeout: how long an address that was given out can be used, in seconds.
+    """
+
+    address: str = "127.0.0.1"
+    port: int = 0
+    idle_timeout: Duration = 4 * 3600.0
+    token_timeout: Duration = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class NriConfig:
+    """NRI inside the engine: the settings of `nri.adaptation.Adaptation`, under the names of containerd's table.
+
+    Attributes:
+        disable: requests pass untouched, and no plugin can connect.
+        disable_connections: only plugins that the engine launches.
+        socket_path: where plugins connect.
+        plugin_path: the folder of plugins that the engine launches.
+        plugin_config_path: the folder of their configuration.
+        plugin_registration_timeout: how long a plugin has to register, in seconds.
+        plugin_request_timeout: how long a plugin has for one request, in seconds; the policy may say more.
+        default_validator: what all plugins together may not do.
+        policy_path: the operator's policy for each plugin; empty for none.
+        admin_socket: where ``nri why`` asks; empty for nowhere.
+        allowed_uids: users whose plugins may connect, beside root and the engine's own.
+        provenance: remember who changed what, for ``nri why``.
+        compat: ``reference`` reproduces the reference's behaviour, see docs/deviations.md.
+    """
+
+    disable: bool = False
+    disable_connections: bool = False
+    socket_path: str = naming.DEFAULT_SOCKET
+    plugin_path: str = naming.PLUGIN_DIR
+    plugin_config_path: str = naming.CONFIG_DIR
+    plugin_registration_timeout: Duration = naming.REGISTRATION_TIMEOUT_S
+    plugin_request_timeout: Duration = naming.REQUEST_TIMEOUT_S
+    default_validator: ValidatorConfig = field(default_factory=ValidatorConfig)
+    policy_path: str = DEFAULT_PATH
+    admin_socket: str = "/var/run/nri/admin.sock"
+    allowed_uids: tuple[int, ...] = ()
+    provenance: bool = True
+    compat: Literal["default", "reference"] = "default"
+
+
+def _runtimes() -> Mapping[str, OciRuntime]:
+    return {"runc": OciRuntime("runc"), "crun": OciRuntime("crun")}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """All settings of an engine. `EngineConfig()` is an engine without a configuration file.
+
+    Attributes:
+        socket: the unix socket of the CRI; its folder is made.
+        root: the folder of what outlives the machine's restart: images, records, snapshots. Mode 0700.
+        state: the folder of what does not: bundles, exit files, network namespaces. Mode 0700.
+        default_runtime: the table of `runtimes` for pods that ask for no handler.
+        runtimes: OCI runtimes by the names of handlers.
+        conmon: the program: a path, or a name that is looked for in PATH.
+        log_level: the least that is logged.
+        dry: no processes, images and networks: every step is decided, written down and told, and none is done.
+    """
+
+    socket: Path = Path("/run/nri-engine/engine.sock")
+    root: Path = Path("/var/lib/nri-engine")
+    state: Path = Path("/run/nri-engine")
+    default_runtime: str = "runc"
+    runtimes: Mapping[str, OciRuntime] = field(default_factory=_runtimes)
+    conmon: str = "conmon"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    dry: bool = False
+    images: ImageConfig = ImageConfig()
+    network: NetworkConfig = NetworkConfig()
+    cgroups: CgroupConfig = CgroupConfig()
+    containers: ContainerConfig = ContainerConfig()
+    streaming: StreamingConfig = StreamingConfig()
+    nri: NriConfig = NriConfig()
+
+    def __post_init__(self) -> None:
+        if self.default_runtime not in self.runtimes:
+            names = ", ".join(self.runtimes) or "none"
+            raise ValueError(f'default_runtime "{self.default_runtime}" is no table below runtimes; there is: {names}')

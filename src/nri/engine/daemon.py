@@ -1,0 +1,89 @@
+"""The engine with its servers, as one thing to start and stop: CRI, streams of exec and attach, NRI.
+
+One job: :class:`Daemon`, wiring of `engine`, `streaming` and `server`. Rules: requests are taken when everything that
+they may need is there, and the other way round at the end. Next: :mod:`nri.engine.engine`.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from nri.engine.config import EngineConfig
+from nri.engine.engine import Engine
+from nri.engine.process import Attachment, Execution
+from nri.engine.server import cri_server
+from nri.engine.streaming import Limits, StreamingServer, connect_port
+from nri.engine.support.errors import EngineError
+
+__all__ = ["Daemon"]
+
+_log = logging.getLogger(__name__)
+
+
+class Daemon:
+    """An engine that serves the CRI at its socket. Raises EngineError, ConfigError if it cannot be made."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+        self.engine = Engine(config)
+        settings = config.streaming
+        limits = Limits(token_s=settings.token_timeout, idle_s=settings.idle_timeout)
+        self.streaming = StreamingServer(settings.address, settings.port, _Streams(self.engine), limits)
+        self.server = cri_server(self.engine, self.streaming)
+
+    def start(self) -> None:
+        """Take up what an earlier life has left, then listen. Raises EngineError, NriError; nothing is left then."""
+        self.engine.start()
+        try:
+            try:
+                self.streaming.start()
+            except OSError as error:
+                where = f"{self.config.streaming.address}:{self.config.streaming.port}"
+                raise EngineError(f"cannot listen on {where} for exec and attach: {error}") from error
+            self.server.start()
+        except BaseException:
+            self.stop()
+            raise
+        for complaint in self.engine.complaints:
+            _log.warning("%s", complaint)
+
+    def stop(self) -> None:
+        """Take no more requests, and let go of everything; containers run on."""
+        self.server.stop()
+        self.streaming.stop()
+        self.engine.stop()
+
+    def describe(self) -> str:
+        """Where it listens, in one line."""
+        nri = self.config.nri
+        if nri.disable:
+            plugins = "NRI is off"
+        elif nri.disable_connections:
+            plugins = f"NRI for plugins in {nri.plugin_path} only"
+        else:
+            plugins = f"NRI at {nri.socket_path}"
+        dry = ", dry: nothing is run" if self.config.dry else ""
+        return f"CRI at {self.config.socket}, {plugins}, runtime {self.config.default_runtime}{dry}"
+
+
+class _Streams:
+    """What the streaming server asks of an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def exec(self, container_id: str, argv: Sequence[str], *, tty: bool, stdin: bool) -> Execution:
+        return self._engine.containers.exec(container_id, argv, tty=tty, stdin=stdin)
+
+    def attach(self, container_id: str) -> Attachment:
+        return self._engine.containers.attach(container_id)
+
+    def resize(self, container_id: str, width: int, height: int) -> None:
+        self._engine.containers.resize(container_id, width, height)
+
+    def open_port(self, pod_id: str, port: int) -> socket.socket:
+        namespace = self._engine.pods.get(pod_id).namespace_paths.get("network")
+        return connect_port(Path(namespace) if namespace else None, port)

@@ -1,0 +1,96 @@
+"""The CRI's container events, for as many as listen.
+
+Rules: a listener that does not keep up loses the oldest events, and holds up nobody. Next:
+:mod:`nri.engine.lifecycle.hub`.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Self
+
+from nri.cri.pb import api_pb2 as pb
+
+__all__ = ["EventBus", "Subscription"]
+
+_KEPT = 1000
+
+
+class Subscription:
+    """The events since it was made. A context manager; :meth:`get` waits for the next one."""
+
+    def __init__(self, bus: EventBus) -> None:
+        self._bus = bus
+        self._queue: queue.Queue[pb.ContainerEventResponse | None] = queue.Queue()
+        self.lost = 0
+
+    def get(self, timeout_s: float | None = None) -> pb.ContainerEventResponse | None:
+        """The next event; None if none came in time, or if the engine has stopped."""
+        try:
+            return self._queue.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+    def put(self, event: pb.ContainerEventResponse | None) -> None:
+        """Take an event in; the oldest one goes if nobody reads."""
+        if self._queue.qsize() >= _KEPT:
+            try:
+                self._queue.get_nowait()
+                self.lost += 1
+            except queue.Empty:
+                pass  # read just now
+        self._queue.put(event)
+
+    def close(self) -> None:
+        """Get no more events."""
+        self._bus.leave(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class EventBus:
+    """Passes events on. `describe` fills in what the event is about: statuses of pod and containers."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: list[Subscription] = []
+        self.describe: Callable[[pb.ContainerEventResponse, str], None] | None = None
+
+    def subscribe(self) -> Subscription:
+        """Listen from now on."""
+        made = Subscription(self)
+        with self._lock:
+            self._listeners.append(made)
+        return made
+
+    def leave(self, listener: Subscription) -> None:
+        """Send nothing more to a listener."""
+        with self._lock:
+            self._listeners = [each for each in self._listeners if each is not listener]
+        listener.put(None)
+
+    def tell(self, identity: str, kind: pb.ContainerEventType.ValueType, pod_id: str) -> None:
+        """Tell all listeners what has happened to a container or pod."""
+        with self._lock:
+            listeners = [*self._listeners]
+        if not listeners:
+            return
+        event = pb.ContainerEventResponse(container_id=identity, container_event_type=kind, created_at=time.time_ns())
+        if self.describe is not None:
+            self.describe(event, pod_id)
+        for each in listeners:
+            each.put(event)
+
+    def close(self) -> None:
+        """Let all listeners end."""
+        with self._lock:
+            listeners, self._listeners = self._listeners, []
+        for each in listeners:
+            each.put(None)

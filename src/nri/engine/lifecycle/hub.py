@@ -1,0 +1,177 @@
+"""One adaptation for all of an engine's domains: namespaces of containers that know nothing of each other.
+
+One job: join the domains' states for plugins that register, and hand each update and eviction to the domain that has
+the container. Rules: an id that two domains have is nobody's: what plugins want of it is refused by both names, and
+never done to the wrong container. Without NRI there is no adaptation, and events are not sent.
+Next: :mod:`nri.engine.lifecycle.resources`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from nri.adaptation import Adaptation, UpdateResult
+from nri.api import messages as m
+from nri.engine.config import NriConfig
+from nri.engine.support.errors import EngineError
+from nri.engine.support.files import write_whole
+
+__all__ = ["NriDomain", "NriHub"]
+
+#: How long after a restart the plugins of before have to come back before they are told what they missed, in seconds.
+RETURN_S = 5.0
+_NOTED_AFTER_S = 0.5
+_log = logging.getLogger(__name__)
+
+
+class NriDomain(Protocol):
+    """One namespace of pods and containers, as containerd's ``k8s.io`` and ``moby`` are."""
+
+    name: str
+
+    def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
+        """All pods and containers that plugins are to know of, now."""
+
+    def has(self, container_id: str) -> bool:
+        """Whether this is one of its containers."""
+
+    def update(self, updates: list[m.ContainerUpdate]) -> list[UpdateResult]:
+        """Apply updates by plugins."""
+
+    def evict(self, evictions: list[m.ContainerEviction]) -> None:
+        """Begin to stop containers that plugins want gone."""
+
+
+class NriHub:
+    """The adaptation and its domains. `memory` is the file that keeps which plugins took part."""
+
+    def __init__(self, config: NriConfig, version: str, memory: Path, **more: Any) -> None:
+        self._domains: dict[str, NriDomain] = {}
+        self._memory = memory
+        self._before = _read_names(memory)
+        self._noting = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self.adaptation = None if config.disable else self._adaptation(config, version, more)
+
+    def _adaptation(self, config: NriConfig, version: str, more: dict[str, Any]) -> Adaptation:
+        return Adaptation(
+            "nri-engine",
+            version,
+            synchronize=self._synchronize,
+            update=self.update,
+            evict=self.evict,
+            plugin_path=config.plugin_path,
+            plugin_config_path=config.plugin_config_path,
+            socket_path=config.socket_path,
+            disable_connections=config.disable_connections,
+            registration_timeout_s=config.plugin_registration_timeout,
+            request_timeout_s=config.plugin_request_timeout,
+            policy_path=config.policy_path or None,
+            provenance=config.provenance,
+            admin_socket=config.admin_socket or None,
+            allowed_uids=config.allowed_uids,
+            compat=config.compat,
+            default_validator=config.default_validator,
+            **more,
+        )
+
+    def register(self, domain: NriDomain) -> None:
+        """Take a domain in, before the start. Raises EngineError if there is one of that name."""
+        if domain.name in self._domains:
+            raise EngineError(f"there is a domain {domain.name!r} already")
+        self._domains[domain.name] = domain
+
+    def start(self) -> None:
+        """Start plugins and listen for others. Raises EngineError if the socket or a plugin of the engine fails."""
+        if self.adaptation is None:
+            return
+        try:
+            self.adaptation.start()
+        except OSError as error:
+            raise EngineError(f"NRI cannot listen: {error}") from error
+
+    def await_return(self) -> None:
+        """Wait, after a restart, for the plugins of before, or until their time is over."""
+        if self.adaptation is not None and self._before:
+            self.adaptation.ready(self._before, RETURN_S)
+
+    def stop(self) -> None:
+        """End connections and launched plugins."""
+        with self._noting:
+            if self._timer is not None:
+                self._timer.cancel()
+        if self.adaptation is not None:
+            self._note()
+            self.adaptation.stop()
+
+    # --- what the adaptation asks for ---
+
+    def _synchronize(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
+        pods: list[m.PodSandbox] = []
+        containers: list[m.Container] = []
+        for domain in self._domains.values():
+            its_pods, its_containers = domain.snapshot()
+            pods += its_pods
+            containers += its_containers
+        self._note_soon()
+        return pods, containers
+
+    def update(self, updates: list[m.ContainerUpdate]) -> list[UpdateResult]:
+        """Apply updates that plugins want, each in the domain that has the container."""
+        results = []
+        for update in updates:
+            homes = self._homes(update.container_id)
+            if len(homes) == 1:
+                results += homes[0].update([update])
+            else:
+                results.append(UpdateResult.all_stale(update, _why_not(update.container_id, homes)))
+        return results
+
+    def evict(self, evictions: Sequence[m.ContainerEviction]) -> None:
+        """Begin evictions that plugins want, each in the domain that has the container."""
+        for eviction in evictions:
+            homes = self._homes(eviction.container_id)
+            if len(homes) == 1:
+                homes[0].evict([eviction])
+            else:
+                _log.warning("an eviction is left out: %s", _why_not(eviction.container_id, homes))
+
+    def _homes(self, container_id: str) -> list[NriDomain]:
+        return [domain for domain in self._domains.values() if domain.has(container_id)]
+
+    # --- which plugins take part, for the next life ---
+
+    def _note_soon(self) -> None:
+        """Note the plugins once the one that is joining has joined."""
+        with self._noting:
+            if self._timer is None or not self._timer.is_alive():
+                self._timer = threading.Timer(_NOTED_AFTER_S, self._note)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _note(self) -> None:
+        assert self.adaptation is not None
+        names = sorted(row.plugin for row in self.adaptation.plugins if row.state == "active")
+        try:
+            write_whole(self._memory, json.dumps(names).encode())
+        except OSError as error:
+            _log.warning("which plugins take part cannot be written down: %s", error)
+
+
+def _read_names(path: Path) -> list[str]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return []
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+
+
+def _why_not(container_id: str, homes: Sequence[NriDomain]) -> str:
+    if not homes:
+        return f"there is no container {container_id!r}"
+    return f"container {container_id!r} is in several domains: {', '.join(home.name for home in homes)}"

@@ -1,0 +1,150 @@
+"""The findings that a container's spec is made of, beside the request: its user, devices, images, profiles, paths.
+
+Rules: what is named by a request is looked up here and nowhere else; paths of images and containers are opened below
+their root, profiles of the node below the operator's folder. Next: :mod:`nri.engine.lifecycle.creation`.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from pathlib import Path
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.images import Image, resolve_user
+from nri.engine.lifecycle.lives import ContainerLife, Lives, PodLife, to_json
+from nri.engine.lifecycle.parts.machinery import Machinery
+from nri.engine.machine import find_devices
+from nri.engine.spec import Account, Device, ImageConfig, Options, wanted_user
+from nri.engine.state import ContainerState
+from nri.engine.support.kernel import open_below
+from nri.errors import RequestError
+from nri.oci import MountTable
+
+__all__ = ["Inputs", "image_config"]
+
+
+class Inputs:
+    """Finds out what specs of containers need to know."""
+
+    def __init__(self, lives: Lives, machinery: Machinery) -> None:
+        self._lives, self._machinery = lives, machinery
+
+    def options(
+        self, pod: PodLife, life: ContainerLife, image: Image, folders: dict[int, str]
+    ) -> tuple[pb.ContainerConfig, Options]:
+        """The request with its paths resolved, and the findings for it. Raises RequestError, InvalidRequest."""
+        config, record = copy.deepcopy(life.config), life.record
+        _resolve_mounts(config)
+        settings = self._machinery.config.containers
+        return config, Options(
+            life.id,
+            record.rootfs,
+            account=_account(life, image),
+            machine=self._machinery.machine_of(record.runtime_handler),
+            devices=_devices(config),
+            image_folders=folders,
+            target_pid_namespace=self._target(pod, config),
+            localhost_seccomp=self._machinery.seccomp(config.linux.security_context),
+            propagation=MountTable.of_host().propagation,
+            systemd_cgroup=self._machinery.systemd_cgroup,
+            pids_limit=settings.pids_limit,
+            apparmor_default=settings.apparmor_profile,
+        )
+
+    # --- root file systems ---
+
+    def mount(self, life: ContainerLife, image: Image) -> dict[int, str]:
+        """Mount the container's root and the images that it mounts, all noted in its record; these by their place.
+
+        Raises NotThere, EngineError, RequestError.
+        """
+        images = self._machinery.images
+        life.record.rootfs = str(images.mount(image, life.id))
+        life.record.mounts = [to_json(mount) for mount in life.config.mounts]
+        folders = {}
+        for index, name, mount in _mounted(life.config):
+            found = images.get(name)
+            life.record.mounts[index]["image"]["image_ref"] = found.id
+            folders[index] = _below(images.mount(found, _of_mount(life.id, index)), mount, index)
+        return folders
+
+    def unmount(self, life: ContainerLife) -> None:
+        """Take all of it away; what is not there is no error. Raises OSError, EngineError."""
+        for index, _, _ in _mounted(life.config):
+            self._machinery.images.unmount(_of_mount(life.id, index))
+        self._machinery.images.unmount(life.id)
+
+    # --- names that a request looks up ---
+
+    def _target(self, pod: PodLife, config: pb.ContainerConfig) -> str:
+        """The process namespace of the container that is named to share one with; it has to run in this pod."""
+        security = config.linux.security_context
+        options = security.namespace_options if security.HasField("namespace_options") else None
+        if options is None or options.pid != pb.TARGET or not options.target_id:
+            return ""
+        found = self._lives.container(options.target_id)
+        running = found.record.state is ContainerState.RUNNING and found.record.pod_id == pod.id
+        return f"/proc/{found.record.pid}/ns/pid" if running else ""
+
+
+def image_config(image: Image) -> ImageConfig:
+    """The image's settings as specs take them."""
+    return ImageConfig(image.entrypoint, image.cmd, image.env, image.working_dir, image.user, image.stop_signal)
+
+
+def _account(life: ContainerLife, image: Image) -> Account:
+    """The user in numbers, as the files in its root have it; a group of the request takes no others away."""
+    wish = wanted_user(life.config, image_config(image))
+    rootfs = Path(life.record.rootfs)
+    found = resolve_user(rootfs, wish.user)
+    gid = resolve_user(rootfs, f"{wish.user}:{wish.group}").gid if wish.group else found.gid
+    return Account(found.uid, gid, found.groups)
+
+
+def _mounted(config: pb.ContainerConfig) -> list[tuple[int, str, pb.Mount]]:
+    """The mounts of a request whose source is an image: place, the image's name, the mount."""
+    rows = [(index, mount) for index, mount in enumerate(config.mounts) if mount.HasField("image")]
+    named = [(index, mount.image.image_ref or mount.image.image, mount) for index, mount in rows]
+    return [row for row in named if row[1]]
+
+
+def _of_mount(container_id: str, index: int) -> str:
+    return f"{container_id}-image{index}"
+
+
+def _below(root: Path, mount: pb.Mount, index: int) -> str:
+    """The part of a mounted image that is asked for; links in the image do not lead out of it."""
+    if not mount.image_sub_path:
+        return str(root)
+    field = f"mounts[{index}].image_sub_path"
+    if mount.image_sub_path.startswith("/") or ".." in mount.image_sub_path.split("/"):
+        raise RequestError(field, mount.image_sub_path, "leads out of the image")
+    try:
+        descriptor = open_below(root, mount.image_sub_path, os.O_PATH)
+    except OSError as error:
+        raise RequestError(field, mount.image_sub_path, f"is not in the image: {error.strerror}") from error
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+def _resolve_mounts(config: pb.ContainerConfig) -> None:
+    """Follow links of the host's paths, and make folders for those that are not there, as every runtime does."""
+    for index, mount in enumerate(config.mounts):
+        if not mount.host_path.startswith("/"):
+            continue  # refused by the spec's own check
+        try:
+            if not os.path.exists(mount.host_path):
+                os.makedirs(mount.host_path, exist_ok=True)
+        except OSError as error:
+            raise RequestError(f"mounts[{index}].host_path", mount.host_path, f"cannot be made: {error}") from error
+        mount.host_path = os.path.realpath(mount.host_path)
+
+
+def _devices(config: pb.ContainerConfig) -> dict[str, list[Device]]:
+    paths = {device.host_path for device in config.devices}
+    if config.linux.security_context.privileged:
+        paths.add("/dev")
+    return {path: find_devices(path) for path in paths}

@@ -1,0 +1,70 @@
+"""Cgroups of the engine's own making: those of pods that name none, and those of conmons.
+
+Rules: cgroups of containers are the OCI runtime's; what a client named is the client's to remove. On cgroup v1 a conmon
+is placed where something is counted or limited, in each hierarchy alike. One that is busy for a moment after its last
+process is tried again; one that is still in use stays. Next: :mod:`nri.engine.lifecycle.parts.pod_namespaces`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+__all__ = ["Cgroups"]
+
+_ROOT = Path("/sys/fs/cgroup")
+_COUNTED = ("memory", "cpu", "cpuacct", "pids")
+_ATTEMPTS, _PAUSE_S = 50, 0.01
+
+
+class Cgroups:
+    """The hierarchies below `root`: one of cgroup v2, or those of v1."""
+
+    def __init__(self, *, v2: bool, root: Path = _ROOT) -> None:
+        self._v2, self._root = v2, root
+
+    def place(self, path: str) -> Callable[[int], None]:
+        """What puts a process into this cgroup, which is made. It raises OSError."""
+
+        def put(pid: int) -> None:
+            seen = set()
+            for top in self._tops(_COUNTED):
+                folder = top / path.lstrip("/")
+                folder.mkdir(parents=True, exist_ok=True)
+                number = folder.stat().st_ino, folder.stat().st_dev
+                if number not in seen:  # cpu and cpuacct may be one hierarchy
+                    (folder / "cgroup.procs").write_text(str(pid))
+                    seen.add(number)
+
+        return put
+
+    def remove(self, path: str) -> None:
+        """Take a cgroup away with all below it, in all hierarchies, where nothing runs in it."""
+        if not path.strip("/"):
+            return
+        for top in self._tops(()):
+            for folder, _, _ in os.walk(top / path.lstrip("/"), topdown=False):
+                _remove(Path(folder))
+
+    def _tops(self, wanted: tuple[str, ...]) -> Iterator[Path]:
+        if self._v2:
+            yield self._root
+            return
+        for top in sorted(self._root.iterdir()):
+            if top.is_dir() and not top.is_symlink() and (not wanted or set(top.name.split(",")) & set(wanted)):
+                yield top
+
+
+def _remove(folder: Path) -> None:
+    for _ in range(_ATTEMPTS):
+        try:
+            folder.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                return  # gone, or in use below
+            time.sleep(_PAUSE_S)
+        else:
+            return

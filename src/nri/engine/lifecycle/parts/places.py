@@ -1,0 +1,41 @@
+"""The files and folders of an engine, by pod and container.
+
+Rules: what the machine's restart may take is below `state`, what has to outlive it below `root`; folders are private.
+Next: :mod:`nri.engine.lifecycle.parts.machinery`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nri.engine.support.errors import EngineError
+from nri.engine.support.files import private_folder
+
+__all__ = ["Places"]
+
+
+class Places:
+    """The paths below an engine's two folders, which are made. Raises EngineError if that cannot be."""
+
+    def __init__(self, root: Path, state: Path) -> None:
+        try:
+            self.root = private_folder(root)
+            self.state = private_folder(state)
+            self.bundles = private_folder(state / "bundles")
+            self.pods = private_folder(state / "pods")
+        except OSError as error:
+            raise EngineError(f"the engine's folders cannot be made: {error}") from error
+        self.records, self.images, self.networks = root / "records", root / "images", root / "networks"
+        self.exits, self.namespaces = state / "exits", state / "netns"
+
+    def bundle(self, identity: str) -> Path:
+        """The bundle of a container, or of what holds a pod."""
+        return self.bundles / identity
+
+    def pod(self, identity: str) -> Path:
+        """The folder of a pod: its files, its namespaces, its shared memory."""
+        return self.pods / identity
+
+    def runtime(self, handler: str) -> Path:
+        """The folder in which an OCI runtime keeps its own state."""
+        return self.state / "runtimes" / handler

@@ -1,0 +1,151 @@
+"""Resources of containers that exist: put into force by the OCI runtime, and kept in spec and record.
+
+One job: :class:`Resources`, for updates of clients and of plugins alike; neither asks plugins here, so an update by a
+plugin never comes back to one. Rules: a container's `write` lock is all that is held; what this machine or this runtime
+cannot do is left out and told by the field's name; spec and record change only after the runtime has taken it.
+Next: :mod:`nri.engine.lifecycle.domain`.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+
+from nri.adaptation import UpdateResult
+from nri.api import messages as m
+from nri.cri import convert
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.lifecycle.lives import ContainerLife, Lives, to_json, write_spec
+from nri.engine.lifecycle.parts.machinery import fit
+from nri.engine.process import Runtime
+from nri.engine.spec import Machine
+from nri.engine.state.tables import next_container_state
+from nri.engine.support.errors import EngineError, NotThere, WrongState
+from nri.errors import NriError
+from nri.oci import Generator
+
+__all__ = ["Resources", "in_force", "merged"]
+
+_log = logging.getLogger(__name__)
+
+#: Fields of an update that no OCI runtime changes in a container that exists; runc 1.1 reads fewer than crun.
+_NOT_IN_UPDATES = ("rdt_class",)
+_NOT_IN_RUNC = (
+    "hugepage_limits", "blockio_class", "memory.swappiness", "memory.disable_oom_killer", "memory.use_hierarchy",
+    "memory.kernel_tcp", "devices",
+)  # fmt: skip
+
+
+class Resources:
+    """Changes resources. `runtime` gives the OCI runtime of a handler, `generator` a Generator over a spec."""
+
+    def __init__(
+        self,
+        lives: Lives,
+        machine: Machine,
+        runtime: Callable[[str], Runtime],
+        generator: Callable[[Mapping[str, Any]], Generator],
+    ) -> None:
+        self._lives, self._machine = lives, machine
+        self._runtime, self._generator = runtime, generator
+
+    def apply(self, updates: list[m.ContainerUpdate]) -> list[UpdateResult]:
+        """Apply what plugins want of containers; one result for each, never an error."""
+        return [self._apply(update) for update in updates]
+
+    def _apply(self, update: m.ContainerUpdate) -> UpdateResult:
+        result = UpdateResult(update)
+        try:
+            life = self._lives.container(update.container_id)
+            self.change(life, update.linux.resources, result)
+        except (NotThere, WrongState) as error:
+            result.stale(str(error))
+        except (NriError, OSError) as error:
+            _log.warning("an update by a plugin of container %s failed: %s", update.container_id, error)
+            for row in result.fields:
+                result.unsupported(row.field, str(error))
+        return result
+
+    def change(
+        self, life: ContainerLife, wanted: m.LinuxResources, result: UpdateResult, told: dict[str, Any] | None = None
+    ) -> None:
+        """Put resources into force. `told`: what the runtime is told, if that is known in its own words already.
+
+        Raises WrongState, SpecError, EngineError; nothing is changed then.
+        """
+        with life.write:
+            record = life.record
+            next_container_state(life.id, record.state, "update")
+            runtime = self._runtime(record.runtime_handler)
+            generator = self._generator(life.spec)
+            from_plugins = generator.update(wanted)
+            told = _with_swap(from_plugins, generator.spec) if told is None else copy.deepcopy(told)
+            _leave_out(told, self._machine, runtime.name, result)
+            spec = copy.deepcopy(generator.spec)
+            if life.spec.get("linux", {}).get("resources") is not None:
+                spec["linux"]["resources"] = merged(life.spec["linux"]["resources"], told)
+            if told:
+                runtime.update(life.id, told)
+            self._keep(life, spec)
+
+    def _keep(self, life: ContainerLife, spec: dict[str, Any]) -> None:
+        try:
+            write_spec(Path(life.record.bundle), spec)
+        except OSError as error:
+            raise EngineError(f"the new resources of {life.id} cannot be written: {error}") from error
+        life.spec = spec
+        self._lives.put(life, resources=in_force(spec, life.record.resources))
+
+
+def in_force(spec: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The resources of a spec in the CRI's words, over those that were asked for. Pure."""
+    base = json_format.ParseDict(dict(asked), pb.LinuxContainerResources(), ignore_unknown_fields=True)
+    found = convert.from_oci((spec.get("linux") or {}).get("resources") or {}).value
+    return to_json(convert.to_cri(found, base).value)
+
+
+def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Resources with others over them, key by key; lists of huge pages by their size. Pure."""
+    made = dict(old)
+    for key, value in new.items():
+        if isinstance(value, Mapping) and isinstance(made.get(key), Mapping):
+            made[key] = {**made[key], **value}
+        elif key == "hugepageLimits":
+            rows = {row["pageSize"]: row for row in [*(made.get(key) or ()), *value]}
+            made[key] = [*rows.values()]
+        else:
+            made[key] = value
+    return made
+
+
+def _with_swap(told: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What a runtime is told of an update, where a new memory limit is one for swap as well. Pure."""
+    made = copy.deepcopy(told)
+    memory = made.get("memory") or {}
+    if "limit" in memory and "swap" not in memory:
+        memory["swap"] = spec["linux"]["resources"]["memory"]["swap"]
+    return made
+
+
+def _leave_out(told: dict[str, Any], machine: Machine, runtime: str, result: UpdateResult) -> None:
+    """Take out of what a runtime is told what it or the machine cannot do, and say so in the result."""
+    asked = {row.field for row in result.fields}
+    reasons = {line.partition(" ")[0].rstrip(":"): line.rpartition(": ")[2] for line in fit(told, machine)}
+    for field in _NOT_IN_UPDATES:
+        reasons[field] = "no OCI runtime changes it in a container that exists"
+    if runtime == "runc":
+        reasons |= dict.fromkeys(_NOT_IN_RUNC, "runc does not change it in a container that exists")
+        for key in ("hugepageLimits", "blockIO", "devices"):
+            told.pop(key, None)
+        for key in ("swappiness", "disableOOMKiller", "useHierarchy", "kernelTCP"):
+            told.get("memory", {}).pop(key, None)
+    if told.get("memory") == {}:
+        del told["memory"]
+    for field in asked:
+        if reason := reasons.get(field.partition("[")[0]):
+            result.unsupported(field, reason)

@@ -1,0 +1,86 @@
+"""Records as the CRI's statuses: for answers to clients, and for what plugins are told.
+
+Rules: pure. The CRI knows two states of a pod and four of a container. Next: :mod:`nri.engine.lifecycle.bus`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf import json_format
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.lifecycle.lives import ContainerLife, PodLife
+from nri.engine.state import ContainerState, PodState
+
+__all__ = ["STATES", "container_status", "log_path", "pod_status"]
+
+#: States of containers in the CRI's words.
+STATES = {
+    ContainerState.CREATING: pb.CONTAINER_CREATED,
+    ContainerState.CREATED: pb.CONTAINER_CREATED,
+    ContainerState.STARTING: pb.CONTAINER_CREATED,
+    ContainerState.RUNNING: pb.CONTAINER_RUNNING,
+    ContainerState.EXITED: pb.CONTAINER_EXITED,
+    ContainerState.REMOVING: pb.CONTAINER_EXITED,
+    ContainerState.UNKNOWN: pb.CONTAINER_UNKNOWN,
+}
+
+
+def pod_status(life: PodLife) -> pb.PodSandboxStatus:
+    """The status of a pod."""
+    record = life.record
+    made = pb.PodSandboxStatus(
+        id=record.id,
+        metadata=life.config.metadata,
+        state=pb.SANDBOX_READY if record.state is PodState.READY else pb.SANDBOX_NOTREADY,
+        created_at=record.created_at_ns,
+        labels=record.labels,
+        annotations=record.annotations,
+        runtime_handler=record.runtime_handler,
+    )
+    made.network.ip = record.ips[0] if record.ips else ""
+    made.network.additional_ips.extend(pb.PodIP(ip=ip) for ip in record.ips[1:])
+    made.linux.namespaces.options.CopyFrom(life.config.linux.security_context.namespace_options)
+    return made
+
+
+def container_status(life: ContainerLife) -> pb.ContainerStatus:
+    """The status of a container."""
+    record, config = life.record, life.config
+    made = pb.ContainerStatus(
+        id=record.id,
+        metadata=config.metadata,
+        state=STATES[record.state],
+        created_at=record.created_at_ns,
+        started_at=record.started_at_ns,
+        finished_at=record.finished_at_ns,
+        exit_code=record.exit_code,
+        image=config.image,
+        image_ref=record.image_ref,
+        image_id=record.image_id,
+        reason=record.reason,
+        message=record.message,
+        labels=record.labels,
+        annotations=record.annotations,
+        mounts=_mounts(record.mounts),
+        log_path=record.log_path,
+        stop_signal=config.stop_signal,
+    )
+    if record.image:
+        made.image.image = record.image
+    json_format.ParseDict(record.resources, made.resources.linux, ignore_unknown_fields=True)
+    json_format.ParseDict(record.user, made.user.linux, ignore_unknown_fields=True)
+    return made
+
+
+def _mounts(rows: Sequence[dict[str, Any]]) -> list[pb.Mount]:
+    return [json_format.ParseDict(row, pb.Mount(), ignore_unknown_fields=True) for row in rows]
+
+
+def log_path(pod: PodLife, config: pb.ContainerConfig) -> str:
+    """The path of a container's log; "" for none."""
+    folder = pod.config.log_directory
+    return os.path.join(folder, config.log_path) if folder and config.log_path else ""

@@ -1,0 +1,65 @@
+"""UpdateContainerResources: what the client wants, what plugins make of it, and what the OCI runtime is told.
+
+Rules: without NRI, and where no plugin answers, the request is put into force as it is; what plugins answer replaces
+it; what they want of others is done after it, and taken back if it fails. Next: :mod:`nri.engine.lifecycle.replay`.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from nri.adaptation import UpdateResult
+from nri.api import messages as m
+from nri.cri import convert
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.lifecycle.domain import Domain
+from nri.engine.lifecycle.lives import ContainerLife, Lives
+from nri.engine.lifecycle.parts.machinery import Machinery
+from nri.engine.lifecycle.resources import Resources
+from nri.engine.spec import container_resources
+from nri.engine.state.tables import next_container_state
+
+__all__ = ["Updates"]
+
+_log = logging.getLogger(__name__)
+
+
+class Updates:
+    """Changes containers' resources as clients ask."""
+
+    def __init__(self, lives: Lives, machinery: Machinery, domain: Domain, resources: Resources) -> None:
+        self._lives, self._machinery, self._domain, self._resources = lives, machinery, domain, resources
+
+    def update(self, life: ContainerLife, linux: pb.LinuxContainerResources, annotations: dict[str, str]) -> None:
+        """Give a container other resources. Raises RequestError, WrongState, NriError."""
+        next_container_state(life.id, life.record.state, "update")
+        notes: list[str] = []
+        told = container_resources(linux, self._machinery.machine_of(life.record.runtime_handler), notes, field="linux")
+        for note in notes:
+            _log.info("container %s: %s", life.id, note)
+        wanted = convert.to_nri(linux, "linux").value
+        with self._domain.block():
+            reply = self._domain.update_container(life, wanted)
+            changed = reply is not None and reply.changed
+            resources = reply.resources if reply is not None else wanted
+            result = _result(life.id, resources)
+            try:
+                self._resources.change(life, resources, result, None if changed else told)
+            except BaseException:
+                if reply is not None:
+                    reply.abort(lambda _: None)  # nothing of it was done yet
+                raise
+            for row in result.fields:
+                if row.reason:
+                    _log.info("container %s: %s", life.id, row)
+            if annotations:
+                self._lives.put(life, annotations={**life.record.annotations, **annotations})
+            if reply is not None:
+                self._domain.follow(reply)
+            self._domain.post_update(life)
+
+
+def _result(container_id: str, wanted: m.LinuxResources) -> UpdateResult:
+    update = m.ContainerUpdate(container_id=container_id)
+    update.linux.resources.CopyFrom(wanted)
+    return UpdateResult(update)

@@ -1,0 +1,32 @@
+"""The circumstances of one call, as far as those that answer it care.
+
+Rules: no gRPC here; the server makes one for each call. Next: the groups of calls, first `nri.engine.services.images`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+__all__ = ["CHUNK", "Call", "chunks"]
+
+#: Items in one message of a stream: some 2 KiB each, so a message stays far below 16 MiB.
+CHUNK = 500
+
+T = TypeVar("T")
+
+
+class Call(Protocol):
+    """One call that is being answered."""
+
+    def time_left(self) -> float | None:
+        """The seconds that the client still waits; None for as long as it takes."""
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called when the call ends, also because the client has gone; at once if it has already."""
+
+
+def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The items in portions for the messages of a stream; one that is empty if there are none."""
+    for begin in range(0, len(items) or 1, CHUNK):
+        yield items[begin : begin + CHUNK]

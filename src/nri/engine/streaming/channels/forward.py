@@ -1,0 +1,94 @@
+"""What a client of port forwarding can do, whatever it speaks: open connections, send, end or drop them, go.
+
+One job: the events and the one interface that the transports of port forwarding share. Next: the transports,
+:mod:`nri.engine.streaming.channels.spdy_forward` and :mod:`nri.engine.streaming.channels.websocket_forward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from nri.engine.streaming.channels.command import Gone
+
+__all__ = ["Arrived", "Dropped", "ForwardChannels", "ForwardEvent", "HalfEnd", "Wanted"]
+
+
+class Wanted(NamedTuple):
+    """The client wants a connection to a port of the pod; `key` is its name from now on."""
+
+    key: str
+    port: int
+
+
+class Arrived(NamedTuple):
+    """Bytes for a connection."""
+
+    key: str
+    data: bytes
+
+
+class HalfEnd(NamedTuple):
+    """The client sends no more on a connection, and may still read."""
+
+    key: str
+
+
+class Dropped(NamedTuple):
+    """The client has let go of a connection."""
+
+    key: str
+
+
+ForwardEvent = Wanted | Arrived | HalfEnd | Dropped | Gone
+
+
+class ForwardChannels(Protocol):
+    """The client's side of one port forwarding.
+
+    Attributes:
+        halves: the two directions of a connection end each by itself.
+    """
+
+    halves: bool
+
+    def receive(self, data: bytes) -> Iterator[ForwardEvent]:
+        """Take bytes of the client. Raises RemoteProtocolError, then it is over."""
+        ...
+
+    def consumed(self, key: str, size: int) -> None:
+        """So many bytes of a connection are done with."""
+        ...
+
+    def room(self, key: str) -> int:
+        """How many bytes may be sent on a connection now."""
+        ...
+
+    def send(self, key: str, data: bytes) -> None:
+        """Send what the port said."""
+        ...
+
+    def end(self, key: str) -> None:
+        """The port says no more; it may still listen."""
+        ...
+
+    def close(self, key: str, error: str = "") -> None:
+        """A connection is over, or there is none because of an error."""
+        ...
+
+    def expire(self, now: float) -> None:
+        """Let go of what the client began and did not complete. `now` is in monotonic seconds."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether no more connections can come, and none is left."""
+        ...
+
+    def finish(self) -> None:
+        """Say that all was said."""
+        ...
+
+    def take(self) -> bytes:
+        """What is to be sent; it is no longer kept there."""
+        ...

@@ -1,0 +1,176 @@
+"""Port forwarding over SPDY: two streams for each connection, one for its bytes and one for its error.
+
+Rules: what belongs together has the same ``requestid``, or, from old clients, ids that follow each other; a connection
+begins when both streams are there, within 30 seconds. The stream of errors ends when the connection is over, and a text
+on it says why there is none. The same bytes may come through a WebSocket, as the tunnel of newer clients.
+Next: :mod:`nri.engine.streaming.channels.websocket_forward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from nri.engine.streaming import spdy
+from nri.engine.streaming.channels.command import Gone
+from nri.engine.streaming.channels.forward import Arrived, Dropped, ForwardEvent, HalfEnd, Wanted
+from nri.engine.streaming.web.websocket import MessageSocket
+
+__all__ = ["CREATION_S", "PROTOCOL", "TUNNEL", "SpdyForward", "TunnelForward"]
+
+PROTOCOL = "portforward.k8s.io"
+TUNNEL = f"SPDY/3.1+{PROTOCOL}"
+#: How long the second stream of a connection may be missing, in seconds.
+CREATION_S = 30.0
+#: How many connections one client may have at a time.
+PAIR_LIMIT = 500
+_TEXT_LIMIT = 16384
+_KEY_LIMIT = 128
+
+
+@dataclass(slots=True)
+class _Pair:
+    """The streams of one connection, 0 while there is none; and when it was first seen to be half begun."""
+
+    port: int
+    data: int = 0
+    error: int = 0
+    began: float | None = None
+
+
+class SpdyForward:
+    """The connections of one port forwarding."""
+
+    halves = True
+
+    def __init__(self) -> None:
+        self._spdy = spdy.Connection()
+        self._pairs: dict[str, _Pair] = {}
+        self._keys: dict[int, str] = {}
+
+    def receive(self, data: bytes) -> Iterator[ForwardEvent]:
+        """Take bytes of the client; yields what they mean."""
+        for event in self._spdy.receive(data):
+            if isinstance(event, spdy.Opened):
+                yield from self._open(event)
+                continue
+            key = self._keys.get(event.stream, "")
+            pair = self._pairs.get(key)
+            if pair is not None and isinstance(event, spdy.Reset):
+                yield Dropped(key)
+            elif pair is None or event.stream != pair.data:
+                if isinstance(event, spdy.Data):
+                    self._spdy.consumed(event.stream, len(event.data))
+            else:
+                yield Arrived(key, event.data) if isinstance(event, spdy.Data) else HalfEnd(key)
+
+    def _open(self, event: spdy.Opened) -> Iterator[ForwardEvent]:
+        port, kind = _port(event.headers), event.headers.get("streamtype")
+        key = event.headers.get("requestid") or f"stream {event.stream - (2 if kind == 'data' else 0)}"
+        if not port or kind not in ("data", "error") or len(key) > _KEY_LIMIT:
+            self._spdy.reset(event.stream, spdy.PROTOCOL_ERROR)
+            return
+        if key not in self._pairs and len(self._pairs) >= PAIR_LIMIT:
+            self._spdy.reset(event.stream, spdy.REFUSED_STREAM)
+            return
+        pair = self._pairs.setdefault(key, _Pair(port))
+        if getattr(pair, kind):
+            self._spdy.reset(event.stream, spdy.PROTOCOL_ERROR)
+            return
+        setattr(pair, kind, event.stream)
+        self._keys[event.stream] = key
+        self._spdy.reply(event.stream)
+        if pair.data and pair.error:
+            yield Wanted(key, _port(event.headers) if kind == "data" else pair.port)
+        elif kind == "data":
+            pair.port = port
+
+    def consumed(self, key: str, size: int) -> None:
+        """So many bytes of a connection are done with."""
+        self._spdy.consumed(self._pairs[key].data if key in self._pairs else 0, size)
+
+    def room(self, key: str) -> int:
+        """How many bytes may be sent on a connection now."""
+        return self._spdy.room(self._pairs[key].data) if key in self._pairs else 0
+
+    def send(self, key: str, data: bytes) -> None:
+        """Send what the port said."""
+        if pair := self._pairs.get(key):
+            self._spdy.send(pair.data, data)
+
+    def end(self, key: str) -> None:
+        """The port says no more."""
+        if pair := self._pairs.get(key):
+            self._spdy.send(pair.data, b"", end=True)
+
+    def close(self, key: str, error: str = "") -> None:
+        """A connection is over: its stream of errors ends, with a text if there is one."""
+        pair = self._pairs.pop(key, None)
+        if pair is None:
+            return
+        self._keys.pop(pair.data, None)
+        self._keys.pop(pair.error, None)
+        self._spdy.send(pair.error, error[:_TEXT_LIMIT].encode(errors="replace"), end=True)
+        if error:
+            self._spdy.reset(pair.data, spdy.INTERNAL_ERROR)
+        else:
+            self._spdy.send(pair.data, b"", end=True)
+
+    def expire(self, now: float) -> None:
+        """Let go of connections whose second stream did not come in time."""
+        for key, pair in [*self._pairs.items()]:
+            if pair.data and pair.error:
+                continue
+            pair.began = now if pair.began is None else pair.began
+            if now - pair.began > CREATION_S:
+                self.close(key, "the second stream of the connection was not opened in time")
+
+    @property
+    def over(self) -> bool:
+        """Whether the client opens no more streams, and has no connection left."""
+        return self._spdy.gone_away and not self._pairs
+
+    def finish(self) -> None:
+        """Say that no more streams are taken."""
+        self._spdy.go_away()
+
+    def take(self) -> bytes:
+        """What is to be sent."""
+        return self._spdy.take()
+
+
+def _port(headers: Mapping[str, str]) -> int:
+    """The port of a stream; 0 if it names none."""
+    text = headers.get("port", "")
+    port = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+    return port if port < 65536 else 0
+
+
+class TunnelForward(SpdyForward):
+    """The same, with the bytes of SPDY as the messages of a WebSocket, cut anywhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._socket = MessageSocket()
+
+    def receive(self, data: bytes) -> Iterator[ForwardEvent]:
+        """Take bytes of the client; yields what they mean."""
+        for piece in self._socket.receive(data):
+            yield from super().receive(piece.data)
+        if self._socket.closed:
+            yield Gone()
+
+    def finish(self) -> None:
+        """Say that no more streams are taken, and close."""
+        super().finish()
+        self._forward()
+        self._socket.close()
+
+    def take(self) -> bytes:
+        """What is to be sent."""
+        self._forward()
+        return self._socket.take()
+
+    def _forward(self) -> None:
+        if data := super().take():
+            self._socket.send(data)

@@ -1,0 +1,209 @@
+"""A program that a client talks with: one that runs in a container for it, or the container's own.
+
+Rules: nothing waits but the beginning and :meth:`close`. The outcome of a program is there when it has ended itself:
+what it had written until then is delivered, what a child of it may write later is not waited for.
+Next: :mod:`nri.engine.streaming.ports`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import struct
+import termios
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from nri.engine.process.attach import STDERR as ATTACHED_STDERR
+from nri.engine.process.attach import Attachment
+from nri.engine.process.execution import Execution
+from nri.engine.streaming.channels.command import STDERR, STDOUT
+from nri.engine.streaming.channels.status import Status
+from nri.engine.streaming.link import CHUNK, read_some
+from nri.engine.support.errors import CommandTimeout, EngineError
+
+__all__ = ["AttachProgram", "ExecProgram", "Program"]
+
+#: How long a terminal may still say something after its program has ended, in seconds; it ends by itself as a rule.
+_TERMINAL_S = 2.0
+_WAIT_S = 10.0
+_PACKETS = 16
+
+
+class Program(Protocol):
+    """Streams and an outcome.
+
+    Attributes:
+        ending: it has ended itself, and its outcome comes soon.
+    """
+
+    ending: bool
+
+    def masks(self, *, output: bool, input_: bool) -> dict[int, int]:
+        """What to wait for: output to read, input to be taken, the end."""
+        ...
+
+    def read(self, ready: Mapping[int, int]) -> list[tuple[int, bytes]]:
+        """What it has written, by stream, without waiting."""
+        ...
+
+    def write(self, data: bytes) -> int:
+        """Give it input, as much as goes without waiting. Raises OSError if it takes no more."""
+        ...
+
+    def end_input(self) -> None:
+        """No more input comes."""
+        ...
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the size of its terminal."""
+        ...
+
+    def outcome(self) -> Status | None:
+        """How it ended; None as long as it runs, or has output to read."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; one that was started for the client is killed if it still runs."""
+        ...
+
+
+class ExecProgram:
+    """A program that was started for the client."""
+
+    def __init__(self, execution: Execution, *, tty: bool) -> None:
+        self._execution, self._tty = execution, tty
+        pairs = ((execution.stdout, STDOUT), (execution.stderr, STDERR))
+        self._outputs = {descriptor: stream for descriptor, stream in pairs if descriptor is not None}
+        self._left: dict[int, int] = {}
+        self._ended_at = 0.0
+        self.ending = False
+        try:
+            for descriptor in {*self._outputs, execution.stdin} - {None}:
+                assert descriptor is not None
+                os.set_blocking(descriptor, False)
+            self._end = os.pidfd_open(execution.pid)
+        except BaseException:
+            execution.close()
+            raise
+
+    def masks(self, *, output: bool, input_: bool) -> dict[int, int]:
+        """Outputs, stdin and the runtime's process."""
+        found = dict.fromkeys(self._outputs, select.POLLIN) if output else {}
+        if input_ and self._execution.stdin is not None:
+            found[self._execution.stdin] = found.get(self._execution.stdin, 0) | select.POLLOUT
+        if not self._ended_at:
+            found[self._end] = select.POLLIN
+        return found
+
+    def read(self, ready: Mapping[int, int]) -> list[tuple[int, bytes]]:
+        """Read each output once."""
+        if self._end in ready and not self._ended_at:
+            self._ended()
+        found = []
+        for descriptor, stream in [*self._outputs.items()]:
+            if ready.get(descriptor, 0) & ~select.POLLOUT:
+                data = read_some(descriptor, min(CHUNK, self._left.get(descriptor, CHUNK)))
+                if data:
+                    found.append((stream, data))
+                if descriptor in self._left:
+                    self._left[descriptor] -= len(data or b"")
+                if data == b"" or self._left.get(descriptor) == 0:
+                    del self._outputs[descriptor]
+        return found
+
+    def _ended(self) -> None:
+        """Note what the pipes hold: all that the program itself has written is in them."""
+        self._ended_at, self.ending = time.monotonic(), True
+        for descriptor in [*self._outputs] if not self._tty else []:
+            size = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0]
+            self._left[descriptor] = size
+            if not size:
+                del self._outputs[descriptor]
+
+    def write(self, data: bytes) -> int:
+        """Write to its stdin."""
+        if self._execution.stdin is None:
+            raise BrokenPipeError
+        try:
+            return os.write(self._execution.stdin, data)
+        except BlockingIOError:
+            return 0
+
+    def end_input(self) -> None:
+        """Close its stdin; a terminal has no end."""
+        if not self._tty:
+            self._execution.close_stdin()
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the size of its terminal."""
+        self._execution.resize(width, height)
+
+    def outcome(self) -> Status | None:
+        """Its exit code, once that is there and all output was read."""
+        if not self._ended_at:
+            return None
+        if self._outputs and not (self._tty and time.monotonic() - self._ended_at > _TERMINAL_S):
+            return None
+        try:
+            return Status(self._execution.wait(_WAIT_S))
+        except CommandTimeout:
+            raise
+        except EngineError as error:
+            return Status(error=str(error))
+
+    def close(self) -> None:
+        """Kill it if it still runs."""
+        os.close(self._end)
+        self._execution.close()
+
+
+class AttachProgram:
+    """The program that the container itself is; it runs on when the client goes."""
+
+    def __init__(self, attachment: Attachment, resize: Callable[[int, int], None]) -> None:
+        self._attachment, self._resize = attachment, resize
+        self._ended = self.ending = False
+
+    def masks(self, *, output: bool, input_: bool) -> dict[int, int]:
+        """The one socket of conmon."""
+        mask = (select.POLLIN if output else 0) | (select.POLLOUT if input_ else 0)
+        return {self._attachment.fileno(): mask} if mask else {}
+
+    def read(self, ready: Mapping[int, int]) -> list[tuple[int, bytes]]:
+        """Read some packets."""
+        found: list[tuple[int, bytes]] = []
+        if not ready.get(self._attachment.fileno(), 0) & ~select.POLLOUT:
+            return found
+        while len(found) < _PACKETS and not self._ended:
+            try:
+                packet = self._attachment.read(0)
+            except TimeoutError:
+                break
+            if packet is None:
+                self._ended = True
+            else:
+                found.append((STDERR if packet[0] == ATTACHED_STDERR else STDOUT, packet[1]))
+        return found
+
+    def write(self, data: bytes) -> int:
+        """Write to the container's stdin."""
+        return self._attachment.send(data)
+
+    def end_input(self) -> None:
+        """Say so; the container reads an end if its stdin is open for one client only."""
+        self._attachment.close_stdin()
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the size of the container's terminal."""
+        self._resize(width, height)
+
+    def outcome(self) -> Status | None:
+        """All is well once the container has ended; its exit code is told elsewhere."""
+        return Status() if self._ended else None
+
+    def close(self) -> None:
+        """Leave."""
+        self._attachment.close()

@@ -1,0 +1,244 @@
+"""The streaming server: tokens for CRI's answers, and the connections of those who come with one.
+
+Rules: what a client may do is in the request behind its token; of its own request only the token and the protocol are
+read. One thread for each client, of whom there are only so many. Next: :mod:`nri.engine.streaming.web.http`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import select
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from http import HTTPStatus
+
+from nri.engine.streaming.backend import Backend
+from nri.engine.streaming.channels import spdy_command, spdy_forward, websocket_command, websocket_forward
+from nri.engine.streaming.channels.command import CommandChannels, wanted
+from nri.engine.streaming.channels.forward import ForwardChannels
+from nri.engine.streaming.command_session import CommandSession
+from nri.engine.streaming.forward_session import ForwardSession
+from nri.engine.streaming.link import Limits, Link, Stopped, Watch
+from nri.engine.streaming.programs import AttachProgram, ExecProgram, Program
+from nri.engine.streaming.tokens import Ask, Tokens
+from nri.engine.streaming.web.http import Request, RequestReader, answer
+from nri.engine.streaming.web.upgrade import Refused, Upgrade, negotiate
+from nri.errors import NriError, RemoteProtocolError, RequestError
+
+__all__ = ["CLIENT_LIMIT", "StreamingServer"]
+
+#: How many clients are served at a time.
+CLIENT_LIMIT = 256
+_STOP_S = 10.0
+_PATH = re.compile(r"/(exec|attach|portforward)/([A-Za-z0-9_-]{32})")
+_log = logging.getLogger(__name__)
+
+
+class StreamingServer:
+    """Listens on an address; port 0 is any free one. Raises OSError from :meth:`start`."""
+
+    def __init__(self, address: str, port: int, backend: Backend, limits: Limits | None = None) -> None:
+        self._address, self._port, self._backend = address, port, backend
+        self._limits = limits or Limits()
+        self._tokens = Tokens(self._limits.token_s)
+        self._stop = os.eventfd(0)
+        self._lock = threading.Lock()
+        self._threads: set[threading.Thread] = set()
+        self._url = ""
+
+    # --- for the engine --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Listen, and serve in threads of its own."""
+        family, _, _, _, where = socket.getaddrinfo(self._address, self._port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(where[:2], family=family, backlog=128)
+        host = self._address.partition("%")[0]
+        port = listener.getsockname()[1]
+        self._url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self._run(self._accept, listener)
+
+    def stop(self) -> None:
+        """End all connections; programs that were started for them are killed."""
+        if self._stop < 0:
+            return
+        os.eventfd_write(self._stop, 1)
+        deadline = time.monotonic() + _STOP_S
+        while (threads := self._running()) and time.monotonic() < deadline:
+            for thread in threads:
+                thread.join(max(deadline - time.monotonic(), 0))
+        if not threads:  # else one still waits for the engine, and looks at the bell after that
+            os.close(self._stop)
+            self._stop = -1
+
+    def _running(self) -> list[threading.Thread]:
+        with self._lock:
+            return [*self._threads]
+
+    def exec_url(
+        self,
+        container_id: str,
+        argv: Sequence[str],
+        *,
+        tty: bool = False,
+        stdin: bool = False,
+        stdout: bool = False,
+        stderr: bool = False,
+    ) -> str:
+        """Where a client can run a program. Raises RequestError, TooMany."""
+        if not argv:
+            raise RequestError("cmd", "", "no program to run")
+        ask = Ask("exec", container_id, tuple(argv), tty, stdin, stdout, stderr)
+        return self._command_url(ask)
+
+    def attach_url(
+        self, container_id: str, *, tty: bool = False, stdin: bool = False, stdout: bool = False, stderr: bool = False
+    ) -> str:
+        """Where a client can attach to a container. Raises RequestError, TooMany."""
+        return self._command_url(Ask("attach", container_id, (), tty, stdin, stdout, stderr))
+
+    def _command_url(self, ask: Ask) -> str:
+        if not ask.id:
+            raise RequestError("container_id", "", "no container is named")
+        if ask.tty and ask.stderr:
+            raise RequestError("stderr", True, "a terminal has no stderr of its own")
+        if not (ask.stdin or ask.stdout or ask.stderr):
+            raise RequestError("stdin", False, "one of stdin, stdout and stderr must be asked for")
+        return self._put(ask)
+
+    def port_forward_url(self, pod_id: str, ports: Sequence[int] = ()) -> str:
+        """Where a client can reach ports of a pod; over SPDY the client names them. Raises RequestError, TooMany."""
+        if not pod_id:
+            raise RequestError("pod_sandbox_id", "", "no pod is named")
+        for port in ports:
+            if not 0 < port < 65536:
+                raise RequestError("port", port, "a port is 1 to 65535")
+        if len(ports) > websocket_forward.PORT_LIMIT:
+            raise RequestError("port", len(ports), f"at most {websocket_forward.PORT_LIMIT} ports can be asked for")
+        return self._put(Ask("portforward", pod_id, ports=tuple(ports)))
+
+    def _put(self, ask: Ask) -> str:
+        return f"{self._url}/{ask.kind}/{self._tokens.put(ask)}"
+
+    # --- threads ---------------------------------------------------------------------------------------------------
+
+    def _run(self, target: object, connection: socket.socket) -> None:
+        def run() -> None:
+            try:
+                target(connection)  # type: ignore[operator]
+            except Stopped:
+                pass
+            finally:
+                connection.close()
+                with self._lock:
+                    self._threads.discard(threading.current_thread())
+
+        thread = threading.Thread(target=run, name="nri-engine-streaming", daemon=True)
+        with self._lock:
+            self._threads.add(thread)
+            thread.start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        watch = Watch(self._stop)
+        while True:
+            watch.wait({listener.fileno(): select.POLLIN}, 3600)
+            try:
+                connection, _ = listener.accept()
+            except OSError as error:  # gone again, or no descriptor is free
+                _log.warning("streaming: no connection accepted: %s", error)
+                time.sleep(0.05)
+                continue
+            with self._lock:
+                full = len(self._threads) > CLIENT_LIMIT
+            if full:
+                connection.setblocking(False)
+                _say(connection, answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{CLIENT_LIMIT} clients are served already"))
+                connection.close()
+            else:
+                self._run(self._serve, connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link, watch = Link(connection), Watch(self._stop)
+        reader = RequestReader()
+        idle_s = self._limits.request_s
+        try:
+            request = self._read_request(link, watch, reader)
+            if request is not None:
+                ask, upgrade = self._ask_of(request)
+                link.send(upgrade.answer)
+                idle_s = self._limits.idle_s
+                self._session(link, watch, ask, upgrade).run(reader.rest)
+        except Refused as refused:
+            link.send(refused.answer)
+        except (NriError, OSError) as error:
+            _log.info("streaming: a client was left: %s", error)
+        link.finish(watch, idle_s)
+
+    def _read_request(self, link: Link, watch: Watch, reader: RequestReader) -> Request | None:
+        """The request; None if none came in time. Raises Refused for what is none."""
+        deadline = time.monotonic() + self._limits.request_s
+        while (left := deadline - time.monotonic()) > 0 and not link.lost:
+            if watch.wait({link.fileno(): select.POLLIN}, left) and (data := link.read()):
+                try:
+                    if request := reader.receive(data):
+                        return request
+                except RemoteProtocolError as error:
+                    raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
+        return None
+
+    def _ask_of(self, request: Request) -> tuple[Ask, Upgrade]:
+        """What was asked for, and the protocol. Raises Refused."""
+        if request.method not in ("GET", "POST"):
+            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "GET and POST are served", ("Allow", "GET, POST"))
+        found = _PATH.fullmatch(request.path)
+        ask = self._tokens.take(found[2]) if found else None
+        if found is None or ask is None or ask.kind != found[1]:
+            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here, or not any more")
+        if ask.kind == "portforward":
+            websocket = (spdy_forward.TUNNEL, *(websocket_forward.PROTOCOLS if ask.ports else ()))
+            return ask, negotiate(request, (spdy_forward.PROTOCOL,), websocket)
+        return ask, negotiate(request, spdy_command.PROTOCOLS, websocket_command.PROTOCOLS)
+
+    # --- sessions --------------------------------------------------------------------------------------------------
+
+    def _session(self, link: Link, watch: Watch, ask: Ask, upgrade: Upgrade) -> CommandSession | ForwardSession:
+        if ask.kind == "portforward":
+            connect = partial(self._backend.open_port, ask.id)
+            return ForwardSession(link, watch, _forward_channels(ask, upgrade), connect, self._limits)
+        start = partial(self._exec if ask.kind == "exec" else self._attach, ask)
+        return CommandSession(link, watch, _command_channels(ask, upgrade), start, self._limits)
+
+    def _exec(self, ask: Ask) -> Program:
+        execution = self._backend.exec(ask.id, ask.argv, tty=ask.tty, stdin=ask.stdin)
+        return ExecProgram(execution, tty=ask.tty)
+
+    def _attach(self, ask: Ask) -> Program:
+        return AttachProgram(self._backend.attach(ask.id), partial(self._backend.resize, ask.id))
+
+
+def _command_channels(ask: Ask, upgrade: Upgrade) -> CommandChannels:
+    streams = wanted(stdin=ask.stdin, stdout=ask.stdout, stderr=ask.stderr, tty=ask.tty)
+    if upgrade.websocket:
+        return websocket_command.WebSocketCommand(upgrade.protocol, streams)
+    return spdy_command.SpdyCommand(upgrade.protocol, streams)
+
+
+def _forward_channels(ask: Ask, upgrade: Upgrade) -> ForwardChannels:
+    if not upgrade.websocket:
+        return spdy_forward.SpdyForward()
+    if upgrade.protocol == spdy_forward.TUNNEL:
+        return spdy_forward.TunnelForward()
+    return websocket_forward.WebSocketForward(upgrade.protocol, ask.ports)
+
+
+def _say(connection: socket.socket, data: bytes) -> None:
+    try:
+        connection.send(data)
+    except OSError:
+        pass  # it gets no answer then

@@ -1,0 +1,103 @@
+"""Many pods at once, with a plugin that places containers: what plugins hold, what the kernel has, what is left."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import nri
+from nri.cri.pb import api_pb2 as pb
+from tests.engine.node import CGROUPS, Node
+
+PODS, THREADS = 20, 4
+
+
+class Allocator(nri.Plugin):
+    """Gives each container a number of shares of its own, and takes it back; rebalances others on the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[str, int] = {}
+        self.freed: list[str] = []
+        self.next = 100
+        self.running: list[str] = []
+
+    def create_container(self, pod: Any, container: Any) -> Any:
+        assert container.id not in self.held and container.id not in self.freed
+        self.next += 1
+        self.held[container.id] = self.next
+        others = random.sample(self.running, min(2, len(self.running)))
+        for other in others:
+            self.held[other] += 1000
+        return (
+            nri.Adjustment().set_cpu_shares(self.next),
+            [nri.Update(other).set_cpu_shares(self.held[other]) for other in others],
+        )
+
+    def post_create_container(self, pod: Any, container: Any) -> None:
+        self.running.append(container.id)
+
+    def stop_container(self, pod: Any, container: Any) -> None:
+        assert container.id not in self.freed, "stopped twice"
+        del self.held[container.id]
+        self.freed.append(container.id)
+        if container.id in self.running:
+            self.running.remove(container.id)
+
+
+def test_twenty_pods_of_four_threads_come_and_go_and_the_kernel_has_what_the_plugin_says(node: Node) -> None:
+    plugin: Allocator = node.plugin(Allocator(), "10", "allocator")
+    errors: list[BaseException] = []
+    stay: list[tuple[str, str]] = []
+
+    def live(number: int) -> None:
+        pod = node.pod(f"p{number}", network=pb.POD if number % 2 else pb.NODE)
+        made = node.run(pod, "long")
+        short = node.run(pod, "short", ("sh", "-c", f"exit {number}"))
+        node.wait_exited(short)
+        assert node.engine.containers.get(short).exit_code == number
+        if number % 4 == 0:
+            stay.append((pod, made))
+            return
+        if number % 4 == 1:
+            node.engine.containers.stop(made, 0)
+        if number % 4 != 3:
+            node.engine.pods.stop(pod)
+        node.engine.pods.remove(pod)
+
+    _in_threads(live, PODS, errors)
+    assert errors == [], errors
+    node.wait_for(lambda: sorted(plugin.held) == sorted(made for _, made in stay), "the end of all others")
+    for _, made in stay:
+        assert node.cgroup(made, "cpu", "cpu.shares") == str(plugin.held[made])
+        assert node.engine.containers.get(made).resources["cpu_shares"] == str(plugin.held[made])
+    assert len(plugin.freed) == 2 * PODS - len(stay)
+    node.remove(*(pod for pod, _ in stay))
+    assert plugin.held == {}
+    node.assert_nothing_left()
+    assert not [path for path in CGROUPS.glob(f"*/{node.machine.name}/*") if path.is_dir()]
+
+
+def _in_threads(work: Callable[[int], None], count: int, errors: list[BaseException]) -> None:
+    numbers = iter(range(count))
+    lock = threading.Lock()
+
+    def go() -> None:
+        while True:
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                return
+            try:
+                work(number)
+            except BaseException as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=go) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(100)
+    assert not any(thread.is_alive() for thread in threads), "a thread hangs"

@@ -1,0 +1,524 @@
+"""The engine's restarts: asked for, or by SIGKILL at each step of what it was doing; conmon and runtime killed, too.
+
+What runs runs on, what was half made is gone, and plugins are told what they missed, once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.adaptation import BuiltinPlugin
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.config import OciRuntime
+from nri.engine.engine import Engine
+from nri.engine.lifecycle.domain import Domain
+from nri.engine.lifecycle.parts.undo import Undo
+from nri.engine.process import Runtime
+from nri.engine.state import ContainerState, PodState
+from nri.engine.support.errors import EngineError
+from nri.errors import NriError
+from tests.engine.machine import settled
+from tests.engine.node import POLITE, Node, Recorder, die, killed_while
+from tests.support.plugin_program import PluginProgram
+
+#: Each step of a life after which the engine is killed; the first one is before all.
+POD_STEPS = ("", "record", "folders", "namespaces", "network", "files", "holder", "NRI")
+CONTAINER_STEPS = ("", "record", "bundle", "root", "NRI", "answer", "process")
+
+
+def die_after(name: str, thing: str) -> None:
+    """Have this process killed after a step of making a pod or a container; "" is before the first one."""
+    step = Undo.step
+
+    def dying(self: Undo, found: str, do: Callable[[], Any], undo: Callable[[], Any]) -> Any:
+        mine = self._thing.startswith(thing)
+        if mine and not name:
+            die()
+        result = step(self, found, do, undo)
+        if mine and found == name:
+            die()
+        return result
+
+    Undo.step = dying  # type: ignore[method-assign]
+
+
+def test_an_engine_killed_after_each_step_of_a_pod_leaves_nothing(node: Node) -> None:
+    config = node.pod_config(network=pb.POD, pid=pb.POD)
+    for name in POD_STEPS:
+        killed_while(node, lambda engine, name=name: (die_after(name, "pod"), engine.pods.run(config)))  # type: ignore[misc]
+        engine = node.start()
+        assert (engine.pods.list(), engine.complaints) == ([], []), name
+        node.assert_nothing_left()
+    pod = node.engine.pods.run(config)
+    assert node.engine.pods.get(pod).state is PodState.READY
+
+
+def test_an_engine_killed_after_each_step_of_a_container_leaves_its_pod_alone(node: Node) -> None:
+    pod = node.pod(network=pb.POD)
+    node.engine.containers.remove(node.create(pod))  # with the first container there is a cgroup of the pod
+    before = sorted(node.left())
+    for name in CONTAINER_STEPS:
+        killed_while(
+            node,
+            lambda engine, name=name: (  # type: ignore[misc]
+                die_after(name, "container"),
+                engine.containers.create(pod, node.container_config()),
+            ),
+        )
+        engine = node.start()
+        assert (engine.containers.list(), engine.complaints) == ([], []), name
+        left = settled(lambda: sorted(set(node.left()) - set(before)))
+        assert left == [], name
+    made = node.run(pod)
+    assert node.engine.containers.get(made).state is ContainerState.RUNNING
+
+
+def killer(node: Node, path: Path, program: str, condition: str) -> str:
+    """A program that kills the engine in the middle of a step, and goes on with its work."""
+    path.write_text(f'#!/bin/sh\n{condition} && kill -9 $(cat {node.folder}/engine.pid)\nexec {program} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def _with_pid(node: Node, work: Callable[[Engine], Any]) -> Callable[[Engine], None]:
+    def go(engine: Engine) -> None:
+        (node.folder / "engine.pid").write_text(str(os.getpid()))
+        work(engine)
+
+    return go
+
+
+def test_an_engine_killed_while_the_runtime_makes_a_container_leaves_nothing_of_it(node: Node) -> None:
+    for handler in ("runc", "crun"):
+        pod = node.pod(f"of-{handler}", network=pb.POD, handler=handler)
+        node.engine.containers.remove(node.create(pod))
+        before = sorted(node.left())
+        binary = str(node.folder / "crun") if handler == "crun" else "runc"
+        program = killer(
+            node, node.folder / f"killer-{handler}", binary, 'case " $* " in *" create "*) ;; *) false;; esac'
+        )
+        config = node.config
+        node.config = replace(config, runtimes={**config.runtimes, handler: OciRuntime(program)})
+        killed_while(
+            node, _with_pid(node, lambda engine, pod=pod: engine.containers.create(pod, node.container_config()))
+        )  # type: ignore[misc]
+        node.config = config
+        engine = node.start()
+        assert (engine.containers.list(), engine.complaints) == ([], [])
+        assert settled(lambda before=before: sorted(set(node.left()) - set(before))) == []
+        node.remove(pod)
+    node.assert_nothing_left()
+
+
+@pytest.mark.parametrize("command", ["ADD", "DEL"])
+def test_an_engine_killed_while_a_network_is_made_or_given_back_leaves_no_address(node: Node, command: str) -> None:
+    config = node.pod_config(network=pb.POD)
+    pod = node.engine.pods.run(config) if command == "DEL" else ""
+    folder = node.folder / "cni-killer"
+    folder.mkdir()
+    killer(node, folder / "host-local", "/usr/lib/cni/host-local", f"[ $CNI_COMMAND = {command} ]")
+    (folder / "ptp").symlink_to("/usr/lib/cni/ptp")
+    usual = node.config
+    node.config = replace(usual, network=replace(usual.network, plugin_dirs=(folder,)))
+    killed_while(node, _with_pid(node, lambda engine: engine.pods.remove(pod) if pod else engine.pods.run(config)))
+    node.config = usual
+    node.start()
+    node.remove(*([pod] if pod else []))
+    assert node.engine.pods.list() == [] and node.engine.complaints == []
+    node.assert_nothing_left()
+
+
+def _at_start_event(engine: Engine) -> None:
+    Domain.start = lambda *_: die()  # type: ignore[method-assign]
+
+
+def _before_the_start(engine: Engine) -> None:
+    Runtime.start = lambda *_: die()  # type: ignore[method-assign]
+
+
+def _after_the_start(engine: Engine) -> None:
+    start = Runtime.start
+    Runtime.start = lambda *arguments: (start(*arguments), die())  # type: ignore[method-assign,func-returns-value,assign]
+
+
+def _after_it_counts(engine: Engine) -> None:
+    Domain.post_start = lambda *_: die()  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("kill", "states"),
+    [
+        (_at_start_event, [ContainerState.CREATED]),
+        (_before_the_start, [ContainerState.CREATED]),
+        (_after_the_start, [ContainerState.RUNNING]),
+        (_after_it_counts, [ContainerState.RUNNING]),
+    ],
+)
+def test_an_engine_killed_during_a_start_knows_what_runs(node: Node, kill: Any, states: list[ContainerState]) -> None:
+    pod = node.pod()
+    made = node.create(pod)
+    killed_while(node, lambda engine: (kill(engine), engine.containers.start(made)))  # type: ignore[func-returns-value]
+    node.start()
+    assert [node.engine.containers.get(made).state] == states
+    if states == [ContainerState.CREATED]:
+        node.engine.containers.start(made)
+    assert node.engine.containers.exec_sync(made, ["true"], 20).code == 0
+    node.engine.containers.stop(made, 0)
+
+
+@pytest.mark.parametrize("step", ["stop", "remove", "stop_pod", "remove_pod"])
+def test_an_engine_killed_while_it_ends_something_ends_it_when_it_is_asked_again(node: Node, step: str) -> None:
+    pod = node.pod(network=pb.POD)
+    made = node.run(pod)
+    calls: dict[str, Callable[[Engine], None]] = {
+        "stop": lambda engine: engine.containers.stop(made),
+        "remove": lambda engine: engine.containers.remove(made),
+        "stop_pod": lambda engine: engine.pods.stop(pod),
+        "remove_pod": lambda engine: engine.pods.remove(pod),
+    }
+
+    def work(engine: Engine) -> None:
+        setattr(Domain, step, lambda *_: die())
+        calls[step](engine)
+        time.sleep(20)
+
+    killed_while(node, work)
+    node.start()
+    calls[step](node.engine)
+    if step.startswith("remove"):
+        gone = node.engine.containers.list() if step == "remove" else node.engine.pods.list()
+        assert gone == []
+    node.remove(pod)
+    node.assert_nothing_left()
+
+
+def test_what_runs_runs_on_over_a_kill_of_the_engine_and_what_ended_is_told_once(node: Node) -> None:
+    pod = node.pod(network=pb.POD, pid=pb.POD)
+    made = {name: node.run(pod, name, POLITE) for name in ("on", "ended", "later")}
+    with pytest.raises(NriError, match="nonesuch"):
+        node.create(pod, "never", ("/nonesuch",))
+    killed_while(node, lambda _: die())
+    assert node.machine.leftovers(), "everything is gone"
+    ended = [pid for pid, line in node.machine._processes() if made["ended"] in line]
+    _kill_child(ended)
+    plugin = Recorder()
+    node.start(builtin=[_builtin(plugin)])
+    node.wait_exited(made["ended"])
+    assert {record.id for record in node.engine.containers.list()} == set(made.values())
+    assert node.engine.containers.get(made["ended"]).exit_code == 137
+    assert node.engine.containers.exec_sync(made["on"], ["true"], 20).code == 0
+    assert plugin.synchronized == [(["pod"], ["on", "ended", "later"])]  # plugins that missed the end see it come
+    node.engine.containers.stop(made["later"], 20)
+    assert node.engine.containers.get(made["later"]).exit_code == 3
+    node.engine.pods.remove(pod)
+    assert plugin.of("ended") == plugin.of("later") == plugin.of("on") == ["stop", "remove"]
+    assert plugin.of("pod") == ["stop_pod", "remove_pod"]
+    node.assert_nothing_left()
+
+
+def _kill_child(conmons: list[int]) -> None:
+    """Kill the container below a conmon."""
+    (conmon,) = conmons
+    children = Path(f"/proc/{conmon}/task/{conmon}/children").read_text().split()
+    for child in children:
+        os.kill(int(child), signal.SIGKILL)
+
+
+def _builtin(recorder: Recorder) -> BuiltinPlugin:
+    """A recorder inside the engine, so that it takes part from the first moment of its life."""
+    inside = type("Inside", (), {})()
+    for name in ("synchronize", "stop_container", "remove_container", "stop_pod_sandbox", "remove_pod_sandbox"):
+        setattr(inside, name, getattr(recorder, name))
+    return BuiltinPlugin("10", "recorder", inside)
+
+
+PROGRAM = """
+import sys, nri
+
+class Watch(nri.Plugin):
+    def say(self, *words):
+        print(*words, flush=True)
+    def synchronize(self, pods, containers):
+        self.say("synchronized", *sorted(c.name for c in containers))
+    def stop_container(self, pod, container):
+        self.say("stop", container.name)
+    def remove_container(self, pod, container):
+        self.say("remove", container.name)
+
+Watch.main()
+"""
+
+
+def test_a_plugin_of_its_own_comes_back_and_is_told_what_it_missed(node: Node) -> None:
+    pod = node.pod()
+    made = node.run(pod, "gone", ("sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.05; done"))
+    rootfs = Path(node.engine.containers.get(made).rootfs)
+    node.stop()
+    program = node.folder / "watch.py"
+    program.write_text(PROGRAM)
+    watch = PluginProgram(
+        node.folder, program, "--name", "watch", "--idx", "10", "--socket", node.config.nri.socket_path
+    )
+    try:
+        killed_while(node, lambda engine: _until_it_joined(engine, watch))
+        (rootfs / "tmp/end").touch()
+        node.wait_for(lambda: not [pid for pid, line in node.machine._processes() if made in line], "conmon's end")
+        node.start()
+        node.wait_exited(made)
+        node.engine.containers.remove(made)
+        node.wait_for(lambda: "remove gone" in watch.text(), "the last event")
+        said = [line for line in watch.text().splitlines() if " INFO " not in line and " WARNING " not in line]
+        assert said == ["synchronized gone", "synchronized gone", "stop gone", "remove gone"]
+    finally:
+        watch.process.kill()
+        watch.process.wait()
+
+
+def _until_it_joined(engine: Engine, watch: PluginProgram) -> None:
+    watch.wait_text("synchronized gone")
+    time.sleep(1)
+    die()
+
+
+def test_updates_and_names_outlive_a_restart(node: Node) -> None:
+    pod = node.pod()
+    made = node.run(pod)
+    node.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=200))
+    node.restart()
+    plugin: Recorder = node.plugin()
+    shown: list[int] = []
+    plugin.on["update"] = lambda _, container: shown.append(container.linux.resources.cpu.shares.value)
+    node.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=400))
+    assert shown == [200] and node.cgroup(made, "cpu", "cpu.shares") == "400"
+    with pytest.raises(NriError, match="taken by"):
+        node.create(pod)
+    assert node.engine.containers.get(made[:10]).id == made
+
+
+def test_a_container_whose_conmon_is_killed_is_ended_and_told(node: Node) -> None:
+    plugin: Recorder = node.plugin()
+    made = node.run(node.pod())
+    os.kill(node.engine.containers.get(made).conmon_pid, signal.SIGKILL)
+    node.wait_exited(made)
+    record = node.engine.containers.get(made)
+    assert (record.exit_code, record.reason) == (137, "MonitorLost")
+    assert plugin.of("c") == ["create", "post_create", "start", "post_start", "stop"]
+
+
+@pytest.fixture
+def mortal(node: Node) -> Callable[[str], None]:
+    """An engine whose OCI runtime is killed by the command that is named last; "" for none."""
+    wrapper, doomed = node.folder / "mortal", node.folder / "doomed"
+    wrapper.write_text(f'#!/bin/sh\ncase " $* " in *" $(cat {doomed}) "*) kill -9 $$;; *) exec runc "$@";; esac\n')
+    wrapper.chmod(0o755)
+
+    def doom(command: str) -> None:
+        doomed.write_text(command or "none")
+
+    doom("")
+    node.start(replace(node.config, runtimes={"runc": OciRuntime(str(wrapper))}))
+    return doom
+
+
+def test_a_runtime_that_is_killed_while_it_makes_a_container_is_an_error_and_leaves_nothing(
+    node: Node, mortal: Callable[[str], None]
+) -> None:
+    plugin: Recorder = node.plugin()
+    pod = node.pod()
+    mortal("create")
+    with pytest.raises(EngineError, match=r"killed|without a word"):
+        node.create(pod)
+    assert plugin.of("c") == ["create", "stop", "remove"]
+    mortal("")
+    node.run(pod)
+    node.remove(pod)
+    node.assert_nothing_left()
+
+
+def test_a_runtime_that_is_killed_during_a_start_ends_the_container(node: Node, mortal: Callable[[str], None]) -> None:
+    plugin: Recorder = node.plugin()
+    made = node.create(node.pod())
+    mortal("start")
+    with pytest.raises(EngineError, match="start"):
+        node.engine.containers.start(made)
+    record = node.engine.containers.get(made)
+    assert (record.state, record.reason) == (ContainerState.EXITED, "StartError")
+    assert plugin.of("c") == ["create", "post_create", "start", "stop"]
+
+
+@pytest.mark.parametrize("command", ["kill", "delete", "update"])
+def test_a_call_whose_runtime_is_killed_can_be_made_again(
+    node: Node, mortal: Callable[[str], None], command: str
+) -> None:
+    plugin: Recorder = node.plugin()
+    pod = node.pod()
+    made = node.run(pod)
+    engine = node.engine
+    mortal(command)
+    if command == "update":
+        with pytest.raises(EngineError, match="update"):
+            engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=200))
+        mortal("")
+        engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=200))
+        assert node.cgroup(made, "cpu", "cpu.shares") == "200"
+    elif command == "kill":
+        with pytest.raises(EngineError, match="kill"):
+            engine.containers.stop(made)
+        assert engine.containers.get(made).state is ContainerState.RUNNING
+        mortal("")
+        engine.containers.stop(made)
+    else:
+        engine.machinery.runtime("runc").timeout_s = 2  # it tries so long
+        engine.containers.stop(made)
+        with pytest.raises(EngineError, match="delete"):
+            engine.containers.remove(made)
+        mortal("")
+        engine.containers.remove(made)
+    node.remove(pod)
+    assert plugin.of("c")[-2:] == ["stop", "remove"] and plugin.of("c").count("stop") == 1
+    node.assert_nothing_left()
+
+
+@pytest.mark.parametrize("program", ["runtime", "conmon"])
+def test_a_program_that_is_not_there_is_named(node: Node, program: str) -> None:
+    missing = f"/nonexistent/{program}"
+    change: dict[str, Any] = {"conmon": missing} if program == "conmon" else {"runtimes": {"runc": OciRuntime(missing)}}
+    node.start(replace(node.config, **change))
+    (ready,) = [row for row in node.engine.conditions if row.kind == "RuntimeReady"]
+    assert not ready.holds and missing in ready.message
+    pod = node.pod()
+    with pytest.raises(EngineError, match=missing):
+        node.create(pod)
+    assert node.engine.containers.list() == []
+    node.restart()
+    assert all(row.holds for row in node.engine.conditions)
+    node.remove(pod)
+
+
+def test_a_conmon_that_is_killed_while_it_makes_a_container_is_an_error_and_leaves_nothing(node: Node) -> None:
+    wrapper = node.folder / "dying"
+    wrapper.write_text("#!/bin/sh\nkill -9 $$\n")
+    wrapper.chmod(0o755)
+    node.start(replace(node.config, conmon=str(wrapper)))
+    plugin: Recorder = node.plugin()
+    pod = node.pod()
+    with pytest.raises(EngineError, match="killed"):
+        node.create(pod)
+    assert plugin.of("c") == ["create", "stop", "remove"]
+    node.restart()
+    node.remove(pod)
+    node.assert_nothing_left()
+
+
+def test_after_the_machine_was_started_anew_all_has_ended(node: Node) -> None:
+    pod = node.pod(network=pb.POD)
+    made = node.run(pod)
+    node.stop()
+    # What a restart of the machine takes: processes, mounts, and all below /run.
+    for pid, _ in node.machine._processes():
+        os.kill(pid, signal.SIGKILL)
+    node.wait_for(lambda: not node.machine._processes(), "the end of all processes")
+    for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
+        if str(node.folder) in line:
+            subprocess.run(["umount", "-l", line.split()[4]], check=True, timeout=20)
+    subprocess.run(["rm", "-rf", str(node.config.state)], check=True, timeout=20)
+    node.start()
+    node.wait_exited(made)
+    assert node.engine.pods.get(pod).state is PodState.STOPPING
+    assert node.engine.containers.get(made).state is ContainerState.EXITED
+    node.remove(pod)
+
+
+def test_a_disk_that_is_full_is_an_error_that_says_so_and_leaves_nothing(node: Node) -> None:
+    root = node.config.root
+    aside = root.rename(root.with_name("aside"))
+    root.mkdir(mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "small", str(root)], check=True, timeout=20)
+    try:
+        shutil.copytree(aside, root, symlinks=True, dirs_exist_ok=True)
+        pod = node.pod(network=pb.POD)
+        running = node.run(pod, "running")
+        plugin: Recorder = node.plugin()
+        filler = root / "filler"
+        with pytest.raises(OSError, match="No space"):
+            filler.write_bytes(bytes(65 << 20))
+        with pytest.raises(EngineError, match="No space left"):
+            node.create(pod)
+        with pytest.raises(EngineError, match="No space left"):
+            node.pod("second", network=pb.POD)
+        assert [plugin.of("c"), plugin.of("second")] in ([[], []], [["create", "stop", "remove"], []])
+        node.engine.containers.stop(running)  # what ends, ends
+        assert node.engine.containers.get(running).exit_code == 137
+        filler.unlink()
+        node.engine.containers.remove(node.run(pod))
+        node.remove(pod)
+        assert settled(lambda: [line for line in node.left() if " - tmpfs small " not in line]) == []
+    finally:
+        node.stop()
+        subprocess.run(["umount", "-l", str(root)], check=True, timeout=20)
+        root.rmdir()
+        aside.rename(root)
+
+
+def test_a_record_that_cannot_be_written_when_all_is_made_undoes_all(node: Node) -> None:
+    pod = node.pod()
+    records = node.engine.lives.store
+    put = records.put
+
+    def full(record: Any, **options: Any) -> None:
+        if getattr(record, "state", "") == ContainerState.CREATED:
+            raise OSError(28, "No space left on device")
+        put(record, **options)
+
+    records.put = full  # type: ignore[method-assign]
+    plugin: Recorder = node.plugin()
+    with pytest.raises(EngineError, match="No space left"):
+        node.create(pod)
+    assert plugin.of("c") == ["create", "stop", "remove"]
+    records.put = put  # type: ignore[method-assign]
+    node.remove(pod)
+    node.assert_nothing_left()
+
+
+def test_what_has_no_record_any_more_is_taken_away(node: Node) -> None:
+    pod = node.pod("lost", network=pb.POD, pid=pb.POD)
+    node.run(pod, "lost")
+    kept = node.run(node.pod("kept"), "kept")
+    node.stop()
+    for path in (node.config.root / "records").rglob("*.json"):
+        if '"lost"' in path.read_text():
+            path.unlink()  # a machine's sudden end can do that
+    node.start()
+    assert [record.id for record in node.engine.containers.list()] == [kept]
+    assert node.engine.containers.exec_sync(kept, ["true"], 20).code == 0
+    assert node.engine.complaints == []
+    assert settled(lambda: [line for line in node.left() if pod in line]) == []
+    node.run(node.pod("lost", network=pb.POD), "lost")
+
+
+def test_nothing_is_taken_away_while_a_record_cannot_be_read(node: Node) -> None:
+    pod = node.pod()
+    made = node.run(pod)
+    node.stop()
+    path = node.config.root / "records/pods" / f"{pod}.json"
+    text = path.read_text()
+    path.write_text("{")
+    node.start()
+    assert node.engine.pods.list() == []
+    assert any("set aside" in line for line in node.engine.complaints)
+    assert any("left alone" in line for line in node.engine.complaints)
+    assert any(made in line for line in node.machine.leftovers())
+    node.stop()
+    path.write_text(text)
+    node.start()
+    assert node.engine.containers.exec_sync(made, ["true"], 20).code == 0

@@ -1,0 +1,130 @@
+"""Fixtures: a node for each runtime, shared by all tests, with the recording plugin of tests/real on it.
+
+`node` is shared: a test adds pods of its own and takes them away. `own_node` is a test's own, to be killed and started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes import build
+from tests.kubernetes.cluster import Cluster, make_bridge
+from tests.kubernetes.control_plane import ADDRESS, ControlPlane
+from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node import Node, StaticPod
+from tests.kubernetes.runtimes import RUNTIMES, NodeRuntime
+from tests.real.plugin_process import PluginProcess
+from tests.support.needs import need, need_root
+from tools.runtimes import MissingError
+from tools.runtimes.leftovers import sweep
+
+HERE = Path(__file__).parent
+RunPod = Callable[[dict[str, object]], StaticPod]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test may have to build containerd."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session")
+def kubelet_program() -> Path:
+    """The released kubelet."""
+    need_root()
+    try:
+        sweep()
+        return build.program("kubelet")
+    except MissingError as error:
+        need(False, str(error))
+        raise
+
+
+@pytest.fixture(scope="session", params=RUNTIMES)
+def runtime_name(request: pytest.FixtureRequest) -> str:
+    """The runtime that the test runs on."""
+    return str(request.param)
+
+
+def make_runtime(name: str) -> NodeRuntime:
+    """That runtime, not started yet."""
+    try:
+        return RUNTIMES[name](print)
+    except MissingError as error:
+        need(False, str(error))
+        raise
+
+
+@contextmanager
+def started(runtime_name: str, kubelet_program: Path, gates: Sequence[str] = ()) -> Iterator[Node]:
+    """A node that runs, with these feature gates of kubelet's open; all of it is gone at the end."""
+    with ExitStack() as stack:
+        runtime = make_runtime(runtime_name)
+        stack.callback(runtime.close)
+        runtime.start()
+        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, gates=gates)
+        stack.callback(kubelet.close)
+        kubelet.start()
+        yield Node(kubelet, runtime)
+
+
+@pytest.fixture(scope="session")
+def node(runtime_name: str, kubelet_program: Path) -> Iterator[Node]:
+    """The shared node."""
+    with started(runtime_name, kubelet_program) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def plugin(node: Node) -> Iterator[PluginProcess]:
+    """The recorder on the shared node: does what pods' annotations ask for."""
+    with PluginProcess(node.runtime.nri_socket) as made:
+        made.wait_for("Synchronize")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(runtime_name: str, kubelet_program: Path) -> Iterator[Cluster]:
+    """A node that has joined an API server; for the tests of one module."""
+    with ExitStack() as stack:
+        runtime = make_runtime(runtime_name)
+        stack.callback(runtime.close)
+        make_bridge(runtime.run_dir.name)
+        runtime.start()
+        try:
+            api = ControlPlane(runtime.run_dir, print)
+        except MissingError as error:
+            need(False, str(error))
+            raise
+        stack.callback(api.close)
+        api.start()
+        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, api.kubeconfig, ADDRESS)
+        stack.callback(kubelet.close)
+        kubelet.start()
+        yield Cluster(api, kubelet, runtime)
+
+
+@pytest.fixture
+def run(node: Node) -> Iterator[RunPod]:
+    """Run pods on the shared node; their manifests go with the test."""
+    pods: list[StaticPod] = []
+
+    def run_one(manifest: dict[str, object]) -> StaticPod:
+        pods.append(node.run(manifest))
+        return pods[-1]
+
+    yield run_one
+    for pod in pods:
+        pod.file.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def own_node(runtime_name: str, kubelet_program: Path) -> Iterator[Node]:
+    """A node of the test's own."""
+    with started(runtime_name, kubelet_program) as made:
+        yield made

@@ -1,0 +1,103 @@
+"""An NRI plugin on a node with a real kubelet: it sees each step of a pod, and what it changes is real."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.kubernetes.conftest import RunPod
+from tests.kubernetes.node import Node
+from tests.kubernetes.pods import container, pod, probe
+from tests.real.plugin_process import PluginProcess
+
+LIFE = [
+    "RunPodSandbox",
+    "CreateContainer",
+    "PostCreateContainer",
+    "StartContainer",
+    "PostStartContainer",
+    "StopContainer",
+    "RemoveContainer",
+    "StopPodSandbox",
+    "RemovePodSandbox",
+]
+
+
+def test_a_plugin_changes_a_container_of_kubelets(run: RunPod, plugin: PluginProcess) -> None:
+    static = run(pod("changed", annotations={"test/adjust": "env"}))
+    static.wait_ready()
+    assert "ADDED=yes" in static.run("/bin/env").splitlines()
+    line = plugin.wait_for("CreateContainer", pod=static.name)
+    assert line["id"] == static.container_id()
+
+
+def test_a_plugins_memory_limit_is_below_kubelets_in_the_cgroup(run: RunPod, plugin: PluginProcess) -> None:
+    limits = {"limits": {"memory": "64Mi"}}
+    static = run(pod("smaller", container(resources=limits), annotations={"test/adjust": "memory"}))
+    static.wait_ready()
+    assert static.cgroup("memory", "memory.limit_in_bytes", "memory.max") == str(48 << 20)
+    told = plugin.wait_for("CreateContainer", pod=static.name)["message"]
+    assert told["linux"]["resources"]["memory"]["limit"]["value"] == str(64 << 20), "the plugin saw kubelet's wish"
+
+
+def test_a_plugin_changes_a_container_that_runs(run: RunPod, plugin: PluginProcess) -> None:
+    static = run(pod("later"))
+    static.wait_ready()
+    plugin.send({"container": static.container_id(), "set": {"set_memory_limit": 80 << 20, "set_cpu_shares": 321}})
+    line = plugin.wait_for("Updated")
+    assert (line["failed"], line["error"]) == ([], "")
+    assert static.cgroup("memory", "memory.limit_in_bytes", "memory.max") == str(80 << 20)
+
+
+def test_a_plugin_is_told_of_kubelets_pod_by_its_names(run: RunPod, plugin: PluginProcess) -> None:
+    static = run(pod("described", annotations={"some/annotation": "value"}))
+    static.wait_ready()
+    told = plugin.wait_for("CreateContainer", pod=static.name)["message"]
+    assert told["name"] == "main"
+    assert told["labels"]["io.kubernetes.pod.name"] == static.name
+    assert told["labels"]["io.kubernetes.container.name"] == "main"
+    assert told["args"][:2] == ["/bin/sh", "-c"]
+
+
+def test_a_container_that_a_plugin_refuses_does_not_run_and_kubelet_says_why(
+    run: RunPod, plugin: PluginProcess
+) -> None:
+    static = run(pod("refused", annotations={"test/fail": "CreateContainer"}))
+    status = static.wait(
+        lambda status: any("waiting" in row["state"] and row["state"]["waiting"].get("message")
+                           for row in status.get("containerStatuses", [])),
+        "refused",
+    )  # fmt: skip
+    waiting = status["containerStatuses"][0]["state"]["waiting"]
+    assert waiting["reason"] == "CreateContainerError"
+    assert "asked to fail at CreateContainer" in waiting["message"]
+    plugin.wait_for("CreateContainer", pod=static.name)
+
+
+def test_a_restart_by_kubelet_is_a_new_container_for_a_plugin(run: RunPod, plugin: PluginProcess) -> None:
+    dying = container(livenessProbe=probe("exit 1", initialDelaySeconds=1))
+    static = run(pod("renewed", dying))
+    first = plugin.wait_for("CreateContainer", pod=static.name, timeout_s=60)["id"]
+    second = plugin.wait_for("CreateContainer", count=2, pod=static.name, timeout_s=60)["id"]
+    assert first != second
+    assert plugin.wait_for("StopContainer", pod=static.name)["id"] == first
+
+
+@pytest.mark.timeout(300)
+def test_a_plugin_sees_the_whole_life_of_a_pod_in_order(run: RunPod, plugin: PluginProcess, node: Node) -> None:
+    static = run(pod("watched"))
+    static.wait_ready()
+    static.remove()
+    # Kubelet looks once a minute for sandboxes that nobody wants any more.
+    plugin.wait_for("RemovePodSandbox", pod=static.name, timeout_s=150)
+    seen = [line["event"] for line in plugin.lines(pod=static.name)]
+    # A runtime says that a container stops when it is told to stop it and once more when it finds that it has ended;
+    # validation is asked of whoever wants it. Kubelet may also stop a sandbox more than once.
+    once = list(dict.fromkeys(event for event in seen if event in LIFE))
+    removed = {"RemoveContainer", "StopPodSandbox"}
+    assert [event for event in once if event not in removed] == [event for event in LIFE if event not in removed], (
+        json.dumps(seen)
+    )
+    assert removed <= set(once)
+    assert static.name not in node.sandboxes()

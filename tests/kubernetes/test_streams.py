@@ -1,0 +1,156 @@
+"""Logs, commands and connections through a real kubelet's HTTP interface, as kubectl asks for them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.machine import wait_for
+from tests.kubernetes.client import V5, AnswerError, collect
+from tests.kubernetes.conftest import RunPod
+from tests.kubernetes.kubelet import LOGS
+from tests.kubernetes.node import Node, StaticPod
+from tests.kubernetes.pods import UNTIL_TERM, container, pod
+from tests.kubernetes.websocket import ERROR, RESIZE, STDERR, STDIN, STDOUT, RefusedError
+
+SPEAKER = f"echo to stdout; echo to stderr >&2; {UNTIL_TERM}"
+LINES = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i of many; done"
+
+
+@pytest.fixture(scope="module")
+def speaker(node: Node) -> Iterator[StaticPod]:
+    """A pod that has said something and waits."""
+    static = node.run(pod("speaker", container("main", SPEAKER)))
+    static.wait_ready()
+    yield static
+    static.remove()
+
+
+def test_logs_have_what_a_container_writes(speaker: StaticPod) -> None:
+    assert sorted(speaker.client.logs(speaker.name, "main").splitlines()) == ["to stderr", "to stdout"]
+    timed = speaker.client.logs(speaker.name, "main", timestamps="true").splitlines()
+    assert all(line.split(maxsplit=1)[0].endswith("Z") for line in timed), timed
+
+
+def test_the_end_of_a_long_log_is_told_alone(run: RunPod) -> None:
+    static = run(pod("wordy", container("main", f"{LINES}; echo end >&2; {UNTIL_TERM}")))
+    static.wait_ready()
+    found = static.client.logs(static.name, "main", tailLines=3)
+    assert found.splitlines()[-1] == "end" or "line 2000 of many" in found
+    assert len(static.client.logs(static.name, "main").splitlines()) == 2001
+
+
+def test_the_log_of_the_container_before_a_restart_is_still_there(run: RunPod) -> None:
+    script = f"if test -e /state/again; then echo second; {UNTIL_TERM}; fi; touch /state/again; echo first; exit 1"
+    mounts = [{"name": "state", "mountPath": "/state"}]
+    static = run(
+        pod("twice", container("main", script, volumeMounts=mounts), volumes=[{"name": "state", "emptyDir": {}}])
+    )
+    static.wait_restarted()
+    static.wait_ready()
+    assert static.client.logs(static.name, "main") == "second\n"
+    assert static.client.logs(static.name, "main", previous="true") == "first\n"
+
+
+def test_a_log_that_kubelet_rotates_goes_on_in_a_new_file_without_a_hole(run: RunPod, node: Node) -> None:
+    fast = "i=0; trap 'exit 0' TERM; while [ $i -lt 8000 ]; do i=$((i+1)); echo $i; done"
+    static = run(pod("rotated", container("main", f"{fast}; while :; do i=$((i+1)); echo $i; sleep 0.1; done")))
+    static.wait_ready()
+    (folder,) = (node.kubelet.folder / LOGS).glob(f"default_{static.name}_*/main")
+    wait_for(lambda: len(list(folder.iterdir())) > 1, "the rotation")
+    seen = numbers(folder)[-1]
+    wait_for(lambda: numbers(folder)[-1] >= seen + 5, "more of the log")
+    found = numbers(folder)
+    assert found == list(range(1, len(found) + 1))
+    assert static.client.logs(static.name, "main", tailLines=1).strip() in map(str, range(seen, seen + 10_000))
+
+
+def numbers(folder: Path) -> list[int]:
+    """What the container has written into all of its log files, the oldest first; 0.log is the present one."""
+    files = sorted(folder.iterdir(), key=lambda file: (file.name == "0.log", file.name))
+    texts = [gzip.decompress(data) if file.suffix == ".gz" else data for file in files for data in [file.read_bytes()]]
+    # Each line is TIME STREAM TAG TEXT; the last one may be in the making.
+    lines = b"".join(texts).splitlines(keepends=True)
+    return [int(line.split(b" ", 3)[3]) for line in lines if line.endswith(b"\n")]
+
+
+def test_a_command_without_streams_tells_what_it_prints(speaker: StaticPod) -> None:
+    assert speaker.run("/bin/echo", "hello").strip() == "hello"
+
+
+def test_a_command_has_its_streams_apart_and_its_exit_code(speaker: StaticPod) -> None:
+    done = speaker.client.exec(speaker.name, "main", ["/bin/sh", "-c", "echo out; echo err >&2; exit 5"])
+    assert (done.stdout, done.stderr, done.code) == (b"out\n", b"err\n", 5)
+
+
+def test_what_goes_into_a_command_comes_out_of_it_whole(speaker: StaticPod) -> None:
+    sent = bytes(range(256)) * 4096
+    done = speaker.client.exec(speaker.name, "main", ["/bin/head", "-c", str(len(sent))], stdin=sent)
+    assert len(done.stdout) == len(sent)
+    assert (done.stdout == sent, done.code) == (True, 0)
+
+
+def test_the_end_of_stdin_is_told_where_the_runtime_has_the_newer_protocol(
+    speaker: StaticPod, runtime_name: str
+) -> None:
+    try:
+        done = speaker.client.exec(speaker.name, "main", ["/bin/cat"], stdin=b"to the end", protocol=V5)
+    except RefusedError as error:
+        assert (runtime_name, error.status) == ("containerd", 403), "it has v5 over SPDY only"
+    else:
+        assert (done.stdout, done.code) == (b"to the end", 0)
+
+
+def test_a_command_that_is_not_there_is_an_error_that_names_it(speaker: StaticPod) -> None:
+    try:
+        done = speaker.client.exec(speaker.name, "main", ["/no/such/command"])
+    except AnswerError as error:
+        assert "/no/such/command" in str(error)
+    else:
+        assert done.code in (126, 127), done
+
+
+def test_a_terminal_has_the_size_that_it_is_given(speaker: StaticPod) -> None:
+    script = "read line; stty size; exit 3"
+    with speaker.client.open_exec(speaker.name, "main", ["/bin/sh", "-c", script], stdin=True, tty=True) as stream:
+        stream.send(RESIZE, json.dumps({"Width": 123, "Height": 45}).encode())
+        time.sleep(0.5)  # the size is set beside the stream of what is typed
+        stream.send(STDIN, b"typed\n")
+        done = collect(stream)
+    assert b"45 123" in done.stdout
+    assert (done.stderr, done.code) == (b"", 3)
+
+
+def test_an_attached_client_talks_to_the_containers_own_process(run: RunPod) -> None:
+    echo = 'while read line; do echo "heard $line"; done'
+    static = run(pod("talker", container("main", echo, stdin=True)))
+    static.wait_ready()
+    with static.client.open_attach(static.name, "main", stdin=True) as stream:
+        stream.send(STDIN, b"this\n")
+        heard = b""
+        while b"heard this\n" not in heard:
+            message = stream.receive()
+            assert message is not None, f"it ended after {heard!r}"
+            assert message[0] in (STDOUT, STDERR, ERROR)
+            heard += message[1]
+    assert static.client.logs(static.name, "main") == "heard this\n"
+
+
+def test_a_port_of_a_pod_can_be_reached_through_kubelet(run: RunPod) -> None:
+    serve = "while :; do echo forwarded | nc -l -p 7070; done"
+    static = run(pod("ported", container("main", serve)))
+    static.wait_ready()
+    with static.client.open_port(static.name, 7070) as stream:
+        received: dict[int, bytes] = {0: b"", 1: b""}
+        while b"forwarded\n" not in received[0]:
+            message = stream.receive()
+            assert message is not None, f"it ended after {received}"
+            received[message[0]] += message[1]
+    # Each channel begins with the number of the port.
+    assert received[0] == (7070).to_bytes(2, "little") + b"forwarded\n"
+    assert received[1] in (b"", (7070).to_bytes(2, "little"))

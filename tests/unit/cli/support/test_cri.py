@@ -1,0 +1,58 @@
+"""Finding the container that a person means, and cells of tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.cli.errors import Failure
+from nri.cli.support.cri import age, find_container, state_name
+from nri.cri.pb import api_pb2 as pb
+from tests.support.cri_server import CriServer
+
+
+@pytest.fixture
+def server() -> CriServer:
+    made = CriServer()
+    made.add_pod("p1", "web")
+    made.add_pod("p2", "db")
+    made.add_container("aaa1", "p1", "app", attempt=1)
+    made.add_container("bbb1", "p1", "app", state=pb.CONTAINER_EXITED)
+    made.add_container("ccc1", "p2", "app")
+    made.add_container("ddd1", "p2", "side")
+    made.add_container("eee1", "p9", "lone")
+    return made
+
+
+def find(server: CriServer, word: str) -> str:
+    return find_container(word, server.containers, {pod.id: pod for pod in server.pods}).id
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [("bb", "bbb1"), ("side", "ddd1"), ("web/app", "aaa1"), ("db/app", "ccc1"), ("web", "aaa1"), ("lone", "eee1")],
+)
+def test_an_id_a_name_a_pods_name_or_both(server: CriServer, word: str, found: str) -> None:
+    assert find(server, word) == found
+
+
+def test_several_that_could_be_meant_are_all_named(server: CriServer) -> None:
+    with pytest.raises(Failure, match=r'"app" may be any of .*aaa1 \(web/app\).*ccc1 \(db/app\)|ccc1.*aaa1'):
+        find(server, "app")
+    with pytest.raises(Failure, match=r'no container "nope"\. try: nri ps -a'):
+        find(server, "nope")
+
+
+def test_of_several_the_only_one_that_runs_is_meant(server: CriServer) -> None:
+    server.containers[2].state = pb.CONTAINER_EXITED
+    assert find(server, "app") == "aaa1"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0s"), (59, "59s"), (61, "1m"), (7300, "2h"), (200_000, "2d")])
+def test_ages_are_short(seconds: int, text: str) -> None:
+    assert age(1_000_000_000, now=1 + seconds) == text
+    assert age(0) == ""
+
+
+def test_states_are_words(server: CriServer) -> None:
+    assert state_name(server.containers[1]) == "exited"
+    assert state_name(pb.PodSandbox(state=pb.SANDBOX_NOTREADY)) == "notready"

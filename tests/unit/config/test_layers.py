@@ -1,0 +1,53 @@
+"""Several sources become one instance, and each value knows its place."""
+
+import pytest
+
+from nri.config import Source
+from nri.config.layers import Layer, layer_of, merge
+from nri.errors import ConfigError
+
+
+class Inner:
+    size: int = 1
+    name: str = "x"
+
+
+class Config:
+    inner: Inner
+    tables: dict[str, Inner] = {}  # noqa: RUF012
+    path: str = "/"
+
+
+def layer(name: str, text: str) -> Layer:
+    return layer_of(Source(name, text, "toml"))
+
+
+def test_later_layers_win_key_by_key_and_each_value_has_its_place() -> None:
+    merged = merge(Config, [layer("a", 'path = "/a"\n[inner]\nsize = 2\n'), layer("b", '[inner]\nname = "y"')])
+    assert (merged.value.path, merged.value.inner.size, merged.value.inner.name) == ("/a", 2, "y")
+    assert merged.origins == {"path": "a:1", "inner.size": "a:3", "inner.name": "b:2"}
+
+
+def test_tables_that_are_replaced_whole_take_their_places_with_them() -> None:
+    merged = merge(Config, [layer("a", "[tables.one]\nsize = 3"), layer("b", "\n[tables.two]\nsize = 4")])
+    assert [*merged.value.tables] == ["two"]
+    assert merged.origins == {"tables": "b", "tables.two": "b:2", "tables.two.size": "b:3"}
+
+
+def test_mistakes_of_all_layers_are_told_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        merge(Config, [layer("a", "pth = 1"), layer("b", "\npath = 1")])
+    assert str(caught.value).splitlines() == [
+        'a:1: pth: unknown key (did you mean "path"?)',
+        'b:2: path: expected text, not 1 (write it in quotes: "1")',
+    ]
+
+
+def test_nothing_at_all_is_the_defaults() -> None:
+    merged = merge(Config, [])
+    assert merged.value.path == "/"
+    assert merged.origins == {}
+
+
+def test_an_empty_text_says_nothing() -> None:
+    assert merge(Config, [layer("a", "")]).origins == {}

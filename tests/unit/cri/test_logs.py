@@ -1,0 +1,105 @@
+"""Logs in the CRI's format: parts, the last lines, waiting for more, rotation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.cri.logs import LONGEST, Entry, Joiner, parse_line, read_log
+
+T = "2026-01-02T03:04:05.000000001Z"
+
+
+def row(text: str, tag: str = "F", stream: str = "stdout") -> str:
+    return f"{T} {stream} {tag} {text}\n"
+
+
+def texts(found: Iterator[Entry]) -> list[str]:
+    return [entry.text.decode() for entry in found]
+
+
+def test_a_line_has_time_stream_tags_and_any_text() -> None:
+    assert parse_line(f"{T} stderr F a  b ".encode()) == Entry(T, "stderr", b"a  b ")
+    assert parse_line(f"{T} stdout P:x half".encode()) == Entry(T, "stdout", b"half", True)
+    assert parse_line(f"{T} stdout F".encode()) == Entry(T, "stdout", b"")
+
+
+@pytest.mark.parametrize("line", [b"", b"words", b"t stdlog F x", b"t stdout X x", b"t stdout"])
+def test_what_is_no_entry_is_passed_over(line: bytes) -> None:
+    assert parse_line(line) is None
+
+
+def test_parts_are_joined_for_each_stream_by_itself(tmp_path: Path) -> None:
+    log = tmp_path / "0.log"
+    log.write_text(row("a", "P") + row("E", "P", "stderr") + row("b") + row("F", "F", "stderr") + row("open", "P"))
+    assert texts(read_log(str(log))) == ["ab", "EF", "open"]
+
+
+def test_a_line_that_never_ends_comes_in_parts() -> None:
+    joiner = Joiner()
+    assert joiner.add(Entry(T, "stdout", b"x" * LONGEST, True)) == Entry(T, "stdout", b"x" * LONGEST)
+
+
+@pytest.mark.parametrize(("count", "expected"), [(0, []), (1, ["c"]), (2, ["aab", "c"]), (9, ["x", "aab", "c"])])
+def test_the_last_lines_are_whole_lines(tmp_path: Path, count: int, expected: list[str]) -> None:
+    log = tmp_path / "0.log"
+    log.write_text(row("x") + row("aa", "P") + row("b") + row("c"))
+    assert texts(read_log(str(log), tail=count)) == expected
+
+
+def test_the_last_lines_of_a_long_log_are_found_from_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "0.log"
+    log.write_text("".join(row(f"line {number} {'x' * 100}") for number in range(5000)))
+    found = texts(read_log(str(log), tail=1500))
+    assert (len(found), found[0].split()[1], found[-1].split()[1]) == (1500, "3500", "4999")
+
+
+def test_following_goes_on_through_rotation_and_loses_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "0.log"
+    log.write_text(row("one"))
+    steps = iter(range(9))
+
+    def more() -> bool:
+        match next(steps):
+            case 0:
+                with log.open("a") as file:
+                    file.write(row("two") + row("three")[:20])
+            case 1:
+                os.rename(log, tmp_path / "0.log.1")
+                with (tmp_path / "0.log.1").open("a") as file:
+                    file.write(row("three")[20:])
+            case 2:
+                log.write_text(row("four"))
+            case 3:
+                log.write_text("")
+            case 4:
+                log.write_text(row("5"))
+            case 5:
+                return False
+        return True
+
+    assert texts(read_log(str(log), follow=more, poll_s=0)) == ["one", "two", "three", "four", "5"]
+
+
+def test_a_renamed_log_is_read_to_its_end_before_the_new_one(tmp_path: Path) -> None:
+    log = tmp_path / "0.log"
+    log.write_text(row("one"))
+
+    def more() -> bool:
+        if (tmp_path / "0.log.1").exists():
+            return False
+        os.rename(log, tmp_path / "0.log.1")
+        with (tmp_path / "0.log.1").open("a") as file:
+            file.write(row("last of the old"))
+        log.write_text(row("first of the new"))
+        return True
+
+    assert texts(read_log(str(log), follow=more, poll_s=0)) == ["one", "last of the old", "first of the new"]
+
+
+def test_a_log_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        list(read_log(str(tmp_path / "none")))

@@ -1,0 +1,74 @@
+"""containerd's and iSulad's files are taken as they are, and the mistakes of published samples are named."""
+
+import pytest
+
+from nri.engine.config import load_config
+from nri.errors import ConfigError
+
+CONTAINERD = """version = 3
+root = "/var/lib/containerd"
+[plugins."io.containerd.nri.v1.nri"]
+  disable = false
+  plugin_request_timeout = "4s"
+  [plugins."io.containerd.nri.v1.nri".default_validator]
+    enable = true
+    required_plugins = ["10-a"]
+"""
+ISULAD = """{
+    "group": "isula",
+    "nri-support": true,
+    "disable_connections": false,
+    "plugin-registration-timeout": 7,
+    "plugin_request_timeout": "4s",
+    "socket_path": "/run/x.sock"
+}"""
+#: As the design documents have it: comments, a missing comma, an equals sign, a misspelt key.
+SAMPLE = """{
+    # allow NRI
+    "nri-support": true
+    "disable-connections" = true,
+    "plugin-reqest-timeout": 2
+}"""
+
+
+def test_containerds_own_file_gives_its_nri_settings_and_nothing_else(write) -> None:
+    loaded = load_config(write("config.toml", CONTAINERD), environment={})
+    nri = loaded.config.nri
+    assert (nri.plugin_request_timeout, nri.default_validator.required_plugins) == (4.0, ("10-a",))
+    assert str(loaded.config.root) == "/var/lib/nri-engine"
+    assert loaded.origins["nri.plugin_request_timeout"] == "config.toml:5"
+    assert loaded.origins["nri.default_validator.required_plugins"] == "config.toml:8"
+
+
+def test_a_key_that_containerd_would_ignore_is_an_error(write) -> None:
+    name = write("config.toml", CONTAINERD.replace("disable =", "disabled ="))
+    with pytest.raises(ConfigError, match=r'config.toml:4: .*unknown key "disabled".*did you mean "disable"'):
+        load_config(name, environment={})
+
+
+def test_isulads_keys_are_taken_in_both_spellings_in_seconds_or_with_a_unit(write) -> None:
+    loaded = load_config(write("daemon.json", ISULAD), environment={})
+    nri = loaded.config.nri
+    assert (nri.disable, nri.disable_connections, nri.socket_path) == (False, False, "/run/x.sock")
+    assert (nri.plugin_registration_timeout, nri.plugin_request_timeout) == (7.0, 4.0)
+    assert loaded.origins["nri.plugin_request_timeout"] == "daemon.json:6"
+    assert (
+        'daemon.json:4: disable_connections: an old spelling of the key (write "disable-connections")' in loaded.notes
+    )
+    assert "daemon.json:7: socket_path: iSulad itself takes no other socket path" in loaded.notes
+
+
+def test_isulads_nri_is_off_until_it_is_switched_on(write) -> None:
+    assert load_config(write("daemon.json", '{"plugin-path": "/p"}'), environment={}).config.nri.disable
+
+
+def test_every_mistake_of_a_published_sample_is_named_with_its_line(write) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(write("daemon.json", SAMPLE), environment={})
+    told = str(caught.value)
+    assert "daemon.json:4: not valid JSON: expecting ',' delimiter" in told
+    assert "look at the end of the line before: is a comma missing?" in told
+    assert "daemon.json:4: not valid JSON: expecting ':' delimiter in column 27 (write a colon instead" in told
+    assert 'daemon.json:5: plugin-reqest-timeout: unknown key "plugin-reqest-timeout"; iSulad ignores it ' in told
+    assert 'did you mean "plugin-request-timeout"?' in told
+    assert told.count("\n") == 2

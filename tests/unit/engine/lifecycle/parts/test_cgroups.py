@@ -1,0 +1,33 @@
+"""Cgroups of the engine's own, in folders that look like those of both versions."""
+
+import os
+from pathlib import Path
+
+from nri.engine.lifecycle.parts.cgroups import Cgroups
+
+
+def test_on_v1_a_process_is_placed_where_something_is_counted(tmp_path: Path) -> None:
+    for name in ("memory", "cpu,cpuacct", "pids", "devices", "unified"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "cpu").symlink_to("cpu,cpuacct")
+    Cgroups(v2=False, root=tmp_path).place("/pods/conmon-1")(42)
+    found = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("cgroup.procs")}
+    assert found == {f"{name}/pods/conmon-1/cgroup.procs": "42" for name in ("memory", "cpu,cpuacct", "pids")}
+
+
+def test_on_v2_there_is_one_hierarchy(tmp_path: Path) -> None:
+    cgroups = Cgroups(v2=True, root=tmp_path)
+    cgroups.place("/pods/conmon-1")(42)
+    assert (tmp_path / "pods/conmon-1/cgroup.procs").read_text() == "42"
+    os.unlink(tmp_path / "pods/conmon-1/cgroup.procs")  # a real one's files go with it
+    cgroups.remove("/pods")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_cgroup_in_use_stays_and_the_root_is_never_removed(tmp_path: Path) -> None:
+    cgroups = Cgroups(v2=True, root=tmp_path)
+    cgroups.place("/pods/one")(42)
+    cgroups.remove("/pods/one")
+    cgroups.remove("/")
+    cgroups.remove("/absent")
+    assert (tmp_path / "pods/one/cgroup.procs").exists()

@@ -1,0 +1,122 @@
+"""Several domains behind one adaptation: whose container it is, and an id that two of them have."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nri
+from nri.adaptation import UpdateResult
+from nri.api import messages as m
+from nri.engine.config import NriConfig
+from nri.engine.lifecycle.hub import NriHub
+from nri.engine.support.errors import EngineError
+from nri.testing.attached import Attached
+
+
+class Domain:
+    """A domain that only remembers."""
+
+    def __init__(self, name: str, *containers: str) -> None:
+        self.name, self.ids = name, containers
+        self.updated: list[str] = []
+        self.evicted: list[str] = []
+
+    def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
+        pod = m.PodSandbox(id=f"pod-{self.name}", namespace=self.name)
+        return [pod], [m.Container(id=each, pod_sandbox_id=pod.id) for each in self.ids]
+
+    def has(self, container_id: str) -> bool:
+        return container_id in self.ids
+
+    def update(self, updates: list[m.ContainerUpdate]) -> list[UpdateResult]:
+        self.updated += [each.container_id for each in updates]
+        return [UpdateResult(each) for each in updates]
+
+    def evict(self, evictions: list[m.ContainerEviction]) -> None:
+        self.evicted += [each.container_id for each in evictions]
+
+
+def hub(folder: Path, *domains: Domain, **changes: Any) -> NriHub:
+    paths = {key: str(folder / key) for key in ("socket_path", "plugin_path", "plugin_config_path")}
+    config = NriConfig(**{**paths, "policy_path": "", "admin_socket": "", "disable_connections": True, **changes})
+    made = NriHub(config, "1", folder / "plugins.json")
+    for domain in domains:
+        made.register(domain)
+    return made
+
+
+def update(container_id: str) -> m.ContainerUpdate:
+    made = m.ContainerUpdate(container_id=container_id)
+    made.linux.resources.cpu.shares.value = 5
+    return made
+
+
+def test_an_update_goes_to_the_domain_that_has_the_container(tmp_path: Path) -> None:
+    one, two = Domain("k8s.io", "a"), Domain("moby", "b")
+    results = hub(tmp_path, one, two).update([update("b"), update("a"), update("c")])
+    assert (one.updated, two.updated) == (["a"], ["b"])
+    assert [result.failed for result in results] == [False, False, True]
+    assert "no container 'c'" in results[2].fields[0].reason
+
+
+def test_an_id_that_two_domains_have_is_never_the_wrong_ones(tmp_path: Path) -> None:
+    one, two = Domain("k8s.io", "same"), Domain("moby", "same")
+    both = hub(tmp_path, one, two)
+    (result,) = both.update([update("same")])
+    both.evict([m.ContainerEviction(container_id="same")])
+    assert result.failed and "several domains: k8s.io, moby" in result.fields[0].reason
+    assert one.updated == two.updated == one.evicted == two.evicted == []
+
+
+def test_an_eviction_goes_to_the_domain_that_has_the_container(tmp_path: Path) -> None:
+    one, two = Domain("k8s.io", "a"), Domain("moby", "b")
+    hub(tmp_path, one, two).evict([m.ContainerEviction(container_id="b")])
+    assert (one.evicted, two.evicted) == ([], ["b"])
+
+
+def test_two_domains_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="moby"):
+        hub(tmp_path, Domain("moby"), Domain("moby"))
+
+
+def test_plugins_are_given_all_domains_and_are_remembered_for_the_next_life(tmp_path: Path) -> None:
+    class Plugin(nri.Plugin):
+        known: list[str]
+
+        def synchronize(self, pods: Any, containers: Any) -> None:
+            self.known = [*(pod.namespace for pod in pods), *(each.id for each in containers)]
+
+    made = hub(tmp_path, Domain("k8s.io", "a"), Domain("moby", "b"))
+    made.start()
+    plugin = Plugin()
+    attached = Attached(plugin, "10", "p", "")
+    try:
+        assert made.adaptation is not None
+        attached.connect(made.adaptation)
+        attached.wait(made.adaptation)
+        assert plugin.known == ["k8s.io", "moby", "a", "b"]
+        made.stop()
+    finally:
+        attached.stop()
+    assert (tmp_path / "plugins.json").read_text() == '["10-p"]'
+
+
+def test_without_nri_there_is_no_adaptation_and_no_socket(tmp_path: Path) -> None:
+    made = hub(tmp_path, Domain("k8s.io"), disable=True)
+    made.start()
+    made.await_return()
+    made.stop()
+    assert made.adaptation is None and [*tmp_path.iterdir()] == []
+
+
+def test_a_socket_that_cannot_be_made_is_an_error_with_its_cause(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as held:
+        held.bind(str(tmp_path / "held"))
+        held.listen()
+        made = hub(tmp_path, disable_connections=False, socket_path=str(tmp_path / "held"))
+        with pytest.raises(EngineError, match="NRI cannot listen|held"):
+            made.start()

@@ -1,0 +1,66 @@
+"""Blocks of SPDY headers are one compressed stream, and cannot be made to swell."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.engine.streaming.spdy.dictionary import DICTIONARY
+from nri.engine.streaming.spdy.headers import BLOCK_LIMIT, COUNT_LIMIT, HeaderPacker, HeaderReader
+from nri.errors import RemoteProtocolError
+
+WORDS = st.text(st.characters(max_codepoint=255), max_size=20)
+NAMES = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=20)
+
+
+@given(st.lists(st.dictionaries(NAMES, WORDS, max_size=5), max_size=4))
+def test_blocks_are_read_in_their_order(blocks: list[dict[str, str]]) -> None:
+    packer, reader = HeaderPacker(), HeaderReader()
+    assert [reader.read(packer.pack(block)) for block in blocks] == blocks
+
+
+def test_a_block_of_gos_own_client_is_read() -> None:
+    """What moby/spdystream v0.5.1 sends for the stream of errors of a forwarded connection."""
+    block = "78f9e3c6a7c202253a48f95b044aab4c16060c0c0c9c4590d8ca04a5624603703a2c294a4dcc851635aca9a08800000000ffff"
+    found = HeaderReader().read(bytes.fromhex(block))
+    assert found == {"streamtype": "error", "port": "80", "requestid": "0"}
+
+
+def raw(data: bytes) -> bytes:
+    packer = zlib.compressobj(zdict=DICTIONARY)
+    return packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH)
+
+
+def word(text: bytes) -> bytes:
+    return len(text).to_bytes(4, "big") + text
+
+
+def one(name: bytes, value: bytes = b"v") -> bytes:
+    return word(name) + word(value)
+
+
+def test_names_are_in_small_letters() -> None:
+    assert HeaderReader().read(raw(b"\0\0\0\1" + one(b"streamType", b"Error"))) == {"streamtype": "Error"}
+
+
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [
+        (b"not packed at all", "cannot be unpacked"),
+        (b"", "middle of a number"),
+        (raw(b"\0\0"), "middle of a number"),
+        (raw(b"\0\0\0\1" + word(b"name")), "middle of a number"),
+        (raw(b"\0\0\0\1" + one(b"name")[:-1]), "middle of one"),
+        (raw(b"\0\0\0\2" + one(b"a") + one(b"A")), "twice"),
+        (raw(b"\0\0\0\1" + one(b"")), "without name"),
+        (raw((COUNT_LIMIT + 1).to_bytes(4, "big")), "65 SPDY headers"),
+        (raw(b"\0\0\0\1" + one(b"a", bytes(BLOCK_LIMIT))), "more than 16384"),
+        (raw(bytes(50_000_000)), "more than 16384"),
+    ],
+)
+def test_what_is_wrong_with_a_block_is_told(block: bytes, why: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=why):
+        HeaderReader().read(block)

@@ -1,0 +1,190 @@
+"""Forwarded connections: each by itself, halves kept, and none outlives its client."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from nri.engine.streaming import connect_port
+from tests.support.stream_world import SpdyTalk, WebSocketTalk, World
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        made.settimeout(20)
+        yield made
+
+
+def port_of(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
+def forward(world: World) -> SpdyTalk:
+    return SpdyTalk(world.server.port_forward_url("pod"), "portforward.k8s.io")
+
+
+def connect(talk: SpdyTalk, port: int, key: str = "0") -> None:
+    for kind in ("error", "data"):
+        talk.open(streamtype=kind, port=str(port), requestid=key)
+
+
+def accept(listener: socket.socket) -> socket.socket:
+    connection, _ = listener.accept()
+    connection.settimeout(20)
+    return connection
+
+
+def test_halves_end_by_themselves_in_either_order(world: World, listener: socket.socket) -> None:
+    talk = forward(world)
+    connect(talk, port_of(listener), "a")
+    with accept(listener) as inside:
+        talk.say("adata", b"question", end=True)
+        assert inside.recv(100) == b"question" and inside.recv(1) == b""
+        inside.sendall(b"answer")
+    talk.until(lambda: talk.has_ended("aerror"), "the end")
+    assert talk.heard("adata") == b"answer" and talk.has_ended("adata") and talk.heard("aerror") == b""
+    connect(talk, port_of(listener), "b")
+    with accept(listener) as inside:
+        inside.shutdown(socket.SHUT_WR)
+        talk.until(lambda: talk.has_ended("bdata"), "the half's end")
+        assert not talk.has_ended("berror")
+        talk.say("bdata", b"still", end=True)
+        assert inside.recv(100) == b"still" and inside.recv(1) == b""
+    talk.until(lambda: talk.has_ended("berror"), "the end")
+    talk.close()
+
+
+def test_bytes_that_come_before_the_connection_stands_are_kept(world: World, listener: socket.socket) -> None:
+    gate = threading.Event()
+
+    def slowly(port: int) -> socket.socket:
+        assert gate.wait(20)
+        return connect_port(None, port)
+
+    world.connect = slowly
+    talk = forward(world)
+    connect(talk, port_of(listener))
+    talk.say("0data", b"early", end=True)
+    time.sleep(0.1)
+    gate.set()
+    with accept(listener) as inside:
+        assert inside.recv(100) == b"early" and inside.recv(1) == b""
+    talk.close()
+
+
+def test_a_connection_that_takes_nothing_does_not_hold_up_another(world: World, listener: socket.socket) -> None:
+    talk = forward(world)
+    connect(talk, port_of(listener), "stuck")
+    with accept(listener):
+        talk.say("stuckdata", bytes(3_000_000))
+        connect(talk, port_of(listener), "other")
+        with accept(listener) as inside:
+            talk.say("otherdata", b"through")
+            assert inside.recv(100) == b"through"
+            inside.sendall(b"back")
+            talk.until(lambda: talk.heard("otherdata") == b"back", "the answer")
+    talk.close()
+
+
+def test_what_a_port_does_not_take_stops_the_client_in_the_end(world: World, listener: socket.socket) -> None:
+    talk = forward(world)
+    connect(talk, port_of(listener))
+    with accept(listener):
+        assert talk.flood(talk.client.send(talk.streams["0data"], bytes(1 << 20))) < 40
+        talk.close()
+
+
+def test_a_client_that_goes_ends_all_its_connections(world: World, listener: socket.socket) -> None:
+    talk = forward(world)
+    for key in "ab":
+        connect(talk, port_of(listener), key)
+    inside = [accept(listener) for _ in range(2)]
+    talk.close()
+    assert [each.recv(1) for each in inside] == [b"", b""]
+    for each in inside:
+        each.close()
+
+
+def test_a_client_that_goes_while_a_connection_is_made_leaves_nothing(world: World, listener: socket.socket) -> None:
+    gate, made = threading.Event(), threading.Event()
+
+    def slowly(port: int) -> socket.socket:
+        assert gate.wait(20)
+        try:
+            return connect_port(None, port)
+        finally:
+            made.set()
+
+    world.connect = slowly
+    talk = forward(world)
+    connect(talk, port_of(listener))
+    talk.until(lambda: len(talk.client.replied) == 2, "the streams")
+    talk.close()
+    time.sleep(0.1)
+    gate.set()
+    with accept(listener) as inside:
+        assert made.wait(20) and inside.recv(1) == b""
+
+
+def test_a_stream_that_is_reset_ends_its_connection_alone(world: World, listener: socket.socket) -> None:
+    talk = forward(world)
+    connect(talk, port_of(listener), "a")
+    with accept(listener) as inside:
+        talk.socket.sendall(talk.client.let_go(talk.streams["adata"]))
+        assert inside.recv(1) == b""
+        talk.until(lambda: talk.has_ended("aerror"), "the end of its errors")
+    connect(talk, port_of(listener), "b")
+    with accept(listener) as inside:
+        inside.sendall(b"hello")
+        talk.until(lambda: talk.heard("bdata") == b"hello", "another connection")
+    talk.close()
+
+
+def test_a_connection_that_the_pod_resets_is_an_end_and_no_error(world: World, listener: socket.socket) -> None:
+    talk = forward(world)
+    connect(talk, port_of(listener))
+    inside = accept(listener)
+    talk.say("0data", b"x")
+    assert inside.recv(1) == b"x", "it stands on both sides"
+    inside.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    inside.close()
+    talk.until(lambda: talk.has_ended("0error"), "the end")
+    assert talk.heard("0error") == b""
+    talk.close()
+
+
+def test_a_port_at_which_nothing_listens_is_an_error_of_its_connection(world: World, listener: socket.socket) -> None:
+    talk = forward(world)
+    connect(talk, 9)
+    talk.until(lambda: talk.has_ended("0error"), "the error")
+    assert talk.heard("0error") == b"error forwarding: cannot connect to port 9: Connection refused"
+    talk.close()
+
+
+def test_without_traffic_there_is_an_end(world: World, listener: socket.socket) -> None:
+    world.limited(idle_s=0.3)
+    talk = forward(world)
+    connect(talk, port_of(listener))
+    with accept(listener) as inside:
+        assert inside.recv(1) == b""
+    talk.until(lambda: talk.ended, "the end of the connection")
+    talk.close()
+
+
+def test_the_old_way_over_a_websocket_has_a_connection_for_each_port(world: World, listener: socket.socket) -> None:
+    port = port_of(listener)
+    talk = WebSocketTalk(world.server.port_forward_url("pod", [port, 9]), "v4.channel.k8s.io")
+    with accept(listener) as inside:
+        talk.say(b"\0in")
+        assert inside.recv(100) == b"in"
+        inside.sendall(b"out")
+    talk.until(lambda: talk.client.closed is not None, "the end")
+    number = port.to_bytes(2, "little")
+    assert talk.messages[:4] == [b"\0" + number, b"\1" + number, b"\2\x09\0", b"\3\x09\0"]
+    assert b"\0out" in talk.messages and any(b"\3error forwarding" in message for message in talk.messages)
+    talk.close()

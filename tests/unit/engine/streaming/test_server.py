@@ -1,0 +1,154 @@
+"""Who is served and who is refused: tokens, requests, bounds, and the end of the server."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from nri.engine.streaming import StreamingServer, server
+from nri.errors import RequestError
+from tests.support.stream_clients import SpdyClient
+from tests.support.stream_world import SpdyTalk, WebSocketTalk, World, ask, request, rest_of
+
+SPDY = ("Connection: Upgrade", "Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v4.channel.k8s.io")
+
+
+def exec_url(world: World) -> str:
+    return world.server.exec_url("c", ["true"], stdout=True)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/exec/", "/exec/x", "/exec/../exec/{token}", "/attach/{token}", "/EXEC/{token}", "/exec/{token}/"]
+)
+def test_only_the_path_of_a_token_leads_anywhere(world: World, path: str) -> None:
+    url = exec_url(world)
+    base, token = url.removesuffix(url[url.rindex("/exec/") :]), url.rpartition("/")[2]
+    assert ask(base + path.format(token=token), *SPDY).startswith("HTTP/1.1 404 ")
+
+
+def test_a_token_is_spent_by_its_first_request_also_if_that_is_refused(world: World) -> None:
+    url = exec_url(world)
+    assert ask(url).startswith("HTTP/1.1 400 ")
+    assert ask(url, *SPDY).startswith("HTTP/1.1 404 ")
+    assert world.started == []
+
+
+@pytest.mark.parametrize(("method", "status"), [("PUT", 405), ("DELETE", 405), ("G\x01T", 400)])
+def test_other_methods_and_what_is_no_http_are_refused(world: World, method: str, status: int) -> None:
+    assert ask(exec_url(world), *SPDY, method=method).startswith(f"HTTP/1.1 {status} ")
+
+
+def test_a_head_without_end_is_refused(world: World) -> None:
+    assert ask(exec_url(world), *SPDY, "X: " + "x" * 20_000).startswith("HTTP/1.1 400 ")
+
+
+def test_a_client_that_says_nothing_is_left(world: World) -> None:
+    world.limited(request_s=0.2)
+    connection, data = request(exec_url(world), *SPDY)
+    with connection:
+        connection.sendall(data[:-1])
+        assert rest_of(connection) == b""
+
+
+def test_a_client_that_opens_no_streams_is_left_and_nothing_runs(world: World) -> None:
+    world.limited(creation_s=0.2)
+    talk = SpdyTalk(exec_url(world), "v4.channel.k8s.io")
+    talk.open(streamtype="error")
+    talk.until(lambda: talk.ended, "the end of the connection")
+    assert world.started == []
+    talk.close()
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n" * 10, b"\x80\x03\x00\x01\x00\xff\xff\xff", bytes(100)])
+def test_a_client_that_breaks_its_protocol_is_left_and_nothing_runs(world: World, data: bytes) -> None:
+    talk = SpdyTalk(exec_url(world), "v4.channel.k8s.io")
+    talk.socket.sendall(data)
+    assert rest_of(talk.socket) == b""
+    assert world.started == []
+    talk.close()
+
+
+def test_what_comes_right_behind_the_request_is_not_lost(world: World) -> None:
+    client = SpdyClient()
+    opened = b"".join(client.open({"streamtype": kind})[1] for kind in ("error", "stdout"))
+    connection, data = request(world.server.exec_url("c", ["echo", "hello"], stdout=True), *SPDY)
+    with connection:
+        connection.sendall(data + opened)
+        found = b""
+        while b"hello" not in found:
+            more = connection.recv(65536)
+            assert more, found
+            found += more
+
+
+def test_more_clients_than_the_bound_are_told_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "CLIENT_LIMIT", 2)
+    held = [world.run("sleep", "300") for _ in range(2)]
+    assert ask(exec_url(world), *SPDY).startswith("HTTP/1.1 503 ")
+    held[0].close()
+    deadline = time.monotonic() + 20
+    while not ask(exec_url(world)).startswith("HTTP/1.1 400 "):
+        assert time.monotonic() < deadline, "no room was made"
+        time.sleep(0.02)
+    held[1].close()
+
+
+def test_the_stop_ends_everything_and_can_be_said_twice(world: World) -> None:
+    talk = world.run("sleep", "300")
+    silent = socket.create_connection(talk.socket.getpeername())
+    talk.until(lambda: len(talk.client.replied) == 2, "the streams")
+    deadline = time.monotonic() + 20
+    while not world.started:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    where = talk.socket.getpeername()
+    world.server.stop()
+    assert world.started[0]._process.poll() is not None
+    assert rest_of(talk.socket) == rest_of(silent) == b""
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(where)
+    world.server.stop()
+    talk.close()
+    silent.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "field"),
+    [
+        ("exec_url", {"container_id": "c", "argv": [], "stdout": True}, "cmd"),
+        ("exec_url", {"container_id": "", "argv": ["a"], "stdout": True}, "container_id"),
+        ("exec_url", {"container_id": "c", "argv": ["a"]}, "stdin"),
+        ("exec_url", {"container_id": "c", "argv": ["a"], "tty": True, "stderr": True}, "stderr"),
+        ("attach_url", {"container_id": "", "stdout": True}, "container_id"),
+        ("attach_url", {"container_id": "c"}, "stdin"),
+        ("port_forward_url", {"pod_id": ""}, "pod_sandbox_id"),
+        ("port_forward_url", {"pod_id": "p", "ports": [80, 0]}, "port"),
+        ("port_forward_url", {"pod_id": "p", "ports": [65536]}, "port"),
+        ("port_forward_url", {"pod_id": "p", "ports": [80] * 33}, "port"),
+    ],
+)
+def test_requests_that_mean_nothing_get_no_token(world: World, call: str, arguments: Any, field: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        getattr(world.server, call)(**arguments)
+    assert refused.value.field == field
+
+
+def test_an_address_of_ipv6_stands_in_brackets(world: World) -> None:
+    made = StreamingServer("::1", 0, world)
+    made.start()
+    try:
+        url = made.exec_url("c", ["true"], stdout=True)
+        assert url.startswith("http://[::1]:") and ask(url).startswith("HTTP/1.1 400 ")
+    finally:
+        made.stop()
+
+
+def test_a_websocket_of_port_forward_needs_ports_or_the_tunnel(world: World) -> None:
+    url = world.server.port_forward_url("pod")
+    said = ask(url, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+               "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", method="GET")  # fmt: skip
+    assert said.startswith("HTTP/1.1 403 ") and "SPDY/3.1+portforward.k8s.io" in said
+    WebSocketTalk(world.server.port_forward_url("pod"), "SPDY/3.1+portforward.k8s.io").close()

@@ -1,0 +1,49 @@
+"""Tokens open one request, once, for a minute; and only so many wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.engine.streaming import tokens
+from nri.engine.streaming.tokens import Ask, Tokens
+from nri.engine.support.errors import TooMany
+
+ASK = Ask("exec", "c1", ("sh",), stdout=True)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_token_is_good_once() -> None:
+    waiting = Tokens()
+    token = waiting.put(ASK)
+    assert len(token) == 32 and token != waiting.put(ASK)
+    assert waiting.take(token) == ASK
+    assert waiting.take(token) is None and waiting.take("x" * 32) is None
+
+
+def test_a_token_expires_after_a_minute() -> None:
+    clock = Clock()
+    waiting = Tokens(60, clock)
+    early, late = waiting.put(ASK), waiting.put(ASK)
+    clock.now += 60 - 0.1
+    assert waiting.take(early) == ASK
+    clock.now += 0.1
+    assert waiting.take(late) is None
+
+
+def test_only_so_many_wait_and_expired_ones_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "LIMIT", 3)
+    clock = Clock()
+    waiting = Tokens(60, clock)
+    made = [waiting.put(ASK) for _ in range(3)]
+    with pytest.raises(TooMany, match="there may be 3"):
+        waiting.put(ASK)
+    waiting.take(made[1])
+    waiting.put(ASK)
+    clock.now += 60
+    assert [waiting.put(ASK) for _ in range(3)] and len(waiting._waiting) == 3
