@@ -513,8 +513,10 @@ def test_a_quick_program_with_a_terminal_loses_none_of_its_output(live: Live, ha
                 seen += data
         except OSError:
             pass  # how the end of a terminal reads
-        assert (seen, execution.wait(10)) == (b"hello\r\n", 0)
+        code = execution.wait(10)
         execution.close()
+        # runc may set its terminals up when the program has written already, and then there is a return too much.
+        assert (seen.replace(b"\r", b""), code) == (b"hello\n", 0)
     execution = live.engine.containers.exec(container, ["/no/such"], tty=True)
     with pytest.raises(CommandFailed, match="/no/such"):
         execution.wait(10)
