@@ -253,8 +253,8 @@ class Node:
         self.assert_nothing_left()
 
 
-def pause(seconds: float = 0.1) -> None:
-    """Give what should not happen the time to happen."""
+def pause(seconds: float) -> None:
+    """Give what should not happen yet the time to happen."""
     time.sleep(seconds)
 
 

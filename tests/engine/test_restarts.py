@@ -6,6 +6,7 @@ What runs runs on, what was half made is gone, and plugins are told what they mi
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -439,9 +440,38 @@ def test_after_the_machine_was_started_anew_all_has_ended(node: Node) -> None:
 
 
 def test_a_disk_that_is_full_is_an_error_that_says_so_and_leaves_nothing(node: Node) -> None:
+    root = node.config.root
+    aside = root.rename(root.with_name("aside"))
+    root.mkdir(mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "small", str(root)], check=True, timeout=20)
+    try:
+        shutil.copytree(aside, root, symlinks=True, dirs_exist_ok=True)
+        pod = node.pod(network=pb.POD)
+        running = node.run(pod, "running")
+        plugin: Recorder = node.plugin()
+        filler = root / "filler"
+        with pytest.raises(OSError, match="No space"):
+            filler.write_bytes(bytes(65 << 20))
+        with pytest.raises(EngineError, match="No space left"):
+            node.create(pod)
+        with pytest.raises(EngineError, match="No space left"):
+            node.pod("second", network=pb.POD)
+        assert [plugin.of("c"), plugin.of("second")] in ([[], []], [["create", "stop", "remove"], []])
+        node.engine.containers.stop(running)  # what ends, ends
+        assert node.engine.containers.get(running).exit_code == 137
+        filler.unlink()
+        node.engine.containers.remove(node.run(pod))
+        node.remove(pod)
+        assert settled(lambda: [line for line in node.left() if " - tmpfs small " not in line]) == []
+    finally:
+        node.stop()
+        subprocess.run(["umount", "-l", str(root)], check=True, timeout=20)
+        root.rmdir()
+        aside.rename(root)
+
+
+def test_a_record_that_cannot_be_written_when_all_is_made_undoes_all(node: Node) -> None:
     pod = node.pod()
-    node.stop()
-    node.restart()
     records = node.engine.lives.store
     put = records.put
 
