@@ -17,7 +17,7 @@ test: setup      ## what CI runs: lint, types, all tests, docs; the quick ones o
 	@$(PY) tools/check.py
 
 test-quick: setup   ## lint, types and the tests that need nothing but Python
-	@$(PY) tools/check.py lint quick
+	@$(PY) tools/check.py lint unit quick
 
 test-packaging: setup   ## build the wheel and try it in a clean environment
 	@$(PY) tools/check.py packaging
@@ -37,8 +37,8 @@ torture: setup    ## attack a node with every hostile plugin, write docs/reliabi
 fuzz: setup      ## look for inputs that break a parser, a minute for each; ARGS="--minutes 60 yaml" for an hour of one
 	@$(PY) -m tests.fuzz $(ARGS)
 
-test-covered: setup ## which lines and branches of each file the quick and fault suites do not run
-	@$(PY) tools/check.py quick faults covered
+test-covered: setup ## which lines and branches of each file the unit and fault tests do not run
+	@$(PY) tools/check.py unit faults covered
 
 test-loaded: setup ## the quick and fault suites beside eight busy loops
 	@$(PY) tools/loaded.py
@@ -52,7 +52,7 @@ test-pythons: setup ## the quick, fault and packaging suites on every other supp
 test-engine: setup  ## the engine's rooms with runc, crun, conmon, skopeo, umoci and CNI plugins (root)
 	@$(PY) tools/check.py engine
 
-test-kubelet: setup ## the same under a real kubelet, which is built once (root, Go; ten minutes the first time, four later)
+test-kubelet: setup ## pods under a real kubelet, on containerd and on the engine (root, Go; ten minutes more the first time)
 	@$(PY) tools/check.py kubelet
 
 test-real: setup    ## real containerd, runc (root)

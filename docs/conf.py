@@ -72,6 +72,15 @@ def fill_command_line(_app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = text.replace("<!-- plugin flags -->", plugin_flags())
 
 
+def fill_engine_settings(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Put the engine's keys where the page of its settings asks for them."""
+    if page == "reference/engine":
+        sys.path.insert(0, str(ROOT / "docs"))
+        from engine_reference import reference
+
+        source[0] = source[0].replace("<!-- engine settings -->", reference())
+
+
 def mark_examples(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
     """What a docstring indents after a blank line is an example or drawing, and `|` a table: show them as they are."""
     before = [""]
@@ -116,3 +125,4 @@ def setup(app: Sphinx) -> None:
     app.connect("doctree-resolved", inline_pictures)
     app.connect("source-read", fill_changelog)
     app.connect("source-read", fill_command_line)
+    app.connect("source-read", fill_engine_settings)

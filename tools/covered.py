@@ -94,7 +94,7 @@ def measured() -> list[File]:
     """All files of the package, by path. FileNotFoundError if nothing was measured."""
     if not any(FOLDER.glob("data*")):
         raise FileNotFoundError(
-            f"{FOLDER.relative_to(ROOT)} holds nothing: python tools/check.py quick faults covered measures"
+            f"{FOLDER.relative_to(ROOT)} holds nothing: python tools/check.py unit faults covered measures"
         )
     data = coverage.Coverage(config_file=str(ROOT / "pyproject.toml"))
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):

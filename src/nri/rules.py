@@ -73,6 +73,9 @@ class Rules:
     open_breaker_lets_go: bool = True
     """While a plugin is left out, only what the operator requires is refused, whatever the plugin declared."""
 
+    silence_counts_for_all: bool = True
+    """A plugin's silence counts for all events that wait for it, and costs each one and a half timeouts at most."""
+
     # --- life
     events_need_start: bool = True
     """An event before `start` or after `stop` is an error, and not an event without plugins."""

@@ -82,17 +82,19 @@ def test_a_shown_start_of_a_plugin_has_its_flags(page: str, line: str) -> None:
     assert parse(words[2:], {}, words[1], "plugin").index, f"{page}: {line}"
 
 
-def check_ini(text: str) -> None:
-    configparser.ConfigParser(strict=False, interpolation=None).read_string(text)
+def sections_of(text: str) -> list[str]:
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.read_string(text)
+    return parser.sections()
 
 
-LANGUAGES = {"yaml": yaml.safe_load, "toml": tomllib.loads, "json": json.loads, "ini": check_ini}
+LANGUAGES = {"yaml": yaml.safe_load, "toml": tomllib.loads, "json": json.loads, "ini": sections_of}
 SNIPPETS = [(page, block) for page in PAGES for block in read_blocks(page) if block.language in LANGUAGES]
 
 
 @pytest.mark.parametrize(("page", "block"), SNIPPETS, ids=[f"{page.stem}-{block.line}" for page, block in SNIPPETS])
 def test_a_shown_configuration_can_be_read(page: Path, block) -> None:
-    LANGUAGES[block.language](block.text)
+    assert LANGUAGES[block.language](block.text) is not None, "it is empty"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES])

@@ -22,7 +22,7 @@ from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.state import ContainerState
 from nri.errors import ConflictError, NriError
-from tests.engine.node import POLITE, Node, Recorder
+from tests.engine.node import POLITE, Node, Recorder, die, killed_while
 from tests.support.plugin_program import PluginProgram
 
 
@@ -83,6 +83,30 @@ def test_a_plugin_updates_containers_by_itself(node: Node) -> None:
     again.on["stop"] = lambda _, container: shown.append(container.linux.resources.cpu.shares.value)
     node.engine.containers.stop(made)
     assert shown == [256]
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+def test_a_plugin_lowers_and_raises_a_limit_of_memory_with_that_of_swap(node: Node, handler: str) -> None:
+    plugin: Recorder = node.plugin()
+    resources = pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20)
+    made = node.run(node.pod(handler=handler), linux=pb.LinuxContainerConfig(resources=resources))
+    for size in (48 << 20, 128 << 20):
+        assert plugin.runtime.update(nri.Update(made).set_memory_limit(size)).result(10) == []
+        assert node.cgroup(made, "memory", "memory.limit_in_bytes") == str(size)
+        assert node.cgroup(made, "memory", "memory.memsw.limit_in_bytes") == str(size)
+
+
+def test_what_cannot_be_done_is_said_by_field_and_the_rest_is_done(node: Node) -> None:
+    node.plugin()
+    made = node.run(node.pod())
+    update = m.ContainerUpdate(container_id=made)
+    update.linux.resources.cpu.shares.value = 600
+    update.linux.resources.rdt_class.value = "gold"
+    update.linux.resources.memory.swappiness.value = 5
+    (result,) = node.engine.nri.update([update])
+    rows = {row.field: row.outcome for row in result.fields}
+    assert rows == {"cpu.shares": "applied", "memory.swappiness": "unsupported", "rdt_class": "unsupported"}
+    assert shares(node, made) == "600" and result.failed
 
 
 def test_what_a_plugin_answers_to_synchronize_is_done(node: Node) -> None:
@@ -259,6 +283,13 @@ def test_installed_and_connected_plugins_are_asked_by_index_and_launched_ones_en
     node.wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "the end of launched plugins")
     node.start()
     assert (folder / "synchronized").read_text() == "c"  # they are given the state, too
+
+
+def test_a_launched_plugin_ends_with_an_engine_that_is_killed(node: Node) -> None:
+    folder = install(node, "15-inst", "b")
+    killed_while(node, lambda _: die())
+    pid = int((folder / "pid").read_text())
+    node.wait_for(lambda: not os.path.exists(f"/proc/{pid}"), "its end")
 
 
 def test_plugins_get_the_events_that_they_subscribed_to_and_no_others(node: Node) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
+from pathlib import Path
 from typing import Any
 
 import nri
 from nri.api import messages as m
+from nri.oci import Generator
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import PATIENCE_S, register, response
 
@@ -88,3 +91,22 @@ def test_a_mount_that_a_plugin_removes_is_removed_for_the_runtime_and_for_later_
     reply = nri_runtime.create_container(make_pod(), container)
     assert reply.removed()["mounts"] == ["/secret"]
     assert seen == [["/data"]]
+
+
+def test_a_mount_that_a_plugin_removes_is_gone_from_config_json(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
+    """Also where the spec has it twice; what the plugin adds in its place is there, and others stay."""
+
+    class Replaces(nri.Plugin):
+        def create_container(self, pod: Any, container: Any) -> nri.Adjustment:
+            return nri.Adjustment().remove_mount("/secret").remove_mount("/old").add_mount("/old", "/new")
+
+    nri_runtime.add(Replaces())
+    there = ("/proc", "/secret", "/old", "/secret", "/data")
+    container = make_container()
+    container.mounts.extend(m.Mount(destination=each) for each in there)
+    reply = nri_runtime.create_container(make_pod(), container)
+    spec = {"mounts": [{"destination": each, "source": f"/before{each}"} for each in there]}
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(Generator(spec).adjust(reply.adjust)))
+    mounts = {each["destination"]: each["source"] for each in json.loads(config.read_text())["mounts"]}
+    assert mounts == {"/proc": "/before/proc", "/data": "/before/data", "/old": "/new"}

@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 from tests.kubernetes.websocket import ERROR, STDERR, STDIN, STDOUT, WebSocket
 
 TIMEOUT_S = 30.0
+CHUNK = 32 << 10
 NAMESPACE = "default"
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 Json = dict[str, Any]
@@ -41,10 +42,11 @@ class Executed:
 
 
 class KubeletClient:
-    """Asks the kubelet on that port of the loopback interface."""
+    """Asks the kubelet at that port."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
         self.port = port
+        self.address = address
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._tls.check_hostname = False
         self._tls.verify_mode = ssl.CERT_NONE
@@ -59,7 +61,7 @@ class KubeletClient:
 
     def get(self, path: str, query: Mapping[str, object] | None = None, method: str = "GET") -> str:
         """The text of an answer."""
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=TIMEOUT_S, context=self._tls)
+        connection = http.client.HTTPSConnection(self.address, self.port, timeout=TIMEOUT_S, context=self._tls)
         try:
             connection.request(method, f"{path}?{urlencode(query, doseq=True)}" if query else path)
             answer = connection.getresponse()
@@ -89,14 +91,15 @@ class KubeletClient:
         return found
 
     def exec(
-        self, pod: str, container: str, command: Sequence[str], stdin: bytes | None = None, protocol: str = V5
+        self, pod: str, container: str, command: Sequence[str], stdin: bytes = b"", protocol: str = V4
     ) -> Executed:
-        """Run a command with streams (CRI's Exec), stdin being these bytes and then its end."""
-        with self.open_exec(pod, container, command, stdin=stdin is not None, protocol=protocol) as stream:
-            if stdin is not None:
-                if stdin:
-                    stream.send(STDIN, stdin)
-                stream.end(STDIN)
+        """Run a command with streams (CRI's Exec) and these bytes on its stdin, which ends if the protocol says so."""
+        with self.open_exec(pod, container, command, stdin=bool(stdin), protocol=protocol) as stream:
+            if stdin:
+                for at in range(0, len(stdin), CHUNK):
+                    stream.send(STDIN, stdin[at : at + CHUNK])
+                if protocol == V5:
+                    stream.end(STDIN)
             return collect(stream)
 
     def open_exec(
@@ -107,7 +110,7 @@ class KubeletClient:
         *,
         stdin: bool = False,
         tty: bool = False,
-        protocol: str = V5,
+        protocol: str = V4,
     ) -> WebSocket:
         """The streams of a command that runs."""
         wanted = {"command": list(command), "output": 1, **({"input": 1} if stdin else {})}
@@ -117,7 +120,7 @@ class KubeletClient:
     def open_attach(self, pod: str, container: str, *, stdin: bool = False, tty: bool = False) -> WebSocket:
         """The streams of a container's own process."""
         wanted = {"output": 1, **({"input": 1} if stdin else {}), **({"tty": 1} if tty else {"error": 1})}
-        return self.open(f"/attach/{NAMESPACE}/{pod}/{container}?{urlencode(wanted)}", V5)
+        return self.open(f"/attach/{NAMESPACE}/{pod}/{container}?{urlencode(wanted)}", V4)
 
     def open_port(self, pod: str, port: int) -> WebSocket:
         """A connection to a port in a pod: bytes on channel 0, errors on channel 1."""
@@ -125,13 +128,13 @@ class KubeletClient:
 
     def open(self, target: str, *protocols: str) -> WebSocket:
         """A websocket to that path."""
-        plain = socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S)
+        plain = socket.create_connection((self.address, self.port), timeout=TIMEOUT_S)
         try:
-            connection = self._tls.wrap_socket(plain, server_hostname="127.0.0.1")
+            connection = self._tls.wrap_socket(plain, server_hostname=self.address)
         except BaseException:
             plain.close()
             raise
-        return WebSocket(connection, f"127.0.0.1:{self.port}", target, *protocols)
+        return WebSocket(connection, f"{self.address}:{self.port}", target, *protocols)
 
 
 def collect(stream: WebSocket) -> Executed:

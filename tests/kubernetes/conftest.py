@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.kubernetes import build
+from tests.kubernetes.cluster import Cluster, make_bridge
+from tests.kubernetes.control_plane import ADDRESS, ControlPlane
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.node import Node, StaticPod
-from tests.kubernetes.runtimes import RUNTIMES
+from tests.kubernetes.runtimes import RUNTIMES, NodeRuntime
 from tests.real.plugin_process import PluginProcess
 from tests.support.needs import need, need_root
 from tools.runtimes import MissingError
@@ -25,10 +27,10 @@ RunPod = Callable[[dict[str, object]], StaticPod]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test may have to build kubelet and a containerd."""
+    """The first test may have to build containerd."""
     for item in items:
         if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(1800))
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +39,7 @@ def kubelet_program() -> Path:
     need_root()
     try:
         sweep()
-        return build.install("kubelet", print)
+        return build.program("kubelet")
     except MissingError as error:
         need(False, str(error))
         raise
@@ -49,18 +51,23 @@ def runtime_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def make_runtime(name: str) -> NodeRuntime:
+    """That runtime, not started yet."""
+    try:
+        return RUNTIMES[name](print)
+    except MissingError as error:
+        need(False, str(error))
+        raise
+
+
 @contextmanager
-def started(runtime_name: str, kubelet_program: Path) -> Iterator[Node]:
-    """A node that runs; all of it is gone at the end."""
+def started(runtime_name: str, kubelet_program: Path, gates: Sequence[str] = ()) -> Iterator[Node]:
+    """A node that runs, with these feature gates of kubelet's open; all of it is gone at the end."""
     with ExitStack() as stack:
-        try:
-            runtime = RUNTIMES[runtime_name](print)
-        except MissingError as error:
-            need(False, str(error))
-            raise
+        runtime = make_runtime(runtime_name)
         stack.callback(runtime.close)
         runtime.start()
-        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir)
+        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, gates=gates)
         stack.callback(kubelet.close)
         kubelet.start()
         yield Node(kubelet, runtime)
@@ -79,6 +86,27 @@ def plugin(node: Node) -> Iterator[PluginProcess]:
     with PluginProcess(node.runtime.nri_socket) as made:
         made.wait_for("Synchronize")
         yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(runtime_name: str, kubelet_program: Path) -> Iterator[Cluster]:
+    """A node that has joined an API server; for the tests of one module."""
+    with ExitStack() as stack:
+        runtime = make_runtime(runtime_name)
+        stack.callback(runtime.close)
+        make_bridge(runtime.run_dir.name)
+        runtime.start()
+        try:
+            api = ControlPlane(runtime.run_dir, print)
+        except MissingError as error:
+            need(False, str(error))
+            raise
+        stack.callback(api.close)
+        api.start()
+        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, api.kubeconfig, ADDRESS)
+        stack.callback(kubelet.close)
+        kubelet.start()
+        yield Cluster(api, kubelet, runtime)
 
 
 @pytest.fixture

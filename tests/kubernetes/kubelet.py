@@ -1,4 +1,4 @@
-"""One private kubelet in standalone mode: pods from manifests in a folder, no API server.
+"""One private kubelet: pods from manifests in a folder, or from an API server that it joins as a node.
 
 Rules: its files and mounts lie in the run directory of the runtime that it drives, its cgroups in one of that
 directory's name. The folders that it insists on elsewhere are empty ones in a mount namespace of its own; what it
@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.support.needs import need_tool
 from tools.runtimes.mounts import unmount_all
 
 NODE = "node"
+LOGS = "logs"
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 CGROUPS = Path("/sys/fs/cgroup")
@@ -39,7 +41,15 @@ exec "$@"
 class Kubelet:
     """A kubelet on a CRI socket; `start()` it, write to `manifests`, ask its `client`, `close()` it."""
 
-    def __init__(self, program: Path, cri_socket: Path, run_dir: Path) -> None:
+    def __init__(
+        self,
+        program: Path,
+        cri_socket: Path,
+        run_dir: Path,
+        kubeconfig: Path | None = None,
+        address: str = "127.0.0.1",
+        gates: Sequence[str] = (),
+    ) -> None:
         self.run_dir = run_dir
         self.folder = run_dir / "kubelet"
         self.manifests = self.folder / "manifests"
@@ -49,9 +59,14 @@ class Kubelet:
         self._process: subprocess.Popen[bytes] | None = None
         for path in (self.manifests, self.folder / "root", self.folder / "pki", self.folder / "plugins"):
             path.mkdir(parents=True)
-        port = _free_port()
-        self.client = KubeletClient(port)
+        port = free_port()
+        self.client = KubeletClient(port, address)
         settings = configuration(self.folder, cri_socket, cgroup_root=f"/{run_dir.name}", port=port)
+        settings["featureGates"] = dict.fromkeys(gates, True)
+        self._join: dict[str, str] = {}
+        if kubeconfig is not None:
+            settings |= joining(address)
+            self._join = {"--kubeconfig": str(kubeconfig), "--node-ip": address}
         (self.folder / "config.json").write_text(json.dumps(settings, indent=1))
 
     def start(self) -> None:
@@ -68,6 +83,7 @@ class Kubelet:
             "--cert-dir": f"{self.folder}/pki",
             "--hostname-override": NODE,
             "--v": "4",
+            **self._join,
         }
         apart = [need_tool("unshare"), "--mount", "--propagation", "unchanged", "/bin/sh", "-euc", APART, "sh"]
         # Each path is a word of its own, so that a sweep of what is left finds this process.
@@ -123,7 +139,7 @@ def configuration(folder: Path, cri_socket: Path, *, cgroup_root: str, port: int
         "containerRuntimeEndpoint": f"unix://{cri_socket}",
         "imageServiceEndpoint": f"unix://{cri_socket}",
         "staticPodPath": str(folder / "manifests"),
-        "podLogsDir": str(folder / "logs"),
+        "podLogsDir": str(folder / LOGS),
         "volumePluginDir": str(folder / "plugins"),
         # No API server.
         "registerNode": False,
@@ -146,7 +162,6 @@ def configuration(folder: Path, cri_socket: Path, *, cgroup_root: str, port: int
         "oomScoreAdj": 0,
         "protectKernelDefaults": False,
         "makeIPTablesUtilChains": False,
-        "localStorageCapacityIsolation": False,
         "evictionHard": {"memory.available": "1Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
@@ -154,6 +169,20 @@ def configuration(folder: Path, cri_socket: Path, *, cgroup_root: str, port: int
         # Tests wait for it.
         "fileCheckFrequency": "1s",
         "syncFrequency": "5s",
+        # Small enough to be rotated in a test.
+        "containerLogMaxSize": "256Ki",
+        "containerLogMonitorInterval": "3s",
+    }
+
+
+def joining(address: str) -> dict[str, Any]:
+    """What is different with an API server, which calls this node at that address."""
+    return {
+        "registerNode": True,
+        "address": address,
+        "nodeStatusUpdateFrequency": "2s",
+        # Configuration that pods mount is looked at each time they are synchronized.
+        "configMapAndSecretChangeDetectionStrategy": "Get",
     }
 
 
@@ -169,7 +198,8 @@ def make_cgroup(name: str) -> None:
                 (top / name / file).write_text((top / file).read_text())
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback interface that nothing listens on by now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

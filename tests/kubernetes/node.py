@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,10 +49,7 @@ class StaticPod:
 
     def container(self, name: str = "main") -> Json:
         """A container's ContainerStatus; empty before it has one."""
-        status = self.status
-        rows = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-        found: Json = next((row for row in rows if row["name"] == name), {})
-        return found
+        return one_container(self.status, name)
 
     def container_id(self, name: str = "main") -> str:
         """The id that the runtime has given it."""
@@ -59,17 +57,12 @@ class StaticPod:
         return told.partition("://")[2]
 
     def pid(self, name: str = "main") -> int:
-        """Its first process, from its cgroup."""
-        wanted, found = self.container_id(name), set()
-        for folder in cgroup_dirs(self.node.runtime.run_dir.name):
-            if wanted in Path(folder).name:
-                found |= {int(pid) for pid in Path(folder, "cgroup.procs").read_text().split()}
-        assert found, f"no process has a cgroup with the name {wanted}"
-        return min(found)
+        """Its first process."""
+        return self.node.pid(self.container_id(name))
 
     def cgroup(self, controller: str, v1_file: str, v2_file: str, name: str = "main") -> str:
         """A control file of a container's cgroup."""
-        return cgroups.read(self.pid(name), controller, v1_file, v2_file)
+        return self.node.cgroup(self.container_id(name), controller, v1_file, v2_file)
 
     def run(self, *command: str, name: str = "main") -> str:
         """What a command in the container prints."""
@@ -79,13 +72,13 @@ class StaticPod:
         """Take the manifest away."""
         self.file.unlink()
 
-    def wait_running(self) -> Json:
-        """Wait until its first container runs, ready or not; returns its status."""
-        return self.wait(lambda status: "running" in (first_container(status).get("state") or ()), "running")
+    def wait_running(self, name: str = "main") -> Json:
+        """Wait until a container runs, ready or not; returns its status."""
+        return self.wait(lambda status: "running" in one_container(status, name).get("state", ()), "running")
 
-    def wait_restarted(self) -> Json:
-        """Wait until its first container has been started again; returns its status."""
-        return self.wait(lambda status: first_container(status).get("restartCount", 0) > 0, "restarted")
+    def wait_restarted(self, name: str = "main") -> Json:
+        """Wait until a container has been started again; returns its status."""
+        return self.wait(lambda status: one_container(status, name).get("restartCount", 0) > 0, "restarted")
 
     def wait_ready(self) -> Json:
         """Wait until all its containers are ready; returns its status."""
@@ -102,8 +95,10 @@ class StaticPod:
         return status
 
     def wait_gone(self, timeout_s: float = WAIT_S) -> None:
-        """Wait until kubelet has forgotten it and no process of it is left."""
+        """Wait until kubelet has forgotten it and had the runtime stop it."""
         self.wait(lambda status: not status, "forgotten", timeout_s)
+        # Kubelet forgets a static pod at once, and then ends it.
+        self.wait(lambda _: self.name not in self.node.sandboxes(ready=True), "stopped", timeout_s)
 
 
 class Node:
@@ -114,27 +109,52 @@ class Node:
         self.runtime = runtime
 
     def run(self, manifest: Json) -> StaticPod:
-        """Give kubelet a manifest."""
-        return StaticPod(self, manifest)
+        """Give kubelet a manifest, under a name of its own: a static pod of the same name would be the same pod."""
+        metadata = manifest["metadata"] | {"name": f"{manifest['metadata']['name']}-{uuid.uuid4().hex[:6]}"}
+        return StaticPod(self, manifest | {"metadata": metadata})
+
+    def pid(self, container_id: str) -> int:
+        """The first process of a container: the oldest in its cgroup."""
+        found: set[int] = set()
+        for folder in map(Path, cgroup_dirs(self.runtime.run_dir.name)):
+            # Runtimes put something before the id, or nothing; who watches over the container may have a cgroup, too.
+            if container_id and folder.name.endswith(container_id) and "conmon" not in folder.name:
+                found |= {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
+        aged = [(age, pid) for pid in found if (age := started_at(pid)) is not None]
+        assert aged, f"no process has a cgroup with the name {container_id or 'of a container'}"
+        return min(aged)[1]
+
+    def cgroup(self, container_id: str, controller: str, v1_file: str, v2_file: str) -> str:
+        """A control file of a container's cgroup."""
+        return cgroups.read(self.pid(container_id), controller, v1_file, v2_file)
 
     def story(self) -> str:
         """What both sides complain about, for messages of failed tests."""
         return f"kubelet's errors:\n{self.kubelet.complaints()}\nthe runtime's log:\n{tail(self.runtime.log)}"
 
-    def sandboxes(self) -> list[str]:
-        """The names of the pods that the runtime has, running or not."""
+    def sandboxes(self, *, ready: bool = False) -> list[str]:
+        """The names of the pods that the runtime has: all, or those that run."""
         cri = Cri(self.runtime.cri_socket, self.runtime.run_dir.name)
         try:
             items = cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items
-            return [item.metadata.name for item in items]
         finally:
             cri.close()
+        return [item.metadata.name for item in items if not ready or item.state == pb.SANDBOX_READY]
 
 
-def first_container(status: Json) -> Json:
-    """The ContainerStatus of the first container; empty while there is none."""
-    found: Json = next(iter(status.get("containerStatuses", [])), {})
+def one_container(status: Json, name: str) -> Json:
+    """A container's ContainerStatus in a PodStatus; empty before it has one."""
+    rows = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+    found: Json = next((row for row in rows if row["name"] == name), {})
     return found
+
+
+def started_at(pid: int) -> int | None:
+    """When a process was started, in ticks since the machine was; None if it has ended. Numbers of processes wrap."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return None
 
 
 def condition(status: Json, kind: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tools.runtimes import Containerd, install
+from tools.runtimes.engine import PACKAGES, Engine
 from tools.runtimes.machine import Say, ensure_packages
 
 
@@ -44,4 +45,12 @@ def containerd(say: Say) -> NodeRuntime:
     return daemon
 
 
-RUNTIMES: dict[str, Callable[[Say], NodeRuntime]] = {"containerd": containerd}
+def engine(say: Say) -> NodeRuntime:
+    """The engine of this project, with a bridge for pods."""
+    ensure_packages(say, PACKAGES)
+    made = Engine(say)
+    made.enable_pod_network()
+    return made
+
+
+RUNTIMES: dict[str, Callable[[Say], NodeRuntime]] = {"containerd": containerd, "engine": engine}

@@ -6,8 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.kubernetes.conftest import RunPod
 from tests.kubernetes.node import Node
 from tests.kubernetes.pods import container, pod
@@ -70,16 +68,3 @@ def traces(node: Node, uid: str) -> list[str]:
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     return [*(folder for folder in cgroup_dirs(node.runtime.run_dir.name) if uid in folder),
             *(line for line in mounts if uid in line)]  # fmt: skip
-
-
-@pytest.mark.timeout(300)
-def test_kubelet_has_the_runtime_remove_what_ended(run: RunPod, node: Node) -> None:
-    static = run(pod("collected"))
-    static.wait_ready()
-    static.remove()
-    static.wait_gone()
-    # Kubelet looks once a minute for sandboxes that nobody wants any more.
-    deadline = time.monotonic() + 150
-    while static.name in node.sandboxes():
-        assert time.monotonic() < deadline, f"the runtime still has {static.name}"
-        time.sleep(1)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.kubernetes.conftest import RunPod
+from tests.kubernetes.node import Node
 from tests.kubernetes.pods import container, pod, probe
 from tests.real.plugin_process import PluginProcess
 
@@ -84,7 +85,7 @@ def test_a_restart_by_kubelet_is_a_new_container_for_a_plugin(run: RunPod, plugi
 
 
 @pytest.mark.timeout(300)
-def test_a_plugin_sees_the_whole_life_of_a_pod_in_order(run: RunPod, plugin: PluginProcess) -> None:
+def test_a_plugin_sees_the_whole_life_of_a_pod_in_order(run: RunPod, plugin: PluginProcess, node: Node) -> None:
     static = run(pod("watched"))
     static.wait_ready()
     static.remove()
@@ -99,3 +100,4 @@ def test_a_plugin_sees_the_whole_life_of_a_pod_in_order(run: RunPod, plugin: Plu
         json.dumps(seen)
     )
     assert removed <= set(once)
+    assert static.name not in node.sandboxes()

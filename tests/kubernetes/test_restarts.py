@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.kubernetes.node import Node, StaticPod
-from tests.kubernetes.pods import UNTIL_TERM, container, pod
+from tests.kubernetes.pods import container, pod
 from tests.real.plugin_process import PluginProcess
 
 
@@ -60,11 +62,12 @@ def test_pods_run_on_when_the_runtime_ends_and_comes_back(own_node: Node, how: s
 
 
 def test_a_container_that_ends_while_the_runtime_is_away_is_started_again(own_node: Node) -> None:
-    static = own_node.run(pod("mortal", container("main", f"(sleep 2; kill -9 1) & {UNTIL_TERM}")))
+    static = own_node.run(pod("mortal"))
     static.wait_ready()
-    first = static.container_id()
+    first, pid = static.container_id(), static.pid()
     own_node.runtime.kill()
-    time.sleep(4)
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(1)
     own_node.runtime.start()
     static.wait_restarted()
     assert static.container_id() != first

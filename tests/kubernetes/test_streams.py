@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.client import V4, AnswerError, collect
+from tests.engine.machine import wait_for
+from tests.kubernetes.client import V5, AnswerError, collect
 from tests.kubernetes.conftest import RunPod
-from tests.kubernetes.node import StaticPod
+from tests.kubernetes.kubelet import LOGS
+from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.pods import UNTIL_TERM, container, pod
-from tests.kubernetes.websocket import ERROR, RESIZE, STDERR, STDIN, STDOUT
+from tests.kubernetes.websocket import ERROR, RESIZE, STDERR, STDIN, STDOUT, RefusedError
 
 SPEAKER = f"echo to stdout; echo to stderr >&2; {UNTIL_TERM}"
 LINES = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i of many; done"
 
 
-@pytest.fixture
-def speaker(run: RunPod) -> StaticPod:
+@pytest.fixture(scope="module")
+def speaker(node: Node) -> Iterator[StaticPod]:
     """A pod that has said something and waits."""
-    static = run(pod("speaker", container("main", SPEAKER)))
+    static = node.run(pod("speaker", container("main", SPEAKER)))
     static.wait_ready()
-    return static
+    yield static
+    static.remove()
 
 
 def test_logs_have_what_a_container_writes(speaker: StaticPod) -> None:
@@ -50,6 +57,28 @@ def test_the_log_of_the_container_before_a_restart_is_still_there(run: RunPod) -
     assert static.client.logs(static.name, "main", previous="true") == "first\n"
 
 
+def test_a_log_that_kubelet_rotates_goes_on_in_a_new_file_without_a_hole(run: RunPod, node: Node) -> None:
+    fast = "i=0; trap 'exit 0' TERM; while [ $i -lt 8000 ]; do i=$((i+1)); echo $i; done"
+    static = run(pod("rotated", container("main", f"{fast}; while :; do i=$((i+1)); echo $i; sleep 0.1; done")))
+    static.wait_ready()
+    (folder,) = (node.kubelet.folder / LOGS).glob(f"default_{static.name}_*/main")
+    wait_for(lambda: len(list(folder.iterdir())) > 1, "the rotation")
+    seen = numbers(folder)[-1]
+    wait_for(lambda: numbers(folder)[-1] >= seen + 5, "more of the log")
+    found = numbers(folder)
+    assert found == list(range(1, len(found) + 1))
+    assert static.client.logs(static.name, "main", tailLines=1).strip() in map(str, range(seen, seen + 10_000))
+
+
+def numbers(folder: Path) -> list[int]:
+    """What the container has written into all of its log files, the oldest first; 0.log is the present one."""
+    files = sorted(folder.iterdir(), key=lambda file: (file.name == "0.log", file.name))
+    texts = [gzip.decompress(data) if file.suffix == ".gz" else data for file in files for data in [file.read_bytes()]]
+    # Each line is TIME STREAM TAG TEXT; the last one may be in the making.
+    lines = b"".join(texts).splitlines(keepends=True)
+    return [int(line.split(b" ", 3)[3]) for line in lines if line.endswith(b"\n")]
+
+
 def test_a_command_without_streams_tells_what_it_prints(speaker: StaticPod) -> None:
     assert speaker.run("/bin/echo", "hello").strip() == "hello"
 
@@ -59,17 +88,22 @@ def test_a_command_has_its_streams_apart_and_its_exit_code(speaker: StaticPod) -
     assert (done.stdout, done.stderr, done.code) == (b"out\n", b"err\n", 5)
 
 
-def test_the_older_protocol_works_as_well(speaker: StaticPod) -> None:
-    done = speaker.client.exec(speaker.name, "main", ["/bin/echo", "old"], protocol=V4)
-    assert (done.stdout, done.code) == (b"old\n", 0)
-
-
-def test_a_command_reads_its_stdin_to_the_end(speaker: StaticPod) -> None:
+def test_what_goes_into_a_command_comes_out_of_it_whole(speaker: StaticPod) -> None:
     sent = bytes(range(256)) * 4096
-    done = speaker.client.exec(speaker.name, "main", ["/bin/cat"], stdin=sent)
+    done = speaker.client.exec(speaker.name, "main", ["/bin/head", "-c", str(len(sent))], stdin=sent)
     assert len(done.stdout) == len(sent)
-    assert done.stdout == sent
-    assert done.code == 0
+    assert (done.stdout == sent, done.code) == (True, 0)
+
+
+def test_the_end_of_stdin_is_told_where_the_runtime_has_the_newer_protocol(
+    speaker: StaticPod, runtime_name: str
+) -> None:
+    try:
+        done = speaker.client.exec(speaker.name, "main", ["/bin/cat"], stdin=b"to the end", protocol=V5)
+    except RefusedError as error:
+        assert (runtime_name, error.status) == ("containerd", 403), "it has v5 over SPDY only"
+    else:
+        assert (done.stdout, done.code) == (b"to the end", 0)
 
 
 def test_a_command_that_is_not_there_is_an_error_that_names_it(speaker: StaticPod) -> None:
@@ -82,9 +116,11 @@ def test_a_command_that_is_not_there_is_an_error_that_names_it(speaker: StaticPo
 
 
 def test_a_terminal_has_the_size_that_it_is_given(speaker: StaticPod) -> None:
-    with speaker.client.open_exec(speaker.name, "main", ["/bin/sh"], stdin=True, tty=True) as stream:
+    script = "read line; stty size; exit 3"
+    with speaker.client.open_exec(speaker.name, "main", ["/bin/sh", "-c", script], stdin=True, tty=True) as stream:
         stream.send(RESIZE, json.dumps({"Width": 123, "Height": 45}).encode())
-        stream.send(STDIN, b"sleep 0.5; stty size; exit 3\n")
+        time.sleep(0.5)  # the size is set beside the stream of what is typed
+        stream.send(STDIN, b"typed\n")
         done = collect(stream)
     assert b"45 123" in done.stdout
     assert (done.stderr, done.code) == (b"", 3)

@@ -32,12 +32,12 @@ class Command:
         return [sys.executable, "-m", "nri.cli.entry", "--socket-path", str(self.daemon.nri_socket), *words]
 
     def __call__(self, *words: str, code: int = 0) -> str:
-        """Run it to its end; returns what it printed as data."""
+        """Run it to its end; returns what it printed as data, or, where it fails, as words."""
         done = subprocess.run(
             self.argv(*words), cwd=self.folder, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == code, f"nri {' '.join(words)} ended with {done.returncode}: {done.stderr}"
-        return done.stdout
+        return done.stderr if code == 3 else done.stdout
 
     @contextlib.contextmanager
     def running(self, *words: str) -> Iterator[Path]:
@@ -156,9 +156,13 @@ def test_doctor_finds_a_runtime_that_listens_and_one_that_does_not(nri: Command)
 
 
 def test_why_says_that_this_runtime_keeps_no_history(nri: Command) -> None:
-    nri("why", "1f2e3d", code=3)
+    told = nri("why", "1f2e3d", code=3)
+    assert "only runtimes that are built on nri, with admin_socket set, keep the history of containers" in told
+    assert len(told.splitlines()) == 1, told
 
 
 def test_a_runtime_that_went_away_is_code_3(nri: Command) -> None:
     nri.daemon.stop()
-    nri("events", code=3)
+    told = nri("events", code=3)
+    assert f"cannot connect to {nri.daemon.nri_socket}" in told
+    assert "try: nri doctor" in told

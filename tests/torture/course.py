@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,12 +36,12 @@ class Course(Exception):
 class Program:
     """One of the course's processes; speaks in lines."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self.name = arguments[0]
         self.process = subprocess.Popen(
             (sys.executable, "-m", *arguments),
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
         )  # fmt: skip
         self._rest = b""
 
@@ -139,14 +140,14 @@ class Outcome:
 class Setting:
     """A node with its healthy plugins, ready for attacks one after the other."""
 
-    def __init__(self, attack: Attack, timeout_s: float) -> None:
+    def __init__(self, attack: Attack, timeout_s: float, environment: Mapping[str, str] | None = None) -> None:
         self.timeout_s = timeout_s
         with ExitStack() as stack:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-t-")))
             self.socket = f"{self._folder}/nri.sock"
             if attack.prepare is not None:
                 attack.prepare(self._folder)
-            self._node = stack.enter_context(Program("tests.torture.node"))
+            self._node = stack.enter_context(Program("tests.torture.node", environment=environment))
             self._node.ask(json.dumps({"folder": str(self._folder), **attack.node, "timeout_s": timeout_s}))
             self._healthy = stack.enter_context(Program("tests.torture.healthy", self.socket))
             if self._healthy.line() != "ready" or not self._node.ask("ready " + " ".join(LABELS))["ready"]:

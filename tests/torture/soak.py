@@ -22,6 +22,8 @@ from tests.torture.table import line
 
 #: Rounds after which a node has made all that it keeps for good.
 WARM = 3
+#: One pool for all threads: else what each has freed stays with the process, and hides what is really held.
+ONE_POOL = {"MALLOC_ARENA_MAX": "1"}
 #: What memory may go up by in the second half of the soak, in MiB.
 GROWTH_MIB = 64
 
@@ -40,7 +42,7 @@ def soak(minutes: float, timeout_s: float, seed: int, names: Sequence[str] = ())
     held: list[dict[str, int]] = []
     threads: list[str] = []
     faults = events = joins = 0
-    with Setting(Attack("soak", "", "", lambda target: None), timeout_s) as setting:
+    with Setting(Attack("soak", "", "", lambda target: None), timeout_s, ONE_POOL) as setting:
         setting.shown()  # who answers `nri why` stays
         while time.monotonic() < until:
             row = dice.choice(rows)

@@ -35,6 +35,16 @@ def test_a_node_withstands(name: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("name", ["updates", "empty-entries"])
+def test_a_second_flood_adds_nearly_nothing(name: str) -> None:
+    attack = ATTACKS[name]
+    with course.Setting(attack, TIMEOUT_S) as setting:
+        outcomes = [setting.run(attack, SECONDS) for _ in range(3)]
+    assert not [each for outcome in outcomes for each in judge.faults(outcome)]
+    held = [outcome.after["memory"] >> 10 for outcome in outcomes]
+    assert held[2] - held[0] <= 24, f"MiB after each: {held}"
+
+
 @pytest.mark.parametrize("name", marked(runtimes.ROWS))
 def test_a_plugin_withstands(name: str) -> None:
     outcome = plugin_course.run(runtimes.ATTACKS[name])

@@ -147,7 +147,8 @@ def test_the_types_of_fields_are_there_when_it_is_compiled_and_imported(path: st
             and value.__module__ == module.__name__
             and (hasattr(value, "_fields") or is_dataclass(value))
         ):
-            get_type_hints(value)  # NameError: a type that is imported for type checkers only
+            hints = get_type_hints(value)  # NameError: a type that is imported for type checkers only
+            assert hints, f"{value.__name__} has no fields"
 
 
 @pytest.mark.parametrize("path", chosen(SOURCE, CONFIG["modules"], CONFIG["exceptions"]))

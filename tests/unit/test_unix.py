@@ -107,6 +107,7 @@ def test_a_socket_that_a_dead_process_has_left_behind_is_replaced(path: str, kin
     listener = UnixListener(path)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(path)
+        assert client.getpeername() == path
     listener.close()
 
 
@@ -188,7 +189,9 @@ def test_closing_twice_removes_no_later_socket(path: str) -> None:
 def test_closing_a_socket_that_is_gone_already_is_no_error(path: str) -> None:
     listener = UnixListener(path)
     os.unlink(path)
+    before = descriptors()
     listener.close()
+    assert descriptors() < before, "its descriptor is given back"
 
 
 def test_of_many_that_start_together_on_a_dead_socket_exactly_one_listens(path: str) -> None:
@@ -220,7 +223,9 @@ def test_a_folder_that_another_program_keeps_locked_delays_a_start_and_does_not_
     held = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
-        UnixListener(path).close()
+        listener = UnixListener(path)
+        assert os.path.exists(path)
+        listener.close()
     finally:
         os.close(held)
 

@@ -1,8 +1,11 @@
-"""Protobuf's wire format by hand: what is kept of it stays bounded. Its codec is held by tests/property."""
+"""Protobuf's wire format by hand: fields, what is no message, and what is kept. More of it: tests/property."""
 
 from __future__ import annotations
 
+import pytest
+
 from nri import wire
+from nri.errors import RemoteProtocolError
 
 
 def test_the_lengths_that_are_kept_are_bounded_and_those_of_varint() -> None:
@@ -15,3 +18,34 @@ def test_the_lengths_that_are_kept_are_bounded_and_those_of_varint() -> None:
 def test_lengths_that_are_long_are_not_kept() -> None:
     assert wire.varint(1 << 30) == b"\x80\x80\x80\x80\x04"
     assert 1 << 30 not in wire.LENGTHS
+
+
+@pytest.mark.parametrize("value", [0, 127, 128, 0x3FFF, 0x4000, (1 << 63) - 1, -1])
+def test_a_number_of_any_size_is_read_as_it_was_written(value: int) -> None:
+    encoded = wire.varint(value)
+    assert wire.read_varint(b"\xff" + encoded, 1) == (value % (1 << 64), 1 + len(encoded))
+
+
+def test_a_field_of_each_wire_type_is_read() -> None:
+    data = wire.varint_field(1, 300) + b"\x11" + bytes(range(8)) + wire.bytes_field(3, b"abc") + b"\x25" + b"wxyz"
+    assert list(wire.iter_fields(data)) == [
+        (1, 0, 300), (2, 1, bytes(range(8))), (3, 2, b"abc"), (4, 5, b"wxyz"),
+    ]  # fmt: skip
+    assert wire.varint_field(1, 0) == b"", "zero is left out"
+    assert wire.tag(3, 2) == b"\x1a"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x08\x80", "varint is cut short"),
+        (b"\x08" + b"\x80" * 10 + b"\x01", "varint is longer than ten bytes"),
+        (b"\x00", "field number 0 is not allowed"),
+        (wire.varint(1 << 32), "field number 536870912 is not allowed"),
+        (b"\x0b", "field 1 has wire type 3"),
+        (b"\x0a\x05ab", "field 1 is cut short: 5 bytes announced, 2 left"),
+    ],
+)
+def test_bytes_that_are_no_message_are_an_error_that_says_where(data: bytes, reason: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=reason):
+        list(wire.iter_fields(data))

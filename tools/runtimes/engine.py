@@ -17,6 +17,7 @@ from pathlib import Path
 
 from nri.engine.images import ImageStore
 from tools.runtimes import leftovers
+from tools.runtimes.config import cni_config
 from tools.runtimes.cri import Cri
 from tools.runtimes.images import BUSYBOX, image_archive
 from tools.runtimes.machine import MissingError, Say, last_line, require_root
@@ -26,6 +27,7 @@ from tools.runtimes.mounts import mount
 PACKAGES = ("runc", "conmon", "skopeo", "umoci")
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
+READY = " ready: "
 
 
 class Engine:
@@ -63,11 +65,26 @@ class Engine:
             raise RuntimeError("the engine is not running: call start() first")
         return self._cri
 
+    def enable_pod_network(self) -> None:
+        """Give pods that ask for a network of their own one, on a bridge of this run's name."""
+        (self.run_dir / "cni/10-bridge.conflist").write_text(cni_config(self.run_dir))
+
     def start(self) -> None:
-        """Bring the image, start the engine and wait until it serves."""
-        if not self.dry:
+        """Start the engine and wait until it serves; bring the image at the first start."""
+        if not (self.dry or self.log.exists()):
             ImageStore(self.run_dir / "root/images").load(f"oci-archive:{image_archive(self._say)}:{BUSYBOX}", BUSYBOX)
+        self._serve()
+
+    def restart(self) -> None:
+        """Start it once more after its end, however that came."""
+        if self._cri is not None:
+            self._cri.close()
+        self.log.write_text("")
+        self._serve()
+
+    def _serve(self) -> None:
         with open(self.log, "ab") as log:
+            lives = len(self.log_lines(READY))
             # A session of its own: Ctrl-C reaches the owner only, which then ends this in order.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "nri.cli.main", "engine", "serve", "--config", self.settings],
@@ -77,7 +94,7 @@ class Engine:
                 start_new_session=True,
             )
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not self.log_lines(" ready: "):
+        while len(self.log_lines(READY)) == lives:
             if self._process.poll() is not None:
                 raise MissingError("a running engine", f"it ended: {last_line(self.log.read_text())}")
             if time.monotonic() > deadline:
@@ -85,12 +102,20 @@ class Engine:
             time.sleep(0.02)
         self._cri = Cri(self.cri_socket, self.run_dir.name)
 
+    def stop(self) -> None:
+        """End the engine with SIGTERM; pods and containers stay."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the engine with SIGKILL, as a crash would; pods and containers stay."""
+        self._end(signal.SIGKILL)
+
     def close(self) -> None:
         """End everything and remove every trace: pods, processes, mounts, cgroups, files."""
         with contextlib.suppress(Exception):
             self.cri.remove_all()
         with contextlib.suppress(Exception):
-            self._end()
+            self.stop()
         leftovers.remove(self.run_dir)
         self._release()
 
@@ -134,11 +159,14 @@ policy_path = ""
             os.close(self._owner)
             self._owner = -1
 
-    def _end(self) -> None:
+    def _end(self, number: int) -> None:
         process, self._process = self._process, None
+        if self._cri is not None:
+            self._cri.close()
+            self._cri = None
         if process is None or process.poll() is not None:
             return
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         try:
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -37,6 +37,11 @@ class Partial:
         self.cls = cls
         self.values = values
 
+    def copy(self) -> Partial:
+        """Another one with the same values, which can be updated apart; lists and dicts are shared."""
+        values = {name: each.copy() if isinstance(each, Partial) else each for name, each in self.values.items()}
+        return Partial(self.cls, values)
+
     def update(self, later: Partial) -> None:
         """Let the later source win, key by key; lists and dicts are replaced whole."""
         for name, value in later.values.items():

@@ -18,7 +18,7 @@ from nri.ttrpc.envelope import (
     Response,
     decode_request,
     encode_response,
-    request_parts,
+    request_ends,
     request_prefix,
     response_payload,
 )
@@ -74,16 +74,14 @@ class ClientSide:
         if stream_id > _LAST_STREAM_ID:
             raise LocalProtocolError("stream ids are used up: connect again")
         prefix = _prefixes.get((service, method)) or _prefix(service, method)
-        frame = request_parts(prefix, payload, timeout_ns, metadata)
-        length = 0
-        for piece in frame:
-            length += len(piece)
+        before, after = request_ends(prefix, len(payload), timeout_ns, metadata)
+        length = len(before) + len(payload) + len(after)
         if length > frames.MAX_DATA:
             raise OversizedMessage(length, frames.MAX_DATA)
-        frame.insert(0, frames.pack_header(length, stream_id, frames.REQUEST, flags))
+        before = frames.pack_header(length, stream_id, frames.REQUEST, flags) + before
         self._next_id = stream_id + 2
         self._pending.add(stream_id)
-        return stream_id, frame, frames.HEADER_LENGTH + length
+        return stream_id, [before, payload, after], frames.HEADER_LENGTH + length
 
     def open(self, call: Request, *, sends: bool, receives: bool) -> tuple[int, list[bytes]]:
         """Start a stream that goes on; returns (stream id, frame in pieces).

@@ -197,8 +197,8 @@ class Endpoint:
         link = self.link
         stream_id, method, deadline, waiter, failure = sent
         watch = link.watch
-        if deadline is not None:
-            deadline = max(deadline, monotonic())
+        if deadline is not None and deadline < (now := monotonic()):
+            deadline = now
         chunks: list[tuple[int, bytes]] = []
         try:
             if waiter is None and failure is None:

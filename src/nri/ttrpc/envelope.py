@@ -25,16 +25,9 @@ if TYPE_CHECKING:
     Metadata = Sequence[tuple[str, str]]
 
 __all__ = [
-    "Request",
-    "Response",
-    "decode_request",
-    "decode_response",
-    "encode_request",
-    "encode_response",
-    "request_parts",
-    "request_prefix",
-    "response_payload",
-]
+    "Request", "Response", "decode_request", "decode_response", "encode_request", "encode_response", "request_ends",
+    "request_prefix", "response_payload",
+]  # fmt: skip
 
 
 class Request:
@@ -103,33 +96,48 @@ def request_prefix(service: str, method: str) -> bytes:
     return bytes_field(1, service.encode()) + bytes_field(2, method.encode())
 
 
-def encode_request(
-    prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[tuple[str, str]] = ()
-) -> bytes:
+def encode_request(prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[Any] = ()) -> bytes:
     """The data of a Request frame; `prefix` is `request_prefix(service, method)`."""
-    return b"".join(request_parts(prefix, payload, timeout_ns, metadata))
+    before, after = request_ends(prefix, len(payload), timeout_ns, metadata)
+    return before + payload + after
 
 
 _timeouts: dict[int, bytes] = {0: b""}
 
 
-def request_parts(prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[Any] = ()) -> list[bytes]:
-    """The data of `encode_request` in pieces to be joined, so that the payload is copied only once."""
+def request_ends(prefix: bytes, length: int, timeout_ns: int = 0, metadata: Iterable[Any] = ()) -> tuple[bytes, bytes]:
+    """The data of `encode_request` before and after a payload of this length, which can so be copied only once."""
     timeout = _timeouts.get(timeout_ns)
     if timeout is None:
         if len(_timeouts) > 4096:
             _timeouts.clear()
             _timeouts[0] = b""
         timeout = _timeouts[timeout_ns] = b"\x20" + varint(timeout_ns)
-    length = len(payload)
-    parts = [prefix, b"\x1a", LENGTHS.get(length) or varint(length), payload, timeout] if length else [prefix, timeout]
-    for key, value in metadata:
-        parts.append(bytes_field(5, bytes_field(1, key.encode()) + bytes_field(2, value.encode())))
-    return parts
+    if length:
+        prefix += b"\x1a" + (LENGTHS.get(length) or varint(length))
+    if not metadata:
+        return prefix, timeout
+    pairs = [bytes_field(5, bytes_field(1, key.encode()) + bytes_field(2, value.encode())) for key, value in metadata]
+    return prefix, timeout + b"".join(pairs)
 
 
 # Service and method as they are encoded at the start of a request -> their names. Peers call a handful of methods.
 _known: dict[bytes, tuple[str, str]] = {}
+# Timeouts as they are encoded at the end of a request -> nanoseconds. Our runtimes tell whole milliseconds: few values.
+_told: dict[bytes, int] = {}
+_LENGTH_DELIMITED = frozenset((0x0A, 0x12, 0x1A, 0x2A))
+
+
+def _read_timeout(data: bytes, position: int) -> int:
+    """The timeout in the field at the end of a request; 0 if it is none, or not at the end."""
+    timeout_ns, stop = read_varint(data, position + 1)
+    if stop != len(data) or timeout_ns >> 63:
+        return 0
+    if not timeout_ns % 1_000_000:
+        if len(_told) > 256:  # as above
+            _told.clear()
+        _told[data[position:]] = timeout_ns
+    return timeout_ns
 
 
 def decode_request(data: bytes, start: int = 0) -> Request:
@@ -144,14 +152,21 @@ def decode_request(data: bytes, start: int = 0) -> Request:
         if position + 1 < end and data[position] == 0x12 and data[position + 1] < 128:
             position += 2 + data[position + 1]
             names = _known.get(data[start:position])
-            if names is not None and position < end and data[position] == 0x1A:
-                length, begin = read_varint(data, position + 1)
+            if names is not None and position + 2 < end and data[position] == 0x1A:
+                begin = position + 2  # after a length of one byte, or of two, as nearly always
+                length = data[position + 1]
+                if length > 127:
+                    if data[begin] < 128:
+                        length += (data[begin] << 7) - 128
+                        begin += 1
+                    else:
+                        length, begin = read_varint(data, position + 1)
                 position = begin + length
                 if position == end:
                     return Request(names[0], names[1], data[begin:])
                 if position < end and data[position] == 0x20:
-                    timeout_ns, stop = read_varint(data, position + 1)
-                    if stop == end and not timeout_ns >> 63:
+                    timeout_ns = _told.get(data[position:]) or _read_timeout(data, position)
+                    if timeout_ns:
                         return Request(names[0], names[1], data[begin:position], timeout_ns)
     data = data[start:]
     request = _decode_request(data)
@@ -198,9 +213,6 @@ def _decode_request(data: bytes) -> Request:
         else:
             position = _skip(data, position)
     return Request(_text(service), _text(method), payload, timeout_ns, tuple(metadata))
-
-
-_LENGTH_DELIMITED = frozenset((0x0A, 0x12, 0x1A, 0x2A))
 
 
 def _skip(data: bytes, position: int) -> int:

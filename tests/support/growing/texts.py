@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nri.adaptation.plugin_policy import allow
+from nri.adaptation.plugin_policy import allow, file
 from nri.api import messages as m
 from nri.api.annotations import REQUIRED_PLUGINS
 from nri.api.selectors import Filters, Pattern, Selector
@@ -26,6 +26,14 @@ def allowed_updates(n: int) -> Callable[[], object]:
     )
     updates = big.updates(n)
     return lambda: allow.breach(policy, "10-p", "web", update=updates, namespace_of=lambda _: "web")
+
+
+def policy_tables(n: int) -> Callable[[], object]:
+    """A policy of many tables, with as many namespaces in what holds for all."""
+    namespaces = ", ".join(f'"ns-{one}-*"' for one in range(n))
+    tables = "".join(f'["{one % 100:02d}-p{one}"]\nshadow = true\n' for one in range(n))
+    source = Source("policy.toml", f"[defaults]\nallow.namespaces = [{namespaces}]\n{tables}", "toml")
+    return lambda: file.parse(source)
 
 
 def selectors(n: int) -> Callable[[], object]:
@@ -97,6 +105,7 @@ def unknown_validator_keys(n: int) -> Callable[[], object]:
 
 CASES: dict[str, Case] = {
     "policy: allow": allowed_updates,
+    "policy: tables": policy_tables,
     "policy: selectors": selectors,
     "validate: required-plugins": required,
     "validate: required-plugins, lines": required_lines,

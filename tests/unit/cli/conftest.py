@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nri.cli.doctor.findings import Finding
+from tests.support.forked_nri import ForkedNri
 from tests.support.rooted import below
 from tests.support.scripted_runtime import ScriptedRuntime
 
@@ -33,21 +33,22 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"COLUMNS": "100", **more}
 
 
+@pytest.fixture(scope="session")
+def forked() -> Iterator[ForkedNri]:
+    """The process that commands are forked from."""
+    started = ForkedNri()
+    yield started
+    started.close()
+
+
 @pytest.fixture
-def nri() -> Nri:
+def nri(forked: ForkedNri) -> Nri:
     """Run `nri ...` and give its exit code, output and errors."""
 
-    def run(*arguments: str, stdin: str = "", env: dict[str, str] | None = None, **kwargs: Any) -> Any:
-        return subprocess.run(
-            command(*arguments),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=environment(**(env or {})),
-            check=False,
-            **kwargs,
-        )
+    def run(
+        *arguments: str, stdin: str = "", env: dict[str, str] | None = None, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return forked.run(arguments, environment(**(env or {})), cwd or Path.cwd(), stdin, timeout_s=60)
 
     return run
 

@@ -29,9 +29,11 @@ def test_what_is_not_a_quantity_is_refused(text):
 @given(st.text(max_size=12))
 def test_any_text_is_a_quantity_or_a_value_error(text):
     try:
-        quantity.parse(text)
-    except ValueError:
-        pass
+        value = quantity.parse(text)
+    except ValueError as error:
+        assert "is not a quantity" in str(error)
+    else:
+        assert value == value * 1, "not a number"
 
 
 @pytest.mark.parametrize(("cpus", "shares"), [("0", 2), ("1m", 2), ("250m", 256), ("1", 1024), ("1000", 262_144)])

@@ -138,9 +138,9 @@ def test_an_unknown_stage_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys
     assert "qick" in capsys.readouterr().err
 
 
-def test_the_quick_and_fault_suites_are_measured_and_what_they_miss_is_a_stage_of_its_own(
+def test_the_unit_and_fault_tests_are_measured_and_what_they_miss_is_a_stage_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(check.pythons, "others", list)
     rows = [row for row in check.stages() if "tools/covered.py" in row.argv]
-    assert [(row.name, row.argv[2:3]) for row in rows] == [("quick", ("run",)), ("faults", ("add",)), ("covered", ())]
+    assert [(row.name, row.argv[2:3]) for row in rows] == [("unit", ("run",)), ("faults", ("add",)), ("covered", ())]

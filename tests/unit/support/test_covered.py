@@ -44,4 +44,4 @@ def test_where_nothing_was_measured_it_says_how_to(
 ) -> None:
     monkeypatch.setattr(covered, "FOLDER", covered.ROOT / "build" / "nothing-here")
     assert covered.main([]) == 2
-    assert "python tools/check.py quick faults covered measures" in capsys.readouterr().err
+    assert "python tools/check.py unit faults covered measures" in capsys.readouterr().err

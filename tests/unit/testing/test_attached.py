@@ -59,4 +59,6 @@ def test_a_connection_may_go_over_a_link(nri_runtime: FakeRuntime) -> None:
 
 
 def test_a_plugin_that_was_never_connected_stops_without_a_wait() -> None:
-    Attached(Small(), "10", "small", "").stop()
+    attached = Attached(Small(), "10", "small", "")
+    attached.stop()
+    assert not attached.ready

@@ -86,3 +86,57 @@ def test_a_file_that_is_not_there_or_neither_text_nor_packed_is_an_error(tmp_pat
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(nri.ConfigError, match="neither JSON lines nor xz"):
         list(read_cases(tmp_path / "binary"))
+
+
+def test_a_packed_file_that_ends_early_or_is_too_long_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = lzma.compress(json.dumps(case()).encode() * 50)
+    (tmp_path / "short").write_bytes(packed[:-20])
+    with pytest.raises(nri.ConfigError, match="it ends too early"):
+        list(read_cases(tmp_path / "short"))
+    monkeypatch.setattr("nri.testing.conformance._MOST_BYTES", 100)
+    (tmp_path / "long").write_bytes(packed)
+    with pytest.raises(nri.ConfigError, match="larger than 0 MiB"):
+        list(read_cases(tmp_path / "long"))
+
+
+def test_packed_files_one_after_the_other_are_one_file(tmp_path: Path) -> None:
+    line = json.dumps(case()).encode() + b"\n"
+    (tmp_path / "two").write_bytes(lzma.compress(line) * 2)
+    assert len(list(read_cases(tmp_path / "two"))) == 2
+
+
+def test_a_number_with_too_many_digits_is_told_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "cases").write_text('{"id": ' + "1" * 5000 + "}\n")
+    with pytest.raises(nri.ConfigError, match=r"cases:1: .*not a JSON object: Exceeds the limit"):
+        list(read_cases(tmp_path / "cases"))
+
+
+def mounts(*destinations: str) -> dict[str, Any]:
+    return {"mounts": [{"destination": destination} for destination in destinations]}
+
+
+def test_a_creation_is_compared_by_what_plugins_saw_the_adjustment_and_its_owners() -> None:
+    container: dict[str, Any] = {
+        "id": "c", "linux": {"namespaces": [{"type": "pid"}, {"type": "ipc"}]},
+    }  # fmt: skip
+    plugins = [
+        {"index": "20", "name": "b", "adjust": {"annotations": {"b": "2"}}},
+        {"index": "10", "name": "a", "adjust": {"annotations": {"a": "1"}, **mounts("-/y", "-/x", "/z")}},
+    ]
+    usual = {"hooks": {}, "linux": {"resources": {"cpu": {}, "memory": {}}}}
+    expect: dict[str, Any] = {"adjust": {"annotations": {"a": "1", "b": "2"}, **mounts("/z", "-/x", "-/y"), **usual}}
+    wrong = run_merge_case({"id": "1", "op": "create", "container": container, "plugins": plugins, "expect": expect})
+    assert wrong is not None and "adjust:" not in wrong.diff, "removals come in the order of a Go map"
+    assert "seen: recorded" in wrong.diff and "owners:" not in wrong.diff, "owners count where they are recorded"
+
+
+def test_an_update_is_compared_by_what_plugins_saw_and_the_result() -> None:
+    asked = {"cpu": {"shares": {"value": "2"}}}
+    failing = {"index": "20", "name": "b", "error": "no"}
+    made = {"id": "1", "op": "update", "container": {"id": "c"}, "resources": asked, "plugins": [failing]}
+    seen = [{**asked, "memory": {}}]
+    assert run_merge_case({**made, "expect": {"error": "no", "seen": seen}}) is None
+    failure = run_merge_case({**made, "expect": {"error": "yes", "seen": seen}})
+    assert failure is not None and '"no"' in failure.diff

@@ -81,6 +81,24 @@ def test_times_left_that_never_come_twice_do_not_fill_memory() -> None:
     assert encode_request(b"", b"x") == b"\x1a\x01x"
 
 
+def test_timeouts_that_a_peer_makes_up_do_not_fill_memory() -> None:
+    prefix = request_prefix("s", "m")
+    decode_request(encode_request(prefix, b"x"))  # from now on these names are known
+    for number in range(1, 600):
+        for timeout_ns in (number, number * 1_000_000):
+            assert decode_request(encode_request(prefix, b"x", timeout_ns)).timeout_ns == timeout_ns
+    assert len(envelope._told) <= 257
+
+
+@pytest.mark.parametrize("length", [1, 127, 128, 16_383, 16_384, 70_000])
+def test_a_payload_of_any_length_is_read_with_the_timeout_behind_it_or_without(length: int) -> None:
+    prefix, payload = request_prefix("s", "m"), b"\x20" * length
+    for timeout_ns in (0, 1, 2_000_000_000):
+        for _ in range(2):  # the second time with what the first one has left
+            request = decode_request(b"\0\0" + encode_request(prefix, payload, timeout_ns), 2)
+            assert (request.payload, request.timeout_ns) == (payload, timeout_ns)
+
+
 def test_a_status_has_code_and_text_and_its_details_are_dropped() -> None:
     status = wire.varint_field(1, 5) + wire.bytes_field(2, b"gone") + wire.bytes_field(3, b"details")
     response = decode_response(wire.bytes_field(1, status) + wire.bytes_field(2, b"p") + wire.varint_field(9, 1))

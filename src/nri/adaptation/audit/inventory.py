@@ -167,12 +167,14 @@ class Inventory:
             creation = self._creations.get(container_id)
             if creation is None:
                 return False
-            waits = bool(creation.updates or creation.evictions)
-            if waits or uncommitted:
+            if creation.updates or creation.evictions:
+                creation.succeeded = True
+                return True
+            if uncommitted:
                 creation.succeeded = True
             else:
                 del self._creations[container_id]
-            return waits
+            return False
 
     def committed(self, container_id: str) -> bool:
         """Note that the runtime has created a container. False: something waits for it, to be handed over first."""

@@ -58,7 +58,7 @@ class AuditTrail:
         for container_id, resources in touched.items():
             self.inventory.updated(container_id, *resources)
         if self.provenance is not None:
-            self.provenance.record(what, "", b"", [(plugin, encoded)], touched, outcomes=_rows(results))
+            self.provenance.record(what, "", b"", [(plugin, encoded)], tuple(touched), outcomes=_rows(results))
 
     def outcomes(self, event: str, results: Sequence[UpdateResult]) -> None:
         """Record what became of the updates of an event, as the runtime says."""

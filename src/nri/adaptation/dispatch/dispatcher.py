@@ -46,7 +46,7 @@ __all__ = ["Dispatcher"]
 log = logging.getLogger("nri.adaptation")
 
 #: What always gets through: a node must be able to get rid of pods, also while plugins join.
-URGENT: Final = DISPOSAL_EVENTS
+URGENT: Final = frozenset(spec.number for spec in DISPOSAL_EVENTS)
 
 
 class Dispatcher:
@@ -74,7 +74,7 @@ class Dispatcher:
         self._closed = ""
         self.close("the adaptation has not been started: call start() first")
         self._patience_s = patience_s
-        self._fan_out = fan_out
+        self._fan_out = frozenset(spec.number for spec in fan_out)
 
     def open(self) -> None:
         """Let events in from now on."""
@@ -126,13 +126,13 @@ class Dispatcher:
         reporting = self._reporting
         began = monotonic() if reporting.recorded else 0.0
         try:
-            urgent = bool(URGENT >> event.number - 1 & 1)
-            if not self._chain.gate.enter(urgent=urgent, deadline=deadline, patience_s=self._patience_s):
+            gate = self._chain.gate
+            if not gate.enter(event.number in URGENT, deadline, self._patience_s):
                 self._complain_of_joiner(event)
             try:
                 self._pass_plugins(event, deadline)
             finally:
-                self._chain.gate.leave()
+                gate.leave()
         except NriError as error:
             event.record(str(error))
             if reporting.recorded:
@@ -154,7 +154,7 @@ class Dispatcher:
         if chain.absent:
             self._refuse_if_required(event)
         if peers:
-            if self._fan_out >> event.number - 1 & 1:
+            if event.number in self._fan_out:
                 self._ask_all_at_once(event, peers, deadline)
             else:
                 self._ask_in_turn(event, peers, deadline)
@@ -167,14 +167,14 @@ class Dispatcher:
                 encoded = event.validation_request(answered, sent=any(peer.takes_bytes for peer in asked))
                 if deadline is not None:
                     _look_at_clock(event, deadline)
-                validate(self._invoker, asked, encoded, pod, deadline)
+                validate(self._invoker, asked, encoded, pod, deadline, event.silence)
 
     def _ask_in_turn(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
         """One plugin after the other; each sees what the earlier ones did."""
         place = Place(self._invoker, event, peers, deadline)
         try:
             for peer in peers:
-                sent = self._wait(place, event) if place.queued else None
+                sent = self._wait(place, event) if place.ticket is not None else None
                 policy = _policy_of(peer, event, sent)
                 reply = None
                 if policy is not None:
@@ -208,7 +208,7 @@ class Dispatcher:
         try:
             for peer in peers:
                 sent = None
-                if place.queued:
+                if place.ticket is not None:
                     self._hear(event, asked, failures, deadline)
                     sent = self._wait(place, event)
                 policy = _policy_of(peer, event, sent)
@@ -226,7 +226,7 @@ class Dispatcher:
                 peer.lock.release()
             place.leave()
         if failures:
-            raise failures[0]
+            raise failures.pop(0)  # what this frame keeps would keep the frame
 
     def _hear(
         self,

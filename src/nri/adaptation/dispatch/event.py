@@ -3,7 +3,7 @@
 `Event` is only passed on: answers to it say nothing. The answers to an `AnsweredEvent` are merged; its three kinds,
 CreateContainer, UpdateContainer and StopContainer, have a module each. `nri.adaptation.dispatch.dispatcher` takes an
 event around, in one thread at a time: `request_bytes` for the next plugin, `add` of each answer, and in the end its
-`result`, which is an `EventReply` to the runtime. Next: `nri.adaptation.dispatch.create_event`.
+`result`, which is a `nri.adaptation.dispatch.event_reply` to the runtime. Next: `nri.adaptation.dispatch.create_event`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,15 @@ from nri.adaptation.plugin_policy import allow
 from nri.errors import NriError, PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
 
     from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.audit.update_result import Restoration, UpdateResult
     from nri.adaptation.dispatch.event_context import EventContext
-    from nri.adaptation.merge.update_book import Ignored
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
-    from nri.api import messages as m
 
-__all__ = ["AnsweredEvent", "Event", "EventReply"]
+__all__ = ["AnsweredEvent", "Event"]
 
 
 class Event:
@@ -37,22 +33,24 @@ class Event:
 
     Attributes:
         request: what the plugins are asked.
-        rpc: the event's name, `StartContainer`.
-        number: the event's number.
+        rpc, number: the event's name, `StartContainer`, and number.
         serial: counts the events of this process, for reports.
         answer: number of the last answer, counted while its plugin was held: answers are added later than they come.
         told: reporters know that it has begun.
+        silence: by plugin that it waited for, what that had cost before: `nri.adaptation.dispatch.silence`.
     """
 
-    __slots__ = ("_copy", "answer", "number", "request", "rpc", "serial", "told")
+    __slots__ = ("_copy", "answer", "number", "request", "rpc", "serial", "silence", "told")
 
     def __init__(self, request: EventRequest) -> None:
+        spec = request.spec
         self.request = request
-        self.rpc = request.spec.rpc
-        self.number = request.spec.number
+        self.rpc = spec.rpc
+        self.number = spec.number
         self.serial = next(SERIALS)
         self.answer = 0
         self.told = False
+        self.silence: dict[Peer, float] | None = None
         self._copy: bytes | None = None
 
     def request_bytes(self) -> bytes:
@@ -108,11 +106,11 @@ class AnsweredEvent(Event):
         replies: name and bytes of every answer that says something.
         touched: ids of the containers that the answers update.
         numbers: of the answers with updates, by the plugin's label: the order in which all events' answers came.
+        reply_type: the reply message of the event.
     """
 
     __slots__ = ("_context", "_room", "answered", "asked", "merge", "numbers", "replies", "touched")
 
-    #: The reply message of the event.
     reply_type: ClassVar[Any] = None
 
     def __init__(self, request: EventRequest, merge: Any, context: EventContext) -> None:
@@ -131,36 +129,40 @@ class AnsweredEvent(Event):
 
         PluginError, ConflictError or UpdateError: the event fails because of it, and nothing of it was merged.
         """
+        request = self.request
         if self.asked is None:
-            self.asked = self.request.encoded()
+            self.asked = request.encoded()
             self._room = ROOM - len(self.asked)
         self.answered.append(peer)
         if not reply:
             return
-        if policy.policy.shadow:
+        operator = policy.policy
+        if operator.shadow:
             self._describe(peer, reply)
             return
         message = self._read(peer, reply)
-        self.replies.append((peer.label, reply))
+        label = peer.label
+        self.replies.append((label, reply))
         if message.update:
-            self.numbers[peer.label] = self.answer
+            self.numbers[label] = self.answer
             self.touched.update([update.container_id for update in self._there(message.update)])
+        reporting = self._context.reporting
         try:
-            if policy.policy.allow is not None:
-                self._check(peer, policy.policy.allow, message)
-            self.merge.apply(peer.label, message)
-            self.request.refresh()
+            if operator.allow is not None:
+                self._check(peer, operator.allow, message)
+            self.merge.apply(label, message)
+            request.refresh()
             # A request grows by no more than the reply has: so it is looked at only where it may be too long.
             self._room -= len(reply) + HEADERS
             if self._room < 0 and self._context.rules.event_replies_limited:
-                leave_room(self.rpc, peer.label, self.asked, self.request.encoded())
+                leave_room(self.rpc, label, self.asked, request.encoded())
         except NriError as error:
             peer.last_error = str(error)
-            if self._context.reporting.watched:
-                self._context.reporting.reply_merged(peer.label, self.rpc, self.serial, message, error)
+            if reporting.watched:
+                reporting.reply_merged(label, self.rpc, self.serial, message, error)
             raise
-        if self._context.reporting.watched:
-            self._context.reporting.reply_merged(peer.label, self.rpc, self.serial, message, None)
+        if reporting.watched:
+            reporting.reply_merged(label, self.rpc, self.serial, message, None)
 
     def weigh(self, peer: Peer, policy: EventPolicy, reply: bytes) -> bytes | None:
         """Hold a big answer to the limits, while the plugin is held. Returns the answer to add; None for none.
@@ -174,14 +176,18 @@ class AnsweredEvent(Event):
             return reply
         peer.last_error = str(error)
         if policy.policy.shadow:
-            report = shadow.failure(peer.label, self.rpc, self.request.pod, error.reason)
-            self._context.reporting.shadow_answered(report)
+            self._context.reporting.shadow_answered(
+                shadow.failure(peer.label, self.rpc, self.request.pod, error.reason)
+            )
             return None
         if self.asked is None:
             self.asked = self.request.encoded()
         if self._context.reporting.watched:
             self._context.reporting.reply_merged(peer.label, self.rpc, self.serial, None, error)
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # it has this frame, with the reply: they would keep each other
 
     def _read(self, peer: Peer, reply: bytes) -> Any:
         try:
@@ -202,8 +208,11 @@ class AnsweredEvent(Event):
             evict=self._there(evictions_of(message)),
             namespace_of=self._context.trail.inventory.known.namespace_of,
         )
-        if breach is not None:
-            raise breach
+        try:
+            if breach is not None:
+                raise breach
+        finally:
+            del breach  # as above
 
     def _there(self, asked: Iterable[Any]) -> list[Any]:
         """Those updates or evictions that are not left out anyway, because their container is not there."""
@@ -215,15 +224,9 @@ class AnsweredEvent(Event):
     def _describe(self, peer: Peer, reply: bytes) -> None:
         """Report what a shadow plugin's answer would have done, which is all that it does."""
         report = shadow.of_reply(
-            peer.label,
-            self.rpc,
-            self.request.pod,
-            self.request.container_seen(),
-            reply,
-            self.reply_type,
-            self.merge.ledger,
-            self._context.trail.inventory.resources_of,
-        )
+            peer.label, self.rpc, self.request.pod, self.request.container_seen(), reply, self.reply_type,
+            self.merge.ledger, self._context.trail.inventory.resources_of,
+        )  # fmt: skip
         self._context.reporting.shadow_answered(report)
 
     def told_bytes(self) -> bytes:
@@ -235,66 +238,15 @@ class AnsweredEvent(Event):
         provenance = self._context.trail.provenance
         if provenance is None:
             return
-        container = self.request.container
-        asked = self.request.encoded() if self.asked is None else self.asked
+        request = self.request
+        container = request.container
         container_id = "" if container is None else container.id
         book = self.merge.book
         outcomes: Any = () if book is None or not book.ignored else left_out(container_id, book.ignored)
+        asked = request.encoded() if self.asked is None else self.asked
         provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed, outcomes)
 
     def result_bytes(self) -> bytes:
         """The merged reply, encoded."""
         encoded: bytes = self.merge.reply().SerializeToString()
         return encoded
-
-
-class EventReply:
-    """The common part of all replies: owners, and the two ways in which the runtime's request ends.
-
-    Attributes:
-        updates: updates of other containers, for the runtime to apply.
-        ignored: what plugins asked for and did not get, with reasons.
-
-    If the runtime fails to create its container after it has updated others, `abort` hands the update callback what
-    those had before; `commit` forgets that. Calling neither is harmless.
-    """
-
-    __slots__ = ("_merge", "_side", "_trail", "ignored", "updates")
-
-    _event = ""
-
-    def __init__(self, merge: Any, trail: AuditTrail, updates: list[m.ContainerUpdate], ignored: list[Ignored]) -> None:
-        self._merge = merge
-        self._trail = trail
-        self.updates = updates
-        self.ignored = ignored
-        self._side = trail.updated(updates) if updates else []
-
-    @property
-    def owners(self) -> m.OwningPlugins:
-        """Which plugin set which field, of the event's container and of those updated along with it."""
-        owners: m.OwningPlugins = self._merge.owners()
-        return owners
-
-    def commit(self, results: Sequence[UpdateResult] = ()) -> None:
-        """Say that the runtime's request went well: its side updates stand.
-
-        Args:
-            results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
-        """
-        self._side = []
-        if results:
-            self._trail.outcomes(self._event, results)
-
-    def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
-        """Have the side updates undone, because the runtime's request failed.
-
-        The update callback gets what the containers had before, with values for "not set" where kernels have one (no
-        limit, 1024 shares). What it could not apply is returned.
-
-        Args:
-            restore: called instead of the update callback: it gets the same as `Restoration`, which also names the
-                fields that were not set before.
-        """
-        side, self._side = self._side, []
-        return self._trail.undo(side, restore) if side else []

@@ -6,6 +6,7 @@ The table of outcomes (nri-protocol 5.5, and the operator's policy on top of it)
 |---|---|---|
 | an error status | stays; it has answered | fails with that error; goes on if the plugin is a shadow |
 | late | stays, or is closed if its policy says so; a miss for its breaker | goes on, or fails if its policy says so |
+| silent for too long while the request waited for it | is not asked | goes on, or fails if its policy says so |
 | connection lost | is gone; a miss | goes on, or fails if its policy says so |
 | the caller's own deadline passed | as if it had not been asked | fails with DeadlineExceeded |
 | this side failed (interceptor, request too long) | as if it had not been asked | fails with that error |
@@ -18,9 +19,11 @@ Errors raised here are what the runtime's request fails with. Next: `nri.adaptat
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from nri.adaptation.audit import shadow
+from nri.adaptation.dispatch import silence
+from nri.adaptation.dispatch.failures import named, refuse, standing, unnamed
 from nri.adaptation.peers.breaker import BreakerState
 from nri.adaptation.peers.state import JOINED, Signal, State
 from nri.errors import (
@@ -28,15 +31,10 @@ from nri.errors import (
     DeadlineExceeded,
     NriError,
     OversizedMessage,
-    PluginClosed,
-    PluginError,
-    PluginRejected,
-    PluginTimeout,
     PluginUnavailable,
     ProtocolError,
     RpcError,
 )
-from nri.ttrpc.codes import Code
 
 if TYPE_CHECKING:
     from typing import Final
@@ -79,11 +77,12 @@ class Invoker:
         validators_missed: a validator that leaves while an event is on its way fails it.
     """
 
-    __slots__ = ("_breaker_lets_go", "_name_plugins", "_reporting", "validators_missed")
+    __slots__ = ("_breaker_lets_go", "_name_plugins", "_reporting", "_silence_counts", "validators_missed")
 
     def __init__(self, rules: Rules, reporting: Reporting) -> None:
         self._name_plugins = rules.errors_name_plugin
         self._breaker_lets_go = rules.open_breaker_lets_go
+        self._silence_counts = rules.silence_counts_for_all
         self.validators_missed = rules.lost_validators_refuse
         self._reporting = reporting
 
@@ -93,6 +92,8 @@ class Invoker:
         For the thread that is about to leave the plugin, and for events that all plugins get at once.
         """
         if peer.state is not _ACTIVE or peer.event_policies[event.number] is not policy:  # the policy has changed
+            return None
+        if event.silence and peer.breaker.silence_s > event.silence.get(peer, peer.breaker.silence_s):
             return None
         began = monotonic()
         deadline = began + policy.timeout_s
@@ -126,24 +127,30 @@ class Invoker:
             insist: no answer fails the request whatever the policy says (validation).
         """
         reporting = self._reporting
+        given_s = policy.timeout_s
         if sent is not None:
             began = sent.began
         else:
             began = monotonic()
             if peer.state is not _ACTIVE and not self._may_call(peer, policy, event, began, insist):
                 return None
+            if event.silence and self._silence_counts:
+                given_s = silence.left_s(event, peer, given_s)
+                if given_s <= 0.0:
+                    self._not_asked(peer, policy, event, insist)
+                    return None
         try:
             if sent is not None:
                 reply = peer.collect(event.request, sent.exchange, sent.deadline)
             else:
-                deadline = began + policy.timeout_s
+                deadline = began + given_s
                 if caller_deadline is not None and caller_deadline < deadline:
                     deadline = caller_deadline
                 reply = self._ask(peer, event, deadline)
         except Exception as error:  # noqa: BLE001 - what it means is decided there
             if reporting.watched:
                 reporting.plugin_failed(peer.label, event.rpc, event.serial, error, monotonic() - began)
-            self._failed(peer, policy, event, error, caller_deadline, insist)
+            self._failed(peer, policy, event, error, began, caller_deadline, insist)
             return None
         except BaseException:
             peer.breaker.abandoned()
@@ -187,7 +194,7 @@ class Invoker:
         namespace = event.request.pod.namespace
         declared = policy.fail_request and not gone and not self._breaker_lets_go
         if insist or declared or policy.policy.requires(policy.number, namespace):
-            raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {_standing(peer)}")
+            raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {standing(peer)}")
         return False
 
     @staticmethod
@@ -202,90 +209,59 @@ class Invoker:
         policy: EventPolicy,
         event: Event,
         error: Exception,
+        began: float,
         caller_deadline: float | None,
         insist: bool,
     ) -> None:
         """Draw the consequences of a failure, as the table of this module says; raises if the request fails."""
         now = monotonic()
-        if self._name_plugins and isinstance(error, RpcError):
-            error = _unnamed(peer.label, error)
-        if not isinstance(error, NriError):
-            peer.breaker.abandoned()
-            raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__), error)
-        if isinstance(error, OversizedMessage):  # it was not even asked
-            peer.breaker.abandoned()
-            raise error
-        if not isinstance(error, _SILENT):
-            peer.last_error = str(error)
-            self._answered(peer)
-            if policy.policy.shadow:
-                self._reporting.shadow_answered(shadow.failure(peer.label, event.rpc, event.request.pod, str(error)))
-                return
-            raise self._plugin_error(peer, error, error)
-        was_left_out = peer.breaker.state is BreakerState.HALF_OPEN
-        if isinstance(error, DeadlineExceeded):
-            if caller_deadline is not None and now >= caller_deadline:
+        try:
+            if self._name_plugins and isinstance(error, RpcError):
+                error = unnamed(peer.label, error)
+            if not isinstance(error, NriError):
+                peer.breaker.abandoned()
+                raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__), error)
+            if isinstance(error, OversizedMessage):  # it was not even asked
                 peer.breaker.abandoned()
                 raise error
-            _miss(peer, policy, now, f"no answer to {event.rpc} within {policy.timeout_s:g} s")
-        else:
-            peer.breaker.miss(now)
-            peer.signal(Signal.LOST, str(error))
-        if was_left_out and self._breaker_lets_go:
-            refused = policy.policy.requires(policy.number, event.request.pod.namespace)
-        else:
-            refused = policy.must_answer(event.request.pod)
-        if insist or refused:
-            _refuse(peer, event, error)
+            if not isinstance(error, _SILENT):
+                peer.last_error = str(error)
+                self._answered(peer)
+                if policy.policy.shadow:
+                    self._reporting.shadow_answered(
+                        shadow.failure(peer.label, event.rpc, event.request.pod, str(error))
+                    )
+                    return
+                raise self._plugin_error(peer, error, error)
+            refused = insist or self._refuses(peer, policy, event)
+            if isinstance(error, DeadlineExceeded):
+                if caller_deadline is not None and now >= caller_deadline:
+                    peer.breaker.abandoned()
+                    raise error
+                silence.miss(event, peer, policy, began, now)
+            else:
+                peer.breaker.miss(now)
+                peer.signal(Signal.LOST, str(error))
+            if refused:
+                refuse(peer, event, error)
+        finally:
+            del error  # raised, it has this frame: they would keep each other, and the event
+
+    def _not_asked(self, peer: Peer, policy: EventPolicy, event: Event, insist: bool) -> None:
+        """Draw the consequences of a silence that has left an event no time: for the request, as of a late answer."""
+        refused = insist or self._refuses(peer, policy, event)
+        peer.breaker.abandoned()
+        if refused:
+            refuse(peer, event, DeadlineExceeded(event.rpc))
+
+    def _refuses(self, peer: Peer, policy: EventPolicy, event: Event) -> bool:
+        """Whether no answer fails the request; asked before the breaker hears of it."""
+        if self._breaker_lets_go and peer.breaker.state is BreakerState.HALF_OPEN:
+            return policy.policy.requires(policy.number, event.request.pod.namespace)
+        return policy.must_answer(event.request.pod)
 
     def _plugin_error(self, peer: Peer, error: NriError, cause: Exception) -> NriError:
-        made = _named(peer.label, error) if self._name_plugins else error
+        made = named(peer.label, error) if self._name_plugins else error
         if made is not cause:
             made.__cause__ = cause
         return made
-
-
-def _named(label: str, error: NriError) -> PluginError:
-    """The error for the runtime that stands for what a plugin answered with: it carries the plugin's name."""
-    if not isinstance(error, RpcError):
-        return PluginError(label, str(error))
-    if error.code == Code.PERMISSION_DENIED:
-        return PluginRejected(label, error.message)
-    return PluginError(label, str(error), code=error.code, message=error.message)
-
-
-def _unnamed(label: str, error: RpcError) -> RpcError:
-    """Take the plugin's name out of a status text: it is there for runtimes that name no plugin, and we do."""
-    for beginning in (f"plugin {label}: ", f"plugin {label} refused: "):
-        if error.message.startswith(beginning):
-            return RpcError(error.code, error.message.removeprefix(beginning))
-    return error
-
-
-def _standing(peer: Peer) -> str:
-    """Where a plugin stands that cannot be asked, for an error's text."""
-    state = "not connected" if peer.state is State.GONE else peer.state.value
-    if peer.state is State.OPEN:
-        state = f"left out after {peer.breaker.missed} requests without an answer"
-    return f"{state} ({peer.last_error})" if peer.last_error else state
-
-
-def _miss(peer: Peer, policy: EventPolicy, now: float, what: str) -> None:
-    """Count a late answer, and cut the plugin off or leave it out if its policy says so."""
-    peer.last_error = what
-    peer.breaker.miss(now)
-    if not policy.keep_connected:
-        peer.signal(Signal.FATAL, what)
-    elif peer.breaker.missed >= peer.breaker.misses > 0:
-        peer.signal(Signal.TRIPPED, what)
-    else:
-        peer.signal(Signal.MISSED, what)
-
-
-def _refuse(peer: Peer, event: Event, cause: NriError) -> NoReturn:
-    """Raise what the request fails with because of a plugin that gave no answer; the text is the reference's."""
-    kind = PluginTimeout if isinstance(cause, DeadlineExceeded) else PluginClosed
-    error = kind(peer.label, f"failed to handle {event.rpc} request: {cause}")
-    error.args = (f"plugin {peer.label} failed to handle {event.rpc} request: {cause}",)
-    error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
-    raise error

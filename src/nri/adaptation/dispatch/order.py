@@ -21,6 +21,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from nri.adaptation.dispatch import silence
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -36,21 +38,24 @@ class Place:
     """An event's place among the plugins: in the queue of one of them, or at its turn there.
 
     Attributes:
-        queued: other events are before this one at the present plugin, so that `wait` may take time.
+        ticket: the place in the queue of the present plugin, for which `wait` waits; None at the event's turn.
     """
 
-    __slots__ = ("_deadline", "_event", "_index", "_invoker", "_lock", "_peers", "_ticket", "queued")
+    __slots__ = ("_deadline", "_event", "_index", "_invoker", "_lock", "_peers", "ticket")
 
     def __init__(self, invoker: Invoker, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
         first = peers[0]
         # What the first plugin is asked is encoded before anything is held: others need not wait for that.
         if first.takes_bytes and first.event_policies[event.number] is not None:
             event.request_bytes()
-        self._invoker, self._event, self._peers, self._deadline = invoker, event, peers, deadline
+        self._invoker = invoker
+        self._event = event
+        self._peers = peers
+        self._deadline = deadline
         self._index = 0
-        self._lock: FifoLock | None = first.lock
-        self._ticket: Ticket | None = first.lock.place()
-        self.queued = self._ticket is not None
+        lock = first.lock
+        self._lock: FifoLock | None = lock
+        self.ticket: Ticket | None = lock.place()
 
     def wait(self) -> Sent | None:
         """Wait for the event's turn at the present plugin.
@@ -58,10 +63,11 @@ class Place:
         Returns what the event before this one has sent already on its way out, for `Invoker.invoke`; None if nothing.
         DeadlineExceeded: the caller's deadline has passed; nothing is held.
         """
-        ticket = self._ticket
+        ticket = self.ticket
         if ticket is None:
             return None
         peer = self._peers[self._index]
+        silence.meet(self._event, peer)
         policy = peer.event_policies[self._event.number]
         if (
             policy is not None
@@ -71,7 +77,7 @@ class Place:
             # Have the event before this one send our request when it leaves; it is encoded in our own time.
             self._event.request_bytes()
             ticket.begin = partial(self._invoker.begin, peer, policy, self._event, self._deadline)
-        lock, self._lock, self._ticket = self._lock, None, None  # a wait that fails has given up its place by itself
+        lock, self._lock, self.ticket = self._lock, None, None  # a wait that fails has given up its place by itself
         assert lock is not None
         try:
             lock.wait(ticket, self._deadline)
@@ -80,7 +86,6 @@ class Place:
                 peer.abandon(ticket.begun.exchange)
             raise
         self._lock = lock
-        self.queued = False
         sent: Sent | None = ticket.begun
         return sent
 
@@ -91,8 +96,7 @@ class Place:
         self._index += 1
         if self._index < len(self._peers):
             following = self._peers[self._index].lock
-            self._ticket = following.place()
-            self.queued = self._ticket is not None
+            self.ticket = following.place()
             self._lock = following
         else:
             self._lock = None
@@ -102,5 +106,5 @@ class Place:
     def leave(self) -> None:
         """Give up what is held or waited for; nothing if the event is through."""
         if self._lock is not None:
-            self._lock.leave(self._ticket)
+            self._lock.leave(self.ticket)
             self._lock = None

@@ -13,6 +13,7 @@ import queue
 import threading
 from typing import TYPE_CHECKING
 
+from nri.adaptation.dispatch import silence
 from nri.adaptation.dispatch.event import Event
 from nri.adaptation.peers.builtin import BuiltinPlugin
 from nri.adaptation.peers.event_request import EventRequest
@@ -24,7 +25,7 @@ from nri.policies.default_validator import INDEX, NAME, UNKNOWN_REASON, DefaultV
 from nri.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Final
 
     from nri.adaptation.dispatch.invoker import Invoker
@@ -69,7 +70,12 @@ def _is_required(peer: Peer, pod: m.PodSandbox) -> bool:
 
 
 def validate(
-    invoker: Invoker, validators: Iterable[Peer], encoded: bytes, pod: m.PodSandbox, deadline: float | None
+    invoker: Invoker,
+    validators: Iterable[Peer],
+    encoded: bytes,
+    pod: m.PodSandbox,
+    deadline: float | None,
+    silences: Mapping[Peer, float] | None = None,
 ) -> None:
     """Ask the validators; ValidationRejected or PluginError if the adjustment may not stand.
 
@@ -77,8 +83,10 @@ def validate(
         encoded: the request's bytes.
         pod: the container's pod, by which policies choose.
         deadline: the caller's, absolute in monotonic seconds; None for none.
+        silences: those of the creation, `Event.silence`: a plugin's silence there counts here.
     """
     event = Event(EventRequest.of_bytes(_SPEC, pod, encoded))
+    event.silence = dict(silences or {})
     asked = [
         (peer, policy)
         for peer in validators
@@ -86,16 +94,22 @@ def validate(
     ]
     if len(asked) == 1:
         error = _verdict(invoker, *asked[0], event, deadline)
-        if error is not None:
-            raise error
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # it has this frame: they would keep each other
         return
     outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
     for peer, policy in asked:
         work = (outcomes, invoker, peer, policy, event, deadline)
         threading.Thread(target=_put_verdict, args=work, name=f"nri-validator-{peer.label}", daemon=True).start()
     for outcome in [outcomes.get() for _ in asked]:
-        if outcome is not None:
-            raise outcome
+        try:
+            if outcome is not None:
+                raise outcome
+        finally:
+            del outcome
 
 
 def _put_verdict(
@@ -116,6 +130,7 @@ def _verdict(
     invoker: Invoker, peer: Peer, policy: EventPolicy, event: Event, deadline: float | None
 ) -> NriError | None:
     """One validator's verdict as the error to raise; None if it agrees."""
+    silence.meet(event, peer)
     try:
         peer.lock.acquire(deadline)
     except NriError as error:

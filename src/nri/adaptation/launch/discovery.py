@@ -12,7 +12,7 @@ import os
 import stat
 from dataclasses import dataclass
 
-from nri.adaptation.launch.trusted import TrustedFile, UntrustedError
+from nri.adaptation.launch.trusted import TrustedFile, UntrustedError, check_interpreter
 from nri.api import naming
 from nri.errors import ConfigError
 from nri.rules import Rules
@@ -88,7 +88,8 @@ def _unusable(path: str) -> str:
     if not _is_text(path):
         return "its name is not UTF-8 text"  # messages could not hold it
     try:
-        TrustedFile(path).close()
+        with TrustedFile(path) as file:
+            check_interpreter(file)
     except UntrustedError as error:
         return str(error)
     except OSError as error:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.launch.discovery import config_text
 from nri.adaptation.launch.process import Process
-from nri.adaptation.launch.trusted import TrustedFile, UntrustedError
+from nri.adaptation.launch.trusted import TrustedFile, UntrustedError, check_interpreter
 from nri.adaptation.peers.health import PluginHealth, health_of, state_word
 from nri.adaptation.peers.peer import LAUNCHED
 from nri.adaptation.peers.remote import RemotePeer
@@ -202,6 +202,7 @@ class Supervisor:
         if not trusted:
             return config, Process(found)
         with TrustedFile(found.path) as file:
+            check_interpreter(file)
             return config, Process(found, file)
 
     def _look(self) -> float:

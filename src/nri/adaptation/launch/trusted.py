@@ -5,8 +5,12 @@ every folder and link on the way to it: who may write a folder can put another f
 look and a start. Each name is opened from the folder before it, never twice by a path, and links are followed by hand.
 A folder in which others may write is trusted if it is sticky, as `/tmp` is: there, no user replaces what is another's.
 
-What is left is what root and our own user do in the meantime, a file system that gives other answers (FUSE, NFS), and
-the interpreter of a script, which the script names itself. Next: `nri.adaptation.launch.discovery`.
+A script is run by the interpreter that its first line names, so the same goes for that one, and for what it names if it
+is a script itself, as far as the kernel follows. What that interpreter does is not seen: `/usr/bin/env` looks for a
+program, a shell starts one, and any of them loads modules.
+
+What is left is what root and our own user do in the meantime, and a file system that gives other answers (FUSE, NFS).
+Next: `nri.adaptation.launch.discovery`.
 """
 
 from __future__ import annotations
@@ -17,14 +21,21 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from nri.text import plain
+
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["TrustedFile", "UntrustedError"]
+__all__ = ["TrustedFile", "UntrustedError", "check_interpreter"]
 
 #: Links on the way to one file; the kernel allows as many.
 LINKS = 40
+
+#: Scripts that are interpreters of scripts; the kernel follows as many.
+INTERPRETERS = 4
+#: How much of a script's first line the kernel reads.
+LINE_BYTES = 256
 
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -105,12 +116,17 @@ class TrustedFile:
 
         "" for a script: the kernel gives its path to the interpreter, where our descriptors are not.
         """
-        descriptor = self._open(os.O_RDONLY)
-        try:
-            is_script = os.read(descriptor, 2) == b"#!"
-        finally:
-            os.close(descriptor)
+        is_script = self.read(2) == b"#!"
         return "" if is_script else f"/proc/self/fd/{self._folder}/{self._name}"
+
+    @property
+    def interpreter(self) -> str:
+        """The program that a script's first line names, as the kernel reads it; "" for a program."""
+        head = self.read(LINE_BYTES)
+        if not head.startswith(b"#!"):
+            return ""
+        words = head[2:].partition(b"\n")[0].replace(b"\t", b" ").split(b"\0")[0].split(b" ")
+        return next((os.fsdecode(word) for word in words if word), "")
 
     def read(self, most: int) -> bytes:
         """The file's content, at most so many bytes."""
@@ -134,6 +150,25 @@ class TrustedFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def check_interpreter(script: TrustedFile) -> None:
+    """Look at the interpreter of a script as at the script itself; nothing for a program.
+
+    UntrustedError: others than root and our own user decide about it. One that is missing is left to the start.
+    """
+    named = script.interpreter
+    for _ in range(INTERPRETERS):
+        if not named:
+            return
+        try:
+            with TrustedFile(named) as file:
+                following = file.interpreter
+        except FileNotFoundError:
+            return
+        except UntrustedError as error:
+            raise UntrustedError(f"its interpreter {plain(named)}: {error}") from None
+        named = following
 
 
 def _root(path: str) -> int:

@@ -19,6 +19,7 @@ the material for provenance (`claims`). Nothing persists between events, and not
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import NamedTuple
 
 from nri.adaptation.merge.fields import COMPOUND_FIELDS, FIELD_NAMES
@@ -91,7 +92,7 @@ class Ledger:
             owners.update(fresh)
         else:
             self._owners = fresh
-        self._journal += [(slot, "") for slot in claims]
+        self._journal += zip(claims, repeat(""))
         return True
 
     def clear(self, container: str, field: int, key: str, plugin: str) -> None:

@@ -1,7 +1,8 @@
 """The circuit breaker of one plugin: after so many misses in a row it is left out for a while, then tried again. Pure.
 
 A miss is a request without an answer: our timeout passed or the connection was lost. An error that a handler returned
-is an answer. Time is passed in (monotonic seconds) and nothing is locked: the plugin's own lock covers it.
+is an answer. A request that had less than its timeout is a part of a miss: parts add up until there is an answer. Time
+is passed in (monotonic seconds) and nothing is locked: the plugin's own lock covers it.
 
     closed --misses in a row--> open --retry_s passed--> half-open --answer--> closed
                                  ^------------miss------------'
@@ -12,8 +13,12 @@ Next: `nri.adaptation.dispatch.invoker`, which asks it before each call.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 __all__ = ["Breaker", "BreakerState"]
+
+#: The part of a timeout that counts as all of it; less than one, because neither clocks nor sums are exact.
+WHOLE: Final = 0.95
 
 
 class BreakerState(Enum):
@@ -32,7 +37,7 @@ class Breaker:
         retry_s: how long it stays open before one request is let through, in seconds.
     """
 
-    __slots__ = ("_state", "missed", "misses", "retry_at", "retry_s")
+    __slots__ = ("_part", "_state", "missed", "misses", "retry_at", "retry_s", "silence_s")
 
     def __init__(self, misses: int = 5, retry_s: float = 30.0) -> None:
         self.misses = misses
@@ -40,6 +45,9 @@ class Breaker:
         self._state = BreakerState.CLOSED
         #: Misses in a row.
         self.missed = 0
+        self._part = 0.0
+        #: How long requests have waited in vain, in all, in seconds; never reset, so that differences can be taken.
+        self.silence_s = 0.0
         #: When an open breaker lets a request through, in monotonic seconds.
         self.retry_at = 0.0
 
@@ -61,11 +69,21 @@ class Breaker:
         """The plugin answered, even if with an error."""
         self._state = BreakerState.CLOSED
         self.missed = 0
+        self._part = 0.0
 
-    def miss(self, now: float) -> bool:
-        """The plugin did not answer. True if this opened the breaker, which is worth a line in the log."""
-        self.missed += 1
+    def miss(self, now: float, share: float = 1.0) -> bool:
+        """The plugin did not answer. True if this opened the breaker, which is worth a line in the log.
+
+        Args:
+            share: how much of its timeout the request had.
+        """
         trial = self._state is BreakerState.HALF_OPEN
+        self._part += share
+        if self._part >= WHOLE:
+            self._part = max(0.0, self._part - 1.0)
+            self.missed += 1
+        elif not trial:
+            return False
         if not (trial or (self.misses and self.missed >= self.misses)):
             return False
         opened = self._state is BreakerState.CLOSED

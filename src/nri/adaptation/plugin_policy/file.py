@@ -23,6 +23,9 @@ from nri.errors import ConfigError
 
 __all__ = ["DEFAULTS", "BreakerTable", "RequiredTable", "Table", "parse", "read"]
 
+#: The keys of one table, and its `timeout` by event.
+_Checked = tuple[Partial, dict[str, float] | None]
+
 #: Name of the table that holds for every plugin.
 DEFAULTS = "defaults"
 
@@ -97,11 +100,14 @@ def parse(source: Source) -> dict[str, Table]:
         raise ConfigError(source.name, "", f"not valid TOML: {error}") from None
     problems: list[Problem] = []
     tables: dict[str, Table] = {}
+    defaults = tree.get(DEFAULTS)
+    given = {key: value for key, value in defaults.items() if key != "strict"} if isinstance(defaults, dict) else {}
+    common = _checked(given, (DEFAULTS,), [])  # once, and not for each table; its own mistakes are reported with it
+    nothing = _checked({}, (DEFAULTS,), [])
     for name, value in tree.items():
         if name != DEFAULTS and not _is_plugin(name, value, problems):
             continue
-        common = tree.get(DEFAULTS, {}) if name != DEFAULTS else {}
-        table = _table(name, value, common if isinstance(common, dict) else {}, problems)
+        table = _table(name, value, nothing if name == DEFAULTS else common, problems)
         if table is not None:
             tables[name] = table
     if problems:
@@ -117,16 +123,15 @@ def _is_plugin(name: str, value: object, problems: list[Problem]) -> bool:
     try:
         naming.split_file_name(name)
     except ValueError:
-        hint = f'such as ["10-{name}"], or [{DEFAULTS}]'
+        hint = f"did you mean [{DEFAULTS}]?" if name.lower() == DEFAULTS else f'such as ["10-{name}"], or [{DEFAULTS}]'
         problems.append(Problem((name,), "not the name of a plugin: expected its index and its name", hint))
         return False
     return True
 
 
-def _table(name: str, tree: Any, common: dict[str, Any], problems: list[Problem]) -> Table | None:
-    """One table on top of the common one, whose own mistakes are reported with it and not here."""
-    common = {key: value for key, value in common.items() if key != "strict"}
-    whole, timeouts = _checked(common, (DEFAULTS,), [])
+def _table(name: str, tree: Any, common: _Checked, problems: list[Problem]) -> Table | None:
+    """One table on top of the common one."""
+    whole, timeouts = common[0].copy(), common[1]
     given, own_timeouts = _checked(tree, (name,), problems)
     whole.update(given)
     before = len(problems)
@@ -141,7 +146,7 @@ def _table(name: str, tree: Any, common: dict[str, Any], problems: list[Problem]
     return made
 
 
-def _checked(tree: Any, path: tuple[str, ...], problems: list[Problem]) -> tuple[Partial, dict[str, float] | None]:
+def _checked(tree: Any, path: tuple[str, ...], problems: list[Problem]) -> _Checked:
     """The keys of one table, and apart from them a `timeout` by event: a union of the two would blur the complaints."""
     timeouts = None
     if isinstance(tree, dict) and isinstance(tree.get("timeout"), dict):

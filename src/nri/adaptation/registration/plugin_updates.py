@@ -197,4 +197,7 @@ class PluginUpdates:
         if breach is not None:
             peer.last_error = str(breach)
             self._trail.refused(what, peer.label, encoded, updates, str(breach))
-            raise breach
+            try:
+                raise breach
+            finally:
+                del breach  # it has this frame, with the updates: they would keep each other

@@ -100,7 +100,7 @@ class SyncGate:
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def enter(self, *, urgent: bool, deadline: float | None, patience_s: float) -> bool:
+    def enter(self, urgent: bool, deadline: float | None, patience_s: float) -> bool:
         """Let an event in. False: a joiner has been inside for `patience_s`, and the event goes on beside it.
 
         DeadlineExceeded: the caller's own deadline passed.

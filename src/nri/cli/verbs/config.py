@@ -33,6 +33,7 @@ def config() -> None:
 
 @config.command(
     cls=Verb,
+    short_help="show the settings in force, and where each was set",
     examples=[
         "nri config show                         # what files, environment and flags say",
         "nri config show --effective             # every setting, and where it came from",
@@ -65,7 +66,11 @@ def show(settings: Settings, /, effective: bool, **options: Any) -> None:
     out.table([Column("KEY", "key"), Column("VALUE", "value"), Column("FROM", "from")], found)
 
 
-@config.command(cls=Verb, examples=["nri config keys", "nri config keys nri.", "nri config keys -o json"])
+@config.command(
+    cls=Verb,
+    short_help="list every key with its default and meaning",
+    examples=["nri config keys", "nri config keys nri.", "nri config keys -o json"],
+)
 @click.argument("prefix", default="")
 @click.pass_obj
 def keys(settings: Settings, prefix: str) -> None:

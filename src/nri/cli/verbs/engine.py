@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group(
     cls=VerbGroup,
-    examples=["sudo nri engine check", "sudo nri engine serve", "nri engine serve --set dry=true --set root=/tmp/e"],
+    examples=["sudo nri engine check", "sudo nri engine serve", "nri engine unit > nri-engine.service"],
 )
 def engine() -> None:
     """Run a CRI container engine with NRI in it, over runc or crun; a kubelet can drive it.
@@ -31,6 +31,7 @@ def engine() -> None:
 
 @engine.command(
     cls=Verb,
+    short_help="run it in the foreground, until it is told to stop",
     examples=[
         "sudo nri engine serve                   # with /etc/nri/engine.toml, if it is there",
         "sudo nri engine serve --config engine.toml --socket /run/my.sock -v",
@@ -54,6 +55,7 @@ def serve(settings: Settings, /, **options: Any) -> int:
 
 @engine.command(
     cls=Verb,
+    short_help="see what it needs here, and what to do about it",
     examples=[
         "sudo nri engine check",
         "sudo nri engine check -q                # what is missing, and nothing else",
@@ -87,6 +89,29 @@ def check(settings: Settings, /, **options: Any) -> int:
         words = {0: "nothing is missing", 1: "1 thing is missing"}
         out.text("", *([words.get(len(gone), f"{len(gone)} things are missing")]))
     return int(bool(gone))
+
+
+@engine.command(
+    cls=Verb,
+    short_help="print a systemd unit that runs it",
+    examples=[
+        "nri engine unit | sudo tee /etc/systemd/system/nri-engine.service",
+        "sudo systemctl daemon-reload && sudo systemctl enable --now nri-engine",
+    ],
+)
+@click.pass_obj
+def unit(settings: Settings) -> None:
+    """Print a systemd unit that runs the engine of this installation.
+
+    systemd is told when it is ready, and containers run on when it is restarted.
+    """
+    from nri.cli.support.engine_unit import unit_text
+
+    out, text = Output(settings), unit_text()
+    if out.human:
+        out.lines(text.rstrip("\n"))
+    else:
+        out.document({"unit": text})
 
 
 def _next_steps(out: Output, rows: Any) -> None:

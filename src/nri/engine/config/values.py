@@ -135,7 +135,7 @@ class StreamingConfig:
     """The server behind exec, attach and port forward.
 
     Attributes:
-        address: where it listens; other than loopback, everyone who learns a token in time may use it.
+        address: where it listens. The kubelet is on this machine, so loopback will do.
         port: 0 for any free one.
         idle_timeout: a stream without traffic is closed after this time, in seconds.
         token_timeout: how long an address that was given out can be used, in seconds.

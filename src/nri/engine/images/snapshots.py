@@ -71,7 +71,7 @@ class Snapshots:
                 owner = lower.stat()
                 os.chown(folder / "upper", owner.st_uid, owner.st_gid)
             data = {"driver": self.driver, "image": image_id, "lower": str(lower)}
-            write_whole(record, json.dumps(data).encode())
+            write_whole(record, json.dumps(data).encode(), sync=False)  # mounts do not outlive the machine either
         kept = self._record(folder)
         if kept["driver"] == "overlay" and not is_mount_point(merged):
             options = f"lowerdir={kept['lower']},upperdir={folder / 'upper'},workdir={folder / 'work'}"

@@ -185,7 +185,9 @@ class ImageStore:
     # --- inside ---
 
     def _delete_unused(self) -> None:
-        used = set(self.snapshots.images().values()) if self._removed else set()
+        if not self._removed:
+            return
+        used = set(self.snapshots.images().values())
         for identity in self._removed - used:
             # Out of sight first: a removal that is cut short leaves a folder without image.json's place in the store.
             doomed = self._pulls / f"removed-{identity.partition(':')[2]}"

@@ -29,6 +29,7 @@ from nri.engine.spec.resources import cgroups_path
 from nri.engine.state import ContainerRecord
 from nri.engine.state.names import container_name, new_id
 from nri.engine.state.tables import next_pod_state
+from nri.engine.support.errors import NotThere
 from nri.engine.support.files import private_folder, remove_tree
 from nri.errors import RequestError
 
@@ -73,7 +74,7 @@ class Creation:
         record.cgroup_path = life.spec["linux"]["cgroupsPath"]
         record.resources = in_force(life.spec, record.resources)
         undo.step("process", lambda: self._process(pod, life), lambda: self.end_process(life))
-        self._lives.move_container(life, "finish creation", created_at_ns=time.time_ns())
+        self._lives.move_container(life, "finish creation", sync=True, created_at_ns=time.time_ns())
         if reply is not None:
             self._domain.follow(reply)
         self._domain.post_create(life)
@@ -147,8 +148,15 @@ class Creation:
         runtime = self._machinery.runtime(record.runtime_handler)
         self._machinery.conmon.remove(runtime, life.id, Path(record.bundle))
         if not self._machinery.systemd_cgroup:
-            self._pod_steps.unplace(posixpath.dirname(record.cgroup_path), life.id)
+            self._pod_steps.unplace(self._pod_cgroup(record), life.id)
             self._pod_steps.cgroups.remove(record.cgroup_path)  # a runtime that was killed has left it
+
+    def _pod_cgroup(self, record: ContainerRecord) -> str:
+        """The cgroup of a container's pod; plugins may have given the container itself another one."""
+        try:
+            return self._lives.pod(record.pod_id).record.cgroup_parent
+        except NotThere:
+            return posixpath.dirname(record.cgroup_path)
 
     def dismantle(self, life: ContainerLife) -> None:
         """Take away all that a container is made of, as far as it is there. Raises EngineError, OSError."""

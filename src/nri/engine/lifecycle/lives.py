@@ -1,7 +1,8 @@
 """The pods and containers of an engine, in memory as on disk.
 
-One job: :class:`Lives`, the tables, through which every change of a record goes. Rules: a change is on the disk before
-it counts, or nothing is changed. Three kinds of locks, always taken in this order: a pod's or container's `life` (one
+One job: :class:`Lives`, the tables, through which every change of a record goes. Rules: a change is written before it
+counts, or nothing is changed; what a machine's sudden end must not lose is on the disk: that pods and containers are
+there. Three kinds of locks, always taken in this order: a pod's or container's `life` (one
 request at a time changes it), then `write` (its record, for the moment of a change; nothing is waited for inside), and
 the tables' own. So an update that a plugin wants of another container needs `write` alone and waits for no request.
 Next: :mod:`nri.engine.lifecycle.status`.
@@ -54,7 +55,7 @@ class ContainerLife:
     Attributes:
         exited: its process is gone.
         ended: its end is taken up: recorded, and told to plugins.
-        starting: held during a start, so that the end of a program that is over at once is told after it.
+        starting: held during a start, and to take up an end: that of a program that is over at once comes after it.
     """
 
     def __init__(self, record: ContainerRecord, spec: dict[str, Any]) -> None:
@@ -154,7 +155,7 @@ class Lives:
     def drop(self, life: Life) -> None:
         """Forget a pod or container, on the disk as well; its name is free then."""
         try:
-            self.store.remove(life.id)
+            self.store.remove(life.id, sync=False)
         except OSError as error:
             raise EngineError(f"the record of {life.id} cannot be removed: {error}") from error
         pod = isinstance(life, PodLife)
@@ -163,13 +164,16 @@ class Lives:
             (self._pods if pod else self._containers).pop(life.id, None)
         self._names(life).release(life.id)
 
-    def put(self, life: Life, **changes: Any) -> None:
-        """Change fields of a record, on the disk first. Raises EngineError, and changes nothing, if that fails."""
+    def put(self, life: Life, *, sync: bool = False, **changes: Any) -> None:
+        """Change fields of a record, written first. Raises EngineError, and changes nothing, if that fails.
+
+        With `sync` also the machine's sudden end does not lose it.
+        """
         with life.write:
             before = {name: getattr(life.record, name) for name in changes}
             _set(life, changes)
             try:
-                self.store.put(life.record)
+                self.store.put(life.record, sync=sync)
             except OSError as error:
                 _set(life, before)
                 raise EngineError(f"the record of {life.id} cannot be written: {error}") from error
@@ -183,20 +187,20 @@ class Lives:
             with life.write:
                 _set(life, changes)
 
-    def move_pod(self, life: PodLife, step: str, **changes: Any) -> None:
+    def move_pod(self, life: PodLife, step: str, *, sync: bool = False, **changes: Any) -> None:
         """Go on to the state after a step. Raises WrongState where the step may not begin."""
         with life.write:
-            self.put(life, state=next_pod_state(life.id, life.record.state, step), **changes)
+            self.put(life, sync=sync, state=next_pod_state(life.id, life.record.state, step), **changes)
 
-    def move_container(self, life: ContainerLife, step: str, **changes: Any) -> None:
+    def move_container(self, life: ContainerLife, step: str, *, sync: bool = False, **changes: Any) -> None:
         """Go on to the state after a step. Raises WrongState where the step may not begin."""
         with life.write:
-            self.put(life, state=next_container_state(life.id, life.record.state, step), **changes)
+            self.put(life, sync=sync, state=next_container_state(life.id, life.record.state, step), **changes)
 
 
 def write_spec(bundle: Path, spec: dict[str, Any]) -> None:
     """Put a spec into force, for the OCI runtime and for the engine's restart. Raises OSError."""
-    write_whole(bundle / "config.json", json.dumps(spec).encode())
+    write_whole(bundle / "config.json", json.dumps(spec).encode(), sync=False)
 
 
 def read_spec(bundle: str) -> dict[str, Any]:

@@ -49,9 +49,7 @@ class PodSteps:
             if getattr(options, field) not in (pb.POD, pb.NODE, *((pb.CONTAINER,) if field == "pid" else ())):
                 raise RequestError(f"{FIELD}.{field}", getattr(options, field), "is no mode of a pod")
         systemd = self._machinery.systemd_cgroup
-        default = self._machinery.config.cgroups.parent
-        own = default if systemd else f"{default.rstrip('/')}/pod{record.id}"
-        record.cgroup_parent = config.linux.cgroup_parent or own
+        record.cgroup_parent = config.linux.cgroup_parent or self._machinery.pod_cgroup(record.id)
         cgroups_path(record.cgroup_parent, record.id, systemd=systemd)
         record.cgroup_path = record.cgroup_parent
         record.hostname = (

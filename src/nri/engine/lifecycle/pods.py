@@ -71,7 +71,7 @@ class Pods:
             with self._domain.block():
                 undo.step("NRI", lambda: self._domain.run_pod(life), lambda: self._domain.remove_pod(life))
                 done = [step.name for step in self._steps.of(life)]
-                self._lives.move_pod(life, "finish creation", done=done, created_at_ns=time.time_ns())
+                self._lives.move_pod(life, "finish creation", sync=True, done=done, created_at_ns=time.time_ns())
         self._bus.tell(life.id, pb.CONTAINER_CREATED_EVENT, life.id)
         self._bus.tell(life.id, pb.CONTAINER_STARTED_EVENT, life.id)
         return life.id

@@ -2,7 +2,8 @@
 
 Rules: what runs runs on; what was half made is taken back; what has ended meanwhile goes through the same door as every
 end; after a restart of the machine all has ended. What cannot be taken back is told and left for the next removal.
-Next: :mod:`nri.engine.engine`.
+Next:
+:mod:`nri.engine.lifecycle.sweep`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from nri.engine.lifecycle.lives import ContainerLife, Lives, PodLife, read_spec
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.lifecycle.parts.undo import take_back
 from nri.engine.lifecycle.pod_steps import PodSteps
+from nri.engine.lifecycle.sweep import sweep
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import is_mount_point
@@ -43,6 +45,8 @@ class Replay:
             self._pod(pod)
         for container in sorted(loaded.containers.values(), key=lambda record: record.created_at_ns):
             self._container(container, loaded.pods)
+        if not loaded.complaints:
+            self.complaints += sweep(self._machinery, {*loaded.pods, *loaded.containers})
         for line in self.complaints:
             _log.warning("%s", line)
 

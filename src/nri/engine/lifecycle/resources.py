@@ -84,7 +84,7 @@ class Resources:
             runtime = self._runtime(record.runtime_handler)
             generator = self._generator(life.spec)
             from_plugins = generator.update(wanted)
-            told = copy.deepcopy(from_plugins if told is None else told)
+            told = _with_swap(from_plugins, generator.spec) if told is None else copy.deepcopy(told)
             _leave_out(told, self._machine, runtime.name, result)
             spec = copy.deepcopy(generator.spec)
             if life.spec.get("linux", {}).get("resources") is not None:
@@ -120,6 +120,15 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
             made[key] = [*rows.values()]
         else:
             made[key] = value
+    return made
+
+
+def _with_swap(told: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What a runtime is told of an update, where a new memory limit is one for swap as well. Pure."""
+    made = copy.deepcopy(told)
+    memory = made.get("memory") or {}
+    if "limit" in memory and "swap" not in memory:
+        memory["swap"] = spec["linux"]["resources"]["memory"]["swap"]
     return made
 
 

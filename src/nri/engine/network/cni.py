@@ -53,7 +53,7 @@ class Cni:
         ]  # fmt: skip
         kept: Json = {"network": network.name, "version": network.version, "plugins": rows, "namespace": str(namespace),
                       "arguments": dict(arguments or {}), "check": not network.disable_check}  # fmt: skip
-        self._keep(pod_id, kept)
+        self._keep(pod_id, kept, sync=False)
         result: Json = {}
         try:
             for row in rows:
@@ -143,8 +143,8 @@ class Cni:
         except (ValueError, TypeError) as error:
             raise EngineError(f"{self._path(pod_id)} cannot be read: {error}") from error
 
-    def _keep(self, pod_id: str, kept: Json) -> None:
-        write_whole(self._path(pod_id), json.dumps(kept).encode())
+    def _keep(self, pod_id: str, kept: Json, *, sync: bool = True) -> None:
+        write_whole(self._path(pod_id), json.dumps(kept).encode(), sync=sync)
 
     def _path(self, pod_id: str) -> Path:
         if not pod_id or "/" in pod_id or pod_id.startswith("."):

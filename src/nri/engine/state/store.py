@@ -1,7 +1,8 @@
 """Records on disk: one JSON file for each pod and each container, replaced whole.
 
-Rules: a call that returned is on the disk; a file that cannot be read is set aside under ``broken`` and named, and the
-rest is loaded; the folder belongs to one engine at a time, held by a lock that dies with it.
+Rules: a call that returned is on the disk, unless it says that it need not be; a file that cannot be read is set aside
+under ``broken`` and named, and the rest is loaded; the folder belongs to one engine at a time, held by a lock that dies
+with it.
 Next: :mod:`nri.engine.process`, what runs.
 """
 
@@ -56,20 +57,25 @@ class Store:
             os.close(self._lock)
             self._lock = -1
 
-    def put(self, record: PodRecord | ContainerRecord) -> None:
-        """Write a record. Raises OSError, and leaves the earlier one in force, if the disk does not take it."""
+    def put(self, record: PodRecord | ContainerRecord, *, sync: bool = True) -> None:
+        """Write a record. Raises OSError, and leaves the earlier one in force, if the disk does not take it.
+
+        Without `sync` it outlives the engine, and perhaps not the machine's sudden end.
+        """
         path = self._path(type(record), record.id)
         with self._writing:  # the same record by two threads: the later one wins whole
-            write_whole(path, json.dumps({"version": VERSION, **record.to_json()}, sort_keys=True).encode())
+            data = {"version": VERSION, **record.to_json()}
+            write_whole(path, json.dumps(data, sort_keys=True).encode(), sync=sync)
 
-    def remove(self, identity: str) -> None:
+    def remove(self, identity: str, *, sync: bool = True) -> None:
         """Forget the pod or container of this id; one that is not there is no error."""
         with self._writing:
             for kind, folder in self._folders.items():
                 path = self._path(kind, identity)
                 if path.exists():
                     path.unlink()
-                    sync_folder(folder)
+                    if sync:
+                        sync_folder(folder)
 
     def load(self) -> Loaded:
         """Read all that is there. What a kill left half written is deleted, what is broken set aside."""

@@ -1,6 +1,7 @@
 """Files that are there whole or not at all, and folders that only we can read.
 
-Rules: what was written is on the disk when a call returns (fsync of the file and of its folder); folders are made 0700.
+Rules: what was written is on the disk when a call returns (fsync of the file and of its folder), unless the caller
+needs it for no longer than the machine is up; folders are made 0700.
 Next: :mod:`nri.engine.support.locks`.
 """
 
@@ -27,20 +28,25 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write a file so that a reader, also one after a crash, sees the old content or the new, never a part."""
+def write_whole(path: Path, data: bytes, mode: int = 0o600, *, sync: bool = True) -> None:
+    """Write a file so that a reader, also one after a crash, sees the old content or the new, never a part.
+
+    Without `sync` that holds for a crash of this process, not for one of the machine; it costs no wait for the disk.
+    """
     temporary = path.with_name(f"{TEMPORARY}{path.name}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         temporary.rename(path)
     except OSError:
         temporary.unlink(missing_ok=True)  # a full disk: give back what the attempt took
         raise
-    sync_folder(path.parent)
+    if sync:
+        sync_folder(path.parent)
 
 
 def rename_into(source: Path, target: Path) -> None:

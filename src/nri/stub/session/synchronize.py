@@ -1,10 +1,14 @@
 """Put the parts of a Synchronize together before the handler runs: a container may come before its pod.
 
+What is held is bounded by what it is and not by its bytes alone: a message that is empty but for empty messages takes
+40 to 120 times its bytes, a real state three times. So objects are counted before a part is parsed, and the memory that
+its parse has taken is looked at after it: what is refused has cost one part, of 4 MiB at most, more than is allowed.
 Next: `nri.stub.session.service`, which hands over the whole.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from os import sysconf
 
 from nri.api import messages as m
@@ -20,11 +24,14 @@ MORE_REPLY = b"\x10\x01"
 
 PAGE_BYTES = sysconf("SC_PAGE_SIZE")
 
-#: The most memory that they may take once they are messages: empty ones take 69 times their bytes.
-MAX_STATE_MEMORY = 2 << 30
-
-#: The most that all parts of one synchronization may add up to: thousands of pods, and no memory for an endless one.
-MAX_STATE_BYTES = 512 << 20
+#: The most that all parts of one synchronization may add up to: ten thousand containers have 40 to 90 MiB.
+MAX_STATE_BYTES = 256 << 20
+#: Pods and containers in it.
+MAX_STATE_OBJECTS = 1 << 18
+#: The memory that they may take once they are messages: so much for each byte and some more, but no more than the last.
+MEMORY_PER_BYTE = 16
+SPARE_MEMORY = 64 << 20
+MAX_STATE_MEMORY = 768 << 20
 
 
 class StateTooLarge(RpcError):
@@ -34,34 +41,44 @@ class StateTooLarge(RpcError):
 class Parts:
     """The parts that have come so far."""
 
-    __slots__ = ("_before", "_requests", "_size")
+    __slots__ = ("_memory", "_objects", "_requests", "_size")
 
     def __init__(self) -> None:
         self._requests: list[m.SynchronizeRequest] = []
-        self._size = 0
-        self._before = 0
+        self._size = self._objects = self._memory = 0
 
     def add(self, payload: bytes, *, keep: bool) -> bool:
         """Take one message; returns whether more follow. Without `keep` nothing is parsed or held."""
         self._size += len(payload)
         if self._size > MAX_STATE_BYTES:
-            self.clear()
-            raise StateTooLarge(Code.RESOURCE_EXHAUSTED, f"the state to synchronize is over {MAX_STATE_BYTES} bytes")
+            raise self._refused(f"is over {MAX_STATE_BYTES} bytes")
         if keep:
-            if not self._requests:
-                self._before = _resident_bytes()
-            request = m.SynchronizeRequest.FromString(payload)
-            self._requests.append(request)
-            more = request.more
-            if more and _resident_bytes() - self._before > MAX_STATE_MEMORY:
-                self.clear()
-                text = f"the state to synchronize takes over {MAX_STATE_MEMORY} bytes"
-                raise StateTooLarge(Code.RESOURCE_EXHAUSTED, text)
+            more = self._keep(payload)
         else:
             more = any(number == _MORE and value for number, _, value in iter_fields(payload))
         if not more:
-            self._size = 0
+            self._size = self._objects = self._memory = 0
         return more
+
+    def _keep(self, payload: bytes) -> bool:
+        """Parse and hold one message; returns whether more follow."""
+        self._objects += sum(number != _MORE for number, _, _ in islice(iter_fields(payload), MAX_STATE_OBJECTS + 2))
+        if self._objects > MAX_STATE_OBJECTS:
+            raise self._refused(f"has over {MAX_STATE_OBJECTS} pods and containers")
+        before = _resident_bytes()
+        request = m.SynchronizeRequest.FromString(payload)
+        # Measured around the parse alone: what other threads of the plugin take meanwhile is theirs.
+        self._memory += max(0, _resident_bytes() - before)
+        most = min(SPARE_MEMORY + MEMORY_PER_BYTE * self._size, MAX_STATE_MEMORY)
+        if self._memory > most:
+            raise self._refused(f"takes over {most} bytes of memory")
+        self._requests.append(request)
+        return request.more
+
+    def _refused(self, why: str) -> StateTooLarge:
+        """Forget what is there; returns the error."""
+        self.clear()
+        return StateTooLarge(Code.RESOURCE_EXHAUSTED, f"the state to synchronize {why}")
 
     def take(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
         """Return everything, once the last part is there, and forget it."""
@@ -72,7 +89,7 @@ class Parts:
     def clear(self) -> None:
         """Forget: the connection is gone."""
         self._requests = []
-        self._size = 0
+        self._size = self._objects = self._memory = 0
 
 
 def _resident_bytes() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 import nri
@@ -164,6 +166,21 @@ def test_an_update_that_a_plugin_asked_for_counts_unless_it_failed(runtime: Runt
     assert runtime.present == 1
     runtime.trail.asked("UpdateContainers", "10-a", b"", updates, failed=[])
     assert runtime.present == 5
+
+
+def test_what_a_plugin_asked_for_is_kept_as_bytes_and_not_as_messages() -> None:
+    """A message holds many times its bytes: 500 requests that wait to be sorted held 300 MiB."""
+
+    def held() -> int:
+        gc.collect()
+        return sum(type(each) is m.LinuxResources for each in gc.get_objects())
+
+    runtime, before = Runtime(Provenance()), held()
+    for value in range(1, 10):
+        request = m.UpdateContainersRequest(update=[shares("c", value)] * 10)
+        runtime.trail.asked("UpdateContainers", "10-a", request.SerializeToString(), list(request.update), failed=[])
+    del request
+    assert held() == before
 
 
 def test_an_update_that_policy_refuses_changes_nothing_and_is_in_the_history(runtime: Runtime) -> None:

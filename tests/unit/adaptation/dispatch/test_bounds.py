@@ -12,9 +12,13 @@ import pytest
 import nri
 from nri.adaptation import Adaptation, BuiltinPlugin
 from nri.adaptation.dispatch import bounds
+from nri.adaptation.dispatch.event import Event
+from nri.adaptation.merge import limits
 from nri.adaptation.merge.update_book import UNKNOWN_CONTAINER, Ignored
+from nri.adaptation.peers.event_request import EventRequest
 from nri.api import messages as m
 from nri.api import naming
+from nri.api.events import BY_METHOD
 from nri.errors import DeadlineExceeded, OversizedMessage, PluginError
 from nri.mux import frames as mux
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -130,12 +134,15 @@ def test_a_policy_may_rebalance_a_thousand_containers_in_one_reply() -> None:
 
 
 def test_an_event_whose_answers_say_nothing_takes_any() -> None:
-    class Talks(nri.Plugin):
-        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
-
-    with FakeRuntime() as runtime:
-        runtime.add(Talks())
-        runtime.start_container()
+    event = Event(EventRequest(BY_METHOD["start_container"], make_pod(), make_container()))
+    reply = b"\x0a\x00" * limits.MOST_BYTES
+    with FakeRuntime(builtin=[BuiltinPlugin("10", "p0", Answers())]) as runtime:
+        (peer,) = runtime.adaptation._chain.peers
+        policy = peer.event_policies[BY_METHOD["create_container"].number]
+        assert policy is not None
+        assert event.weigh(peer, policy, reply) is reply
+        event.add(peer, policy, reply)
+        assert event.result_bytes() == b""
 
 
 def test_a_shadow_plugin_that_asks_for_too_much_costs_nobody_anything(caplog: pytest.LogCaptureFixture) -> None:
@@ -225,7 +232,7 @@ class Adjusts(nri.Plugin):
 def test_an_adjustment_that_makes_the_next_request_too_long_is_its_makers_fault(mode: Mode) -> None:
     first, second, third = Adjusts(1_500_000), Adjusts(1_500_000), Adjusts(0)
     container = make_container(annotations={"own": "x" * 1_500_000})
-    with FakeRuntime(compat=mode) as runtime:
+    with FakeRuntime(compat=mode, request_timeout_s=30) as runtime:  # machines that build take long over megabytes
         for idx, plugin in (("10", first), ("20", second), ("30", third)):
             runtime.add(plugin, idx=idx, name="p")
         if mode == "reference":

@@ -160,6 +160,7 @@ def test_a_plugin_that_leaves_while_the_event_is_on_its_way_to_it_fails_nothing_
 
         runtime.add(Answers(leave), idx="10")
         runtime.start_container()
+        assert runtime.health("20-raw").state == "gone", "it was to leave in the middle of the event"
 
 
 class Hangs(nri.Plugin):

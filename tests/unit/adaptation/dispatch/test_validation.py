@@ -236,6 +236,7 @@ def test_a_verdict_that_cannot_be_read_is_a_refusal() -> None:
 def test_a_shadows_verdict_that_cannot_be_read_refuses_nothing() -> None:
     with validators(policy='["00-check"]\nshadow = true') as peers:
         ask(b"\xff\xff", peers)
+        assert [peer.label for peer in peers] == ["00-check"], "it is asked"
 
 
 @pytest.mark.pure

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from nri.adaptation.launch import trusted
-from nri.adaptation.launch.discovery import Found, config_text
+from nri.adaptation.launch.discovery import Found, config_text, discover
 from nri.adaptation.launch.process import Process
-from nri.adaptation.launch.trusted import LINKS, TrustedFile, UntrustedError
+from nri.adaptation.launch.trusted import LINKS, TrustedFile, UntrustedError, check_interpreter
 from nri.errors import ConfigError
 from nri.testing import FakeRuntime
 from tests.support.adapting import eventually
+from tests.support.made_plugins import Mode, both
 from tests.support.needs import need_root
 
 
@@ -182,6 +183,92 @@ print(sorted(fd for fd in found if is_open(fd)), file=sys.stderr)
 """
 
 
+# --- the interpreter of a script
+
+
+def unsafe(script: Path) -> str:
+    """Why the interpreter of a script is not trusted; "" if it is."""
+    with TrustedFile(str(script)) as file:
+        try:
+            check_interpreter(file)
+        except UntrustedError as error:
+            return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("#!/bin/sh\n", "/bin/sh"),
+        ("#! \t/bin/sh -e x\n/other", "/bin/sh"),
+        ("#!/bin/sh", "/bin/sh"),
+        ("#!/usr/bin/env python3\n", "/usr/bin/env"),
+        ("#!bin/sh\targument\n", "bin/sh"),
+        ("#!\n/bin/sh\n", ""),
+        ("#!", ""),
+        ("", ""),
+        ("\x7fELF#!/bin/sh\n", ""),
+        ("#!/" + "x" * 300, "/" + "x" * 253),
+    ],
+)
+def test_the_interpreter_is_what_the_kernel_reads_in_the_first_line(tmp_path: Path, text: str, named: str) -> None:
+    with TrustedFile(str(file_at(tmp_path / "script", text))) as file:
+        assert file.interpreter == named
+
+
+@pytest.mark.parametrize("what", ["it", "its folder", "a folder above", "what a link leads to"])
+def test_an_interpreter_that_others_may_change_is_named(tmp_path: Path, what: str) -> None:
+    program = tmp_path / "above" / "bin" / "python"
+    shutil.copy("/bin/true", file_at(program))
+    (tmp_path / "link").symlink_to(program)
+    interpreter = tmp_path / "link" if what == "what a link leads to" else program
+    script = file_at(tmp_path / "script", f"#!{interpreter} -I\n")
+    assert unsafe(script) == ""
+    opened = {"its folder": program.parent, "a folder above": program.parents[1]}.get(what, program)
+    opened.chmod(0o777)
+    assert unsafe(script).startswith(f"its interpreter {interpreter}: ")
+    assert "can be written by group or others (mode 0777); remedy: chmod go-w" in unsafe(script)
+
+
+def test_an_interpreter_of_another_user_is_named(tmp_path: Path) -> None:
+    need_root()
+    shutil.copy("/bin/true", file_at(tmp_path / "python"))
+    os.chown(tmp_path / "python", 4711, -1)
+    script = file_at(tmp_path / "script", f"#!{tmp_path}/python\n")
+    belongs = "it belongs to user 4711, who can change it; remedy: chown root"
+    assert unsafe(script) == f"its interpreter {tmp_path}/python: {belongs}"
+
+
+def test_the_interpreter_of_an_interpreter_counts_and_a_circle_ends(tmp_path: Path) -> None:
+    shutil.copy("/bin/true", file_at(tmp_path / "last"))
+    inner = file_at(tmp_path / "inner", f"#!{tmp_path}/last\n")
+    script = file_at(tmp_path / "script", f"#!{inner}\n")
+    assert unsafe(script) == ""
+    (tmp_path / "last").chmod(0o775)
+    assert unsafe(script).startswith(f"its interpreter {tmp_path}/last: it can be written")
+    file_at(inner, f"#!{inner}\n")
+    assert unsafe(script) == ""
+
+
+def test_an_interpreter_that_is_not_there_is_left_to_the_start(tmp_path: Path) -> None:
+    assert unsafe(file_at(tmp_path / "script", "#!/gone/python\n")) == ""
+
+
+@both
+def test_a_plugin_whose_interpreter_others_may_change_is_not_started(tmp_path: Path, mode: Mode) -> None:
+    marker = tmp_path / "ran"
+    shutil.copy("/bin/sh", file_at(tmp_path / "bin" / "sh"))
+    plugin = file_at(tmp_path / "plugins" / "10-a", f"#!{tmp_path}/bin/sh\necho > {marker}\nsleep 100\n")
+    (tmp_path / "bin").chmod(0o777)
+    options = {"plugin_path": str(plugin.parent), "plugin_config_path": "/nonexistent", "registration_timeout_s": 1.0}
+    with FakeRuntime(compat=mode, **options):
+        if mode == "reference":
+            eventually(marker.exists, "the reference starts it")
+        else:
+            assert [each.path for each in discover(str(plugin.parent))[1]] == [str(plugin)]
+    assert marker.exists() is (mode == "reference")
+
+
 # --- each start
 
 
@@ -194,10 +281,12 @@ A.main()
 """
 
 
-@pytest.mark.parametrize("what", ["the file", "the folder", "a folder above", "the drop-in"])
+@pytest.mark.parametrize("what", ["the file", "the folder", "a folder above", "the drop-in", "the interpreter"])
 def test_a_plugin_that_others_may_change_since_is_not_started_again(tmp_path: Path, what: str) -> None:
     src = Path(__file__).resolve().parents[4] / "src"
-    head = f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(src)!r})\n"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    head = f"#!{tmp_path}/bin/python\nimport sys\nsys.path[:0] = {[str(src), *sys.path]!r}\n"
     path = file_at(tmp_path / "above" / "plugins" / "10-a", head + PLUGIN)
     drop_in = file_at(tmp_path / "conf.d" / "10-a.conf", "{}", 0o644)
     with FakeRuntime(plugin_path=str(path.parent), plugin_config_path=str(drop_in.parent)) as runtime:
@@ -207,6 +296,7 @@ def test_a_plugin_that_others_may_change_since_is_not_started_again(tmp_path: Pa
             "the folder": path.parent,
             "a folder above": path.parents[1],
             "the drop-in": drop_in,
+            "the interpreter": tmp_path / "bin",
         }
         opened[what].chmod(opened[what].stat().st_mode | 0o022)
         os.kill(runtime.health("10-a").pid, signal.SIGKILL)

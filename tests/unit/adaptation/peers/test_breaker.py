@@ -100,3 +100,22 @@ def test_whatever_happens_a_silent_plugin_is_asked_at_most_once_per_retry(misses
             in_a_row = 0
         else:
             breaker.abandoned()
+
+
+def test_parts_of_a_timeout_add_up_to_misses_until_there_is_an_answer():
+    breaker = Breaker(misses=2)
+    assert [breaker.miss(0.0, share) for share in (1.0, 0.5, 0.3)] == [False, False, False]
+    assert breaker.missed == 1
+    assert breaker.miss(0.0, 0.2), "half a timeout, and two parts of another half"
+    breaker = Breaker(misses=1)
+    breaker.miss(0.0, 0.5)
+    breaker.answered()
+    assert not breaker.miss(0.0, 0.5), "it has answered since"
+
+
+def test_a_missed_trial_opens_it_again_however_long_it_had():
+    breaker = opened(retry_s=30.0)
+    breaker.admit(200.0)
+    breaker.miss(202.0, 0.1)
+    assert breaker.state is BreakerState.OPEN
+    assert not breaker.admit(231.9)

@@ -1,6 +1,7 @@
 """What the operator wrote about plugins: every mistake with its place and remedy, and no text that breaks it."""
 
 import contextlib
+import json
 
 import pytest
 from hypothesis import given
@@ -36,6 +37,8 @@ MISTAKES = {
     "strict where it means nothing": ('["10-a"]\nstrict = true', "10-a.strict: holds for plugins that no table names"),
     "a user that is none": ('["10-a"]\nuid = [0, -1]', "10-a.uid: -1 is no user id"),
     "a user by name": ('["10-a"]\nuid = "root"', "10-a.uid: "),
+    "defaults in capitals": ('["10-a"]\n[DEFAULTS]\nshadow = true', "policy.toml:2: DEFAULTS: not the name"),
+    "what is meant by that": ("[Defaults]\nshadow = true", "did you mean [defaults]?"),
     "not TOML at all": ("{", "policy.toml:1: not valid TOML"),
 }  # fmt: skip
 
@@ -101,13 +104,13 @@ def test_any_tree_is_a_policy_or_a_config_error(tree):
     except ConfigError:
         return
     for one in tables.values():
-        resolve(one).to_json()
+        assert json.dumps(resolve(one).to_json())
 
 
 @given(st.text() | st.text(alphabet="[]{}=\"\n\t# 019ae.-,\\'", max_size=200))
 def test_any_text_is_a_policy_or_a_config_error(text):
     with contextlib.suppress(ConfigError):
-        policy_file.parse(Source("policy.toml", text, "toml"))
+        assert isinstance(policy_file.parse(Source("policy.toml", text, "toml")), dict)
 
 
 def _toml(value: object) -> str:

@@ -22,6 +22,7 @@ def test_a_plugin_whose_predecessor_has_hung_up_takes_its_place(nri_runtime: Fak
     raw.close()
     nri_runtime.add(Quiet())
     nri_runtime.start_container()
+    assert [(row.plugin, row.state) for row in nri_runtime.plugins] == [("10-quiet", "active")]
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,8 @@ def test_what_cannot_be_a_plugins_name_or_index_is_refused(name: str, index: str
 
 def test_the_longest_name_is_allowed() -> None:
     check(m.RegisterPluginRequest(plugin_name="x" * 252, plugin_idx="10"))
+    with pytest.raises(RpcError, match="at most 252"):
+        check(m.RegisterPluginRequest(plugin_name="x" * 253, plugin_idx="10"))
 
 
 def ended_process() -> int:

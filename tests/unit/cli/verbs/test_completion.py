@@ -38,7 +38,9 @@ def test_json_has_the_script(nri) -> None:
 
 
 def test_bash_takes_its_script(nri) -> None:
-    subprocess.run(["bash", "-n"], input=nri("completion", "bash").stdout, text=True, check=True)
+    script = nri("completion", "bash").stdout
+    done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr, "complete -o" in script) == (0, "", True)
 
 
 def complete(words: str, place: int) -> list[str]:

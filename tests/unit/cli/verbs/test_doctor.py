@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 from pathlib import Path
+
+from tests.unit.cli.conftest import command, environment
 
 NRI_TABLE = '[plugins."io.containerd.nri.v1.nri"]\n'
 CONFIG = "/etc/containerd/config.toml"
@@ -60,8 +63,8 @@ def test_the_doctor_says_which_source_of_the_socket_path_won(nri, put) -> None:
     )
 
 
-def test_the_pure_python_back_end_is_a_problem(nri, put) -> None:
-    done = nri(
-        "doctor", "--root", put({CONFIG: "version = 3\n"}), env={"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
-    )
+def test_the_pure_python_back_end_is_a_problem(put) -> None:
+    env = environment(PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python")  # counts where protobuf is loaded
+    words = command("doctor", "--root", put({CONFIG: "version = 3\n"}))
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     assert "problem  protobuf: protobuf runs on its pure-Python back end" in done.stdout

@@ -217,6 +217,7 @@ def test_a_pipe_that_nobody_reads_never_holds_up_the_runtime(listen) -> None:
     big = m.Container(id="c", name="n", env=["x" * 10_000])
     for _ in range(50):  # far more than a pipe holds; nobody reads standard output meanwhile
         following.call("PostStartContainer", m.PostStartContainerRequest(pod=POD, container=big))
+    assert following.process.poll() is None, "it has ended"
     following.end()
 
 

@@ -47,3 +47,9 @@ def test_a_pod_of_the_nodes_network_has_no_addresses() -> None:
 def test_what_plugins_cannot_be_told_is_named() -> None:
     dropped = pod_sandbox(STATUS, CONFIG).dropped
     assert [one.field for one in dropped] == ["metadata.attempt", "linux.sysctls", "linux.overhead.oom_score_adj"]
+
+
+def test_a_pod_without_overhead_and_resources_has_none_for_plugins() -> None:
+    pod = pod_sandbox(pb.PodSandboxStatus(id="p1"), pb.PodSandboxConfig()).value
+    assert not pod.linux.HasField("pod_overhead")
+    assert not pod.linux.HasField("pod_resources")

@@ -78,3 +78,32 @@ def test_what_nri_has_no_field_for_in_a_spec_is_named() -> None:
     assert made.cpu.shares.value == 2
     assert made.HasField("pids")
     assert {one.field for one in dropped} == {"cpu.burst", "blockIO"}
+
+
+def test_every_resource_of_a_spec_reaches_plugins() -> None:
+    made, dropped = from_oci(
+        {
+            "cpu": {"cpus": "0-1", "mems": None, "burst": None},
+            "memory": {"limit": 5},
+            "pids": {"limit": 7},
+            "hugepageLimits": [{"pageSize": "2MB", "limit": 4}],
+            "unified": {"memory.high": "9"},
+            "devices": [{"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rw"}, {"access": None}],
+        }
+    )
+    assert (made.cpu.cpus, made.cpu.mems, made.memory.limit.value, made.pids.limit) == ("0-1", "", 5, 7)
+    assert [(one.page_size, one.limit) for one in made.hugepage_limits] == [("2MB", 4)]
+    assert made.unified["memory.high"] == "9"
+    rule, rest = made.devices
+    assert (rule.allow, rule.type, rule.major.value, rule.minor.value, rule.access) == (True, "c", 1, 3, "rw")
+    assert (rest.allow, rest.HasField("major"), rest.access) == (False, False, "")
+    assert dropped == ()
+
+
+def test_a_plugins_wish_for_cpus_and_new_hugepages_reaches_the_cri() -> None:
+    wanted = m.LinuxResources(cpu=m.LinuxCPU(cpus="0-1", mems="1"))
+    wanted.hugepage_limits.add(page_size="1GB", limit=3)
+    made, dropped = to_cri(wanted)
+    assert (made.cpuset_cpus, made.cpuset_mems) == ("0-1", "1")
+    assert [(one.page_size, one.limit) for one in made.hugepage_limits] == [("1GB", 3)]
+    assert dropped == ()

@@ -56,3 +56,20 @@ def test_a_bundle_that_cannot_run_is_refused(bundle: Path, config: str) -> None:
     (bundle / "config.json").write_text(config)
     with pytest.raises(CommandFailed, match="dry create c1"):
         DryConmon().create(DryRuntime(), "c1", bundle)
+
+
+def test_a_container_of_an_earlier_engine_has_ended() -> None:
+    ended = DryRuntime().ended("c1")
+    assert ended is not None
+    assert (ended.container_id, ended.code) == ("c1", 255)
+
+
+def test_an_end_that_is_not_to_be_told_is_not(tmp_path: Path) -> None:
+    told: list[Exit] = []
+    exits, runtime = DryExits(told.append), DryRuntime()
+    (tmp_path / "config.json").write_text('{"process": {"args": ["a"]}}')
+    DryConmon().create(runtime, "c1", tmp_path)
+    exits.watch("c1", tmp_path, runtime)
+    exits.forget("c1")
+    DryConmon().remove(runtime, "c1", tmp_path)
+    assert told == []

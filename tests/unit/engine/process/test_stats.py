@@ -65,4 +65,7 @@ def test_the_cgroups_of_a_process_are_found() -> None:
 
 def test_interfaces_are_read() -> None:
     text = "Inter-|\n face |\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n  eth0:100 2 0 0 0 0 0 0 50 1 0 0\n"
-    assert parse_interfaces(text) == [InterfaceStats("lo", 1, 3, 9, 11), InterfaceStats("eth0", 100, 0, 50, 0)]
+    assert parse_interfaces(text) == [
+        InterfaceStats("lo", 1, 3, 9, 11, 2, 4, 10, 12),
+        InterfaceStats("eth0", 100, 0, 50, 0, 2, 0, 1, 0),
+    ]

@@ -11,6 +11,7 @@ from nri.api import messages as m
 from nri.stub.session import synchronize
 from nri.stub.session.synchronize import MORE_REPLY, Parts
 from nri.ttrpc import Code
+from nri.wire import bytes_field
 from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import CONTAINER, POD
 
@@ -66,22 +67,63 @@ def test_the_bound_is_for_one_synchronization_and_not_for_all(monkeypatch: pytes
     monkeypatch.setattr(synchronize, "MAX_STATE_BYTES", 100)
     parts = Parts()
     for _ in range(20):
-        parts.add(part(containers=1, more=False), keep=False)
+        assert not parts.add(part(containers=1, more=False), keep=False)
 
 
 def test_the_reply_that_asks_for_more_is_the_protocols() -> None:
     assert m.SynchronizeResponse(more=True).SerializeToString() == MORE_REPLY
 
 
-def test_a_state_is_bounded_by_the_memory_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Empty objects take 69 times their bytes."""
-    monkeypatch.setattr(synchronize, "MAX_STATE_MEMORY", 64 << 20)
-    parts = Parts()
-    empty = b"\x12\x00" * (1 << 19) + b"\x18\x01"
-    before = synchronize._resident_bytes()
-    with pytest.raises(nri.RpcError, match="the state to synchronize takes over 67108864 bytes") as refused:
-        deque((parts.add(empty, keep=True) for _ in range(100)), maxlen=0)
+def empties(number: int, times: int) -> bytes:
+    """A container with so many empty items of a field, and `more`."""
+    return bytes_field(2, bytes((number << 3 | 2, 0)) * times) + b"\x18\x01"
+
+
+def test_a_state_is_bounded_by_the_objects_in_it_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synchronize, "MAX_STATE_OBJECTS", 100)
+    parts, before = Parts(), synchronize._resident_bytes()
+    assert parts.add(part(pods=50, containers=50, more=True), keep=True), "`more` is none of them"
+    with pytest.raises(nri.RpcError, match="the state to synchronize has over 100 pods and containers") as refused:
+        parts.add(b"\x12\x00" * (2 << 20), keep=True)
     assert refused.value.code == Code.RESOURCE_EXHAUSTED
-    assert synchronize._resident_bytes() - before < 512 << 20
+    assert synchronize._resident_bytes() - before < 64 << 20, "it was parsed"
     assert parts.take() == ([], [])
     assert not parts.add(part(containers=1, more=False), keep=True)
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_a_state_is_bounded_by_the_memory_that_its_bytes_may_take(more: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty objects take many times their bytes."""
+    monkeypatch.setattr(synchronize, "SPARE_MEMORY", 0)
+    parts = Parts()
+    number = m.Container.DESCRIPTOR.fields_by_name["mounts"].number
+    payload = empties(number, 1 << 20)
+    with pytest.raises(nri.RpcError, match=r"the state to synchronize takes over \d+ bytes of memory") as refused:
+        parts.add(payload if more else payload[:-2], keep=True)
+    assert refused.value.code == Code.RESOURCE_EXHAUSTED
+    assert parts.take() == ([], [])
+
+
+def test_a_state_is_bounded_by_the_memory_that_it_takes_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synchronize, "MAX_STATE_MEMORY", 32 << 20)
+    parts, before = Parts(), synchronize._resident_bytes()
+    whole = m.Container(id="c", env=[f"{n}=1234567890" for n in range(40_000)])
+    payload = m.SynchronizeRequest(containers=[whole], more=True).SerializeToString()
+    with pytest.raises(nri.RpcError, match="the state to synchronize takes over 33554432 bytes of memory"):
+        deque((parts.add(payload, keep=True) for _ in range(1000)), maxlen=0)
+    assert synchronize._resident_bytes() - before < 128 << 20
+    assert not parts.add(part(containers=1, more=False), keep=True), "the refused parts still count"
+
+
+def test_what_a_plugin_takes_beside_is_not_held_against_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synchronize, "SPARE_MEMORY", 16 << 20)
+    parts = Parts()
+    assert parts.add(part(containers=1, more=True), keep=True)
+    taken = b"x" * (64 << 20)
+    assert not parts.add(part(containers=1, more=False), keep=True)
+    assert len(taken) == 64 << 20
+
+
+def test_a_plugin_that_takes_no_state_counts_its_bytes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synchronize, "MAX_STATE_OBJECTS", 1)
+    assert Parts().add(part(containers=5, more=True), keep=False)

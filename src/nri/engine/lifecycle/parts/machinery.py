@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -30,6 +31,7 @@ from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
 
 __all__ = ["Machinery", "fit"]
 
+_log = logging.getLogger(__name__)
 _PROFILE_BYTES = 4 << 20
 _NO_HUGETLB, _NO_SWAP, _NO_V2 = (
     "this machine's cgroups cannot limit huge pages",
@@ -120,6 +122,16 @@ class Machinery:
         """Whether cgroups are systemd's."""
         return self.config.cgroups.driver == "systemd"
 
+    def missing_programs(self) -> list[str]:
+        """The programs without which no container can be made, as far as they are not there."""
+        default = self.config.runtimes[self.config.default_runtime]
+        return [each for each in (self.config.conmon, default.path) if shutil.which(each) is None]
+
+    def pod_cgroup(self, pod_id: str) -> str:
+        """The cgroup of a pod that names none: its own, or the slice of all, where cgroups are systemd's."""
+        default = self.config.cgroups.parent
+        return default if self.systemd_cgroup else f"{default.rstrip('/')}/pod{pod_id}"
+
     def generator(self, spec: Mapping[str, Any]) -> Generator:
         """What applies adjustments and updates of plugins to a spec, with this node's classes and devices."""
         return Generator(
@@ -132,7 +144,8 @@ class Machinery:
         )
 
     def _check_resources(self, resources: dict[str, Any]) -> None:
-        fit(resources, self.machine)
+        for line in fit(resources, self.machine):
+            _log.info("a plugin's adjustment is left out: %s", line)
 
     def seccomp(
         self, security: pb.LinuxContainerSecurityContext | pb.LinuxSandboxSecurityContext

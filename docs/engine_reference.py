@@ -1,0 +1,43 @@
+"""The engine's keys as Markdown, from the classes themselves: nothing here can be out of date.
+
+`docs/conf.py` puts them into the page `reference/engine`; tests/docs/test_engine_reference.py tries it.
+"""
+
+from __future__ import annotations
+
+from nri.engine.config.listing import Key, keys
+
+
+def table_of(key: Key) -> str:
+    """The name of the table that a key is in; "" at the top of the file."""
+    return key.key.rpartition(".")[0]
+
+
+def title(table: str) -> str:
+    """The heading of a table, as a file has it; one of several tables has two brackets."""
+    if not table:
+        return "At the top"
+    return f"[[{table.removesuffix('[]')}]]" if table.endswith("[]") else f"[{table}]"
+
+
+def cell(text: str) -> str:
+    """A cell of a table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def reference() -> str:
+    """A section for each table, its keys in the order of the classes."""
+    out = []
+    tables: dict[str, list[Key]] = {"": []}
+    for key in keys():
+        tables.setdefault(table_of(key), []).append(key)
+    for table, rows in tables.items():
+        out.append(f"## {title(table)}\n")
+        out.append("| key | type | default | meaning |\n|---|---|---|---|")
+        out += [
+            f"| `{key.key.rpartition('.')[2]}` | {cell(key.kind)} | {f'`{key.default}`' if key.default else ''} "
+            f"| {cell(key.meaning)} |"
+            for key in rows
+        ]
+        out.append("")
+    return "\n".join(out)

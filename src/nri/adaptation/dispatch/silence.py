@@ -1,0 +1,71 @@
+"""How long an event waits for a plugin that goes on not answering: one and a half of its timeouts in all.
+
+Events that come to a plugin while another one waits for its answer stand behind that one. If the answer does not come,
+each of them has lost as much time as the one that was asked; with a whole timeout for each, the fourth of four would
+wait for four. So what a plugin's silence has cost an event counts, whoever was asked: when its turn comes it has what
+is left, and with nothing left it is as if the plugin had not answered it. What is left after one silence is half a
+timeout, so that a plugin that was held up for a moment loses the request that it did not answer, and not all that
+waited. Time in which others were answered does not count: a plugin that is slow and answers loses nothing.
+
+Each plugin's breaker sums its silences up; an event notes the sum when it first comes to wait for the plugin, or is
+first not answered by it, and has borne the difference since. The same goes on when the plugin is asked to validate.
+Next: `nri.adaptation.dispatch.invoker`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nri.adaptation.peers.breaker import WHOLE
+from nri.adaptation.peers.state import Signal
+
+if TYPE_CHECKING:
+    from typing import Final
+
+    from nri.adaptation.dispatch.event import Event
+    from nri.adaptation.peers.peer import Peer
+    from nri.adaptation.plugin_policy.event_policy import EventPolicy
+
+__all__ = ["left_s", "meet", "miss"]
+
+#: How much of a plugin's silence an event bears, in timeouts.
+PATIENCE: Final = 1.5
+
+
+def meet(event: Event, peer: Peer) -> None:
+    """Note that an event comes to wait for a plugin, if it has not met it yet."""
+    met = event.silence
+    if met is None:
+        event.silence = {peer: peer.breaker.silence_s}
+    elif peer not in met:
+        met[peer] = peer.breaker.silence_s
+
+
+def left_s(event: Event, peer: Peer, timeout_s: float) -> float:
+    """How long the event may still wait for the plugin's answer, in seconds; 0.0 or less: not at all."""
+    met = event.silence
+    if met is None or peer not in met:
+        return timeout_s
+    return min(timeout_s, PATIENCE * timeout_s - (peer.breaker.silence_s - met[peer]))
+
+
+def miss(event: Event, peer: Peer, policy: EventPolicy, began: float, now: float) -> None:
+    """Count an answer that did not come, and cut the plugin off or leave it out if its policy says so.
+
+    Args:
+        began, now: from when to when it was waited for, in monotonic seconds.
+    """
+    meet(event, peer)
+    waited_s = now - began
+    share = min(1.0, waited_s / policy.timeout_s)
+    given = f"{policy.timeout_s:g} s" if share >= WHOLE else f"{waited_s:.2f} s, which others' waiting had left it"
+    peer.last_error = what = f"no answer to {event.rpc} within {given}"
+    breaker = peer.breaker
+    breaker.silence_s += waited_s
+    breaker.miss(now, share)
+    if not policy.keep_connected:
+        peer.signal(Signal.FATAL, what)
+    elif breaker.missed >= breaker.misses > 0:
+        peer.signal(Signal.TRIPPED, what)
+    else:
+        peer.signal(Signal.MISSED, what)

@@ -1,0 +1,147 @@
+"""A private etcd and kube-apiserver: pods come from an API, as on a cluster, but without scheduler and controllers.
+
+Rules: a pod names its node, or it stays pending; files lie in the run directory of the runtime whose node joins; all is
+reached at one address of that run's bridge, because an API server refuses to call nodes on the loopback interface.
+Next: `cluster`, a node that has joined.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.kubernetes import build
+from tests.kubernetes.kubelet import free_port
+from tests.support.needs import need_tool
+from tools.runtimes import debs
+from tools.runtimes.machine import Say, architecture, cache_dir, cache_lock
+
+Json = dict[str, Any]
+#: The gateway of the pods' bridge (tools/runtimes/config.py).
+ADDRESS = "10.199.0.1"
+ETCD_SUITE = "bookworm"
+START_TIMEOUT_S = 90.0
+
+
+def install_etcd(say: Say) -> Path:
+    """Debian's etcd, unpacked into the cache: nothing is installed."""
+    folder = cache_dir() / f"etcd-{ETCD_SUITE}-{architecture()}"
+    with cache_lock(folder.name):
+        if not folder.exists():
+            say(f"fetching etcd from Debian {ETCD_SUITE}")
+            with tempfile.TemporaryDirectory(dir=cache_dir()) as scratch:
+                content = Path(scratch, "content")
+                content.mkdir()
+                debs.unpack("etcd-server", ETCD_SUITE, content, Path(scratch, "apt"))
+                shutil.move(content, folder)
+    return folder / "usr/bin/etcd"
+
+
+class ControlPlane:
+    """An API server with its etcd; `start()` it, use `kubectl`, `close()` it."""
+
+    def __init__(self, run_dir: Path, say: Say) -> None:
+        self.folder = run_dir / "api"
+        (self.folder / "pki").mkdir(parents=True)
+        self.kubeconfig = self.folder / "kubeconfig"
+        self._programs = {name: build.program(name) for name in ("kube-apiserver", "kubectl")}
+        self._etcd = install_etcd(say)
+        self._port = free_port()
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        """Start both and wait until the API is ready."""
+        folder, client, peer = self.folder, free_port(), free_port()
+        key, public, tokens = folder / "pki/sa.key", folder / "pki/sa.pub", folder / "tokens.csv"
+        openssl = need_tool("openssl")
+        subprocess.run([openssl, "genrsa", "-out", key, "2048"], check=True, capture_output=True, timeout=60)
+        words = [openssl, "rsa", "-in", str(key), "-pubout", "-out", str(public)]
+        subprocess.run(words, check=True, capture_output=True, timeout=60)
+        token = secrets.token_hex(16)
+        tokens.write_text(f'{token},admin,admin,"system:masters"\n')
+        etcd, peers = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+        self._run(
+            "etcd",
+            self._etcd,
+            *("--name", "only", "--data-dir", f"{folder}/etcd", "--logger", "zap", "--unsafe-no-fsync"),
+            *("--listen-client-urls", etcd, "--advertise-client-urls", etcd, "--listen-peer-urls", peers),
+            *("--initial-advertise-peer-urls", peers, "--initial-cluster", f"only={peers}"),
+        )
+        self._run(
+            "kube-apiserver",
+            self._programs["kube-apiserver"],
+            *("--etcd-servers", etcd, "--cert-dir", f"{folder}/pki", "--token-auth-file", f"{tokens}"),
+            *("--bind-address", "127.0.0.1", "--secure-port", str(self._port), "--advertise-address", ADDRESS),
+            *("--endpoint-reconciler-type", "none", "--service-cluster-ip-range", "10.96.0.0/24"),
+            *("--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", f"{public}"),
+            *("--service-account-signing-key-file", f"{key}", "--authorization-mode", "AlwaysAllow"),
+            *("--disable-admission-plugins", "ServiceAccount", "--kubelet-preferred-address-types", "InternalIP"),
+        )
+        self.kubeconfig.write_text(json.dumps(_kubeconfig(self._port, token)))
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self.kubectl("get", "--raw", "/readyz", check=False).stdout != "ok":
+            for process in self._processes:
+                assert process.poll() is None, f"one of them ended:\n{self._story()}"
+            assert time.monotonic() < deadline, f"the API was not ready in {START_TIMEOUT_S:g} s:\n{self._story()}"
+            time.sleep(0.2)
+
+    def kubectl(
+        self, *words: str, stdin: str = "", check: bool = True, timeout_s: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl; with `check`, a failure is an AssertionError with its words."""
+        command = [str(self._programs["kubectl"]), "--kubeconfig", str(self.kubeconfig), *words]
+        environment = {**os.environ, "HOME": str(self.folder)}
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s, env=environment
+        )
+        assert not check or done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
+        return done
+
+    def get(self, *what: str) -> Json:
+        """An object as the API has it."""
+        found: Json = json.loads(self.kubectl("get", *what, "-o", "json").stdout)
+        return found
+
+    def apply(self, *objects: Json) -> None:
+        """Create objects or change them."""
+        self.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects]}))
+
+    def close(self) -> None:
+        """End both."""
+        for process in reversed(self._processes):
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        self._processes.clear()
+
+    def _run(self, name: str, program: Path, *arguments: str) -> None:
+        with open(self.folder / f"{name}.log", "ab") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    [program, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
+            )
+
+    def _story(self) -> str:
+        logs = sorted(self.folder.glob("*.log"))
+        return "\n".join(f"{log.name}: {' / '.join(log.read_text().splitlines()[-5:])}" for log in logs)
+
+
+def _kubeconfig(port: int, token: str) -> Json:
+    """How to reach it: its certificate is its own and not checked."""
+    cluster = {"server": f"https://127.0.0.1:{port}", "insecure-skip-tls-verify": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "only", "cluster": cluster}],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": "only", "context": {"cluster": "only", "user": "admin"}}],
+        "current-context": "only",
+    }

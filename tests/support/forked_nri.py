@@ -1,0 +1,130 @@
+"""The `nri` command for tests, quickly: real processes, forked from one that has loaded Python, click and protobuf.
+
+Each run has its own arguments, environment, folder and standard streams, and ends as a program does; only its start is
+not its own. To load all that anew costs 0.1 s for each run, and as much again where tests are measured
+(tools/covered.py). How the command itself starts is tested with processes of their own (tests/unit/cli/test_entry.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The longest request: arguments and environment as JSON.
+_MOST_BYTES = 1 << 17
+
+
+class ForkedNri:
+    """Runs `nri ...`. For one thread after the other, or several at once; to be closed."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._server = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.forked_nri", str(theirs.fileno())],
+                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+                process_group=0,
+            )  # fmt: skip
+
+    def run(
+        self, arguments: tuple[str, ...], environment: Mapping[str, str], cwd: str | Path, stdin: str, timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one command line to its end, as `subprocess.run` does with text."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        asked = json.dumps([arguments, dict(environment), str(cwd)]).encode()
+        with ours, tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            given.write(stdin.encode())
+            given.seek(0)
+            with theirs:
+                descriptors = [theirs.fileno(), given.fileno(), out.fileno(), err.fileno()]
+                socket.send_fds(self._ours, [asked], descriptors)
+            process = int(ours.recv(32))
+            ours.settimeout(timeout_s)
+            try:
+                code = int(ours.recv(32))
+            except TimeoutError:
+                os.kill(process, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(["nri", *arguments], timeout_s, _text(out), _text(err)) from None
+            return subprocess.CompletedProcess(["nri", *arguments], code, _text(out).decode(), _text(err).decode())
+
+    def close(self) -> None:
+        """End the process that is forked from; it ends by itself once the socket is closed."""
+        self._ours.close()
+        self._server.wait(20)
+
+
+def _text(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
+
+
+def serve(asking: socket.socket) -> bool:
+    """Fork a process for each request, and tell its number and exit code; True in such a process, False at the end."""
+    ends: dict[int, tuple[int, socket.socket]] = {}
+    poll = select.poll()
+    poll.register(asking, select.POLLIN)
+    while True:
+        for descriptor, _ in poll.poll():
+            if descriptor in ends:
+                process, told = ends.pop(descriptor)
+                poll.unregister(descriptor)
+                os.close(descriptor)
+                code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+                with told:
+                    told.send(str(code).encode())
+                continue
+            asked, descriptors, _, _ = socket.recv_fds(asking, _MOST_BYTES, 4)
+            if not asked:
+                return False
+            told = socket.socket(fileno=descriptors[0])
+            process = os.fork()
+            if not process:
+                told.close()
+                asking.close()
+                arguments, environment, cwd = json.loads(asked)
+                _become(arguments, environment, cwd, descriptors[1:])
+                return True
+            for each in descriptors[1:]:
+                os.close(each)
+            told.send(str(process).encode())
+            watched = os.pidfd_open(process)
+            ends[watched] = (process, told)
+            poll.register(watched, select.POLLIN)
+
+
+def _become(arguments: list[str], environment: dict[str, str], cwd: str, descriptors: list[int]) -> None:
+    """Take over what a process of its own would have had from its start."""
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(cwd)
+    sys.path[0] = cwd  # as `python -m` has it
+    sys.argv[1:] = arguments
+
+
+if __name__ == "__main__":
+    # What verbs load that takes a while.
+    import google.protobuf.json_format  # noqa: F401
+    import yaml  # noqa: F401
+
+    import nri.adaptation
+    import nri.testing
+    import nri.trace.catalog  # noqa: F401
+    from nri.cli.main import main
+
+    with socket.socket(fileno=int(sys.argv[1])) as asking:
+        is_command = serve(asking)
+    if is_command:
+        main()

@@ -1,0 +1,164 @@
+"""A plugin that goes on not answering: what its silence costs those that wait for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import nri
+from nri.adaptation.peers.peer import Peer
+from nri.api.events import EventMask
+from nri.errors import NriError
+from nri.testing import FakeRuntime
+from tests.support.adapting import RawPlugin, eventually
+from tests.support.made_plugins import Mode, both
+
+THREADS = 4
+
+
+class Asked:
+    """Notes what plugins are asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
+        self.asked.append((plugin, event))
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+@contextmanager
+def waiting(runtime: FakeRuntime, ask: Callable[[], Any]) -> Iterator[Peer]:
+    """Four events that wait for the one plugin that there is, and are let go at the end."""
+    (peer,) = runtime.adaptation._chain.peers
+    assert peer.lock.place() is None
+    threads = [threading.Thread(target=ask) for _ in range(THREADS)]
+    for each in threads:
+        each.start()
+    eventually(lambda: peer.lock.waiting == THREADS, "all wait")
+    yield peer
+    peer.lock.release()
+    for each in threads:
+        each.join(30)
+    assert not any(each.is_alive() for each in threads)
+
+
+@both
+@pytest.mark.parametrize("fan_out", ["", "StartContainer"])
+def test_silence_counts_for_all(mode: Mode, fan_out: str) -> None:
+    """Of four that wait, one has the whole timeout and one a half of it; in the reference each has the whole."""
+    reporter = Asked()
+    policy = "[defaults]\nkeep_connected = true\nbreaker = false\n"
+    options = {"fan_out": EventMask.of(fan_out)} if fan_out else {}
+    with FakeRuntime(compat=mode, policy=policy, reporters=[reporter], **options) as runtime:
+        raw = RawPlugin(runtime).join()
+        runtime.timeout(0.1)
+        reporter.asked.clear()
+        with waiting(runtime, runtime.start_container) as peer:
+            pass
+        silence_s = peer.breaker.silence_s
+        if mode == "default":
+            assert reporter.asked == [("10-raw", "StartContainer")] * 2
+            assert silence_s >= 0.15 - 1e-3
+            assert runtime.health("10-raw").missed == 1, "half a timeout is not another miss"
+        else:
+            assert reporter.asked == [("10-raw", "StartContainer")] * THREADS
+            assert runtime.health("10-raw").missed == THREADS
+        raw.close()
+
+
+def test_a_request_that_has_no_time_left_fails_if_the_policy_says_so() -> None:
+    failures: list[NriError] = []
+    policy = '["10-raw"]\nfail_request = true\nbreaker = false\n'
+    with FakeRuntime(policy=policy) as runtime:
+        raw = RawPlugin(runtime).join()
+        runtime.timeout(0.1)
+
+        def ask() -> None:
+            try:
+                runtime.start_container()
+            except NriError as error:
+                failures.append(error)
+
+        with waiting(runtime, ask):
+            pass
+        text = "plugin 10-raw failed to handle StartContainer request: "
+        assert [str(each).startswith(text) for each in failures] == [True] * THREADS
+        raw.close()
+
+
+def test_a_plugin_that_is_held_up_for_a_moment_loses_one_request_of_all_that_wait() -> None:
+    seen: list[str] = []
+    go = threading.Event()
+
+    class HeldUp(nri.Plugin):
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            seen.append(container.id)
+            go.wait(30)
+
+    with FakeRuntime() as runtime:
+        runtime.add(HeldUp()).timeout(2.0)
+        with waiting(runtime, runtime.start_container):
+            watching = threading.Thread(
+                target=lambda: (eventually(lambda: runtime.health("10-held-up").state == "late", "late"), go.set())
+            )
+            watching.start()
+        watching.join(30)
+        assert len(seen) == THREADS
+        assert (runtime.health("10-held-up").state, runtime.health("10-held-up").missed) == ("active", 0)
+
+
+def test_a_plugin_that_answers_each_of_many_slowly_loses_none() -> None:
+    """Four times four fifths of a timeout: waiting behind others that were answered costs nothing."""
+    seen: list[str] = []
+
+    class Slow(nri.Plugin):
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            threading.Event().wait(0.6)
+            seen.append(container.id)
+
+    with FakeRuntime() as runtime:
+        runtime.add(Slow()).timeout(20)
+        with waiting(runtime, runtime.start_container) as peer:
+            runtime.timeout(1.6)
+        assert len(seen) == THREADS
+        assert (runtime.health("10-slow").state, peer.breaker.silence_s) == ("active", 0.0)
+
+
+@both
+def test_the_silence_at_a_creation_counts_when_it_is_validated(mode: Mode) -> None:
+    reporter = Asked()
+    policy = "[defaults]\nkeep_connected = true\nbreaker = false\n"
+    events = EventMask.of("CreateContainer", "ValidateContainerAdjustment")
+    with FakeRuntime(compat=mode, policy=policy, reporters=[reporter]) as runtime:
+        raw = RawPlugin(runtime, events=events).join()
+        runtime.timeout(0.1)
+        with pytest.raises(NriError, match="10-raw"):
+            runtime.create_container()
+        asked = [event for _, event in reporter.asked if event != "Synchronize"]
+        assert asked == ["CreateContainer", "ValidateContainerAdjustment"]
+        row = runtime.health("10-raw")
+        assert (row.missed, "others' waiting" in row.last_error) == ((1, True) if mode == "default" else (2, False))
+        raw.close()
+
+
+def test_a_silence_goes_on_until_the_breaker_leaves_the_plugin_out_though_no_request_has_its_whole_timeout() -> None:
+    """Parts of misses add up."""
+    policy = '[defaults]\nbreaker = { misses = 3, retry = "1h" }\n'
+    with FakeRuntime(policy=policy) as runtime:
+        raw = RawPlugin(runtime).join()
+        runtime.timeout(0.1)
+        rounds = 0
+        while runtime.health("10-raw").state != "open":
+            rounds += 1
+            with waiting(runtime, runtime.start_container) as peer:
+                pass
+            assert rounds <= 3, "the breaker does not open"
+        assert (rounds, peer.breaker.missed) == (2, 3), "two rounds of one and a half timeouts"
+        raw.close()

@@ -1,0 +1,65 @@
+"""The parts of the engine's program that need no process of their own; tests/unit/cli/verbs/test_engine.py runs it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from nri.cli.errors import Failure
+from nri.cli.settings import Settings
+from nri.cli.support import engine_process
+from nri.engine.config import EngineConfig, LoadedConfig
+
+
+@pytest.fixture
+def quiet_root() -> logging.Logger:
+    """The root logger as a new process has it."""
+    root = logging.getLogger()
+    kept, level = root.handlers[:], root.level
+    root.handlers.clear()
+    yield root
+    root.handlers[:] = kept
+    root.setLevel(level)
+
+
+@pytest.mark.parametrize(
+    ("verbose", "quiet", "level"), [(0, False, "ERROR"), (1, False, "DEBUG"), (0, True, "WARNING")]
+)
+def test_flags_win_over_the_level_of_the_settings(quiet_root, verbose: int, quiet: bool, level: str) -> None:
+    settings = Settings()
+    settings.verbose, settings.quiet = verbose, quiet
+    engine_process._log_to(settings, "error")
+    assert logging.getLevelName(quiet_root.level) == level
+
+
+def test_without_root_only_a_dry_engine_starts(quiet_root, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(Failure, match="needs root"):
+        engine_process.serve(Settings(), LoadedConfig(EngineConfig(), {}, (), ()))
+
+
+def test_an_engine_that_cannot_start_names_the_examination(quiet_root, tmp_path: Path) -> None:
+    (tmp_path / "root").touch()
+    config = EngineConfig(dry=True, root=tmp_path / "root", state=tmp_path / "state", socket=tmp_path / "s")
+    kept = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)]
+    try:
+        with pytest.raises(Failure, match=r"the engine cannot start: .*root.* try: nri engine check"):
+            engine_process.serve(Settings(), LoadedConfig(config, {}, (), ("a note",)))
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGHUP, signal.SIGINT), kept, strict=True):
+            signal.signal(number, handler)
+
+
+def test_the_first_signal_counts_and_the_second_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(os, "_exit", ended.append)
+    signals = engine_process._Signals()
+    signals._take(signal.SIGTERM, None)
+    assert (signals.wait(), ended) == (signal.SIGTERM, [])
+    signals._take(signal.SIGINT, None)
+    assert ended == [1]

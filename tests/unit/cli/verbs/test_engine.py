@@ -1,0 +1,197 @@
+"""`nri engine`: the daemon with its signals and messages, dry, so that it needs no root; the examination; the unit."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nri.cri.client import CriClient
+from nri.cri.pb import api_pb2 as pb
+from tests.unit.cli.conftest import command, environment
+
+TIMEOUT_S = 30.0
+NO_PROGRAM = "no program /none/conmon"
+
+
+def settings(folder: Path, more: str = "") -> str:
+    file = folder / "engine.toml"
+    file.write_text(
+        f'dry = true\nsocket = "{folder}/cri.sock"\nroot = "{folder}/root"\nstate = "{folder}/state"\n{more}'
+        f'[network]\nconfig_dir = "{folder}"\n'
+        f'[nri]\nsocket_path = "{folder}/nri.sock"\nadmin_socket = "{folder}/admin.sock"\npolicy_path = ""\n'
+        f'plugin_path = "{folder}/plugins"\n'
+    )
+    return str(file)
+
+
+@contextmanager
+def engine(folder: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A dry engine that is ready, its log in a file; killed at the end if it still runs."""
+    argv = command("engine", "serve", "--config", settings(folder), *arguments)
+    log = folder / "log"
+    with log.open("wb") as output, subprocess.Popen(argv, stderr=output, env=environment(**variables)) as process:
+        try:
+            deadline = time.monotonic() + TIMEOUT_S
+            while " ready: " not in log.read_text():
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.02)
+            yield process
+        finally:
+            process.kill()
+
+
+def pod_with_container(cri: CriClient, folder: Path) -> str:
+    """Run a pod with one container; returns the container's id."""
+    config = pb.PodSandboxConfig(
+        metadata=pb.PodSandboxMetadata(name="web", uid="u1", namespace="default"), log_directory=str(folder / "logs")
+    )
+    pod = cri.call("RunPodSandbox", pb.RunPodSandboxRequest(config=config)).pod_sandbox_id
+    container = pb.ContainerConfig(
+        metadata=pb.ContainerMetadata(name="app"),
+        image=pb.ImageSpec(image="busybox"),
+        command=["sleep", "9"],
+        log_path="app.log",
+    )
+    request = pb.CreateContainerRequest(pod_sandbox_id=pod, config=container, sandbox_config=config)
+    made: str = cri.call("CreateContainer", request).container_id
+    cri.call("StartContainer", pb.StartContainerRequest(container_id=made))
+    return made
+
+
+def test_it_says_where_it_listens_when_it_is_ready_and_serves_pods(nri, tmp_path: Path) -> None:
+    with engine(tmp_path):
+        with CriClient(str(tmp_path / "cri.sock")) as cri:
+            made = pod_with_container(cri, tmp_path)
+        assert nri("ps", "-q", "--cri-socket", str(tmp_path / "cri.sock")).stdout == f"{made}\n"
+        assert nri("why", "--plugins", "--admin-socket", str(tmp_path / "admin.sock")).returncode == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_in_order(tmp_path: Path, number: int, code: int) -> None:
+    with engine(tmp_path) as process:
+        process.send_signal(number)
+        assert process.wait(TIMEOUT_S) == code
+    said = (tmp_path / "log").read_text()
+    assert f"stopping after {signal.Signals(number).name}; containers run on" in said
+    assert said.rstrip().endswith("stopped")
+    assert not (tmp_path / "cri.sock").exists()
+    assert not (tmp_path / "nri.sock").exists()
+
+
+def test_systemd_is_told_of_start_and_end(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.bind(str(tmp_path / "notify"))
+        notified.settimeout(TIMEOUT_S)
+        with engine(tmp_path, NOTIFY_SOCKET=str(tmp_path / "notify")) as process:
+            assert notified.recv(100) == b"READY=1"
+            process.terminate()
+            assert notified.recv(100) == b"STOPPING=1"
+            assert process.wait(TIMEOUT_S) == 0
+
+
+def test_a_second_engine_on_the_same_folders_is_refused(nri, tmp_path: Path) -> None:
+    with engine(tmp_path):
+        done = nri("engine", "serve", "--config", str(tmp_path / "engine.toml"))
+    assert done.returncode == 1
+    assert "error: the engine cannot start: another engine has " in done.stderr
+    assert "try: nri engine check" in done.stderr
+
+
+def test_what_it_had_is_there_again_after_a_restart(nri, tmp_path: Path) -> None:
+    with engine(tmp_path) as process:
+        with CriClient(str(tmp_path / "cri.sock")) as cri:
+            made = pod_with_container(cri, tmp_path)
+        process.kill()
+        process.wait()
+    with engine(tmp_path):
+        deadline = time.monotonic() + TIMEOUT_S
+        state = ""
+        while "EXITED" not in state and time.monotonic() < deadline:  # a dry container ends with its engine
+            found = json.loads(nri("ps", "-a", "-o", "json", "--cri-socket", str(tmp_path / "cri.sock")).stdout)
+            state = found[0]["state"]
+        assert (found[0]["id"], state) == (made, "CONTAINER_EXITED")
+
+
+def test_mistakes_in_its_settings_end_with_2(nri, tmp_path: Path) -> None:
+    done = nri("engine", "serve", "--config", settings(tmp_path, 'sockt = "/x"\n'))
+    assert done.returncode == 2
+    assert f'error: {tmp_path}/engine.toml:5: sockt: unknown key (did you mean "socket"?)' in done.stderr
+
+
+def test_an_address_that_cannot_be_had_is_told_and_leaves_nothing(nri, tmp_path: Path) -> None:
+    done = nri("engine", "serve", "--config", settings(tmp_path), "--set", "streaming.address=192.0.2.1")
+    assert done.returncode == 1
+    assert "cannot listen on 192.0.2.1:0 for exec and attach" in done.stderr
+    assert not (tmp_path / "nri.sock").exists()
+
+
+def test_its_log_is_json_where_that_is_asked_for(tmp_path: Path) -> None:
+    argv = command("engine", "serve", "--config", settings(tmp_path), "--log-format", "json", "-v")
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        assert process.stderr is not None
+        first = json.loads(process.stderr.readline())
+        process.terminate()
+        process.communicate(timeout=TIMEOUT_S)
+    assert first["logger"] == "nri.engine"
+
+
+def test_without_root_it_says_so_before_anything_is_made(tmp_path: Path) -> None:
+    script = "import os, sys; os.geteuid = lambda: 1000; from nri.cli.main import main; main(sys.argv[1:])"
+    arguments = ["engine", "serve", "--config", settings(tmp_path), "--set", "dry=false"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False, env=environment()
+    )
+    assert done.returncode == 1
+    assert (
+        "the engine needs root: containers need it. Run it with sudo, or with --dry DIR, to run nothing" in done.stderr
+    )
+    assert not (tmp_path / "root").exists()
+
+
+def test_the_examination_lists_what_is_missing_with_the_next_step(nri, tmp_path: Path) -> None:
+    settings_of = ["--config", settings(tmp_path), "--set", "dry=false", "--set", "conmon=/none/conmon"]
+    arguments = ["engine", "check", *settings_of]
+    done = nri(*arguments)
+    assert done.returncode == 1
+    assert [line for line in done.stdout.splitlines() if line.split() == ["conmon", "missing", *NO_PROGRAM.split()]]
+    assert "  conmon (missing): apt-get install conmon, or name its path in engine.toml\n" in done.stdout
+    found = json.loads(nri(*arguments, "-o", "json").stdout)
+    conmon = next(row for row in found if row["what"] == "conmon")
+    assert conmon == {
+        "what": "conmon",
+        "state": "missing",
+        "found": NO_PROGRAM,
+        "next": "apt-get install conmon, or name its path in engine.toml",
+    }
+    quiet = nri(*arguments, "-q").stdout
+    assert "conmon: no program /none/conmon; apt-get install conmon" in quiet
+    assert "namespaces" not in quiet
+
+
+def test_a_dry_engine_needs_next_to_nothing(nri, tmp_path: Path) -> None:
+    done = nri("engine", "check", "--config", settings(tmp_path), "-o", "json")
+    assert done.returncode == 0
+    assert [row["what"] for row in json.loads(done.stdout)] == [
+        "dry",
+        "grpcio, for the CRI",
+        "CRI socket",
+        "NRI socket",
+    ]
+
+
+def test_the_unit_runs_this_interpreter(nri) -> None:
+    text = nri("engine", "unit").stdout
+    assert f"ExecStart={sys.executable} -m nri.cli.entry engine serve\n" in text
+    assert "Type=notify\n" in text
+    assert "KillMode=process\n" in text
+    assert json.loads(nri("engine", "unit", "-o", "json").stdout)["unit"] == text

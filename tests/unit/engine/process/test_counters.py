@@ -1,0 +1,67 @@
+"""Counters of both cgroup versions, from files of our own; the real ones are read in tests/engine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nri.engine.process.counters import Transfer, counters_v1, counters_v2, read_counters
+
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def written(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text)
+    return folder
+
+
+def test_cgroup_v1_is_read(tmp_path: Path) -> None:
+    paths = {
+        "cpu": written(tmp_path / "cpu", cpu__stat="nr_periods 5\nnr_throttled 2\nthrottled_time 70\n",
+                       cpu__shares="512\n", cpu__cfs_period_us="100000\n"),
+        "cpuacct": written(tmp_path / "cpuacct", cpuacct__stat="user 3\nsystem 4\n"),
+        "memory": written(tmp_path / "memory", memory__stat="total_cache 8\ntotal_pgfault 9\n",
+                          memory__limit_in_bytes="9223372036854771712\n", memory__oom_control="oom_kill 1\n"),
+        "pids": written(tmp_path / "pids", pids__current="6\n", pids__max="max\n"),
+        "blkio": written(tmp_path / "blkio"),
+    }  # fmt: skip
+    (paths["blkio"] / "blkio.throttle.io_service_bytes").write_text(
+        "8:0 Read 10\n8:0 Write 20\n8:0 Total 30\nTotal 30\n"
+    )
+    (paths["blkio"] / "blkio.throttle.io_serviced").write_text("8:0 Read 1\n8:0 Write 2\n")
+    found = counters_v1(paths)
+    assert found.numbers == {
+        "cpu_user": 3 * TICK_NS, "cpu_system": 4 * TICK_NS, "periods": 5, "throttled_periods": 2, "throttled": 70,
+        "cpu_shares": 512, "cpu_period_us": 100000, "cache": 8, "page_faults": 9, "memory_limit": 0, "ooms": 1,
+        "threads": 6, "threads_max": 0,
+    }  # fmt: skip
+    assert found.transfers == [Transfer("8:0", 10, 1, 20, 2)]
+
+
+def test_cgroup_v2_is_read(tmp_path: Path) -> None:
+    written(
+        tmp_path, cpu__stat="user_usec 3\nsystem_usec 4\nnr_periods 5\nthrottled_usec 6\n", cpu__weight="100\n",
+        cpu__max="max 100000\n", memory__stat="file 8\nfile_mapped 1\nkernel 2\n", memory__peak="77\n",
+        memory__events="max 3\noom_kill 1\n", memory__max="max\n", pids__max="100\n", pids__current="2\n",
+        io__stat="8:0 rbytes=10 wbytes=20 rios=1 wios=2 dbytes=0 dios=0\n\n",
+    )  # fmt: skip
+    found = counters_v2(tmp_path)
+    assert found.numbers["cpu_user"] == 3000 and found.numbers["throttled"] == 6000
+    assert found.numbers["cpu_shares"] == 2597 and found.numbers["cpu_period_us"] == 100000
+    assert (found.numbers["memory_limit"], found.numbers["threads_max"], found.numbers["memory_max"]) == (0, 100, 77)
+    assert found.transfers == [Transfer("8:0", 10, 1, 20, 2)]
+
+
+def test_a_kernel_without_anything_says_nothing(tmp_path: Path) -> None:
+    assert counters_v1({}) == counters_v2(tmp_path) == ({}, [])
+
+
+def test_this_process_is_counted_and_one_that_is_gone_is_said_to_be() -> None:
+    numbers = read_counters(os.getpid()).numbers
+    assert {"processes", "file_descriptors", "sockets"} <= set(numbers)
+    with pytest.raises(FileNotFoundError):
+        read_counters(1 << 30)

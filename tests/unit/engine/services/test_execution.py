@@ -1,0 +1,46 @@
+"""Requests that run something: what is checked before anything runs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.process import ExecResult
+from nri.engine.services.execution import ExecutionCalls, fitting
+
+
+class Containers:
+    """Notes how long a program may take."""
+
+    limit: float | None = -1.0
+
+    def exec_sync(self, container_id: str, argv: list[str], timeout_s: float | None) -> ExecResult:
+        self.limit = timeout_s
+        return ExecResult(b"o", b"e", 3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "left", "limit"),
+    [(0, None, None), (5, None, 5.0), (0, 2.5, 2.5), (5, 2.5, 2.5), (2, 60.0, 2.0), (0, 0.0, 0.1)],
+)
+def test_a_program_runs_as_long_as_asked_for_and_no_longer_than_its_client_waits(
+    asked: int, left: float | None, limit: float | None
+) -> None:
+    containers: Any = Containers()
+    call: Any = SimpleNamespace(time_left=lambda: left)
+    calls = ExecutionCalls(containers, containers, containers)
+    reply = calls.exec_sync(pb.ExecSyncRequest(container_id="c", cmd=["x"], timeout=asked), call)
+    assert containers.limit == limit
+    assert (reply.stdout, reply.stderr, reply.exit_code) == (b"o", b"e", 3)
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "fits"),
+    [(3, 4, (3, 4)), (10, 0, (10, 0)), (11, 0, (10, 0)), (11, 2, (8, 2)), (2, 11, (2, 8)), (20, 20, (5, 5))],
+)
+def test_outputs_are_cut_to_fit_together(stdout: int, stderr: int, fits: tuple[int, int]) -> None:
+    out, err = fitting(b"o" * stdout, b"e" * stderr, 10)
+    assert (len(out), len(err)) == fits
