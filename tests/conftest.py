@@ -37,6 +37,7 @@ MARKERS = {
     "fuzz": "slow",
     "real": "real",
     "kubernetes": "real",
+    "guest": "real",
 }
 
 # A shell that starts us in the background has us ignore Ctrl-C, and so would programs that tests start and interrupt.
