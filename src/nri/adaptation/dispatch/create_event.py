@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nri.adaptation.dispatch.bounds import ROOM
-from nri.adaptation.dispatch.event import AnsweredEvent
+from nri.adaptation.dispatch.event import AnsweredEvent, EventReply
 from nri.adaptation.dispatch.event_context import Parts
-from nri.adaptation.dispatch.event_reply import EventReply
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.container_view import normalise
 from nri.adaptation.peers.event_request import CreateRequest
