@@ -47,6 +47,8 @@ def prepared_images(folder: Path) -> Path:
 class Weight(str):
     """What cgroup version 2 has in place of shares: equal to the text of all shares that come to this weight."""
 
+    __slots__ = ()
+
     def __eq__(self, shares: object) -> bool:
         return isinstance(shares, str) and str(self) == str(1 + (int(shares) - 2) * 9999 // 262142)
 

@@ -41,7 +41,7 @@ def disk() -> str:
 
 
 CONTROLS = {
-    # An update lowers it: the sum of memory and swap stays what the creation made of it, and runc refuses a higher limit.
+    # An update lowers it: the sum of memory and swap stays what it was, and runc refuses a higher limit.
     "memory.max": Control(
         "memory.max", {"set_memory_limit": 96 * MIB}, str(96 * MIB), {"set_memory_limit": 90 * MIB}, str(90 * MIB)
     ),
