@@ -48,7 +48,6 @@ CONTROLS = {
     "memory.high": unified("memory.high", str(80 * MIB), str(88 * MIB)),
     "memory.low": unified("memory.low", str(16 * MIB), str(24 * MIB)),
     "memory.min": unified("memory.min", str(4 * MIB), str(8 * MIB)),
-    "memory.oom.group": unified("memory.oom.group", "1", "0"),
     # Shares become weights: 1 + (shares - 2) * 9999 / 262142.
     "cpu.weight": Control("cpu.weight", {"set_cpu_shares": 512}, "20", {"set_cpu_shares": 2048}, "79"),
     "cpu.max": Control(
