@@ -52,7 +52,7 @@ test-pythons: setup ## the quick, fault and packaging suites on every other supp
 test-engine: setup  ## the engine's rooms with runc, crun, conmon, skopeo, umoci and CNI plugins (root)
 	@$(PY) tools/check.py engine
 
-test-kubelet: setup ## the same under a real kubelet, which is built once (root, Go; ten minutes the first time, four later)
+test-kubelet: setup ## pods under a real kubelet, on containerd and on the engine (root, Go; ten minutes more the first time)
 	@$(PY) tools/check.py kubelet
 
 test-real: setup    ## real containerd, runc (root)

@@ -7,9 +7,13 @@ has the machine's name; what plugins are told is written down by `Recorder`, in 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import sys
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -270,6 +274,29 @@ class Node:
         self.assert_nothing_left()
 
 
-def pause(seconds: float = 0.1) -> None:
-    """Give what should not happen the time to happen."""
+def pause(seconds: float) -> None:
+    """Give what should not happen yet the time to happen."""
     time.sleep(seconds)
+
+
+def killed_while(node: Node, work: Callable[[Engine], None]) -> None:
+    """Run an engine's life in a process of its own, which has to end by SIGKILL."""
+    node.stop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are waiting ones of the test runner
+        pid = os.fork()
+    if pid == 0:
+        try:
+            engine = Engine(node.config)
+            engine.start()
+            work(engine)
+        except BaseException as error:
+            print(f"in the engine's process: {error!r}", file=sys.stderr)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, "the step was not come to"
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
