@@ -16,6 +16,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.support.errors import CommandFailed
 from tests.engine.live import IMAGE, Live
 from tests.engine.machine import Machine
+from tests.engine.node import V2
 from tests.support.cri_client import METHODS, CriClient
 
 Code = grpc.StatusCode
@@ -367,9 +368,12 @@ def test_resources_change_in_the_cgroup_and_in_the_status(live: Live) -> None:
     live.cri.call("UpdateContainerResources", container_id=container, linux=wanted)
     found = live.status(container).resources.linux
     assert (found.cpu_shares, found.memory_limit_in_bytes) == (300, 96 << 20)
-    script = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/cpu/cpu.shares"
+    files, said = (
+        ("memory/memory.limit_in_bytes cpu/cpu.shares", b"300") if not V2 else ("memory.max cpu.weight", b"12")
+    )
+    script = f"cd /sys/fs/cgroup && cat {files}"
     reply = live.cri.call("ExecSync", container_id=container, cmd=["sh", "-c", script])
-    assert reply.stdout.split() == [str(96 << 20).encode(), b"300"], reply
+    assert reply.stdout.split() == [str(96 << 20).encode(), said], reply
     code, _ = live.cri.refused("UpdateContainerResources", container_id=NOBODY, linux=wanted)
     assert code is Code.NOT_FOUND
 
