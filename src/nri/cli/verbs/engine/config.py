@@ -11,7 +11,7 @@ import click
 
 from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
-from nri.cli.support.engine_options import engine_options, load
+from nri.cli.support.engine.options import engine_options, load
 from nri.cli.support.verb import Verb, VerbGroup
 
 if TYPE_CHECKING:

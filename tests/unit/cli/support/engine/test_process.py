@@ -1,4 +1,4 @@
-"""The parts of the engine's program that need no process of their own; tests/unit/cli/verbs/test_engine.py runs it."""
+"""The parts of the engine's program that need no process of their own; the tests of its verb run it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from nri.cli.errors import Failure
 from nri.cli.settings import Settings
-from nri.cli.support import engine_process
+from nri.cli.support.engine import process as engine_process
 from nri.engine.config import EngineConfig, LoadedConfig
 
 

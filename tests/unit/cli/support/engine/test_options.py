@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nri.cli.settings import Settings
-from nri.cli.support.engine_options import load
+from nri.cli.support.engine.options import load
 
 
 def test_flags_and_the_global_socket_become_settings(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """`nri engine`: the container engine with NRI in it, in the foreground; and whether this machine has what it needs.
 
-Next: `nri.cli.support.engine_process` runs it, `nri.engine.check` looks at the machine.
+Next: `nri.cli.support.engine.process` runs it, `nri.engine.check` looks at the machine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import click
 
 from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
-from nri.cli.support.engine_options import engine_options, load
+from nri.cli.support.engine.options import engine_options, load
 from nri.cli.support.verb import Verb, VerbGroup
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def serve(settings: Settings, /, **options: Any) -> int:
 
     Exits with 0 after SIGTERM, with 130 after Ctrl-C, with 1 if it cannot start, with 2 for mistakes in its settings.
     """
-    from nri.cli.support.engine_process import serve as run
+    from nri.cli.support.engine.process import serve as run
 
     return run(settings, load(settings, options))
 
@@ -105,7 +105,7 @@ def unit(settings: Settings) -> None:
 
     systemd is told when it is ready, and containers run on when it is restarted.
     """
-    from nri.cli.support.engine_unit import unit_text
+    from nri.cli.support.engine.unit import unit_text
 
     out, text = Output(settings), unit_text()
     if out.human:

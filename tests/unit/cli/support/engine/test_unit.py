@@ -1,6 +1,6 @@
 """The systemd unit of the engine."""
 
-from nri.cli.support.engine_unit import unit_text
+from nri.cli.support.engine.unit import unit_text
 
 
 def test_the_interpreter_is_written_as_systemd_reads_it() -> None:

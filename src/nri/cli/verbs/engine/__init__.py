@@ -1,0 +1,1 @@
+"""Verbs of the engine: `nri engine`, and `nri config` for its settings."""
