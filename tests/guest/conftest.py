@@ -1,4 +1,4 @@
-"""Fixtures: the containerds of tests/real, and where these tests can run."""
+"""Fixtures: the containerds of tests/real and the engine of tests/engine, and where these tests can run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import installed, key, plug, start
+from tests.engine.conftest import images, machine, node
+from tests.real.conftest import installed, key
 from tests.support.needs import need_machine
 
-__all__ = ["installed", "key", "plug", "start"]
+__all__ = ["images", "installed", "key", "machine", "node"]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def machine() -> None:
+def nodes_have() -> None:
     """Go on only where cgroup v2 has all controllers and memory has two nodes."""
     controllers = Path("/sys/fs/cgroup/cgroup.controllers")
     whole = controllers.exists() and {"cpuset", "cpu", "io", "memory", "hugetlb", "pids"} <= set(

@@ -41,14 +41,13 @@ def disk() -> str:
 
 
 CONTROLS = {
-    # An update lowers it: the sum of memory and swap stays what the creation made of it, and runc refuses a limit above.
+    # An update lowers it: the sum of memory and swap stays what it was, and runc refuses a higher limit.
     "memory.max": Control(
         "memory.max", {"set_memory_limit": 96 * MIB}, str(96 * MIB), {"set_memory_limit": 90 * MIB}, str(90 * MIB)
     ),
     "memory.high": unified("memory.high", str(80 * MIB), str(88 * MIB)),
     "memory.low": unified("memory.low", str(16 * MIB), str(24 * MIB)),
     "memory.min": unified("memory.min", str(4 * MIB), str(8 * MIB)),
-    "memory.oom.group": unified("memory.oom.group", "1", "0"),
     # Shares become weights: 1 + (shares - 2) * 9999 / 262142.
     "cpu.weight": Control("cpu.weight", {"set_cpu_shares": 512}, "20", {"set_cpu_shares": 2048}, "79"),
     "cpu.max": Control(
