@@ -52,6 +52,10 @@ FORBIDDEN = {
         "oci/cdi/format.py",
         "nri.oci.cdi.names",
     ),
+    "Inside the streaming server imports go from sockets and threads down to what is said on the wire, which knows neither": (  # noqa: E501
+        "engine/streaming/spdy/frames.py",
+        "nri.engine.streaming.link",
+    ),
     "Inside ttrpc imports go from the socket programs down to the pure connection, without a circle": (
         "ttrpc/link.py",
         "nri.ttrpc.monitor",
