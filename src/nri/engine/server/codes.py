@@ -46,7 +46,6 @@ ROWS = (
     Row(TooMany, Code.RESOURCE_EXHAUSTED),
     Row(ToolMissing, Code.FAILED_PRECONDITION),
     Row(CommandTimeout, Code.DEADLINE_EXCEEDED),  # the kubelet tells a probe that took too long by this code
-    Row(TooMany, Code.RESOURCE_EXHAUSTED),
     Row(errors.PluginRejected, Code.PERMISSION_DENIED),
     Row(errors.ValidationRejected, Code.PERMISSION_DENIED),
     Row(errors.PluginTimeout, Code.DEADLINE_EXCEEDED),
