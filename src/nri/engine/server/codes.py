@@ -45,7 +45,6 @@ ROWS = (
     Row(WrongState, Code.FAILED_PRECONDITION),
     Row(ToolMissing, Code.FAILED_PRECONDITION),
     Row(CommandTimeout, Code.DEADLINE_EXCEEDED),  # the kubelet tells a probe that took too long by this code
-    Row(TooMany, Code.RESOURCE_EXHAUSTED),
     Row(errors.PluginRejected, Code.PERMISSION_DENIED),
     Row(errors.ValidationRejected, Code.PERMISSION_DENIED),
     Row(errors.PluginTimeout, Code.DEADLINE_EXCEEDED),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import re
+from pathlib import Path
 
 import grpc
 import pytest
@@ -60,3 +62,9 @@ def test_no_row_is_hidden_by_one_before_it() -> None:
     for place, row in enumerate(ROWS):
         before = [each.kind for each in ROWS[:place] if each.when is None]
         assert not any(issubclass(row.kind, kind) for kind in before), row
+
+
+def test_the_page_on_conformance_has_the_table() -> None:
+    page = Path(__file__).parents[4].joinpath("docs/conformance.md").read_text()
+    rows = re.findall(r"\(`(\w+)`\) \| (\w+) \|", page)
+    assert rows == [(row.kind.__name__, row.code.name) for row in ROWS]
