@@ -1,6 +1,6 @@
 """Build released Kubernetes commands from their Go module: once, kept in the cache, with progress.
 
-    python -m tests.kubernetes.build [kubelet kube-apiserver kubectl]
+    python -m tests.kubernetes.build [kubelet] [kube-apiserver] [kubectl]
 
 Rules: versions and checksums are those of the checked-in go.mod and go.sum; nothing is resolved anew; no C compiler is
 needed. A command that is built stays until go.sum changes. Six to seven minutes for kubelet alone on two cores, then
@@ -42,6 +42,14 @@ def installed(command: str) -> Path:
     """Where a command is once it is built."""
     fingerprint = hashlib.sha256((SOURCE / "go.sum").read_bytes()).hexdigest()[:12]
     return cache_dir() / f"kubernetes-{version()}-{fingerprint}" / command
+
+
+def program(command: str) -> Path:
+    """A command that is built; `MissingError` if it is not: a test is no place to wait for ten minutes."""
+    path = installed(command)
+    if not path.exists():
+        raise MissingError(f"a {command} {version()}", "build it with: python -m tests.kubernetes.build")
+    return path
 
 
 def install(command: str, say: Say) -> Path:
@@ -99,13 +107,13 @@ def _linked() -> str:
 
 
 def main(commands: list[str]) -> int:
-    """Build what is named, or kubelet; returns the exit code."""
+    """Build what is named, or all; returns the exit code."""
     unknown = [name for name in commands if name not in COMMANDS]
     if unknown:
         print(f"error: unknown command {unknown[0]}; known: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
-        for command in commands or COMMANDS[:1]:
+        for command in commands or COMMANDS:
             print(install(command, lambda line: print(line, flush=True)))
     except MissingError as error:
         print(f"error: {error}", file=sys.stderr)

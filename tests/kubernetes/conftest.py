@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -27,10 +27,10 @@ RunPod = Callable[[dict[str, object]], StaticPod]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test may have to build kubelet and a containerd."""
+    """The first test may have to build containerd."""
     for item in items:
         if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(1800))
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,7 @@ def kubelet_program() -> Path:
     need_root()
     try:
         sweep()
-        return build.install("kubelet", print)
+        return build.program("kubelet")
     except MissingError as error:
         need(False, str(error))
         raise
@@ -61,13 +61,13 @@ def make_runtime(name: str) -> NodeRuntime:
 
 
 @contextmanager
-def started(runtime_name: str, kubelet_program: Path) -> Iterator[Node]:
-    """A node that runs; all of it is gone at the end."""
+def started(runtime_name: str, kubelet_program: Path, gates: Sequence[str] = ()) -> Iterator[Node]:
+    """A node that runs, with these feature gates of kubelet's open; all of it is gone at the end."""
     with ExitStack() as stack:
         runtime = make_runtime(runtime_name)
         stack.callback(runtime.close)
         runtime.start()
-        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir)
+        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, gates=gates)
         stack.callback(kubelet.close)
         kubelet.start()
         yield Node(kubelet, runtime)

@@ -52,7 +52,7 @@ class ControlPlane:
         self.folder = run_dir / "api"
         (self.folder / "pki").mkdir(parents=True)
         self.kubeconfig = self.folder / "kubeconfig"
-        self._programs = {name: build.install(name, say) for name in ("kube-apiserver", "kubectl")}
+        self._programs = {name: build.program(name) for name in ("kube-apiserver", "kubectl")}
         self._etcd = install_etcd(say)
         self._port = free_port()
         self._processes: list[subprocess.Popen[bytes]] = []

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.support.needs import need_tool
 from tools.runtimes.mounts import unmount_all
 
 NODE = "node"
+LOGS = "logs"
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 CGROUPS = Path("/sys/fs/cgroup")
@@ -46,6 +48,7 @@ class Kubelet:
         run_dir: Path,
         kubeconfig: Path | None = None,
         address: str = "127.0.0.1",
+        gates: Sequence[str] = (),
     ) -> None:
         self.run_dir = run_dir
         self.folder = run_dir / "kubelet"
@@ -59,6 +62,7 @@ class Kubelet:
         port = free_port()
         self.client = KubeletClient(port, address)
         settings = configuration(self.folder, cri_socket, cgroup_root=f"/{run_dir.name}", port=port)
+        settings["featureGates"] = dict.fromkeys(gates, True)
         self._join: dict[str, str] = {}
         if kubeconfig is not None:
             settings |= joining(address)
@@ -135,7 +139,7 @@ def configuration(folder: Path, cri_socket: Path, *, cgroup_root: str, port: int
         "containerRuntimeEndpoint": f"unix://{cri_socket}",
         "imageServiceEndpoint": f"unix://{cri_socket}",
         "staticPodPath": str(folder / "manifests"),
-        "podLogsDir": str(folder / "logs"),
+        "podLogsDir": str(folder / LOGS),
         "volumePluginDir": str(folder / "plugins"),
         # No API server.
         "registerNode": False,
@@ -165,6 +169,9 @@ def configuration(folder: Path, cri_socket: Path, *, cgroup_root: str, port: int
         # Tests wait for it.
         "fileCheckFrequency": "1s",
         "syncFrequency": "5s",
+        # Small enough to be rotated in a test.
+        "containerLogMaxSize": "256Ki",
+        "containerLogMonitorInterval": "3s",
     }
 
 

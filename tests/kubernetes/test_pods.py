@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from tests.kubernetes.conftest import RunPod
 from tests.kubernetes.pods import UNTIL_TERM, container, pod
+from tests.support.needs import need_tool
+from tools.runtimes.mounts import mount, unmount_all
 
 
 def test_a_static_pod_runs_with_an_address_and_without_restarts(run: RunPod) -> None:
@@ -171,6 +178,46 @@ def test_a_pod_has_the_kernel_settings_of_its_own_that_it_asks_for(run: RunPod) 
     static = run(pod("tuned", securityContext={"sysctls": sysctls}))
     static.wait_ready()
     assert static.run("/bin/cat", "/proc/sys/net/ipv4/ip_local_port_range").split() == ["20000", "30000"]
+
+
+def test_mounts_of_the_node_reach_a_container_in_the_ways_that_it_asks_for(run: RunPod, tmp_path: Path) -> None:
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part/file").write_text("of the node")
+    volumes = [{"name": "node", "hostPath": {"path": str(tmp_path)}}]
+    mounts = [
+        {"name": "node", "mountPath": "/whole", "readOnly": True},
+        {"name": "node", "mountPath": "/part", "subPath": "part"},
+    ]
+    static = run(pod("mounted", container(volumeMounts=mounts), volumes=volumes))
+    static.wait_ready()
+    assert static.run("/bin/cat", "/whole/part/file") == "of the node"
+    static.run("/bin/cp", "/part/file", "/part/written")
+    assert (tmp_path / "part/written").read_text() == "of the node"
+    options = {line.split()[1]: line.split()[3] for line in static.run("/bin/cat", "/proc/self/mounts").splitlines()}
+    assert "ro" in options["/whole"].split(",")
+    assert "rw" in options["/part"].split(",")
+
+
+def test_what_is_mounted_later_on_the_node_reaches_a_container_that_asks_for_it(run: RunPod, shared: Path) -> None:
+    volumes = [{"name": "node", "hostPath": {"path": str(shared)}}]
+    mounts = [{"name": "node", "mountPath": "/node", "mountPropagation": "HostToContainer"}]
+    deaf = container("deaf", volumeMounts=[{"name": "node", "mountPath": "/node"}])
+    static = run(pod("listening", container(volumeMounts=mounts), deaf, volumes=volumes))
+    static.wait_ready()
+    assert mount("tmpfs", shared / "late", "")
+    (shared / "late/file").touch()
+    assert static.run("/bin/ls", "/node/late").split() == ["file"]
+    assert static.run("/bin/ls", "/node/late", name="deaf").split() == []
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[Path]:
+    """A folder of the node whose mounts are passed on."""
+    assert mount("tmpfs", tmp_path, "")
+    subprocess.run([need_tool("mount"), "--make-shared", str(tmp_path)], check=True, timeout=10)
+    (tmp_path / "late").mkdir()
+    yield tmp_path
+    unmount_all(tmp_path)
 
 
 def test_an_image_that_is_not_there_is_told_and_the_other_container_runs(run: RunPod) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.engine.machine import wait_for
 from tests.kubernetes.client import V5, AnswerError, collect
 from tests.kubernetes.conftest import RunPod
+from tests.kubernetes.kubelet import LOGS
 from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.pods import UNTIL_TERM, container, pod
 from tests.kubernetes.websocket import ERROR, RESIZE, STDERR, STDIN, STDOUT, RefusedError
@@ -51,6 +55,29 @@ def test_the_log_of_the_container_before_a_restart_is_still_there(run: RunPod) -
     static.wait_ready()
     assert static.client.logs(static.name, "main") == "second\n"
     assert static.client.logs(static.name, "main", previous="true") == "first\n"
+
+
+def test_a_log_that_kubelet_rotates_goes_on_in_a_new_file_without_a_hole(run: RunPod, node: Node) -> None:
+    fast = "i=0; trap 'exit 0' TERM; while [ $i -lt 8000 ]; do i=$((i+1)); echo $i; done"
+    static = run(pod("rotated", container("main", f"{fast}; while :; do i=$((i+1)); echo $i; sleep 0.1; done")))
+    static.wait_ready()
+    (folder,) = (node.kubelet.folder / LOGS).glob(f"default_{static.name}_*/main")
+    wait_for(lambda: len(list(folder.iterdir())) > 1, "the rotation")
+    seen = numbers(folder)[-1]
+    wait_for(lambda: numbers(folder)[-1] >= seen + 5, "more of the log")
+    found = numbers(folder)
+    assert found == list(range(1, len(found) + 1))
+    assert static.client.logs(static.name, "main", tailLines=1).strip() in map(str, range(seen, seen + 10_000))
+
+
+def numbers(folder: Path) -> list[int]:
+    """What the container has written into all of its log files, the oldest first; 0.log is the present one."""
+    files = sorted(folder.iterdir(), key=lambda file: (file.name == "0.log", file.name))
+    texts = [gzip.decompress(data) if file.suffix == ".gz" else data for file in files for data in [file.read_bytes()]]
+    # Each line is TIME STREAM TAG TEXT; with the tag P the next one goes on with its text. The last may be in the making.
+    lines = [line.split(b" ", 3) for line in b"".join(texts).splitlines(keepends=True) if line.endswith(b"\n")]
+    said = b"".join(text.rstrip(b"\n") if tag == b"P" else text for _, _, tag, text in lines)
+    return [int(line) for line in said.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
 def test_a_command_without_streams_tells_what_it_prints(speaker: StaticPod) -> None:

@@ -212,15 +212,9 @@ class AnsweredEvent(Event):
     def _describe(self, peer: Peer, reply: bytes) -> None:
         """Report what a shadow plugin's answer would have done, which is all that it does."""
         report = shadow.of_reply(
-            peer.label,
-            self.rpc,
-            self.request.pod,
-            self.request.container_seen(),
-            reply,
-            self.reply_type,
-            self.merge.ledger,
-            self._context.trail.inventory.resources_of,
-        )
+            peer.label, self.rpc, self.request.pod, self.request.container_seen(), reply, self.reply_type,
+            self.merge.ledger, self._context.trail.inventory.resources_of,
+        )  # fmt: skip
         self._context.reporting.shadow_answered(report)
 
     def told_bytes(self) -> bytes:
