@@ -127,7 +127,7 @@ def stages() -> list[Stage]:
         Stage("lint", "mypy tools", tool("mypy", "--no-error-summary", "--explicit-package-bases", *TYPED)),
         *(Stage("lint", path.stem, (sys.executable, str(path), "--check")) for path in generators),
         Stage("lint", "lock file", ("tools/lock.sh", "--check")),
-        # Drawn and recorded cases by the thousand take three times as long if they are measured, and run what is run.
+        # Drawn and recorded cases by the thousand take several times as long if they are measured, and run what is run.
         measured("unit", "run", "tests/unit"),
         pytest_stage("quick", *quick(), "--ignore=tests/unit"),
     ]

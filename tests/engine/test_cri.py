@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import grpc
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.support.errors import CommandFailed
 from tests.engine.live import IMAGE, Live
 from tests.engine.machine import Machine
 from tests.engine.node import V2
@@ -501,6 +503,28 @@ def test_a_program_that_was_killed_leaves_no_zombie(live: Live) -> None:
     words = ["sh", "-c", "cat /proc/[0-9]*/stat"]
     found = live.cri.call("ExecSync", container_id=container, cmd=words).stdout.decode()
     assert " Z " not in found
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+def test_a_quick_program_with_a_terminal_loses_none_of_its_output(live: Live, handler: str) -> None:
+    container = live.run(live.pod("p", handler), "c")
+    for _ in range(15):
+        execution = live.engine.containers.exec(container, ["echo", "hello"], tty=True, stdin=True)
+        assert execution.stdout is not None
+        seen = b""
+        try:
+            while data := os.read(execution.stdout, 4096):
+                seen += data
+        except OSError:
+            pass  # how the end of a terminal reads
+        code = execution.wait(10)
+        execution.close()
+        # runc may set its terminals up when the program has written already, and then there is a return too much.
+        assert (seen.replace(b"\r", b""), code) == (b"hello\n", 0)
+    execution = live.engine.containers.exec(container, ["/no/such"], tty=True)
+    with pytest.raises(CommandFailed, match="/no/such"):
+        execution.wait(10)
+    execution.close()
 
 
 @pytest.mark.parametrize(

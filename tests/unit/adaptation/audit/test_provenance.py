@@ -121,3 +121,11 @@ def test_records_of_many_threads_are_all_kept():
         thread.join()
     kept = {name: len(provenance.explain(name).notes) for name in provenance.find("c")}
     assert kept == {f"c{number}": 1000 for number in range(4)}, "records were lost, or sorted into the wrong chain"
+
+
+def test_outcomes_count_among_the_bytes(provenance):
+    create(provenance)
+    before = provenance.stats()["bytes"]
+    outcomes = [("c1", "x" * 3000, "clamped", "y" * 2000)]
+    provenance.record("UpdateContainer", "c1", b"", (), ["c1"], outcomes=outcomes)
+    assert provenance.stats()["bytes"] - before >= 5000

@@ -216,6 +216,7 @@ def flood(provenance: Provenance, containers: int = 3) -> None:
     provenance.record("UpdateContainers", "", b"", replies(*updates), touched)
 
 
+@pytest.mark.pure
 def test_who_adds_one_too_many_sorts_a_few_and_not_all_that_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
     """All took seconds, which an event had to wait for where a plugin asked for updates without end."""
     sorted_now: list[Record] = []
@@ -235,6 +236,7 @@ def test_who_adds_one_too_many_sorts_a_few_and_not_all_that_has_waited(monkeypat
     assert total >= 1500 - provenance_module._LOOSE_RECORDS, "what waits is bounded"
 
 
+@pytest.mark.pure
 def test_who_asks_is_answered_though_records_come_faster_than_they_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
     provenance = Provenance()
 
