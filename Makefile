@@ -2,11 +2,11 @@
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-interop test-faults test-compiled test-covered test-loaded test-pythons test-engine test-kubelet test-real test-packaging test-deploy fuzz torture lint format docs \
+.PHONY: help demo test test-quick test-interop test-faults test-compiled test-covered test-loaded test-pythons test-engine test-kubelet test-real test-v2 test-packaging test-deploy fuzz torture lint format docs \
         bench generate lock fresh wheel release-check venv clean
 
 help:            ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 18
 
 demo:            ## change a real container with two ten-line plugins, in our own engine (root; Debian; without root: dry)
 	@tools/setup.sh packages demo
@@ -57,6 +57,9 @@ test-kubelet: setup ## pods under a real kubelet, on containerd and on the engin
 
 test-real: setup    ## real containerd, runc (root)
 	@$(PY) tools/check.py real
+
+test-v2: setup    ## plugins on containerd, nri.oci and the engine in a guest with cgroup v2 and two NUMA nodes (root)
+	@$(PY) tools/check.py v2
 
 lint: venv       ## ruff, mypy, import-linter, generated code, lock file
 	@$(PY) tools/check.py lint

@@ -37,6 +37,7 @@ MARKERS = {
     "fuzz": "slow",
     "real": "real",
     "kubernetes": "real",
+    "guest": "real",
 }
 
 # A shell that starts us in the background has us ignore Ctrl-C, and so would programs that tests start and interrupt.
@@ -57,9 +58,10 @@ if sys.gettrace() is not None and (trace := threading.gettrace()) is not None:
     _thread.start_new_thread = _start_measured
 
 # No deadlines: a slow machine is not a wrong answer. CI draws the same examples each time; `long` draws new ones.
-hypothesis.settings.register_profile("dev", max_examples=60, deadline=None)
-hypothesis.settings.register_profile("ci", max_examples=200, deadline=None, derandomize=True, print_blob=True)
-hypothesis.settings.register_profile("long", max_examples=20_000, deadline=None, print_blob=True)
+patient: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("dev", max_examples=60, **patient)
+hypothesis.settings.register_profile("ci", max_examples=200, derandomize=True, print_blob=True, **patient)
+hypothesis.settings.register_profile("long", max_examples=20_000, print_blob=True, **patient)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if needs.no_skip() else "dev"))
 
 

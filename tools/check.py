@@ -40,7 +40,10 @@ LATER = {
     "engine": ("engine",),
     "real": ("real",),
     "kubelet": ("kubernetes",),
+    "v2": ("guest",),
 }
+# Groups whose tests are run measured, or in a guest, and not just with pytest.
+OTHERWISE = ("faults", "v2")
 # Groups that are run only if asked for by name: building kubelet alone takes longer than all of CI may.
 ON_DEMAND = ("kubelet",)
 # Where system tools may be that are not on PATH.
@@ -53,7 +56,7 @@ TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
 
 #: Tests of types, pages, parsers of files, packages, the command, the engine and others' programs: none is compiled.
 NOT_COMPILED = (
-    *("checkers", "docs", "fuzz", "packaging", "deploy", "engine", "kubernetes", "peers"),
+    *("checkers", "docs", "fuzz", "packaging", "deploy", "engine", "guest", "kubernetes", "peers"),
     *(f"unit/{name}" for name in ("cli", "config", "cri", "engine", "kube", "oci", "support")),
 )  # fmt: skip
 
@@ -124,7 +127,7 @@ def stages() -> list[Stage]:
         Stage("lint", "mypy tools", tool("mypy", "--no-error-summary", "--explicit-package-bases", *TYPED)),
         *(Stage("lint", path.stem, (sys.executable, str(path), "--check")) for path in generators),
         Stage("lint", "lock file", ("tools/lock.sh", "--check")),
-        # Drawn and recorded cases by the thousand take three times as long if they are measured, and run what is run.
+        # Drawn and recorded cases by the thousand take several times as long if they are measured, and run what is run.
         measured("unit", "run", "tests/unit"),
         pytest_stage("quick", *quick(), "--ignore=tests/unit"),
     ]
@@ -132,8 +135,13 @@ def stages() -> list[Stage]:
     rows.append(Stage("docs", "sphinx", sphinx))
     rows.append(Stage("kubelet", "kubelet build", (sys.executable, "-m", "tests.kubernetes.build"), on_demand=True))
     rows += [
-        pytest_stage(group, *(f"tests/{name}" for name in row)) for group, row in LATER.items() if group != "faults"
+        pytest_stage(group, *(f"tests/{name}" for name in row))
+        for group, row in LATER.items()
+        if group not in OTHERWISE
     ]
+    guest = (sys.executable, "-m", "tests.guest")
+    rows.append(Stage("v2", "v2", guest, tests=True))
+    rows.append(Stage("v2", "v2 long", (*guest, "--rest"), tests=True, on_demand=True))
     rows.append(measured("faults", "add", "tests/faults"))
     rows.append(Stage("covered", "covered", (sys.executable, "tools/covered.py"), needs=covered.FOLDER))
     return [*rows, *compiled_stages(), *python_stages()]

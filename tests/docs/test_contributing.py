@@ -13,8 +13,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("test
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_targets_of_make_exist(page: Path) -> None:
-    targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
-    named = re.findall(r"(?:`|^    |^\$ )make ([a-z][a-z-]*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    targets = set(re.findall(r"(?m)^([a-z0-9-]+):", (ROOT / "Makefile").read_text()))
+    named = re.findall(r"(?:`|^    |^\$ )make ([a-z][a-z0-9-]*)", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert set(named) <= targets
 
 

@@ -21,6 +21,7 @@ from nri.engine.machine import find_devices, look, with_features
 from nri.engine.spec import Account, ImageConfig, Machine, Options, Pod, container_spec
 from tests.support.needs import need_root, need_tool
 from tools.runtimes.images import image_archive
+from tools.runtimes.machine import PATIENCE
 
 SHELL = ("/bin/sh", "-c")
 IMAGE = ImageConfig(env=("PATH=/bin",))
@@ -81,7 +82,13 @@ class Bundles:
         # A file and no pipe: a container in the background holds it open.
         with tempfile.TemporaryFile("w+") as out:
             done = subprocess.run(
-                command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, timeout=30, check=False, cwd=self.folder
+                command,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                timeout=30 * PATIENCE,
+                check=False,
+                cwd=self.folder,
             )
             out.seek(0)
             printed = out.read()

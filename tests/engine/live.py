@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.config import CgroupConfig, EngineConfig, NetworkConfig, NriConfig, OciRuntime
+from nri.engine.config import CgroupConfig, ContainerConfig, EngineConfig, NetworkConfig, NriConfig, OciRuntime
 from nri.engine.daemon import Daemon
 from tests.engine.machine import Machine
 from tests.engine.registry import busybox
@@ -50,6 +50,7 @@ class Live:
             runtimes={"runc": OciRuntime("runc"), "crun": OciRuntime(crun)},
             cgroups=CgroupConfig(parent=f"/{self.machine.name}"),
             network=NetworkConfig(config_dir=folder / "cni", plugin_dirs=(PLUGINS,)),
+            containers=ContainerConfig(seccomp_root=folder),
             nri=NriConfig(disable=True),
         )
 

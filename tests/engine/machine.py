@@ -20,6 +20,7 @@ from typing import Any
 from nri.engine.process import Conmon, Exit, Exits, Runtime
 from tests.support.needs import need_root, need_tool
 from tools.runtimes.images import _static_busybox
+from tools.runtimes.machine import PATIENCE
 
 PREFIX = "nri-en-"
 #: crun does not run beside an empty cgroup v2 (real-runtimes.md 6), so it gets a view of the machine without one.
@@ -159,7 +160,7 @@ class Machine:
 
 def settled(leftovers: Callable[[], list[str]]) -> list[str]:
     """What is left once the kernel has had a moment to end what was killed."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 5 * PATIENCE
     while (left := leftovers()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left
@@ -167,6 +168,7 @@ def settled(leftovers: Callable[[], list[str]]) -> list[str]:
 
 def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 20) -> None:
     """Return when the condition holds; fail by its name if it never does."""
+    timeout_s *= PATIENCE
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen in {timeout_s:g} s"

@@ -7,9 +7,13 @@ has the machine's name; what plugins are told is written down by `Recorder`, in 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import sys
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +34,9 @@ FOREVER = ("sleep", "1000000")
 #: Ends with 3 at SIGTERM.
 POLITE = ("sh", "-c", "trap 'exit 3' TERM; echo ready; while true; do sleep 0.05; done")
 CGROUPS = Path("/sys/fs/cgroup")
+V2 = (CGROUPS / "cgroup.controllers").exists()
+#: File of cgroup version 1 -> file of version 2.
+V2_FILES = {"memory.limit_in_bytes": "memory.max", "cpu.cfs_quota_us": "cpu.max", "cpuset.cpus": "cpuset.cpus"}
 
 
 def prepared_images(folder: Path) -> Path:
@@ -39,6 +46,17 @@ def prepared_images(folder: Path) -> Path:
     store = ImageStore(folder / "images")
     store.load(busybox(folder), IMAGE)
     return store.root
+
+
+class Weight(str):
+    """What cgroup version 2 has in place of shares: equal to the text of all shares that come to this weight."""
+
+    __slots__ = ()
+
+    def __eq__(self, shares: object) -> bool:
+        return isinstance(shares, str) and str(self) == str(1 + (int(shares) - 2) * 9999 // 262142)
+
+    __hash__ = str.__hash__
 
 
 class Recorder(nri.Plugin):
@@ -218,9 +236,16 @@ class Node:
         wait_for(condition, what)
 
     def cgroup(self, container: str, controller: str, file: str) -> str:
-        """A value of a container's cgroup."""
+        """A value of a container's cgroup, by its file of version 1, on either version."""
         path = self.engine.containers.get(container).cgroup_path.lstrip("/")
-        return (CGROUPS / controller / path / file).read_text().strip()
+        if not V2:
+            return (CGROUPS / controller / path / file).read_text().strip()
+        folder = CGROUPS / path
+        if file == "cpu.shares":
+            return Weight((folder / "cpu.weight").read_text().strip())
+        if file == "memory.memsw.limit_in_bytes":
+            return str(sum(int((folder / name).read_text()) for name in ("memory.max", "memory.swap.max")))
+        return (folder / V2_FILES[file]).read_text().split()[0]
 
     # --- what is left ---
 
@@ -249,6 +274,29 @@ class Node:
         self.assert_nothing_left()
 
 
-def pause(seconds: float = 0.1) -> None:
-    """Give what should not happen the time to happen."""
+def pause(seconds: float) -> None:
+    """Give what should not happen yet the time to happen."""
     time.sleep(seconds)
+
+
+def killed_while(node: Node, work: Callable[[Engine], None]) -> None:
+    """Run an engine's life in a process of its own, which has to end by SIGKILL."""
+    node.stop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are waiting ones of the test runner
+        pid = os.fork()
+    if pid == 0:
+        try:
+            engine = Engine(node.config)
+            engine.start()
+            work(engine)
+        except BaseException as error:
+            print(f"in the engine's process: {error!r}", file=sys.stderr)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, "the step was not come to"
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

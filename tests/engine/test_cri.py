@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -12,8 +13,10 @@ import grpc
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.support.errors import CommandFailed
 from tests.engine.live import IMAGE, Live
 from tests.engine.machine import Machine
+from tests.engine.node import V2
 from tests.support.cri_client import METHODS, CriClient
 
 Code = grpc.StatusCode
@@ -327,15 +330,50 @@ def test_containers_are_listed_by_id_pod_state_and_labels(live: Live) -> None:
         assert getattr(item, field) == getattr(status, field), field
 
 
+def test_an_image_is_mounted_and_the_status_says_which(live: Live) -> None:
+    mount = pb.Mount(container_path="/m", image=pb.ImageSpec(image=IMAGE), image_sub_path="bin", readonly=True)
+    container = live.run(live.pod("p"), "c", mounts=[mount])
+    (told,) = live.status(container).mounts
+    assert told.image.image == IMAGE and told.image.image_ref == live.status(container).image_id
+    words = ["sh", "-c", "/m/busybox echo runs; touch /m/x"]
+    reply = live.cri.call("ExecSync", container_id=container, cmd=words)
+    assert reply.stdout == b"runs\n" and b"Read-only file system" in reply.stderr
+    mount.readonly = False
+    config = live.container_config("d", mounts=[mount])
+    pod_id = live.cri.call("ListPodSandbox").items[0].id
+    code, text = live.cri.refused("CreateContainer", pod_sandbox_id=pod_id, config=config)
+    assert code is Code.INVALID_ARGUMENT and "mounts[0].readonly" in text
+
+
+def test_a_pods_own_seccomp_profile_is_read_from_the_node(live: Live) -> None:
+    path = live.machine.folder / "profile.json"
+    path.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
+        {"names": ["sethostname"], "action": "SCMP_ACT_ERRNO"}]}))  # fmt: skip
+    config = live.pod_config("p")
+    config.linux.security_context.namespace_options.pid = pb.POD
+    profile = pb.SecurityProfile(profile_type=pb.SecurityProfile.Localhost, localhost_ref=str(path))
+    config.linux.security_context.seccomp.CopyFrom(profile)
+    pod_id = live.cri.call("RunPodSandbox", config=config).pod_sandbox_id
+    info = json.loads(live.cri.call("PodSandboxStatus", pod_sandbox_id=pod_id, verbose=True).info["info"])
+    assert "Seccomp:\t2" in Path(f"/proc/{info['pid']}/status").read_text()
+    config.metadata.attempt = 1
+    config.linux.security_context.seccomp.localhost_ref = "/etc/hostname"
+    code, text = live.cri.refused("RunPodSandbox", config=config)
+    assert code is Code.INVALID_ARGUMENT and "localhost_ref" in text and "is not below" in text
+
+
 def test_resources_change_in_the_cgroup_and_in_the_status(live: Live) -> None:
     container = live.run(live.pod("p"), "c")
     wanted = pb.LinuxContainerResources(cpu_shares=300, memory_limit_in_bytes=96 << 20)
     live.cri.call("UpdateContainerResources", container_id=container, linux=wanted)
     found = live.status(container).resources.linux
     assert (found.cpu_shares, found.memory_limit_in_bytes) == (300, 96 << 20)
-    script = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/cpu/cpu.shares"
+    files, said = (
+        ("memory/memory.limit_in_bytes cpu/cpu.shares", b"300") if not V2 else ("memory.max cpu.weight", b"12")
+    )
+    script = f"cd /sys/fs/cgroup && cat {files}"
     reply = live.cri.call("ExecSync", container_id=container, cmd=["sh", "-c", script])
-    assert reply.stdout.split() == [str(96 << 20).encode(), b"300"], reply
+    assert reply.stdout.split() == [str(96 << 20).encode(), said], reply
     code, _ = live.cri.refused("UpdateContainerResources", container_id=NOBODY, linux=wanted)
     assert code is Code.NOT_FOUND
 
@@ -429,6 +467,17 @@ def test_a_program_runs_to_its_end_with_its_output_and_code(live: Live, handler:
     assert live.cri.refused("ExecSync", container_id=container, cmd=["a"], timeout=-1)[0] is Code.INVALID_ARGUMENT
 
 
+def test_output_is_cut_to_what_a_message_can_hold(live: Live) -> None:
+    container = live.run(live.pod("p"), "c")
+    script = "head -c 17000000 /dev/zero; head -c 17000000 /dev/zero >&2"
+    reply = live.cri.call("ExecSync", container_id=container, cmd=["sh", "-c", script])
+    assert 16_000_000 < len(reply.stdout) + len(reply.stderr) < 16 << 20
+    assert len(reply.stdout) == len(reply.stderr) and reply.exit_code == 0
+    script = "echo short >&2; head -c 17000000 /dev/zero"
+    reply = live.cri.call("ExecSync", container_id=container, cmd=["sh", "-c", script])
+    assert reply.stderr == b"short\n" and 16_000_000 < len(reply.stdout) < 16 << 20
+
+
 def test_a_program_that_takes_too_long_is_ended_also_when_its_client_goes(live: Live) -> None:
     container = live.run(live.pod("p"), "c")
 
@@ -454,6 +503,28 @@ def test_a_program_that_was_killed_leaves_no_zombie(live: Live) -> None:
     words = ["sh", "-c", "cat /proc/[0-9]*/stat"]
     found = live.cri.call("ExecSync", container_id=container, cmd=words).stdout.decode()
     assert " Z " not in found
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+def test_a_quick_program_with_a_terminal_loses_none_of_its_output(live: Live, handler: str) -> None:
+    container = live.run(live.pod("p", handler), "c")
+    for _ in range(15):
+        execution = live.engine.containers.exec(container, ["echo", "hello"], tty=True, stdin=True)
+        assert execution.stdout is not None
+        seen = b""
+        try:
+            while data := os.read(execution.stdout, 4096):
+                seen += data
+        except OSError:
+            pass  # how the end of a terminal reads
+        code = execution.wait(10)
+        execution.close()
+        # runc may set its terminals up when the program has written already, and then there is a return too much.
+        assert (seen.replace(b"\r", b""), code) == (b"hello\n", 0)
+    execution = live.engine.containers.exec(container, ["/no/such"], tty=True)
+    with pytest.raises(CommandFailed, match="/no/such"):
+        execution.wait(10)
+    execution.close()
 
 
 @pytest.mark.parametrize(
@@ -539,7 +610,9 @@ def test_every_metric_has_a_descriptor_and_its_labels(live: Live) -> None:
         assert metric.timestamp > 0
     assert {row.name for row in [*pod.metrics, *of_container.metrics]} >= {
         "container_cpu_usage_seconds_total", "container_memory_working_set_bytes", "container_start_time_seconds",
-        "container_network_receive_bytes_total", "container_fs_usage_bytes",
+        "container_network_receive_bytes_total", "container_network_receive_packets_total", "container_fs_usage_bytes",
+        "container_threads", "container_memory_cache", "container_cpu_user_seconds_total", "container_file_descriptors",
+        "container_memory_failures_total", "container_oom_events_total", "container_spec_cpu_shares",
     }  # fmt: skip
     labels = dict(zip(known["container_processes"].label_keys, of_container.metrics[0].label_values, strict=True))
     assert (labels["container"], labels["pod"], labels["namespace"], labels["id"]) == ("c", "p", "tests", container)
@@ -595,7 +668,7 @@ def _is_full(live: Live) -> bool:
     try:
         next(stream)
     except grpc.RpcError as error:
-        return error.code() is Code.UNKNOWN
+        return error.code() is Code.RESOURCE_EXHAUSTED
     return False
 
 

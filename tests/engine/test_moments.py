@@ -299,8 +299,10 @@ def test_the_end_of_a_container_is_told_once_however_it_came(node: Node) -> None
 
 def test_a_program_that_is_over_at_once_has_its_events_in_order(node: Node) -> None:
     plugin: Recorder = node.plugin()
-    plugin.on["post_start"] = lambda *_: pause(0.3)
     pod = node.pod()
+    runtime = node.engine.machinery.runtime("runc")
+    start = runtime.start
+    runtime.start = lambda identity: (start(identity), pause(0.5))[0]  # type: ignore[method-assign,func-returns-value]
     made = node.run(pod, command=("true",))
     node.wait_exited(made)
     record = node.engine.containers.get(made)
@@ -309,6 +311,16 @@ def test_a_program_that_is_over_at_once_has_its_events_in_order(node: Node) -> N
         "Completed",
     ) and record.started_at_ns <= record.finished_at_ns + 10**9
     assert plugin.of("c") == ["create", "post_create", "start", "post_start", "stop"]
+
+
+def test_programs_that_are_over_before_their_start_is_are_started(node: Node) -> None:
+    plugin: Recorder = node.plugin()
+    pod = node.pod()
+    for number in range(12):
+        made = node.run(pod, f"c{number}", ("true",))
+        node.wait_exited(made)
+        assert node.engine.containers.get(made).reason == "Completed"
+        assert plugin.of(f"c{number}") == ["create", "post_create", "start", "post_start", "stop"]
 
 
 def test_without_plugins_nothing_is_asked_and_requests_pass_as_they_are(node: Node) -> None:

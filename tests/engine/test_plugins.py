@@ -22,7 +22,7 @@ from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.state import ContainerState
 from nri.errors import ConflictError, NriError
-from tests.engine.node import POLITE, Node, Recorder
+from tests.engine.node import POLITE, Node, Recorder, die, killed_while
 from tests.support.plugin_program import PluginProgram
 
 
@@ -283,6 +283,13 @@ def test_installed_and_connected_plugins_are_asked_by_index_and_launched_ones_en
     node.wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "the end of launched plugins")
     node.start()
     assert (folder / "synchronized").read_text() == "c"  # they are given the state, too
+
+
+def test_a_launched_plugin_ends_with_an_engine_that_is_killed(node: Node) -> None:
+    folder = install(node, "15-inst", "b")
+    killed_while(node, lambda _: die())
+    pid = int((folder / "pid").read_text())
+    node.wait_for(lambda: not os.path.exists(f"/proc/{pid}"), "its end")
 
 
 def test_plugins_get_the_events_that_they_subscribed_to_and_no_others(node: Node) -> None:

@@ -20,6 +20,7 @@ from nri.engine.process.execution import exec_process
 from nri.engine.process.exits import KILLED, MONITOR_LOST, OOM_KILLED
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, NotThere, ToolMissing
 from tests.engine.machine import Machine
+from tests.engine.node import V2
 from tests.support.needs import need_machine
 
 
@@ -313,7 +314,7 @@ def test_a_container_is_frozen_and_goes_on(make: Make) -> None:
 def test_conmon_is_put_in_its_place_before_the_container_is_made(machine: Machine) -> None:
     runtime, placed = machine.runtime("runc"), []
     bundle = machine.bundle("a", "sleep", "300")
-    folder = Path("/sys/fs/cgroup/pids", machine.name, "monitors")
+    folder = Path("/sys/fs/cgroup", "" if V2 else "pids", machine.name, "monitors")
     folder.mkdir(parents=True)
 
     def place(pid: int) -> None:

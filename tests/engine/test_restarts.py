@@ -6,11 +6,10 @@ What runs runs on, what was half made is gone, and plugins are told what they mi
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
-import sys
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,58 +28,34 @@ from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError
 from nri.errors import NriError
 from tests.engine.machine import settled
-from tests.engine.node import POLITE, Node, Recorder
+from tests.engine.node import POLITE, Node, Recorder, die, killed_while
 from tests.support.plugin_program import PluginProgram
 
-#: Each step of a life at which the engine is killed: before it is done, or right after.
-POD_STEPS = ("record", "folders", "namespaces", "network", "files", "holder", "NRI")
-CONTAINER_STEPS = ("record", "bundle", "root", "NRI", "answer", "process")
+#: Each step of a life after which the engine is killed; the first one is before all.
+POD_STEPS = ("", "record", "folders", "namespaces", "network", "files", "holder", "NRI")
+CONTAINER_STEPS = ("", "record", "bundle", "root", "NRI", "answer", "process")
 
 
-def killed_while(node: Node, work: Callable[[Engine], None]) -> None:
-    """Run an engine's life in a process of its own, which has to end by SIGKILL."""
-    node.stop()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are waiting ones of the test runner
-        pid = os.fork()
-    if pid == 0:
-        try:
-            engine = Engine(node.config)
-            engine.start()
-            work(engine)
-        except BaseException as error:
-            print(f"in the engine's process: {error!r}", file=sys.stderr)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(pid, 0)
-    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, "the step was not come to"
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def die_at(name: str, when: str, thing: str) -> None:
-    """Have this process killed at a step of making a pod or a container."""
+def die_after(name: str, thing: str) -> None:
+    """Have this process killed after a step of making a pod or a container; "" is before the first one."""
     step = Undo.step
 
     def dying(self: Undo, found: str, do: Callable[[], Any], undo: Callable[[], Any]) -> Any:
-        mine = found == name and self._thing.startswith(thing)
-        if mine and when == "before":
+        mine = self._thing.startswith(thing)
+        if mine and not name:
             die()
         result = step(self, found, do, undo)
-        if mine:
+        if mine and found == name:
             die()
         return result
 
     Undo.step = dying  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_an_engine_killed_at_each_step_of_a_pod_leaves_nothing(node: Node, when: str) -> None:
+def test_an_engine_killed_after_each_step_of_a_pod_leaves_nothing(node: Node) -> None:
     config = node.pod_config(network=pb.POD, pid=pb.POD)
     for name in POD_STEPS:
-        killed_while(node, lambda engine, name=name: (die_at(name, when, "pod"), engine.pods.run(config)))  # type: ignore[misc]
+        killed_while(node, lambda engine, name=name: (die_after(name, "pod"), engine.pods.run(config)))  # type: ignore[misc]
         engine = node.start()
         assert (engine.pods.list(), engine.complaints) == ([], []), name
         node.assert_nothing_left()
@@ -88,8 +63,7 @@ def test_an_engine_killed_at_each_step_of_a_pod_leaves_nothing(node: Node, when:
     assert node.engine.pods.get(pod).state is PodState.READY
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_an_engine_killed_at_each_step_of_a_container_leaves_its_pod_alone(node: Node, when: str) -> None:
+def test_an_engine_killed_after_each_step_of_a_container_leaves_its_pod_alone(node: Node) -> None:
     pod = node.pod(network=pb.POD)
     node.engine.containers.remove(node.create(pod))  # with the first container there is a cgroup of the pod
     before = sorted(node.left())
@@ -97,7 +71,7 @@ def test_an_engine_killed_at_each_step_of_a_container_leaves_its_pod_alone(node:
         killed_while(
             node,
             lambda engine, name=name: (  # type: ignore[misc]
-                die_at(name, when, "container"),
+                die_after(name, "container"),
                 engine.containers.create(pod, node.container_config()),
             ),
         )
@@ -107,6 +81,61 @@ def test_an_engine_killed_at_each_step_of_a_container_leaves_its_pod_alone(node:
         assert left == [], name
     made = node.run(pod)
     assert node.engine.containers.get(made).state is ContainerState.RUNNING
+
+
+def killer(node: Node, path: Path, program: str, condition: str) -> str:
+    """A program that kills the engine in the middle of a step, and goes on with its work."""
+    path.write_text(f'#!/bin/sh\n{condition} && kill -9 $(cat {node.folder}/engine.pid)\nexec {program} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def _with_pid(node: Node, work: Callable[[Engine], Any]) -> Callable[[Engine], None]:
+    def go(engine: Engine) -> None:
+        (node.folder / "engine.pid").write_text(str(os.getpid()))
+        work(engine)
+
+    return go
+
+
+def test_an_engine_killed_while_the_runtime_makes_a_container_leaves_nothing_of_it(node: Node) -> None:
+    for handler in ("runc", "crun"):
+        pod = node.pod(f"of-{handler}", network=pb.POD, handler=handler)
+        node.engine.containers.remove(node.create(pod))
+        before = sorted(node.left())
+        binary = str(node.folder / "crun") if handler == "crun" else "runc"
+        program = killer(
+            node, node.folder / f"killer-{handler}", binary, 'case " $* " in *" create "*) ;; *) false;; esac'
+        )
+        config = node.config
+        node.config = replace(config, runtimes={**config.runtimes, handler: OciRuntime(program)})
+        killed_while(
+            node, _with_pid(node, lambda engine, pod=pod: engine.containers.create(pod, node.container_config()))
+        )  # type: ignore[misc]
+        node.config = config
+        engine = node.start()
+        assert (engine.containers.list(), engine.complaints) == ([], [])
+        assert settled(lambda before=before: sorted(set(node.left()) - set(before))) == []
+        node.remove(pod)
+    node.assert_nothing_left()
+
+
+@pytest.mark.parametrize("command", ["ADD", "DEL"])
+def test_an_engine_killed_while_a_network_is_made_or_given_back_leaves_no_address(node: Node, command: str) -> None:
+    config = node.pod_config(network=pb.POD)
+    pod = node.engine.pods.run(config) if command == "DEL" else ""
+    folder = node.folder / "cni-killer"
+    folder.mkdir()
+    killer(node, folder / "host-local", "/usr/lib/cni/host-local", f"[ $CNI_COMMAND = {command} ]")
+    (folder / "ptp").symlink_to("/usr/lib/cni/ptp")
+    usual = node.config
+    node.config = replace(usual, network=replace(usual.network, plugin_dirs=(folder,)))
+    killed_while(node, _with_pid(node, lambda engine: engine.pods.remove(pod) if pod else engine.pods.run(config)))
+    node.config = usual
+    node.start()
+    node.remove(*([pod] if pod else []))
+    assert node.engine.pods.list() == [] and node.engine.complaints == []
+    node.assert_nothing_left()
 
 
 def _at_start_event(engine: Engine) -> None:
@@ -286,29 +315,109 @@ def test_a_container_whose_conmon_is_killed_is_ended_and_told(node: Node) -> Non
     assert plugin.of("c") == ["create", "post_create", "start", "post_start", "stop"]
 
 
-def test_a_runtime_that_is_killed_while_it_makes_a_container_is_an_error_and_leaves_nothing(node: Node) -> None:
-    wrapper = node.folder / "dying"
-    wrapper.write_text('#!/bin/sh\ncase "$*" in *" create "*) kill -9 $$;; *) exec runc "$@";; esac\n')
+@pytest.fixture
+def mortal(node: Node) -> Callable[[str], None]:
+    """An engine whose OCI runtime is killed by the command that is named last; "" for none."""
+    wrapper, doomed = node.folder / "mortal", node.folder / "doomed"
+    wrapper.write_text(f'#!/bin/sh\ncase " $* " in *" $(cat {doomed}) "*) kill -9 $$;; *) exec runc "$@";; esac\n')
     wrapper.chmod(0o755)
+
+    def doom(command: str) -> None:
+        doomed.write_text(command or "none")
+
+    doom("")
     node.start(replace(node.config, runtimes={"runc": OciRuntime(str(wrapper))}))
+    return doom
+
+
+def test_a_runtime_that_is_killed_while_it_makes_a_container_is_an_error_and_leaves_nothing(
+    node: Node, mortal: Callable[[str], None]
+) -> None:
     plugin: Recorder = node.plugin()
     pod = node.pod()
+    mortal("create")
     with pytest.raises(EngineError, match=r"killed|without a word"):
         node.create(pod)
     assert plugin.of("c") == ["create", "stop", "remove"]
+    mortal("")
+    node.run(pod)
     node.remove(pod)
     node.assert_nothing_left()
 
 
-def test_a_runtime_that_is_not_there_is_named(node: Node) -> None:
-    node.start(replace(node.config, runtimes={"runc": OciRuntime("/nonexistent/runc")}))
+def test_a_runtime_that_is_killed_during_a_start_ends_the_container(node: Node, mortal: Callable[[str], None]) -> None:
+    plugin: Recorder = node.plugin()
+    made = node.create(node.pod())
+    mortal("start")
+    with pytest.raises(EngineError, match="start"):
+        node.engine.containers.start(made)
+    record = node.engine.containers.get(made)
+    assert (record.state, record.reason) == (ContainerState.EXITED, "StartError")
+    assert plugin.of("c") == ["create", "post_create", "start", "stop"]
+
+
+@pytest.mark.parametrize("command", ["kill", "delete", "update"])
+def test_a_call_whose_runtime_is_killed_can_be_made_again(
+    node: Node, mortal: Callable[[str], None], command: str
+) -> None:
+    plugin: Recorder = node.plugin()
     pod = node.pod()
-    with pytest.raises(EngineError, match="/nonexistent/runc"):
+    made = node.run(pod)
+    engine = node.engine
+    mortal(command)
+    if command == "update":
+        with pytest.raises(EngineError, match="update"):
+            engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=200))
+        mortal("")
+        engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=200))
+        assert node.cgroup(made, "cpu", "cpu.shares") == "200"
+    elif command == "kill":
+        with pytest.raises(EngineError, match="kill"):
+            engine.containers.stop(made)
+        assert engine.containers.get(made).state is ContainerState.RUNNING
+        mortal("")
+        engine.containers.stop(made)
+    else:
+        engine.machinery.runtime("runc").timeout_s = 2  # it tries so long
+        engine.containers.stop(made)
+        with pytest.raises(EngineError, match="delete"):
+            engine.containers.remove(made)
+        mortal("")
+        engine.containers.remove(made)
+    node.remove(pod)
+    assert plugin.of("c")[-2:] == ["stop", "remove"] and plugin.of("c").count("stop") == 1
+    node.assert_nothing_left()
+
+
+@pytest.mark.parametrize("program", ["runtime", "conmon"])
+def test_a_program_that_is_not_there_is_named(node: Node, program: str) -> None:
+    missing = f"/nonexistent/{program}"
+    change: dict[str, Any] = {"conmon": missing} if program == "conmon" else {"runtimes": {"runc": OciRuntime(missing)}}
+    node.start(replace(node.config, **change))
+    (ready,) = [row for row in node.engine.conditions if row.kind == "RuntimeReady"]
+    assert not ready.holds and missing in ready.message
+    pod = node.pod()
+    with pytest.raises(EngineError, match=missing):
         node.create(pod)
     assert node.engine.containers.list() == []
-    node.stop()
-    node.start()
+    node.restart()
+    assert all(row.holds for row in node.engine.conditions)
     node.remove(pod)
+
+
+def test_a_conmon_that_is_killed_while_it_makes_a_container_is_an_error_and_leaves_nothing(node: Node) -> None:
+    wrapper = node.folder / "dying"
+    wrapper.write_text("#!/bin/sh\nkill -9 $$\n")
+    wrapper.chmod(0o755)
+    node.start(replace(node.config, conmon=str(wrapper)))
+    plugin: Recorder = node.plugin()
+    pod = node.pod()
+    with pytest.raises(EngineError, match="killed"):
+        node.create(pod)
+    assert plugin.of("c") == ["create", "stop", "remove"]
+    node.restart()
+    node.remove(pod)
+    node.assert_nothing_left()
 
 
 def test_after_the_machine_was_started_anew_all_has_ended(node: Node) -> None:
@@ -331,9 +440,38 @@ def test_after_the_machine_was_started_anew_all_has_ended(node: Node) -> None:
 
 
 def test_a_disk_that_is_full_is_an_error_that_says_so_and_leaves_nothing(node: Node) -> None:
+    root = node.config.root
+    aside = root.rename(root.with_name("aside"))
+    root.mkdir(mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "small", str(root)], check=True, timeout=20)
+    try:
+        shutil.copytree(aside, root, symlinks=True, dirs_exist_ok=True)
+        pod = node.pod(network=pb.POD)
+        running = node.run(pod, "running")
+        plugin: Recorder = node.plugin()
+        filler = root / "filler"
+        with pytest.raises(OSError, match="No space"):
+            filler.write_bytes(bytes(65 << 20))
+        with pytest.raises(EngineError, match="No space left"):
+            node.create(pod)
+        with pytest.raises(EngineError, match="No space left"):
+            node.pod("second", network=pb.POD)
+        assert [plugin.of("c"), plugin.of("second")] in ([[], []], [["create", "stop", "remove"], []])
+        node.engine.containers.stop(running)  # what ends, ends
+        assert node.engine.containers.get(running).exit_code == 137
+        filler.unlink()
+        node.engine.containers.remove(node.run(pod))
+        node.remove(pod)
+        assert settled(lambda: [line for line in node.left() if " - tmpfs small " not in line]) == []
+    finally:
+        node.stop()
+        subprocess.run(["umount", "-l", str(root)], check=True, timeout=20)
+        root.rmdir()
+        aside.rename(root)
+
+
+def test_a_record_that_cannot_be_written_when_all_is_made_undoes_all(node: Node) -> None:
     pod = node.pod()
-    node.stop()
-    node.restart()
     records = node.engine.lives.store
     put = records.put
 

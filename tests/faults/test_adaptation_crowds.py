@@ -17,6 +17,7 @@ from nri.backoff import Backoff
 from nri.stub.session.session import Session
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import PATIENCE_S, Leaks, RawPlugin, eventually
+from tests.support.programs import write_program
 
 
 class Recorder(nri.Plugin):
@@ -143,20 +144,12 @@ def test_plugins_that_come_and_go_under_load_leave_nothing_behind() -> None:
         eventually(lambda: len(runtime.adaptation._chain.peers) == 1, "plugins that are gone leave the chain")
 
 
-def write_plugin(folder: Path, name: str, text: str) -> Path:
-    folder.mkdir(exist_ok=True)
-    path = folder / name
-    path.write_text(text)
-    path.chmod(0o755)
-    return path
-
-
 def test_a_crash_loop_is_seen_with_its_last_words_and_delays_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.02))
     leaks = Leaks()
-    write_plugin(tmp_path / "plugins", "10-crash", "#!/bin/sh\necho 'no such device' >&2\nexit 3\n")
+    write_program(tmp_path / "plugins", "10-crash", "#!/bin/sh\necho 'no such device' >&2\nexit 3\n")
     with FakeRuntime(plugin_path=str(tmp_path / "plugins")) as runtime:
         eventually(lambda: runtime.health("10-crash").state == "crash loop", "the crash loop was noticed")
         row = runtime.health("10-crash")
@@ -175,7 +168,7 @@ def test_a_launched_plugin_that_is_killed_comes_back(tmp_path: Path, monkeypatch
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.02))
     text = f"#!{sys.executable}\nimport nri\nclass Sleepy(nri.Plugin):\n"
     text += "    def start_container(self, pod, container): pass\nSleepy.main()\n"
-    write_plugin(tmp_path / "plugins", "10-sleepy", text)
+    write_program(tmp_path / "plugins", "10-sleepy", text)
     with FakeRuntime(plugin_path=str(tmp_path / "plugins")) as runtime:
         assert runtime.adaptation.ready(["10-sleepy"], PATIENCE_S), runtime.plugins
         first = runtime.health("10-sleepy").pid
@@ -189,7 +182,7 @@ def test_a_launched_plugin_that_is_killed_comes_back(tmp_path: Path, monkeypatch
 def test_a_launched_plugin_that_never_registers_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.adaptation.launch.supervisor.GRACE_S", 0.05)
     pid_file = tmp_path / "pid"
-    write_plugin(tmp_path / "plugins", "10-mute", f"#!/bin/sh\necho $$ > {pid_file}\nexec sleep 1000\n")
+    write_program(tmp_path / "plugins", "10-mute", f"#!/bin/sh\necho $$ > {pid_file}\nexec sleep 1000\n")
     policy = '["10-mute"]\nrestart = "never"\n'
     with FakeRuntime(plugin_path=str(tmp_path / "plugins"), registration_timeout_s=0.3, policy=policy):
         pid = int(pid_file.read_text())

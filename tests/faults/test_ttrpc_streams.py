@@ -20,6 +20,7 @@ from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, Response
 from nri.ttrpc.services.inbox import ROOM_MESSAGES
 from tests.support.adapting import PATIENCE_S, Leaks, eventually
+from tests.support.endpoints import responses
 
 
 @pytest.fixture(autouse=True)
@@ -76,12 +77,7 @@ class RawClient:
 
     def responses(self, count: int) -> list[Any]:
         """Read until so many responses and messages have come."""
-        got: list[Any] = []
-        while len(got) < count:
-            data = self.sock.recv(65536)
-            assert data, "the connection was closed"
-            got += self.side.receive(data)
-        return got
+        return responses(self.sock, self.side, count)
 
 
 @pytest.fixture

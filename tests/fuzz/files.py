@@ -5,19 +5,18 @@ What is documented is one ConfigError, which can be printed; whatever is read ca
 
 from __future__ import annotations
 
-import enum
 import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from hypothesis import strategies as st
 
 from nri.adaptation.plugin_policy import file as policy_file
 from nri.adaptation.plugin_policy.policy import Policies
 from nri.cli.support.inputs import unhex
-from nri.config import Duration, Source, parse_text, read
+from nri.config import Source, parse_text, read
 from nri.config.runtimes import containerd, crio, isulad
 from nri.errors import ConfigError
 from nri.kube.image_config import read_image_config
@@ -26,6 +25,7 @@ from nri.policies.default_validator import ValidatorConfig
 from nri.testing.conformance import MERGE_OPS, read_cases, run_merge_case
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
+from tests.support.any_config import Config
 
 __all__ = ["TARGETS", "printed"]
 
@@ -40,31 +40,6 @@ def _source(data: bytes, form: Any) -> Source:
 
 
 # -- nri.config -------------------------------------------------------------------------------------------------------
-
-
-class _Color(enum.Enum):
-    RED = "red"
-    ONE = 1
-
-
-class _Inner:
-    x: int = 1
-    names: list[str] = []  # noqa: RUF012
-    any: Any = None
-
-
-class _Config:
-    a: str = ""
-    b: float | list[int] | None = None
-    c: _Inner
-    d: dict[str, _Inner] = {}  # noqa: RUF012
-    e: Literal["x", 1, True] = "x"
-    f: _Color = _Color.RED
-    g: Duration = 1.0
-    h: Any = None
-    i: tuple[int, ...] = ()
-    j: set[str] = set()  # noqa: RUF012
-    k: dict[str, float] = {}  # noqa: RUF012
 
 
 _CONFIG = {"a": "x", "b": 1.5, "c": {"x": 2, "names": ["n"]}, "d": {"k": {"x": 1}}, "e": "x", "f": "red", "g": "2s",
@@ -96,7 +71,7 @@ def _reads(form: str) -> Callable[[bytes], None]:
     def check(data: bytes) -> None:
         tree = parse_text(_source(data, form))
         printed(tree) if not _holds_keys_of_tuples(tree) else None
-        read(_Config, [_source(data, form)])
+        read(Config, [_source(data, form)])
         read(ValidatorConfig, [_source(data, form)])
 
     return check

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import enum
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.config import Duration, Source, read
+from nri.config import Source, read
 from nri.errors import ConfigError
-
-
-class Color(enum.Enum):
-    RED = "red"
-    ONE = 1
-
-
-class Inner:
-    x: int = 1
-    names: list[str] = []  # noqa: RUF012  (defaults are copied)
-
-
-class Config:
-    a: str = ""
-    b: float | list[int] | None = None
-    c: Inner
-    d: dict[str, Inner] = {}  # noqa: RUF012
-    e: Literal["x", 1, True] = "x"
-    f: Color = Color.RED
-    g: Duration = 1.0
-    h: Any = None
-    i: tuple[int, ...] = ()
-    j: set[str] = set()  # noqa: RUF012
+from tests.support.any_config import Config
 
 
 def attempt(text: str, form: Any) -> None:

@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.needs import need_tool
+from tools.runtimes.machine import PATIENCE
 
 _TOOLS = ("sh", "cat", "env", "ls", "stat", "sleep", "hostname", "readlink", "ulimit", "mount", "touch", "echo", "id")
+V1 = not Path("/sys/fs/cgroup/cgroup.controllers").exists()
+# On cgroup v2 a container sees its own cgroup as the root of the tree only in a namespace, which all runtimes give it.
+_NAMESPACES = ("pid", "mount", "ipc", "uts", "network", *(() if V1 else ("cgroup",)))
 _CAPABILITIES = ["CAP_SYS_ADMIN", "CAP_MKNOD", "CAP_CHOWN", "CAP_DAC_OVERRIDE"]
 
 
@@ -31,10 +35,11 @@ def rootfs(folder: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Bundles:
-    """Runs containers of one root file system. Ids are its own, and so are runc's records."""
+    """Runs containers of one root file system with runc, or crun. Ids are its own, and so are the runtime's records."""
 
     folder: Path
     root: Path
+    runtime: str = "runc"
 
     def spec(self, command: str) -> dict[str, Any]:
         """The spec of a container that runs a shell command, before anything is adjusted."""
@@ -58,15 +63,15 @@ class Bundles:
             ],
             "linux": {
                 "cgroupsPath": f"/nri-oci-{uuid.uuid4().hex[:8]}",
-                "namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts", "network")],
+                "namespaces": [{"type": kind} for kind in _NAMESPACES],
                 "resources": {"devices": [{"allow": False, "access": "rwm"}]},
             },
         }
 
-    def runc(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
-        """What runc, and a container that it runs, print. AssertionError with their words if it fails."""
-        command = [need_tool("runc"), "--root", str(self.folder / "runc"), *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    def call(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
+        """What the runtime, and a container that it runs, print. AssertionError with their words if it fails."""
+        command = [need_tool(self.runtime), "--root", str(self.folder / self.runtime), *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60 * PATIENCE, check=False)
         assert not check or done.returncode == 0, f"{arguments[0]}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -74,9 +79,21 @@ class Bundles:
         """Run a container to its end; what it printed."""
         name = spec["linux"]["cgroupsPath"].rpartition("/")[2]
         try:
-            return self.runc("run", "--bundle", str(self.bundle(name, spec)), name)
+            return self.call("run", "--bundle", str(self.bundle(name, spec)), name)
         finally:
-            self.runc("delete", "--force", name, check=False)
+            self.call("delete", "--force", name, check=False)
+
+    def start(self, bundle: str, name: str) -> None:
+        """Run a container in the background. It keeps its streams, so they must not be ours to wait for."""
+        command = [need_tool(self.runtime), "--root", str(self.folder / self.runtime), "run", "--detach"]
+        subprocess.run(
+            [*command, "--bundle", bundle, name],
+            check=True,
+            timeout=60 * PATIENCE,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def bundle(self, name: str, spec: dict[str, Any]) -> Path:
         """A folder with config.json for runc."""

@@ -14,8 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tools.runtimes.machine import PATIENCE
+
 RECORDER = Path(__file__).parent / "plugins/recorder.py"
-WAIT_S = 15.0
+WAIT_S = 15.0 * PATIENCE
 Line = dict[str, Any]
 
 

@@ -104,3 +104,13 @@ def ends(work: Callable[[], object], what: str) -> list[BaseException]:
     thread.join(PATIENCE_S)
     assert not thread.is_alive(), f"{what} waits for a peer that does not read its replies"
     return errors
+
+
+def responses(sock: socket.socket, side: ClientSide, count: int) -> list[Any]:
+    """Read until so many responses and messages of streams have come; frames of no stream are dropped."""
+    got: list[Any] = []
+    while len(got) < count:
+        data = sock.recv(65536)
+        assert data, "the connection was closed"
+        got += side.receive(data)
+    return got

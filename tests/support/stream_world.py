@@ -16,7 +16,7 @@ from pathlib import Path
 from nri.engine.process.attach import Attachment
 from nri.engine.process.execution import Execution
 from nri.engine.process.runtime import Runtime
-from nri.engine.streaming import StreamingServer, connect_port
+from nri.engine.streaming import Limits, StreamingServer, connect_port
 from nri.engine.support.errors import EngineError
 from tests.support.stream_clients import SpdyClient, WebSocketClient
 
@@ -42,8 +42,14 @@ class World:
         self.runtime = Runtime(str(script), folder / "state")
         self.started: list[Execution] = []
         self.connect: Callable[[int], socket.socket] = lambda port: connect_port(None, port)
-        self.server = StreamingServer("127.0.0.1", 0, self)
+        self._servers: list[StreamingServer] = []
+        self.limited()
+
+    def limited(self, **limits: float) -> None:
+        """A server with other limits from now on."""
+        self.server = StreamingServer("127.0.0.1", 0, self, Limits(**limits))  # type: ignore[arg-type]
         self.server.start()
+        self._servers.append(self.server)
 
     def exec(self, container_id: str, argv: Sequence[str], *, tty: bool, stdin: bool) -> Execution:
         process = {"args": [*argv], "terminal": tty}
@@ -67,7 +73,8 @@ class World:
         return talk
 
     def close(self) -> None:
-        self.server.stop()
+        for each in self._servers:
+            each.stop()
 
 
 def request(url: str, *headers: str, method: str = "POST") -> tuple[socket.socket, bytes]:

@@ -23,6 +23,11 @@ def read(pid: int, controller: str, v1_file: str, v2_file: str) -> str:
     return (CGROUPS / folders[""] / v2_file).read_text().strip()
 
 
+def read_unified(pid: int, file: str) -> str:
+    """One control file of a process's cgroup of version 2."""
+    return (CGROUPS / dict(_memberships(pid))[""] / file).read_text().strip()
+
+
 def is_v1(pid: int, controller: str) -> bool:
     """Whether that controller is on cgroup version 1."""
     return controller in dict(_memberships(pid))

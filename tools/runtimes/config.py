@@ -18,12 +18,17 @@ CNI_PLUGINS = "/usr/lib/cni"
 
 @dataclass(frozen=True, slots=True)
 class DaemonSettings:
-    """What a run may choose. Timeouts in seconds; `nri` adds or overrides keys of NRI's own table."""
+    """What a run may choose. Timeouts in seconds.
+
+    `nri` adds or overrides keys of NRI's own table, `cri` those of the CRI's runtime; `blockio` is a file of classes.
+    """
 
     request_timeout_s: float = 2.0
     registration_timeout_s: float = 5.0
     log_level: str = "debug"
     nri: Table = field(default_factory=dict)
+    cri: Table = field(default_factory=dict)
+    blockio: str = ""
 
 
 def containerd_config(version: int, run_dir: Path, runc: str, snapshotter: str, settings: DaemonSettings) -> str:
@@ -35,7 +40,8 @@ def containerd_config(version: int, run_dir: Path, runc: str, snapshotter: str, 
         "grpc": {"address": f"{run_dir}/cri.sock"},
         "ttrpc": {"address": f"{run_dir}/ttrpc.sock"},
         "plugins": {
-            **_cri_tables(version, run_dir, runc, snapshotter),
+            **_cri_tables(version, run_dir, runc, snapshotter, settings),
+            "io.containerd.service.v1.tasks-service": {"blockio_config_file": settings.blockio},
             "io.containerd.internal.v1.opt": {"path": f"{run_dir}/opt"},
             "io.containerd.nri.v1.nri": _nri_table(run_dir, settings),
         },
@@ -56,7 +62,7 @@ def _nri_table(run_dir: Path, settings: DaemonSettings) -> Table:
     }
 
 
-def _cri_tables(version: int, run_dir: Path, runc: str, snapshotter: str) -> Table:
+def _cri_tables(version: int, run_dir: Path, runc: str, snapshotter: str, settings: DaemonSettings) -> Table:
     """The CRI plugin's tables: one in format 2, three in format 3."""
     streaming = {
         "disable_tcp_service": True,
@@ -77,6 +83,7 @@ def _cri_tables(version: int, run_dir: Path, runc: str, snapshotter: str) -> Tab
         "enable_cdi": True,
         "cdi_spec_dirs": [f"{run_dir}/cdi"],
         "containerd": {"default_runtime_name": "runc", "runtimes": runtimes},
+        **settings.cri,
     }
     if version == 2:
         runtime["cni"] = {"bin_dir": CNI_PLUGINS, "conf_dir": f"{run_dir}/cni"}

@@ -21,12 +21,12 @@ from tools.runtimes import leftovers
 from tools.runtimes.config import DaemonSettings, cni_config, containerd_config
 from tools.runtimes.cri import Cri
 from tools.runtimes.images import image_archive
-from tools.runtimes.machine import MissingError, Say, find_tool, last_line, require_root
+from tools.runtimes.machine import PATIENCE, MissingError, Say, find_tool, last_line, require_root
 from tools.runtimes.mounts import mount, unmount
 from tools.runtimes.releases import Installed
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 30.0 * PATIENCE
+STOP_TIMEOUT_S = 10.0 * PATIENCE
 
 
 class Containerd:

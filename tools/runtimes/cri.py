@@ -20,8 +20,10 @@ from google.protobuf.message_factory import GetMessageClass
 
 from nri.cri.pb import api_pb2 as pb
 from tools.runtimes.images import BUSYBOX, FOREVER
+from tools.runtimes.machine import PATIENCE
 
-CALL_TIMEOUT_S = 60.0
+CALL_TIMEOUT_S = 60.0 * PATIENCE
+EXEC_TIMEOUT_S = int(10 * PATIENCE)
 _SERVICE = pb.DESCRIPTOR.services_by_name["RuntimeService"]
 
 
@@ -59,7 +61,7 @@ class Cri:
     def answers(self) -> bool:
         """Whether the runtime serves the CRI by now. (It answers Version before it is ready.)"""
         try:
-            self.call("Status", pb.StatusRequest(), timeout_s=0.5)
+            self.call("Status", pb.StatusRequest(), timeout_s=0.5 * PATIENCE)
         except grpc.RpcError:
             return False
         return True
@@ -134,7 +136,7 @@ class Cri:
 
     def exec(self, container_id: str, *command: str) -> str:
         """Run a command inside a container and return what it prints."""
-        request = pb.ExecSyncRequest(container_id=container_id, cmd=command, timeout=10)
+        request = pb.ExecSyncRequest(container_id=container_id, cmd=command, timeout=EXEC_TIMEOUT_S)
         reply = self.call("ExecSync", request)
         if reply.exit_code != 0:
             error = reply.stderr.decode(errors="replace").strip()

@@ -20,29 +20,36 @@ DEFAULT_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """A package's version, and the versions of the Go libraries built into it."""
+    """A package's version, the packages that it depends on, and the versions of the Go libraries built into it."""
 
     version: str
+    depends: tuple[str, ...]
     built_using: dict[str, str]
 
 
 def unpack(package: str, suite: str, target: Path, scratch: Path) -> Unpacked:
-    """Unpack the package of that suite into `target`; `MissingError` says why it cannot be had."""
+    """Unpack the package of that suite into `target`; `MissingError` says why it cannot be had.
+
+    A second package with the same `scratch` needs no second look at what the suite has.
+    """
     if not find_tool("apt-get") or not find_tool("dpkg-deb"):
         raise MissingError("apt-get and dpkg-deb", "this needs a Debian system (or one like it)")
     options = _private_apt(find_mirror(), suite, scratch)
-    _run(
-        ["apt-get", *options, "-qq", "-o", "APT::Update::Error-Mode=any", "update"],
-        scratch,
-        "a reachable Debian mirror",
-    )
+    if not any((scratch / "state/lists").glob("*_Packages*")):
+        _run(
+            ["apt-get", *options, "-qq", "-o", "APT::Update::Error-Mode=any", "update"],
+            scratch,
+            "a reachable Debian mirror",
+        )
     _run(["apt-get", *options, "-qq", "download", package], scratch, f"{package} of {suite}")
     deb = next(scratch.glob(f"{package}_*.deb"))
     _run(["dpkg-deb", "-x", str(deb), str(target)], scratch, f"{package} of {suite}")
-    fields = _run(["dpkg-deb", "-f", str(deb), "Version", "Built-Using", "Static-Built-Using"], scratch, package)
-    version = re.search(r"^Version: (\S+)", fields, re.MULTILINE)
-    built_using = dict(re.findall(r"([\w.+-]+) \(= ([^)]+)\)", fields))
-    return Unpacked(version[1] if version else "?", built_using)
+    version, depends = (_run(["dpkg-deb", "-f", str(deb), name], scratch, package) for name in ("Version", "Depends"))
+    # A name, perhaps with the version that it must have and with alternatives behind it.
+    names = tuple(part.split()[0] for part in depends.split(",") if part.strip())
+    libraries = _run(["dpkg-deb", "-f", str(deb), "Built-Using", "Static-Built-Using"], scratch, package)
+    built_using = dict(re.findall(r"([\w.+-]+) \(= ([^)]+)\)", libraries))
+    return Unpacked(version.strip() or "?", names, built_using)
 
 
 def _private_apt(mirror: Mirror, suite: str, scratch: Path) -> list[str]:

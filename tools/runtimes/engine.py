@@ -73,6 +73,16 @@ class Engine:
         """Start the engine and wait until it serves; bring the image at the first start."""
         if not (self.dry or self.log.exists()):
             ImageStore(self.run_dir / "root/images").load(f"oci-archive:{image_archive(self._say)}:{BUSYBOX}", BUSYBOX)
+        self._serve()
+
+    def restart(self) -> None:
+        """Start it once more after its end, however that came."""
+        if self._cri is not None:
+            self._cri.close()
+        self.log.write_text("")
+        self._serve()
+
+    def _serve(self) -> None:
         with open(self.log, "ab") as log:
             lives = len(self.log_lines(READY))
             # A session of its own: Ctrl-C reaches the owner only, which then ends this in order.

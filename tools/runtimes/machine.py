@@ -20,6 +20,8 @@ from pathlib import Path
 Say = Callable[[str], None]
 """Takes one line of progress for a person."""
 
+#: How many times as long as usual everything may take: an emulated machine is slow (tools/guest).
+PATIENCE = float(os.environ.get("NRI_PATIENCE", "1"))
 # Debian package -> the file that shows that it is there. The first runs containers, the second
 # gives pods a network of their own; the others are what our own engine works with besides.
 PACKAGES = {

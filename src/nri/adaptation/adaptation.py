@@ -66,6 +66,17 @@ _RELAYED = EventMask.of(*(spec for spec in EVENTS if spec.relayed))
 SHUTDOWN_S = 1.0
 
 
+def _check_options(synchronize: object, update: object, compat: str, fan_out: EventMask) -> None:
+    """Raise LocalProtocolError for options that no adaptation can have."""
+    for callback, kind in ((synchronize, "Sync"), (update, "Update")):
+        if not callable(callback):
+            raise LocalProtocolError(f"failed to create NRI adaptation, nil {kind}Fn")
+    if compat not in ("default", "reference"):
+        raise LocalProtocolError(f'compat must be "default" or "reference", not {compat!r}')
+    if fan_out - _RELAYED:
+        raise LocalProtocolError(f"fan_out: {fan_out - _RELAYED}: what a plugin answers concerns the next ones")
+
+
 class Adaptation(Events):
     """The runtime side of NRI. Its events, and what they take and raise, are those of `nri.adaptation.events.Events`.
 
@@ -120,50 +131,56 @@ class Adaptation(Events):
         default_validator: ValidatorConfig | None = None,
         fan_out: EventMask = EventMask(0),  # noqa: B008 - an int
     ) -> None:
-        for callback, kind in ((synchronize, "Sync"), (update, "Update")):
-            if not callable(callback):
-                raise LocalProtocolError(f"failed to create NRI adaptation, nil {kind}Fn")
-        if compat not in ("default", "reference"):
-            raise LocalProtocolError(f'compat must be "default" or "reference", not {compat!r}')
-        if fan_out - _RELAYED:
-            raise LocalProtocolError(f"fan_out: {fan_out - _RELAYED}: what a plugin answers concerns the next ones")
+        _check_options(synchronize, update, compat, fan_out)
         self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
-        settings = RuntimeSettings(name, version, registration_timeout_s, request_timeout_s, self.rules)
         self._interceptors = interceptors
         self._policies = Policies(policy_path)
         self._reporting = Reporting(observer, reporters)
+        # The way of events.
         trail = AuditTrail(update, Provenance() if provenance else None)
         updates = PluginUpdates(update, evict, self._policies, self.rules, trail, self._reporting)
         self._kept = KeptUpdates(trail.inventory, updates)
         chain = Chain(request_timeout_s, self._policies)
-        self._handshake = Handshake(
-            settings, chain, self._policies, trail.inventory, synchronize,
-            updates.check_synchronize, updates.in_synchronize, self._reporting,
-        )  # fmt: skip
-        queue = UpdateQueue(updates.unsolicited, updates.most)
-        self._registry = Registry(self.rules, chain, self._handshake, queue, self._reporting)
+        context = EventContext(self.rules, trail, self._reporting, self._kept)
+        invoker = Invoker(self.rules, self._reporting)
+        super().__init__(Dispatcher(chain, invoker, context, request_timeout_s, fan_out), trail, chain)
+        # The ways in: built into the runtime, installed, or by the socket.
+        settings = RuntimeSettings(name, version, registration_timeout_s, request_timeout_s, self.rules)
+        self._wire_registration(settings, updates, synchronize)
+        self._builtin = [*default_validators(default_validator, self.rules), *builtin]
         self._installed = Installed(
             plugin_path, plugin_config_path, settings, self._policies, self._registry, interceptors
         )
-        self._housekeeping = Housekeeping(self._registry, chain, self._handshake, self._policies, self._reporting)
-        invoker = Invoker(self.rules, self._reporting)
-        context = EventContext(self.rules, trail, self._reporting, self._kept)
-        super().__init__(Dispatcher(chain, invoker, context, request_timeout_s, fan_out), trail, chain)
         self._listener = None
         if not disable_connections:
             self._listener = Listener(
                 socket_path, self._registry, allowed_uids, registration_timeout_s, self._reporting, interceptors,
                 replace_live=not self.rules.live_socket_kept,
             )  # fmt: skip
-        self._builtin = [*default_validators(default_validator, self.rules), *builtin]
         self._admin = None
         if admin_socket is not None:
-            records = self._trail.provenance or Provenance()
+            records = trail.provenance or Provenance()
             self._admin = Admin(admin_socket, records, self._policies, self._describe, self.rules)
         self._stopping = threading.Event()
-        for listener in (self._chain.note_absent, self._installed.nudge, self._count_plugins):
+        for listener in (chain.note_absent, self._installed.nudge, self._count_plugins):
             self._registry.listen(listener)
         self._registry.tell_listeners()
+
+    def _wire_registration(
+        self,
+        settings: RuntimeSettings,
+        updates: PluginUpdates,
+        synchronize: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
+    ) -> None:
+        """Make the parts that a plugin passes on its way in, and those that look after it then."""
+        chain = self._chain
+        self._handshake = Handshake(
+            settings, chain, self._policies, self._trail.inventory, synchronize,
+            updates.check_synchronize, updates.in_synchronize, self._reporting,
+        )  # fmt: skip
+        queue = UpdateQueue(updates.unsolicited, updates.most)
+        self._registry = Registry(self.rules, chain, self._handshake, queue, self._reporting)
+        self._housekeeping = Housekeeping(self._registry, chain, self._handshake, self._policies, self._reporting)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 

@@ -8,10 +8,15 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from nri.text import cut
+
 __all__ = ["parse"]
 
+#: Characters of a wrong one that its error shows.
+_SHOWN = 128
+
 _QUANTITY = re.compile(
-    r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
+    r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"  # one way to read digits: two would be tried in each split
     r"(?P<suffix>[eE][+-]?[0-9]{1,2}|[numkMGTPE]|[KMGTPE]i)?"
 )
 _POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
@@ -22,7 +27,7 @@ def parse(value: object) -> Fraction:
     text = str(value).strip()
     match = _QUANTITY.fullmatch(text)
     if match is None or isinstance(value, bool):
-        raise ValueError(f'"{text}" is not a quantity; write such as 500m, 2, 1.5Gi')
+        raise ValueError(f'"{cut(text, _SHOWN)}" is not a quantity; write such as 500m, 2, 1.5Gi')
     number, suffix = Fraction(match["number"]), match["suffix"] or ""
     if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
         scale = Fraction(10) ** int(suffix[1:])

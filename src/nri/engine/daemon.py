@@ -15,7 +15,7 @@ from nri.engine.config import EngineConfig
 from nri.engine.engine import Engine
 from nri.engine.process import Attachment, Execution
 from nri.engine.server import cri_server
-from nri.engine.streaming import StreamingServer, connect_port
+from nri.engine.streaming import Limits, StreamingServer, connect_port
 from nri.engine.support.errors import EngineError
 
 __all__ = ["Daemon"]
@@ -29,8 +29,9 @@ class Daemon:
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
         self.engine = Engine(config)
-        self.streaming = StreamingServer(config.streaming.address, config.streaming.port, _Streams(self.engine))
-        self.streaming.limits.idle_s = config.streaming.idle_timeout
+        settings = config.streaming
+        limits = Limits(token_s=settings.token_timeout, idle_s=settings.idle_timeout)
+        self.streaming = StreamingServer(settings.address, settings.port, _Streams(self.engine), limits)
         self.server = cri_server(self.engine, self.streaming)
 
     def start(self) -> None:

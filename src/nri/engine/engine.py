@@ -88,6 +88,7 @@ class Engine:
         self._replay = Replay(lives, machinery, steps, creation, ends)
         self.complaints: list[str] = []
         self._returning: threading.Thread | None = None
+        self._stopped = False
 
     # --- life ---
 
@@ -110,7 +111,10 @@ class Engine:
         self._ends.open()
 
     def stop(self) -> None:
-        """Let go of everything; containers run on, and the next engine finds them."""
+        """Let go of everything; containers run on, and the next engine finds them. A second call does nothing."""
+        if self._stopped:
+            return
+        self._stopped = True
         self._ends.close()
         self.events.close()
         self.nri.stop()
@@ -135,7 +139,10 @@ class Engine:
             row = Condition("NetworkReady", True)
         else:
             row = Condition("NetworkReady", False, "NetworkPluginNotReady", "; ".join(complaints))
-        return [Condition("RuntimeReady", True), row]
+        missing = self.machinery.missing_programs()
+        why = f"not on this machine: {', '.join(missing)}" if missing else ""
+        ready = Condition("RuntimeReady", not missing, "ProgramsMissing" if missing else "", why)
+        return [ready, row]
 
     @property
     def network_ready(self) -> bool:

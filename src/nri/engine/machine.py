@@ -82,10 +82,17 @@ def _below(path: str, look_at: Any) -> Iterator[Device]:
 
 
 def _limits_swap(root: Path, v2: bool) -> bool:
-    """Whether cgroups can limit swap. On v2 the root cgroup never has the file, so any cgroup below it shows."""
+    """Whether cgroups can limit swap.
+
+    On v2 the root cgroup never has the file, so any cgroup below it shows; before there is one, whether the kernel
+    knows swap.
+    """
     if not v2:
         return (root / _CGROUPS / "memory/memory.memsw.limit_in_bytes").exists()
-    return any((root / _CGROUPS).glob("*/memory.swap.max"))
+    limited = [path.parent for path in (root / _CGROUPS).glob("*/memory.max")]
+    if not limited:
+        return (root / "proc/swaps").exists()
+    return any((folder / "memory.swap.max").exists() for folder in limited)
 
 
 def _status(root: Path) -> dict[str, str]:

@@ -25,16 +25,9 @@ if TYPE_CHECKING:
     Metadata = Sequence[tuple[str, str]]
 
 __all__ = [
-    "Request",
-    "Response",
-    "decode_request",
-    "decode_response",
-    "encode_request",
-    "encode_response",
-    "request_ends",
-    "request_prefix",
-    "response_payload",
-]
+    "Request", "Response", "decode_request", "decode_response", "encode_request", "encode_response", "request_ends",
+    "request_prefix", "response_payload",
+]  # fmt: skip
 
 
 class Request:
@@ -103,9 +96,7 @@ def request_prefix(service: str, method: str) -> bytes:
     return bytes_field(1, service.encode()) + bytes_field(2, method.encode())
 
 
-def encode_request(
-    prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[tuple[str, str]] = ()
-) -> bytes:
+def encode_request(prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[Any] = ()) -> bytes:
     """The data of a Request frame; `prefix` is `request_prefix(service, method)`."""
     before, after = request_ends(prefix, len(payload), timeout_ns, metadata)
     return before + payload + after
@@ -134,6 +125,7 @@ def request_ends(prefix: bytes, length: int, timeout_ns: int = 0, metadata: Iter
 _known: dict[bytes, tuple[str, str]] = {}
 # Timeouts as they are encoded at the end of a request -> nanoseconds. Our runtimes tell whole milliseconds: few values.
 _told: dict[bytes, int] = {}
+_LENGTH_DELIMITED = frozenset((0x0A, 0x12, 0x1A, 0x2A))
 
 
 def _read_timeout(data: bytes, position: int) -> int:
@@ -221,9 +213,6 @@ def _decode_request(data: bytes) -> Request:
         else:
             position = _skip(data, position)
     return Request(_text(service), _text(method), payload, timeout_ns, tuple(metadata))
-
-
-_LENGTH_DELIMITED = frozenset((0x0A, 0x12, 0x1A, 0x2A))
 
 
 def _skip(data: bytes, position: int) -> int:

@@ -2,6 +2,7 @@
 
 Annotations of a pod:
     test/adjust      name of a case in tests/real/adjustments.py: what to answer to CreateContainer
+    test/set         JSON {SETTER: VALUE}: the same by setters, as tests/real/controls.py calls them
     test/fail        "EVENT [PLUGIN]": the handler of that event raises, in the plugin of that name or in all
     test/delay       "EVENT SECONDS": the handler of that event is late
     test/update      JSON {"on": EVENT, "container": NAME, "set": {SETTER: VALUE}}: an update to return at that event
@@ -26,6 +27,7 @@ from google.protobuf.json_format import MessageToDict
 
 import nri
 from tests.real.adjustments import CASES
+from tests.real.controls import call
 
 # As it was at the start: the library takes the connection's number out of the environment.
 ENVIRON = {key: value for key, value in os.environ.items() if key.startswith("NRI_")}
@@ -146,8 +148,9 @@ class Recorder(nri.Plugin):
         self, pod: nri.PodSandbox, container: nri.Container
     ) -> tuple[nri.Adjustment | None, list[nri.Update]]:
         self.seen("CreateContainer", pod, container)
-        name = pod.annotations.get("test/adjust")
-        return CASES[name].adjust(pod) if name else None, self.updates("CreateContainer", pod, container.id)
+        name, wish = pod.annotations.get("test/adjust"), json.loads(pod.annotations.get("test/set", "{}"))
+        adjustment = CASES[name].adjust(pod) if name else nri.Adjustment() if wish else None
+        return call(adjustment, wish), self.updates("CreateContainer", pod, container.id)
 
     def validate_container_adjustment(self, request: nri.ValidateContainerAdjustmentRequest) -> None:
         self.seen("ValidateContainerAdjustment", request.pod, request.container)
@@ -180,9 +183,7 @@ class Recorder(nri.Plugin):
 
 def make_update(container_id: str, setters: dict[str, Any]) -> nri.Update:
     """An update by the names of its setters."""
-    update = nri.Update(container_id)
-    for name, value in setters.items():
-        getattr(update, name)(value)
+    update: nri.Update = call(nri.Update(container_id), setters)
     return update
 
 

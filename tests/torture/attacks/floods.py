@@ -7,6 +7,9 @@ import socket
 from functools import partial
 
 from nri.api import messages as m
+from nri.api.naming import RUNTIME_SERVICE_CONN
+from nri.mux import pack
+from nri.ttrpc import frames
 from nri.ttrpc.envelope import Request
 from tests.torture.attack import Attack
 from tests.torture.course import Outcome
@@ -92,6 +95,20 @@ def silent_connections(target: Target) -> None:
         each.close()
 
 
+def half_requests(target: Target) -> None:
+    """Connections that send nearly all of a request of 4 MiB, and hang up."""
+    length = frames.MAX_DATA
+    data = length.to_bytes(4, "big") + (1).to_bytes(4, "big") + b"\x01\x00" + bytes(length - 1)
+    pieces = pack(RUNTIME_SERVICE_CONN, data)
+
+    def turn() -> None:
+        with target.connect() as plugin:
+            plugin.send(pieces)
+            target.count["sent"] += 1
+
+    target.together(*[turn] * 4)
+
+
 def slow_letters(target: Target) -> None:
     """Two hundred connections that send a registration byte by byte."""
     held = []
@@ -147,6 +164,13 @@ ROWS = (
         "the oldest of more than 64 are closed",
         silent_connections,
         log_lines=50,
+    ),
+    Attack(
+        "half-requests",
+        "four connections at a time send nearly all of a request of 4 MiB, and hang up",
+        "given back with the connection",
+        half_requests,
+        after_mib=64,
     ),
     Attack(
         "slow-letters",

@@ -7,6 +7,7 @@ import pytest
 import nri
 from nri.api import messages as m
 from nri.api import readers
+from tests.support.received import resources
 
 
 def test_a_containers_lists_read_as_dictionaries() -> None:
@@ -23,19 +24,6 @@ def test_a_containers_lists_read_as_dictionaries() -> None:
     assert readers.devices_of(container)["/dev/x"].type == "c"
     assert readers.namespaces_of(container) == {"pid": "/p"}
     assert readers.rlimits_of(container) == {"RLIMIT_CORE": (2, 1)}
-
-
-def resources(**values: int | str) -> m.LinuxResources:
-    made = m.LinuxResources()
-    for name, value in values.items():
-        if name in ("cpus", "mems"):
-            setattr(made.cpu, name, value)
-        elif name == "pids":
-            made.pids.limit = value
-        else:
-            part = made.memory if name == "limit" else made.cpu
-            getattr(part, name).value = value
-    return made
 
 
 @pytest.mark.parametrize(

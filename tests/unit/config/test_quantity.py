@@ -19,3 +19,10 @@ def test_a_quantity_is_read_exactly(text: object, value: object) -> None:
 def test_what_is_no_quantity_is_refused(text: object) -> None:
     with pytest.raises(ValueError, match="is not a quantity; write such as"):
         parse(text)
+
+
+def test_a_long_row_of_digits_is_refused_at_once_and_shown_in_part() -> None:
+    """Read in two ways, a million digits would be tried in each split: hours."""
+    with pytest.raises(ValueError, match="is not a quantity") as refused:
+        parse("9" * 1_000_000 + "y")
+    assert len(str(refused.value)) < 300

@@ -36,10 +36,26 @@ def test_an_engine_without_sys_resource_on_cgroup_v1(tmp_path: Path) -> None:
 def test_cgroup_v2(tmp_path: Path) -> None:
     files = {
         "sys/fs/cgroup/cgroup.controllers": "cpu memory hugetlb\n",
+        "sys/fs/cgroup/system.slice/memory.max": "max",
         "sys/fs/cgroup/system.slice/memory.swap.max": "max",
     }
     found = look(write(tmp_path, **files))
     assert (found.cgroup_v2, found.swap_limit, found.hugetlb, found.seccomp) == (True, True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("more", "limited"),
+    [
+        ({}, False),
+        ({"proc/swaps": "Filename\n"}, True),
+        ({"proc/swaps": "Filename\n", "sys/fs/cgroup/system.slice/memory.max": "max"}, False),
+    ],
+)
+def test_cgroup_v2_limits_swap_as_its_cgroups_do_and_without_any_as_the_kernel_knows_it(
+    tmp_path: Path, more: dict[str, str], limited: bool
+) -> None:
+    found = look(write(tmp_path, **{"sys/fs/cgroup/cgroup.controllers": "memory\n", **more}))
+    assert found.swap_limit is limited
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from nri.ttrpc import Code, Endpoint, SocketTransport, frames
 from nri.ttrpc.connection import ClientSide
 from nri.ttrpc.envelope import Response
 from nri.ttrpc.outbox import ROOM_BYTES, ROOM_FRAMES
+from tests.support.endpoints import responses
 
 PATIENCE_S = 10.0
 
@@ -46,12 +47,7 @@ class Peer:
 
     def responses(self, count: int) -> list[Response]:
         """Read until so many have come; frames that fill the way are of no stream and dropped."""
-        got: list[Any] = []
-        while len(got) < count:
-            data = self.sock.recv(65536)
-            assert data, "the connection was closed"
-            got += self.side.receive(data)
-        return got
+        return responses(self.sock, self.side, count)
 
 
 @pytest.fixture

@@ -29,8 +29,11 @@ __all__ = ["Provenance", "Record"]
 _LOOSE_RECORDS = 512
 _LOOSE_BYTES = 4 << 20
 
-#: How many are sorted in a moment between two steps of an event: more than one, so that they get fewer.
+#: How many are sorted at a time, by whoever adds one too many or between two steps of an event: more than one, so that
+#: they get fewer; and never all, because who adds them may add them faster than they are sorted.
 _TIDIED = 2
+#: By how many other threads may have changed what is counted while it is.
+_RACES = 64
 
 #: About what the history of a container costs in memory beside its records, a record beside its bytes, and a reply or
 #: an outcome in it.
@@ -125,7 +128,10 @@ class Provenance:
         # decides when to sort.
         self._loose: deque[tuple[Collection[str], _Raw, int]] = deque()
         self._loose_bytes = 0
+        self._sorted = 0
+        # Who is removed, and how many must be sorted until nothing of theirs is loose any more; in this order.
         self._gone: set[str] = set()
+        self._leaving: deque[tuple[int, str]] = deque()
 
     def record(
         self,
@@ -160,11 +166,12 @@ class Provenance:
         self._loose_bytes += size_bytes
         if self._loose_bytes >= _LOOSE_BYTES or len(loose) >= _LOOSE_RECORDS:
             with self._lock:
-                self._sort()
+                self._sort(_TIDIED)
 
     def forget(self, container: str) -> None:
         """Note that a container is removed; ids are not used twice."""
         self._gone.add(container)
+        self._leaving.append((self._sorted + len(self._loose) + _RACES, container))
 
     def tidy(self) -> None:
         """Sort some of what is loose, unless another thread is at it."""
@@ -174,12 +181,21 @@ class Provenance:
             finally:
                 self._lock.release()
 
-    def _sort(self, most: int = -1) -> None:
-        """Put what is loose into the chains, all or so many, and drop what is gone. Holds the lock."""
+    def _sort_all(self) -> None:
+        """Put everything into the chains that is loose by now. Takes the lock, and gives it to others in between."""
+        for _ in range(0, len(self._loose), _TIDIED):
+            with self._lock:
+                self._sort(_TIDIED)
+        with self._lock:  # what is gone is dropped also where nothing is loose
+            self._sort(0)
+
+    def _sort(self, most: int) -> None:
+        """Put so many of what is loose into the chains, and drop what is gone. Holds the lock."""
         gone, loose, histories = self._gone, self._loose, self._histories
         while loose and most:
             most -= 1
             touched, raw, size_bytes = loose.popleft()
+            self._sorted += 1
             self._loose_bytes -= size_bytes
             record = Record(*raw)
             if touched:
@@ -188,8 +204,11 @@ class Provenance:
                 self._append(record.container, record)
         if not loose:
             self._loose_bytes = 0
-        while gone and not loose:  # what is loose still may be of theirs
-            history = histories.pop(gone.pop(), None)
+        leaving = self._leaving
+        while leaving and (not loose or leaving[0][0] <= self._sorted):
+            _, container = leaving.popleft()
+            gone.discard(container)
+            history = histories.pop(container, None)
             if history is not None:
                 self._bytes -= history.size_bytes
         while histories and (len(histories) > self._max_containers or self._bytes > self._max_bytes):
@@ -238,16 +257,16 @@ class Provenance:
 
     def find(self, prefix: str) -> list[str]:
         """Ids of the remembered containers that start with this; the exact one alone if there is one."""
+        self._sort_all()
         with self._lock:
-            self._sort()
             if prefix in self._histories:
                 return [prefix]
             return sorted(one for one in self._histories if one.startswith(prefix))
 
     def explain(self, container: str, rules: Rules = Rules.DEFAULT) -> Explanation | None:
         """The history of changes of a container; None if nothing is remembered of it."""
+        self._sort_all()
         with self._lock:
-            self._sort()
             history = self._histories.get(container)
             if history is None:
                 return None
@@ -256,6 +275,6 @@ class Provenance:
 
     def stats(self) -> dict[str, Any]:
         """How much is kept, as numbers by name."""
+        self._sort_all()
         with self._lock:
-            self._sort()
             return {"containers": len(self._histories), "bytes": self._bytes, "max_bytes": self._max_bytes}

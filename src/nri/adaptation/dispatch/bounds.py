@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from nri.adaptation.audit import shadow
 from nri.adaptation.merge import limits
 from nri.adaptation.merge.update_book import NO_CONTAINER, UNKNOWN_CONTAINER
 from nri.adaptation.peers.synchronize import ENVELOPE
@@ -19,9 +20,13 @@ from nri.ttrpc.frames import MAX_DATA
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.dispatch.event import AnsweredEvent
     from nri.adaptation.merge.update_book import Ignored
+    from nri.adaptation.peers.peer import Peer
+    from nri.adaptation.plugin_policy.event_policy import EventPolicy
 
-__all__ = ["HEADERS", "ROOM", "leave_room", "left_out", "too_much"]
+__all__ = ["HEADERS", "ROOM", "leave_room", "left_out", "too_much", "weighed"]
 
 #: Bytes that the request to a plugin may have.
 ROOM: Final = MAX_DATA - ENVELOPE
@@ -35,6 +40,25 @@ def too_much(kind: Any, rpc: str, plugin: str, reply: bytes) -> PluginError | No
     """The error if an encoded answer is more than a plugin may ask for in an event; None if it is not."""
     reason = limits.too_much(kind, reply, limits.MOST_ENTRIES, limits.MOST_BYTES)
     return PluginError(plugin, f"its reply to {rpc} {reason}", code=Code.RESOURCE_EXHAUSTED) if reason else None
+
+
+def weighed(event: AnsweredEvent, reporting: Reporting, peer: Peer, policy: EventPolicy, reply: bytes) -> bytes | None:
+    """Hold an answer to the limits; returns it, or None for a shadow's. PluginError: it is too much."""
+    error = too_much(event.reply_type, event.rpc, peer.label, reply)
+    if error is None:
+        return reply
+    peer.last_error = str(error)
+    if policy.policy.shadow:
+        reporting.shadow_answered(shadow.failure(peer.label, event.rpc, event.request.pod, error.reason))
+        return None
+    if event.asked is None:
+        event.asked = event.request.encoded()
+    if reporting.watched:
+        reporting.reply_merged(peer.label, event.rpc, event.serial, None, error)
+    try:
+        raise error
+    finally:
+        del error  # it has this frame, with the reply: they would keep each other
 
 
 def leave_room(rpc: str, plugin: str, asked: bytes, request: bytes) -> None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nri.adaptation.dispatch.bounds import ROOM
-from nri.adaptation.dispatch.event import AnsweredEvent
+from nri.adaptation.dispatch.event import AnsweredEvent, EventReply
 from nri.adaptation.dispatch.event_context import Parts
-from nri.adaptation.dispatch.event_reply import EventReply
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.container_view import normalise
 from nri.adaptation.peers.event_request import CreateRequest
@@ -57,8 +56,9 @@ class CreateReply(EventReply):
         self._container_id = container_id
         self._kept = context.kept
         book = merge.book
-        if book is None:
-            super().__init__(merge, context.trail, [], [])
+        if book is None:  # nearly always: there is nothing to be undone
+            self._merge, self._trail = merge, context.trail
+            self.updates, self.ignored, self._side = [], [], []
         else:
             super().__init__(merge, context.trail, book.updates(), book.ignored)
 
@@ -70,7 +70,8 @@ class CreateReply(EventReply):
         Args:
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
         """
-        super().commit(results)
+        if results or self._side:
+            super().commit(results)
         self._kept.runtime_commits = True
         if not self._trail.inventory.committed(self._container_id):
             self._kept.hand_over(self._container_id)

@@ -136,7 +136,7 @@ class Invoker:
                 return None
             if event.silence and self._silence_counts:
                 given_s = silence.left_s(event, peer, given_s)
-                if given_s <= 0.0:
+                if not given_s:
                     self._not_asked(peer, policy, event, insist)
                     return None
         try:
@@ -150,7 +150,7 @@ class Invoker:
         except Exception as error:  # noqa: BLE001 - what it means is decided there
             if reporting.watched:
                 reporting.plugin_failed(peer.label, event.rpc, event.serial, error, monotonic() - began)
-            self._failed(peer, policy, event, error, began, caller_deadline, insist)
+            self._failed(peer, policy, event, error, given_s, caller_deadline, insist)
             return None
         except BaseException:
             peer.breaker.abandoned()
@@ -209,7 +209,7 @@ class Invoker:
         policy: EventPolicy,
         event: Event,
         error: Exception,
-        began: float,
+        given_s: float,
         caller_deadline: float | None,
         insist: bool,
     ) -> None:
@@ -238,7 +238,7 @@ class Invoker:
                 if caller_deadline is not None and now >= caller_deadline:
                     peer.breaker.abandoned()
                     raise error
-                silence.miss(event, peer, policy, began, now)
+                silence.miss(event, peer, policy, given_s, now)
             else:
                 peer.breaker.miss(now)
                 peer.signal(Signal.LOST, str(error))

@@ -30,6 +30,8 @@ __all__ = ["left_s", "meet", "miss"]
 
 #: How much of a plugin's silence an event bears, in timeouts.
 PATIENCE: Final = 1.5
+#: Less is no time: a plugin is told in whole milliseconds how long it has.
+LEAST_S: Final = 0.001
 
 
 def meet(event: Event, peer: Peer) -> None:
@@ -42,26 +44,26 @@ def meet(event: Event, peer: Peer) -> None:
 
 
 def left_s(event: Event, peer: Peer, timeout_s: float) -> float:
-    """How long the event may still wait for the plugin's answer, in seconds; 0.0 or less: not at all."""
+    """How long the event may still wait for the plugin's answer, in seconds; 0.0: not at all."""
     met = event.silence
     if met is None or peer not in met:
         return timeout_s
-    return min(timeout_s, PATIENCE * timeout_s - (peer.breaker.silence_s - met[peer]))
+    left = PATIENCE * timeout_s - (peer.breaker.silence_s - met[peer])
+    return min(timeout_s, left) if left >= LEAST_S else 0.0
 
 
-def miss(event: Event, peer: Peer, policy: EventPolicy, began: float, now: float) -> None:
+def miss(event: Event, peer: Peer, policy: EventPolicy, given_s: float, now: float) -> None:
     """Count an answer that did not come, and cut the plugin off or leave it out if its policy says so.
 
     Args:
-        began, now: from when to when it was waited for, in monotonic seconds.
+        given_s: how long the plugin had, in seconds: that we look at it later than that is not its silence.
     """
     meet(event, peer)
-    waited_s = now - began
-    share = min(1.0, waited_s / policy.timeout_s)
-    given = f"{policy.timeout_s:g} s" if share >= WHOLE else f"{waited_s:.2f} s, which others' waiting had left it"
-    peer.last_error = what = f"no answer to {event.rpc} within {given}"
+    share = given_s / policy.timeout_s
+    rest = "" if share >= WHOLE else ", which others' waiting had left it"
+    peer.last_error = what = f"no answer to {event.rpc} within {given_s:.3g} s{rest}"
     breaker = peer.breaker
-    breaker.silence_s += waited_s
+    breaker.silence_s += given_s
     breaker.miss(now, share)
     if not policy.keep_connected:
         peer.signal(Signal.FATAL, what)

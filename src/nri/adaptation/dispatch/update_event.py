@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nri.adaptation.dispatch.event import AnsweredEvent
+from nri.adaptation.dispatch.event import AnsweredEvent, EventReply
 from nri.adaptation.dispatch.event_context import Parts
-from nri.adaptation.dispatch.event_reply import EventReply
 from nri.adaptation.merge import UpdateMerge
 from nri.adaptation.peers.event_request import UpdateRequest
 from nri.api import messages as m

@@ -10,7 +10,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from nri.api.naming import DEFAULT_SOCKET
-from nri.cli.doctor import failures, plugins, python, runtimes, sockets
+from nri.cli.doctor import engine, failures, plugins, python, runtimes, sockets
 from nri.cli.doctor.findings import Finding
 from nri.cli.doctor.words import findings_of
 from nri.config.runtimes import containerd, crio, isulad
@@ -29,7 +29,8 @@ def examine(settings: Settings, root: str) -> list[Finding]:
     readings = [containerd.read(root, version), crio.read(root), isulad.read(root)]
     for reading in readings:
         findings += findings_of(reading)
-    found = [reading.nri for reading in readings if reading.nri is not None]
+    ours = engine.read(root, findings)
+    found = [nri for nri in (*(reading.nri for reading in readings), ours) if nri is not None]
     runtimes.check(found, findings, socket_given=bool(settings.socket_path))
     paths = _sockets(settings, found, findings)
     for path in paths:

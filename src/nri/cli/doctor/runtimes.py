@@ -22,23 +22,26 @@ _SWITCH = {
     "containerd": ("disable", 'set disable = false in [plugins."io.containerd.nri.v1.nri"] and restart containerd'),
     "cri-o": ("enable_nri", "set enable_nri = true in [crio.nri] and restart crio"),
     "isulad": ("nri-support", 'set "nri-support": true and restart isulad'),
+    "nri-engine": ("disable", "set disable = false in [nri] and restart nri-engine"),
 }
 _CONNECTIONS = {
     "containerd": ("disable_connections", "set disable_connections = false"),
     "cri-o": ("nri_disable_connections", "set nri_disable_connections = false"),
     "isulad": ("disable-connections", 'set "disable-connections": false'),
+    "nri-engine": ("disable_connections", "set disable_connections = false"),
 }
 _CONFIG = {
     "containerd": "/etc/containerd/config.toml",
     "cri-o": "/etc/crio/crio.conf",
     "isulad": "/etc/isulad/daemon.json",
+    "nri-engine": "/etc/nri/engine.toml",
 }
 
 
 def check(found: Sequence[RuntimeNri], findings: list[Finding], *, socket_given: bool = False) -> None:
     """Judge the runtimes by their configuration alone. With a socket named, a runtime that we do not know is fine."""
     if not found and socket_given:
-        what = "no configuration of containerd, CRI-O or iSulad was found: only the socket is looked at"
+        what = "no configuration of containerd, CRI-O, iSulad or nri-engine was found: only the socket is looked at"
         findings.append(Finding("note", what, "/etc"))
     elif not found:
         step = "install containerd, CRI-O or iSulad, or point --root to where their /etc is"
@@ -88,9 +91,7 @@ def _socket_path(nri: RuntimeNri, findings: list[Finding]) -> None:
 
 def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
     """Find timeouts that make plugins fail on a busy node, or hold up pods for long."""
-    prefix = {"containerd": "plugin_{}_timeout", "cri-o": "nri_plugin_{}_timeout", "isulad": "plugin-{}-timeout"}[
-        nri.name
-    ]
+    prefix = {"cri-o": "nri_plugin_{}_timeout", "isulad": "plugin-{}-timeout"}.get(nri.name, "plugin_{}_timeout")
     request, registration = nri.request_timeout_s, nri.registration_timeout_s
     request_key, registration_key = prefix.format("request"), prefix.format("registration")
     shown = format_duration(request)

@@ -5,6 +5,7 @@ Next: `nri.engine.config.sources` reads the files.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,11 +33,29 @@ _OPTIONS = (
         metavar="KEY=VALUE",
         help="Set any key of the file, such as nri.disable=true.",
     ),
+    click.option(
+        "--dry",
+        metavar="DIR",
+        type=click.Path(file_okay=False),
+        help="Run nothing: no root, no OCI runtime; all its files and sockets are in DIR.",
+    ),
 )
+
+#: The files of a dry engine, below its folder, by the keys that say where they are.
+_DRY = {
+    "root": "root",
+    "state": "state",
+    "socket": "cri.sock",
+    "nri.socket_path": "nri.sock",
+    "nri.admin_socket": "admin.sock",
+    "nri.plugin_path": "plugins",
+    "nri.plugin_config_path": "conf.d",
+    "nri.policy_path": "policy.toml",
+}
 
 
 def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a verb the options; it gets them as `files`, `socket` and `given`."""
+    """Give a verb the options; it gets them as `files`, `socket`, `given` and `dry`."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -47,7 +66,10 @@ def load(settings: Settings, options: Mapping[str, Any]) -> LoadedConfig:
     from nri.engine.config import load_config
     from nri.engine.config.sources import parse_setting
 
-    flags = {}
+    flags: dict[str, tuple[str, Any]] = {}
+    if options["dry"]:
+        folder = os.path.abspath(options["dry"])
+        flags = {"dry": ("--dry", True), **{key: ("--dry", f"{folder}/{name}") for key, name in _DRY.items()}}
     for text in options["given"]:
         key, value = parse_setting(text)
         flags[key] = ("--set", value)

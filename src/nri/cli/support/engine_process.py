@@ -50,7 +50,7 @@ def serve(settings: Settings, loaded: LoadedConfig) -> int:
     config = loaded.config
     _log_to(settings, config.log_level)
     if os.geteuid() != 0 and not config.dry:
-        raise Failure("the engine needs root: containers need it. Run it with sudo, or try --set dry=true")
+        raise Failure("the engine needs root: containers need it. Run it with sudo, or with --dry DIR, to run nothing")
     for note in loaded.notes:
         _log.warning("%s", note)
     _log.info("settings: %s", ", ".join(loaded.files) or "defaults, for there is no /etc/nri/engine.toml")

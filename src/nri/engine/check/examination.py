@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nri.engine.check.kernel import kernel
 from nri.engine.check.networks import networks
-from nri.engine.check.programs import programs
+from nri.engine.check.programs import grpcio, programs
 from nri.engine.check.rows import Check
 from nri.engine.config import EngineConfig
 from nri.engine.machine import look
@@ -23,7 +23,10 @@ _LONGEST_SOCKET = 107
 
 def examine(config: EngineConfig) -> list[Check]:
     """Look at all that an engine with these settings needs; what is missing has its next step."""
-    rows = [*kernel(config, look()), *programs(config), *networks(config)]
+    if config.dry:
+        rows = [Check("dry", "ok", "nothing is run, so nothing else is needed"), grpcio()]
+    else:
+        rows = [*kernel(config, look()), *programs(config), *networks(config)]
     rows.append(_socket("CRI socket", config.socket, "socket"))
     if not config.nri.disable and not config.nri.disable_connections:
         rows.append(_socket("NRI socket", Path(config.nri.socket_path), "nri.socket_path"))

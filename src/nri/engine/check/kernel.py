@@ -26,7 +26,7 @@ _NEEDED = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_CH
 def kernel(config: EngineConfig, machine: Machine, root: Path = Path("/")) -> Iterator[Check]:
     """The rows of what the kernel can do and this process may. `root` is where /proc and /sys are looked for."""
     uid = os.geteuid()
-    step = "run it with sudo; --set dry=true needs no root and runs nothing"
+    step = "run it with sudo; with --dry DIR it needs no root, and runs nothing"
     yield Check("user", "ok", "root") if uid == 0 else Check("user", "missing", f"uid {uid}, not root", step)
     yield _capabilities(machine)
     yield _cgroups(machine, root)
@@ -45,8 +45,8 @@ def kernel(config: EngineConfig, machine: Machine, root: Path = Path("/")) -> It
 def _capabilities(machine: Machine) -> Check:
     missing = [name for name in _NEEDED if name not in machine.capabilities]
     if missing:
-        step = "start it outside of a container, or in a privileged one"
-        return Check("capabilities", "missing", f"none of {', '.join(missing)}", step)
+        step = "start it outside of a container, or in a privileged one" if os.geteuid() == 0 else "run it as root"
+        return Check("capabilities", "missing", f"without {', '.join(missing)}", step)
     if "CAP_SYS_RESOURCE" not in machine.capabilities:
         found = "no CAP_SYS_RESOURCE: OOM scores below the engine's own and raised limits are left out"
         return Check("capabilities", "limited", found, "grant CAP_SYS_RESOURCE, if containers need that")
@@ -79,8 +79,10 @@ def _overlay(config: EngineConfig) -> Check:
     what, wanted = "overlayfs", config.images.snapshots
     if wanted == "copy":
         return Check(what, "ok", 'not used: images.snapshots is "copy"')
+    if os.geteuid() != 0:
+        return Check(what, "limited", "only root can try it", "run this as root")
     try:
-        works = os.geteuid() == 0 and overlay_works(folder)
+        works = overlay_works(folder)
     except (OSError, EngineError):
         works = False
     if works:

@@ -16,7 +16,7 @@ from nri.engine.config import EngineConfig
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError
 
-__all__ = ["programs", "version_of"]
+__all__ = ["grpcio", "programs", "version_of"]
 
 _TIMEOUT_S = 10.0
 _VERSION = re.compile(r"\b(\d+\.\d+[\w.+~-]*)")
@@ -24,7 +24,7 @@ _VERSION = re.compile(r"\b(\d+\.\d+[\w.+~-]*)")
 
 def programs(config: EngineConfig, root: Path = Path("/")) -> Iterator[Check]:
     """The rows of OCI runtimes, conmon, skopeo, umoci and Python's grpcio."""
-    yield _grpcio()
+    yield grpcio()
     there = {name: shutil.which(runtime.path) for name, runtime in config.runtimes.items()}
     for name, runtime in config.runtimes.items():
         needed = name == config.default_runtime
@@ -62,7 +62,8 @@ def version_of(path: str) -> str:
     return found[1] if found and output.code == 0 else ""
 
 
-def _grpcio() -> Check:
+def grpcio() -> Check:
+    """The row of the Python package that the CRI needs."""
     try:
         return Check("grpcio, for the CRI", "ok", version("grpcio"))
     except PackageNotFoundError:

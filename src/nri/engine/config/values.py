@@ -138,11 +138,13 @@ class StreamingConfig:
         address: where it listens. The kubelet is on this machine, so loopback will do.
         port: 0 for any free one.
         idle_timeout: a stream without traffic is closed after this time, in seconds.
+        token_timeout: how long an address that was given out can be used, in seconds.
     """
 
     address: str = "127.0.0.1"
     port: int = 0
     idle_timeout: Duration = 4 * 3600.0
+    token_timeout: Duration = 60.0
 
 
 @dataclass(frozen=True, slots=True)

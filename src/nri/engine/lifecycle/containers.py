@@ -102,7 +102,7 @@ class Containers:
     def start(self, prefix: str) -> None:
         """Have a container run. One that cannot is ended with the reason StartError. Raises WrongState, NriError."""
         life = self._lives.container(prefix)
-        with life.life, self._domain.block():
+        with life.life, life.starting, self._domain.block():
             self._start(life)
             self._domain.post_start(life)
         self._bus.tell(life.id, pb.CONTAINER_STARTED_EVENT, life.record.pod_id)
@@ -112,9 +112,9 @@ class Containers:
         try:
             self._domain.start(life)
             self._lives.move_container(life, "start")
+            began = time.time_ns()
             self._runtime(life).start(life.id)
-            with life.write:  # it may have ended meanwhile
-                self._lives.move_container(life, "finish start", started_at_ns=time.time_ns())
+            self._lives.move_container(life, "finish start", started_at_ns=began)  # it may be over by now
         except (NriError, OSError) as error:
             code, reason = START_FAILED
             self._ends.take(life, Exit(life.id, code, time.time_ns(), reason), str(error))
@@ -133,7 +133,8 @@ class Containers:
 
     def _stop(self, life: ContainerLife, timeout_s: float) -> None:
         over = life.record.state in (ContainerState.EXITED, ContainerState.REMOVING)
-        if not over and timeout_s > 0:
+        # What waits for its start would not understand a signal.
+        if not over and timeout_s > 0 and life.record.state is not ContainerState.CREATED:
             sent = self._runtime(life).kill(life.id, life.record.stop_signal or "TERM")
             over = life.exited.wait(timeout_s if sent else _KILL_S)
         if not over:

@@ -53,9 +53,10 @@ class Domain:
 
     def run_pod(self, pod: PodLife) -> None:
         """Tell of a pod that is made and not ready yet. Raises what the request fails with."""
+        shown = self.pod_message(pod)
         pod.record.nri[_TOLD] = _CREATED
         if self._hub.adaptation is not None:
-            self._hub.adaptation.run_pod_sandbox(self.pod_message(pod))
+            self._hub.adaptation.run_pod_sandbox(shown)
 
     def update_pod(
         self, pod: PodLife, overhead: pb.LinuxContainerResources | None, wanted: pb.LinuxContainerResources | None
@@ -85,10 +86,9 @@ class Domain:
 
     def create(self, pod: PodLife, container: ContainerLife) -> CreateReply | None:
         """Ask plugins about a container to be made; None without NRI. Raises what the request fails with."""
+        shown = self.pod_message(pod), self.container_message(container)
         container.record.nri[_TOLD] = _CREATED
-        if self._hub.adaptation is None:
-            return None
-        return self._hub.adaptation.create_container(self.pod_message(pod), self.container_message(container))
+        return None if self._hub.adaptation is None else self._hub.adaptation.create_container(*shown)
 
     def undo_create(self, container: ContainerLife) -> None:
         """Tell those that were asked that a container is not made after all."""

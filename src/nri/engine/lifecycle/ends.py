@@ -98,27 +98,30 @@ class Ends:
 
     def take(self, life: ContainerLife, found: Exit, message: str = "") -> None:
         """Take up an end: the first call for a container does it, and returns when it is told."""
-        with life.write:
-            if life.record.state in _OVER:
+        with life.starting:  # an OCI runtime does not expect a deletion in the middle of its start
+            if not self._record(life, found, message):
                 return
-        done = [CLEARED] if self._clear(life) else []
-        with life.write:
-            if life.record.state in _OVER:
-                return
-            self._lives.note(
-                life,
-                state=ContainerState.EXITED,
-                done=done,
-                exit_code=found.code,
-                finished_at_ns=found.finished_at_ns,
-                reason=found.reason,
-                message=message or life.record.message,
-                pid=0,
-                conmon_pid=0,
-            )
         life.exited.set()
         self._bus.tell(life.id, pb.CONTAINER_STOPPED_EVENT, life.record.pod_id)
         self._tell_when_open(life)
+
+    def _record(self, life: ContainerLife, found: Exit, message: str) -> bool:
+        """Have what is left cleared away, and write the end down; False if that was done before."""
+        if life.record.state in _OVER:
+            return False
+        done = [CLEARED] if self._clear(life) else []
+        self._lives.note(
+            life,
+            state=ContainerState.EXITED,
+            done=done,
+            exit_code=found.code,
+            finished_at_ns=found.finished_at_ns,
+            reason=found.reason,
+            message=message or life.record.message,
+            pid=0,
+            conmon_pid=0,
+        )
+        return True
 
     def _tell_when_open(self, life: ContainerLife) -> None:
         self._open.wait()
@@ -127,7 +130,7 @@ class Ends:
 
     def tell(self, life: ContainerLife) -> None:
         """Tell plugins of an end that is recorded, unless they were told."""
-        with life.starting, self._domain.block(urgent=True):
+        with self._domain.block(urgent=True):
             self._domain.stop(life)
         life.ended.set()
 

@@ -55,7 +55,7 @@ class ContainerLife:
     Attributes:
         exited: its process is gone.
         ended: its end is taken up: recorded, and told to plugins.
-        starting: held during a start, so that the end of a program that is over at once is told after it.
+        starting: held during a start, and to take up an end: that of a program that is over at once comes after it.
     """
 
     def __init__(self, record: ContainerRecord, spec: dict[str, Any]) -> None:

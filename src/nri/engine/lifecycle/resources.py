@@ -124,11 +124,12 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_swap(told: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a runtime is told of an update, where a new memory limit is one for swap as well. Pure."""
+    """What a runtime is told of an update, where a new memory limit is one for swap as well, if there is one. Pure."""
     made = copy.deepcopy(told)
     memory = made.get("memory") or {}
-    if "limit" in memory and "swap" not in memory:
-        memory["swap"] = spec["linux"]["resources"]["memory"]["swap"]
+    swap = spec["linux"]["resources"].get("memory", {}).get("swap")
+    if "limit" in memory and "swap" not in memory and swap is not None:
+        memory["swap"] = swap
     return made
 
 

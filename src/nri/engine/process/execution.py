@@ -13,7 +13,6 @@ import fcntl
 import json
 import os
 import signal
-import stat
 import struct
 import subprocess
 import tempfile
@@ -23,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nri.engine.process.console import start_with_terminal
 from nri.engine.process.runtime import Runtime
 from nri.engine.process.runtime_log import cause_of
 from nri.engine.support.command import run, start
@@ -32,7 +32,6 @@ __all__ = ["ExecResult", "Execution", "exec_process", "exec_sync", "kill_started
 
 #: What CRI wants of ExecSync at most (cri-api: 16 MiB).
 LIMIT_BYTES = 16 << 20
-_PTY_MAJORS = range(136, 144)
 #: How far above a program its runtime may be: a wrapper or two.
 _ANCESTORS = 4
 #: How long a runtime has to take away its program that was killed. Were it killed with it, the program would stay as a
@@ -105,8 +104,13 @@ class Execution:
         self.stdin: int | None = None
         self.stderr: int | None = None
         self._terminal = bool(process.get("terminal"))
+        self._inner = self._terminal and runtime.name.startswith("crun")
         try:
-            self._process = self._with_terminal(argv) if self._terminal else self._with_pipes(argv, stdin)
+            if self._inner:
+                self._process, master = start_with_terminal(argv, container_id, Path(self._folder.name))
+                self.stdin = self.stdout = master
+            else:
+                self._process = self._with_terminal(argv) if self._terminal else self._with_pipes(argv, stdin)
         except BaseException:
             self._folder.cleanup()
             raise
@@ -146,9 +150,8 @@ class Execution:
         if self._terminal and self.stdin is not None:
             size = struct.pack("HHHH", height, width, 0, 0)
             fcntl.ioctl(self.stdin, termios.TIOCSWINSZ, size)
-            if self._process.poll() is None:  # it does not lead this terminal's session, so the kernel tells it nothing
-                self._process.send_signal(signal.SIGWINCH)
-                _resize_inner(_pid_of(self._pid_file), size)
+            if not self._inner and self._process.poll() is None:
+                self._process.send_signal(signal.SIGWINCH)  # it does not lead this terminal's session
 
     def close_stdin(self) -> None:
         """Say that no more input comes."""
@@ -251,26 +254,6 @@ def _started_with(pid: int, pid_file: Path) -> bool:
         except (OSError, ValueError):
             return False
     return False
-
-
-def _resize_inner(pid: int, size: bytes) -> None:
-    """Set the size of the terminal that the program itself has: crun 1.8 passes no change of ours on to it.
-
-    The program may have put anything in its place, so it is looked at before it is opened.
-    """
-    held = -1
-    try:
-        held = os.open(f"/proc/{pid}/fd/0", os.O_PATH | os.O_CLOEXEC)
-        found = os.fstat(held)
-        if stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) in _PTY_MAJORS:
-            terminal = os.open(f"/proc/self/fd/{held}", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(terminal, "rb", buffering=0) as file:
-                fcntl.ioctl(file, termios.TIOCSWINSZ, size)
-    except OSError:
-        pass  # the program has ended, or not begun; runc takes the size over when it does
-    finally:
-        if held >= 0:
-            os.close(held)
 
 
 def _argv(

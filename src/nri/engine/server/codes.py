@@ -19,6 +19,7 @@ from nri.engine.support.errors import (
     InvalidRequest,
     NotThere,
     ToolMissing,
+    TooMany,
     WrongState,
 )
 
@@ -42,8 +43,10 @@ ROWS = (
     Row(NotThere, Code.NOT_FOUND),
     Row(AlreadyThere, Code.ALREADY_EXISTS),
     Row(WrongState, Code.FAILED_PRECONDITION),
+    Row(TooMany, Code.RESOURCE_EXHAUSTED),
     Row(ToolMissing, Code.FAILED_PRECONDITION),
     Row(CommandTimeout, Code.DEADLINE_EXCEEDED),  # the kubelet tells a probe that took too long by this code
+    Row(TooMany, Code.RESOURCE_EXHAUSTED),
     Row(errors.PluginRejected, Code.PERMISSION_DENIED),
     Row(errors.ValidationRejected, Code.PERMISSION_DENIED),
     Row(errors.PluginTimeout, Code.DEADLINE_EXCEEDED),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.bus import EventBus
 from nri.engine.services.call import Call
-from nri.engine.support.errors import EngineError
+from nri.engine.support.errors import TooMany
 
 __all__ = ["EventCalls"]
 
@@ -29,7 +29,7 @@ class EventCalls:
     def get_container_events(self, request: pb.GetEventsRequest, call: Call) -> Iterator[pb.ContainerEventResponse]:
         """All events from now on."""
         if not self._places.acquire(blocking=False):
-            raise EngineError(f"{LISTENERS} clients listen already")
+            raise TooMany("listeners", LISTENERS)
         try:
             with self._events.subscribe() as subscription:
                 call.on_end(subscription.close)

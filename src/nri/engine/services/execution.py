@@ -18,6 +18,8 @@ from nri.errors import RequestError
 __all__ = ["ExecutionCalls", "Streaming"]
 
 
+#: What a message of 16 MiB, the longest that clients take, can hold beside its other fields.
+OUTPUT_BYTES = (16 << 20) - 4096
 #: For a client that is just going; 0 would mean no limit.
 _LEAST_S = 0.1
 
@@ -52,7 +54,8 @@ class ExecutionCalls:
         limits = [float(request.timeout)] if request.timeout else []
         limits += [] if left is None else [max(left, _LEAST_S)]
         found = self._containers.exec_sync(request.container_id, list(request.cmd), min(limits, default=None))
-        return pb.ExecSyncResponse(stdout=found.stdout, stderr=found.stderr, exit_code=found.code)
+        stdout, stderr = fitting(found.stdout, found.stderr)
+        return pb.ExecSyncResponse(stdout=stdout, stderr=stderr, exit_code=found.code)
 
     def exec(self, request: pb.ExecRequest, call: Call) -> pb.ExecResponse:
         """Where to run a program with its streams."""
@@ -84,6 +87,12 @@ class ExecutionCalls:
         if found.state is not ContainerState.RUNNING:
             raise WrongState(f"container {found.id}", found.state, step)
         return found.id
+
+
+def fitting(stdout: bytes, stderr: bytes, room: int = OUTPUT_BYTES) -> tuple[bytes, bytes]:
+    """Both outputs cut so that together they fit into a message; neither takes the other's half. Pure."""
+    out = stdout[: max(room - len(stderr), room // 2)]
+    return out, stderr[: max(room - len(out), room // 2)]
 
 
 def _check_words(words: object) -> None:

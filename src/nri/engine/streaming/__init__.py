@@ -8,7 +8,8 @@ Next: :mod:`nri.engine.streaming.server`.
 """
 
 from nri.engine.streaming.backend import Backend
+from nri.engine.streaming.link import Limits
 from nri.engine.streaming.ports import connect_port
 from nri.engine.streaming.server import StreamingServer
 
-__all__ = ["Backend", "StreamingServer", "connect_port"]
+__all__ = ["Backend", "Limits", "StreamingServer", "connect_port"]

@@ -12,6 +12,7 @@ import select
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 __all__ = ["CHUNK", "Limits", "Link", "Stopped", "Watch"]
 
@@ -19,21 +20,27 @@ CHUNK = 32768
 _LINGER_S = 5.0
 
 
+@dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a client may take, in seconds, and how much is kept for it, in bytes."""
+    """How long a client may take, in seconds, and how much is kept for it, in bytes.
 
-    #: For the request, and its answer.
-    request_s = 10.0
-    #: For opening the streams that a request asks for.
-    creation_s = 30.0
-    #: Without any traffic at all.
-    idle_s = 4 * 3600.0
-    #: Output that the client has not taken; then none is read from the program.
-    output_bytes = 256 << 10
-    #: Answers that the client has not taken, pings' for example; then the client is not read.
-    answers_bytes = 1 << 20
-    #: Input of one program or connection that it has not taken; then the client is not read.
-    input_bytes = 1 << 20
+    Attributes:
+        token_s: for coming with its token.
+        request_s: for the request, and its answer.
+        creation_s: for opening the streams that a request asks for.
+        idle_s: without any traffic at all.
+        output_bytes: of output that the client has not taken; then none is read from the program.
+        answers_bytes: of answers that the client has not taken, pings' for example; then the client is not read.
+        input_bytes: that one program or connection has not taken; then the client is not read.
+    """
+
+    token_s: float = 60.0
+    request_s: float = 10.0
+    creation_s: float = 30.0
+    idle_s: float = 4 * 3600.0
+    output_bytes: int = 256 << 10
+    answers_bytes: int = 1 << 20
+    input_bytes: int = 1 << 20
 
 
 class Stopped(Exception):

@@ -80,10 +80,14 @@ class ExecProgram:
         self._left: dict[int, int] = {}
         self._ended_at = 0.0
         self.ending = False
-        for descriptor in {*self._outputs, execution.stdin} - {None}:
-            assert descriptor is not None
-            os.set_blocking(descriptor, False)
-        self._end = os.pidfd_open(execution.pid)
+        try:
+            for descriptor in {*self._outputs, execution.stdin} - {None}:
+                assert descriptor is not None
+                os.set_blocking(descriptor, False)
+            self._end = os.pidfd_open(execution.pid)
+        except BaseException:
+            execution.close()
+            raise
 
     def masks(self, *, output: bool, input_: bool) -> dict[int, int]:
         """Outputs, stdin and the runtime's process."""

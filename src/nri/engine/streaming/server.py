@@ -40,16 +40,12 @@ _log = logging.getLogger(__name__)
 
 
 class StreamingServer:
-    """Listens on an address; port 0 is any free one. Raises OSError from :meth:`start`.
+    """Listens on an address; port 0 is any free one. Raises OSError from :meth:`start`."""
 
-    Attributes:
-        limits: how long clients may take, and how much is kept for them.
-    """
-
-    def __init__(self, address: str, port: int, backend: Backend) -> None:
+    def __init__(self, address: str, port: int, backend: Backend, limits: Limits | None = None) -> None:
         self._address, self._port, self._backend = address, port, backend
-        self.limits = Limits()
-        self._tokens = Tokens()
+        self._limits = limits or Limits()
+        self._tokens = Tokens(self._limits.token_s)
         self._stop = os.eventfd(0)
         self._lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
@@ -170,13 +166,13 @@ class StreamingServer:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link, watch = Link(connection), Watch(self._stop)
         reader = RequestReader()
-        idle_s = self.limits.request_s
+        idle_s = self._limits.request_s
         try:
             request = self._read_request(link, watch, reader)
             if request is not None:
                 ask, upgrade = self._ask_of(request)
                 link.send(upgrade.answer)
-                idle_s = self.limits.idle_s
+                idle_s = self._limits.idle_s
                 self._session(link, watch, ask, upgrade).run(reader.rest)
         except Refused as refused:
             link.send(refused.answer)
@@ -186,7 +182,7 @@ class StreamingServer:
 
     def _read_request(self, link: Link, watch: Watch, reader: RequestReader) -> Request | None:
         """The request; None if none came in time. Raises Refused for what is none."""
-        deadline = time.monotonic() + self.limits.request_s
+        deadline = time.monotonic() + self._limits.request_s
         while (left := deadline - time.monotonic()) > 0 and not link.lost:
             if watch.wait({link.fileno(): select.POLLIN}, left) and (data := link.read()):
                 try:
@@ -214,9 +210,9 @@ class StreamingServer:
     def _session(self, link: Link, watch: Watch, ask: Ask, upgrade: Upgrade) -> CommandSession | ForwardSession:
         if ask.kind == "portforward":
             connect = partial(self._backend.open_port, ask.id)
-            return ForwardSession(link, watch, _forward_channels(ask, upgrade), connect, self.limits)
+            return ForwardSession(link, watch, _forward_channels(ask, upgrade), connect, self._limits)
         start = partial(self._exec if ask.kind == "exec" else self._attach, ask)
-        return CommandSession(link, watch, _command_channels(ask, upgrade), start, self.limits)
+        return CommandSession(link, watch, _command_channels(ask, upgrade), start, self._limits)
 
     def _exec(self, ask: Ask) -> Program:
         execution = self._backend.exec(ask.id, ask.argv, tty=ask.tty, stdin=ask.stdin)

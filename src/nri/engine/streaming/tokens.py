@@ -14,10 +14,8 @@ from typing import NamedTuple
 
 from nri.engine.support.errors import TooMany
 
-__all__ = ["LIFE_S", "LIMIT", "Ask", "Tokens"]
+__all__ = ["LIMIT", "Ask", "Tokens"]
 
-#: How long a token can be used, in seconds.
-LIFE_S = 60.0
 #: How many may wait at a time.
 LIMIT = 1000
 
@@ -36,10 +34,10 @@ class Ask(NamedTuple):
 
 
 class Tokens:
-    """The requests that wait. For any thread."""
+    """The requests that wait; a token can be used for `life_s` seconds. For any thread."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, life_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._life_s, self._clock = life_s, clock
         self._lock = threading.Lock()
         self._waiting: dict[str, tuple[float, Ask]] = {}  # the oldest first
 
@@ -52,7 +50,7 @@ class Tokens:
             if len(self._waiting) >= LIMIT:
                 raise TooMany("requests for streams that no client has taken up", LIMIT)
             token = secrets.token_urlsafe(24)
-            self._waiting[token] = now + LIFE_S, ask
+            self._waiting[token] = now + self._life_s, ask
             return token
 
     def take(self, token: str) -> Ask | None:

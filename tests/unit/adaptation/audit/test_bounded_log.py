@@ -53,3 +53,9 @@ def test_the_number_is_told_with_the_next_line_where_nobody_flushes(
     clock[0] += 61
     lines.line("refused", logging.WARNING, "refused again")
     assert told(caplog) == ["refused: 7 more in the last minute", "refused again"]
+    for _ in range(MOST + 1):
+        lines.line("refused", logging.WARNING, "and again")
+    assert told(caplog) == ["and again"] * (MOST - 1), "it begins a minute of its own"
+    clock[0] += 61
+    lines.flush()
+    assert told(caplog) == ["refused: 2 more in the last minute"]

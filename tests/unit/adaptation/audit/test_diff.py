@@ -55,6 +55,10 @@ CASES = {
         resources(cpu=m.LinuxCPU(cpus="0-3")),
         container(linux=m.LinuxContainer(resources=m.LinuxResources(cpu=m.LinuxCPU(cpus="7")))),
         ("CPUSetCPUs", "", "7", "0-3")),
+    "a device rule beside another": (
+        resources(devices=[m.LinuxDeviceCgroup(allow=True)]),
+        container(linux=m.LinuxContainer(resources=m.LinuxResources(devices=[m.LinuxDeviceCgroup(access="w")]))),
+        ("linux.resources.devices", "", [{"access": "w"}], [{"access": "w"}, {"allow": True}])),
     "a device rule": (
         resources(devices=[m.LinuxDeviceCgroup(allow=True, access="r")]), container(),
         ("linux.resources.devices", "", None, [{"allow": True, "access": "r"}])),
@@ -105,6 +109,13 @@ def test_comparing_leaves_all_messages_as_they_were():
 def test_a_line_for_people_shows_texts_in_quotes_and_long_values_cut():
     assert str(Change("c1", "Env", "A", None, "1")) == 'Env A: - -> "1"'
     assert len(show("x" * 500)) == 80
+    assert show({"on": [1, "a"], "off": None}) == '{on: [1, "a"], off: -}'
+
+
+def test_values_of_enums_are_names_and_those_that_are_not_known_numbers():
+    state = m.Container.DESCRIPTOR.fields_by_name["state"].enum_type.values_by_name
+    assert plain(m.Container(id="c", state=state["CONTAINER_RUNNING"].number))["state"] == "CONTAINER_RUNNING"
+    assert plain(m.Container(id="c", state=77))["state"] == 77
 
 
 def test_plain_values_are_what_json_holds():

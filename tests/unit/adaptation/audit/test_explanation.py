@@ -5,56 +5,9 @@ import json
 import pytest
 
 from nri.adaptation.audit.explanation import REQUEST
-from nri.adaptation.audit.provenance import Provenance
 from nri.api import messages as m
 from nri.rules import Rules
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1_000_000_000.0
-
-    def __call__(self):
-        self.now += 1
-        return self.now
-
-
-@pytest.fixture
-def provenance():
-    return Provenance(clock=Clock())
-
-
-def env(**variables):
-    pairs = [m.KeyValue(key=key.replace("remove_", "-"), value=value) for key, value in variables.items()]
-    return m.CreateContainerResponse(adjust=m.ContainerAdjustment(env=pairs))
-
-
-def shares(value, container="c1", kind=m.UpdateContainerResponse):
-    reply = kind()
-    update = reply.update.add(container_id=container)
-    update.linux.resources.cpu.shares.value = value
-    return reply
-
-
-def create(provenance, *replies, container="c1", failed="", touched=(), **parts):
-    request = m.CreateContainerRequest(
-        pod=m.PodSandbox(namespace="prod", name="web-1"), container=m.Container(id=container, name="web", **parts)
-    )
-    encoded = [(plugin, reply.SerializeToString()) for plugin, reply in replies]
-    provenance.record("CreateContainer", container, request.SerializeToString(), encoded, touched, failed=failed)
-
-
-def update(provenance, *replies, value=None, container="c1", event="UpdateContainer"):
-    request = m.UpdateContainerRequest(container=m.Container(id=container))
-    if value is not None:
-        request.linux_resources.cpu.shares.value = value
-    encoded = [(plugin, reply.SerializeToString()) for plugin, reply in replies]
-    provenance.record(event, container, request.SerializeToString(), encoded)
-
-
-def steps(provenance, container="c1", rules=Rules.DEFAULT):
-    made = provenance.explain(container, rules)
-    return [(step.event, step.plugin, *step.change[1:]) for step in made.steps]
+from tests.support.histories import create, env, shares, steps, update
 
 
 def test_the_chain_tells_who_set_what_on_top_of_whom(provenance):
@@ -126,6 +79,25 @@ def test_a_failed_event_is_told_and_changes_nothing(provenance):
         (None, 5, "not applied: 10-a said no"),
         (None, 7, ""),
     ]
+
+
+@pytest.mark.parametrize(("failed", "before"), [("no", None), ("", 300)])
+def test_an_update_goes_on_from_the_creation_unless_that_was_refused(provenance, failed, before):
+    adjust = m.ContainerAdjustment()
+    adjust.linux.resources.cpu.shares.value = 300
+    create(provenance, ("00-first", m.CreateContainerResponse(adjust=adjust)), failed=failed)
+    update(provenance, value=200)
+    assert steps(provenance)[-1] == ("UpdateContainer", REQUEST, "CPUShares", "", before, 200)
+
+
+@pytest.mark.parametrize(("rules", "before"), [(Rules.DEFAULT, {"clos_id": "a"}), (Rules.REFERENCE, None)])
+def test_what_later_plugins_are_shown_by_rule_has_the_containers_own_value_before(provenance, rules, before):
+    rdt = m.LinuxRdt(clos_id=m.OptionalString(value="b"))
+    reply = m.CreateContainerResponse(adjust=m.ContainerAdjustment(linux=m.LinuxContainerAdjustment(rdt=rdt)))
+    own = m.LinuxContainer(rdt=m.LinuxRdt(clos_id=m.OptionalString(value="a")))
+    create(provenance, ("00-first", reply), linux=own)
+    (step,) = steps(provenance, rules=rules)
+    assert step[2:] == ("RdtClosID", "", "a" if before else None, "b")
 
 
 def test_a_conflict_is_told_with_what_was_wanted(provenance):

@@ -120,3 +120,43 @@ def test_what_waits_for_a_creation_is_bounded() -> None:
     assert list(kept.evictions) == ["10-p"]
     assert kept.evictions["10-p"].startswith("99 xxx")
     assert len(kept.evictions["10-p"]) <= 1024
+
+
+def eviction(container_id: str) -> m.ContainerEviction:
+    return m.ContainerEviction(container_id=container_id, reason="why")
+
+
+def test_what_is_asked_of_a_container_is_kept_while_it_is_created_and_told_once_that_has_succeeded() -> None:
+    inventory = inventory_of("old")
+    told: list[str] = []
+    inventory.on_kept = told.append
+    inventory.creating("a", "web")
+    asked = {each: m.ContainerUpdate(container_id=each) for each in ("a", "old", "gone")}
+    assert inventory.keep_update("10-p", asked["a"], "StopContainer", 1) is Presence.CREATING
+    assert inventory.keep_eviction("10-p", eviction("a")) is Presence.CREATING
+    assert told == [], "nothing can be handed over yet"
+    assert inventory.created("a", make_pod(), b"", uncommitted=True), "something waits"
+    assert inventory.keep_update("10-p", asked["a"], "StopContainer", 2) is Presence.CREATING
+    assert inventory.keep_eviction("10-p", eviction("a")) is Presence.CREATING
+    assert told == ["a", "a"]
+    for each, presence in (("old", Presence.KNOWN), ("gone", Presence.GONE)):
+        assert inventory.keep_update("10-p", asked[each], "StopContainer", 3) is presence
+        assert inventory.keep_eviction("10-p", eviction(each)) is presence
+
+
+def test_a_container_for_which_something_waits_is_not_committed_before_that_is_handed_over() -> None:
+    inventory = Inventory()
+    for name in ("plain", "wanted", "unwanted"):
+        inventory.creating(name, "web")
+    inventory.keep_update("10-p", m.ContainerUpdate(container_id="wanted"), "StopContainer", 1)
+    inventory.keep_eviction("10-p", eviction("unwanted"))
+    for name, waits in (("plain", False), ("wanted", True), ("unwanted", True)):
+        assert inventory.created(name, make_pod(), b"", uncommitted=True) is waits
+        assert inventory.committed(name) is not waits
+        assert inventory.known.is_creating(name) is waits
+    taken = inventory.take_kept("wanted")
+    assert taken is not None and list(taken.updates) == ["10-p"]
+    assert not inventory.committed("wanted"), "it is being handed over"
+    assert inventory.take_kept("wanted", again=True) is None
+    assert inventory.committed("wanted")
+    assert inventory.committed("never-heard-of")

@@ -2,59 +2,11 @@
 
 import threading
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.adaptation.audit.provenance import Provenance
-from nri.api import messages as m
-from nri.rules import Rules
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1_000_000_000.0
-
-    def __call__(self):
-        self.now += 1
-        return self.now
-
-
-@pytest.fixture
-def provenance():
-    return Provenance(clock=Clock())
-
-
-def env(**variables):
-    pairs = [m.KeyValue(key=key.replace("remove_", "-"), value=value) for key, value in variables.items()]
-    return m.CreateContainerResponse(adjust=m.ContainerAdjustment(env=pairs))
-
-
-def create(provenance, *replies, container="c1", failed="", touched=(), **parts):
-    request = m.CreateContainerRequest(
-        pod=m.PodSandbox(namespace="prod", name="web-1"), container=m.Container(id=container, name="web", **parts)
-    )
-    encoded = [(plugin, reply.SerializeToString()) for plugin, reply in replies]
-    provenance.record("CreateContainer", container, request.SerializeToString(), encoded, touched, failed=failed)
-
-
-def update(provenance, *replies, value=None, container="c1", event="UpdateContainer"):
-    request = m.UpdateContainerRequest(container=m.Container(id=container))
-    if value is not None:
-        request.linux_resources.cpu.shares.value = value
-    encoded = [(plugin, reply.SerializeToString()) for plugin, reply in replies]
-    provenance.record(event, container, request.SerializeToString(), encoded)
-
-
-def steps(provenance, container="c1", rules=Rules.DEFAULT):
-    made = provenance.explain(container, rules)
-    return [(step.event, step.plugin, *step.change[1:]) for step in made.steps]
-
-
-# --- the chain
-
-
-# --- what is kept
+from tests.support.histories import Clock, create, env, steps, update
 
 
 def test_of_a_container_that_was_never_seen_nothing_is_known(provenance):
@@ -169,3 +121,11 @@ def test_records_of_many_threads_are_all_kept():
         thread.join()
     kept = {name: len(provenance.explain(name).notes) for name in provenance.find("c")}
     assert kept == {f"c{number}": 1000 for number in range(4)}, "records were lost, or sorted into the wrong chain"
+
+
+def test_outcomes_count_among_the_bytes(provenance):
+    create(provenance)
+    before = provenance.stats()["bytes"]
+    outcomes = [("c1", "x" * 3000, "clamped", "y" * 2000)]
+    provenance.record("UpdateContainer", "c1", b"", (), ["c1"], outcomes=outcomes)
+    assert provenance.stats()["bytes"] - before >= 5000

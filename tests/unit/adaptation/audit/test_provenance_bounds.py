@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation import Adaptation, BuiltinPlugin
+from nri.adaptation.audit import provenance as provenance_module
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.record import Record, parts_of
 from nri.adaptation.audit.trail import AuditTrail
@@ -203,3 +204,62 @@ def test_an_answer_that_cannot_be_read_stays_with_its_event() -> None:
     parts = dict(parts_of(record, {"a"}))
     assert list(parts["c"].replies) == [("10-bad", b"\xff\xff")]
     assert list(parts["a"].replies) == []
+
+
+# -- a flood ----------------------------------------------------------------------------------------------------------
+
+
+def flood(provenance: Provenance, containers: int = 3) -> None:
+    """One more request of a plugin for updates of containers."""
+    updates = [big.update(f"c{n}") for n in range(containers)]
+    touched = tuple(update.container_id for update in updates)
+    provenance.record("UpdateContainers", "", b"", replies(*updates), touched)
+
+
+@pytest.mark.pure
+def test_who_adds_one_too_many_sorts_a_few_and_not_all_that_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All took seconds, which an event had to wait for where a plugin asked for updates without end."""
+    sorted_now: list[Record] = []
+
+    def parts(record: Record, others: Any) -> Any:
+        sorted_now.append(record)
+        return parts_of(record, others)
+
+    monkeypatch.setattr(provenance_module, "parts_of", parts)
+    provenance = Provenance()
+    most = total = 0
+    for _ in range(1500):
+        sorted_now.clear()
+        flood(provenance)
+        most, total = max(most, len(sorted_now)), total + len(sorted_now)
+    assert most == provenance_module._TIDIED
+    assert total >= 1500 - provenance_module._LOOSE_RECORDS, "what waits is bounded"
+
+
+@pytest.mark.pure
+def test_who_asks_is_answered_though_records_come_faster_than_they_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    provenance = Provenance()
+
+    def parts(record: Record, others: Any) -> Any:
+        for _ in range(2):
+            provenance._loose.append(((), (0.0, "UpdateContainers", "", b"", (), "", ()), 0))
+        return parts_of(record, others)
+
+    monkeypatch.setattr(provenance_module, "parts_of", parts)
+    for _ in range(100):
+        flood(provenance)
+    assert provenance.stats()["containers"] == 3
+    assert provenance.find("c") == ["c0", "c1", "c2"]
+
+
+def test_removed_containers_are_forgotten_while_records_wait_all_the_time() -> None:
+    provenance = Provenance()
+    for number in range(2000):
+        create(provenance, f"gone{number}")
+        flood(provenance)
+        provenance.forget(f"gone{number}")
+    assert len(provenance._loose) > 100, "they wait"
+    assert len(provenance._gone) <= 2 * provenance_module._LOOSE_RECORDS
+    assert len(provenance._histories) <= 3 + 2 * provenance_module._LOOSE_RECORDS
+    assert provenance.find("gone") == []
+    assert not provenance._gone

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ import nri
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.audit.update_result import UpdateResult
+from nri.adaptation.merge.update_book import UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.api import messages as m
 from nri.errors import ConflictError
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -239,3 +241,17 @@ def test_outcomes_that_are_as_asked_for_are_no_record(runtime: Runtime) -> None:
     if runtime.trail.provenance is not None:
         explained = runtime.trail.provenance.explain("c")
         assert [text for _, text in explained.notes] == ["UpdateContainer: cpu.shares clamped: its parent"]
+
+
+@pytest.mark.pure
+def test_an_eviction_of_a_container_that_has_been_created_in_the_meantime_is_for_the_runtime() -> None:
+    trail = AuditTrail(lambda _: None, None)
+    trail.inventory.created("there", make_pod(), b"")
+    asked = [("10-p", m.ContainerEviction(container_id=each, reason="why")) for each in ("there", "gone")]
+    book = SimpleNamespace(kept=[], kept_evictions=asked, evictions=[], ignored=[])
+    told: list[tuple[str, str, str]] = []
+    reporting = SimpleNamespace(left_out=lambda *words: told.append(words))
+    assert trail.side_updates(book, "StopContainer", {}, reporting) == []  # type: ignore[arg-type]
+    assert book.evictions == [Eviction("10-p", "there", "why")]
+    assert book.ignored == [Ignored("10-p", "gone", "evict", UNKNOWN_CONTAINER)]
+    assert told == [("10-p", "StopContainer", "gone")]

@@ -232,7 +232,7 @@ class Adjusts(nri.Plugin):
 def test_an_adjustment_that_makes_the_next_request_too_long_is_its_makers_fault(mode: Mode) -> None:
     first, second, third = Adjusts(1_500_000), Adjusts(1_500_000), Adjusts(0)
     container = make_container(annotations={"own": "x" * 1_500_000})
-    with FakeRuntime(compat=mode) as runtime:
+    with FakeRuntime(compat=mode, request_timeout_s=30) as runtime:  # machines that build take long over megabytes
         for idx, plugin in (("10", first), ("20", second), ("30", third)):
             runtime.add(plugin, idx=idx, name="p")
         if mode == "reference":

@@ -13,6 +13,7 @@ from nri.adaptation.launch.discovery import config_text, discover
 from nri.errors import ConfigError
 from nri.rules import Rules
 from tests.support.needs import need_root
+from tests.support.programs import script
 
 
 @pytest.fixture
@@ -83,14 +84,6 @@ def test_a_file_that_goes_away_while_the_folder_is_read_is_no_plugin(
 def test_a_name_that_is_not_text_is_reported(folder: Path) -> None:
     plugin(folder, os.fsdecode(b"10-\xff"))
     assert refused(folder) == ["its name is not UTF-8 text"]
-
-
-def script(folder: Path, name: str, text: str, mode: int = 0o755) -> Path:
-    folder.mkdir(exist_ok=True)
-    path = folder / name
-    path.write_text("#!/bin/sh\n" + text)
-    path.chmod(mode)
-    return path
 
 
 def test_plugins_come_in_the_order_of_their_names(tmp_path: Path) -> None:

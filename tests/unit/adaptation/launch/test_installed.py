@@ -10,6 +10,7 @@ import pytest
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import eventually
 from tests.support.made_plugins import Mode, both
+from tests.support.programs import write_program
 
 
 @both
@@ -75,21 +76,13 @@ def test_launched_plugins_are_synchronized_before_anything_else_happens(tmp_path
         assert seen.read_text() == "old"
 
 
-def installed(folder: Path, name: str, text: str) -> Path:
-    folder.mkdir(exist_ok=True)
-    path = folder / name
-    path.write_text(text)
-    path.chmod(0o755)
-    return path
-
-
 def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from nri.backoff import Backoff
 
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
-    path = installed(tmp_path / "plugins", "10-lost", "#!/nowhere/python\n")
+    path = write_program(tmp_path / "plugins", "10-lost", "#!/nowhere/python\n")
     with FakeRuntime(plugin_path=str(path.parent)) as runtime:
         row = runtime.health("10-lost")
         assert (row.kind, row.pid, row.last_error) == ("pre-connected", 0, f"{path}: No such file or directory")
@@ -98,7 +91,7 @@ def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobo
 
 
 def test_a_plugin_whose_configuration_cannot_be_read_is_not_launched_without_it(tmp_path: Path) -> None:
-    installed(tmp_path / "plugins", "10-conf", "#!/bin/sh\necho never\n")
+    write_program(tmp_path / "plugins", "10-conf", "#!/bin/sh\necho never\n")
     config = tmp_path / "conf.d"
     (config / "10-conf.conf").mkdir(parents=True)
     with FakeRuntime(plugin_path=str(tmp_path / "plugins"), plugin_config_path=str(config)) as runtime:
@@ -110,8 +103,8 @@ def test_a_file_that_is_no_plugin_is_logged_and_the_others_are_started(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "plugins"
-    installed(folder, "nameless", "#!/bin/sh\n")
-    installed(folder, "10-there", "#!/nowhere/python\n")
+    write_program(folder, "nameless", "#!/bin/sh\n")
+    write_program(folder, "10-there", "#!/nowhere/python\n")
     with FakeRuntime(plugin_path=str(folder)) as runtime:
         assert [row.plugin for row in runtime.plugins] == ["10-there"]
     assert f"not a plugin, skipped: {folder / 'nameless'}: " in caplog.text

@@ -10,14 +10,7 @@ import pytest
 
 from nri.adaptation.launch.discovery import Found
 from nri.adaptation.launch.process import LAST_LINES, Process
-
-
-def script(folder: Path, name: str, text: str, mode: int = 0o755) -> Path:
-    folder.mkdir(exist_ok=True)
-    path = folder / name
-    path.write_text("#!/bin/sh\n" + text)
-    path.chmod(mode)
-    return path
+from tests.support.programs import script
 
 
 def run(path: Path, index: str = "10", name: str = "foo") -> Process:

@@ -37,7 +37,7 @@ MISTAKES = {
     "strict where it means nothing": ('["10-a"]\nstrict = true', "10-a.strict: holds for plugins that no table names"),
     "a user that is none": ('["10-a"]\nuid = [0, -1]', "10-a.uid: -1 is no user id"),
     "a user by name": ('["10-a"]\nuid = "root"', "10-a.uid: "),
-    "defaults in capitals": ('["10-a"]\n[DEFAULTS]\nshadow = true', 'policy.toml:2: DEFAULTS: not the name of a plugin'),
+    "defaults in capitals": ('["10-a"]\n[DEFAULTS]\nshadow = true', "policy.toml:2: DEFAULTS: not the name"),
     "what is meant by that": ("[Defaults]\nshadow = true", "did you mean [defaults]?"),
     "not TOML at all": ("{", "policy.toml:1: not valid TOML"),
 }  # fmt: skip

@@ -11,7 +11,9 @@ import pytest
 
 from nri.adaptation import Adaptation, BuiltinPlugin, CreateReply
 from nri.adaptation.audit import reporting
-from nri.adaptation.audit.inventory import Presence
+from nri.adaptation.audit.inventory import Creation, Inventory, Presence
+from nri.adaptation.registration import kept_updates
+from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.api import messages as m
 from nri.errors import PluginError
 from nri.metrics import Observer
@@ -432,3 +434,50 @@ def test_the_thread_ends_when_there_is_nothing_to_do_for_a_while_and_another_one
         kept.add(name)
         eventually(lambda name=name: (name, 5) in node.told, "it was handed over")  # type: ignore[misc]
         eventually(lambda: kept._worker is None, "the thread has ended")
+
+
+class HandedOver:
+    """In place of the updates of plugins: notes for which containers something is handed over."""
+
+    def __init__(self) -> None:
+        self.containers: list[str] = []
+
+    def hand_over(self, container_id: str, creation: Creation) -> None:
+        self.containers.append(container_id)
+
+
+@pytest.fixture
+def parts() -> Iterator[tuple[Inventory, HandedOver, KeptUpdates]]:
+    inventory, updates = Inventory(), HandedOver()
+    kept = KeptUpdates(inventory, updates)  # type: ignore[arg-type]
+    inventory.creating("a", "web")
+    inventory.created("a", POD, b"", uncommitted=True)
+    yield inventory, updates, kept
+    kept.stop()
+
+
+@pytest.mark.pure
+def test_what_is_asked_after_a_creation_has_succeeded_is_handed_over_without_any_further_word(
+    parts: tuple[Inventory, HandedOver, KeptUpdates], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_updates, "SETTLE_S", 0.01)
+    inventory, updates, _ = parts
+    inventory.keep_update("10-p", shares("a"), "UpdateContainers", 0)
+    eventually(lambda: updates.containers == ["a"], "it is handed over")
+
+
+def test_asking_again_does_not_put_off_what_waits(parts: tuple[Inventory, HandedOver, KeptUpdates]) -> None:
+    inventory, _, kept = parts
+    inventory.keep_update("10-p", shares("a"), "UpdateContainers", 0)
+    first = kept.waiting["a"]
+    inventory.keep_update("10-p", shares("a", 6), "UpdateContainers", 0)
+    assert kept.waiting == {"a": first}
+
+
+def test_what_one_thread_hands_over_no_other_does(parts: tuple[Inventory, HandedOver, KeptUpdates]) -> None:
+    inventory, updates, kept = parts
+    inventory.keep_update("10-p", shares("a"), "UpdateContainers", 0)
+    assert inventory.take_kept("a") is not None, "this thread is at it"
+    inventory.keep_update("10-p", shares("a", 6), "UpdateContainers", 0)
+    kept.hand_over("a")
+    assert updates.containers == [], "it would overtake the first one"

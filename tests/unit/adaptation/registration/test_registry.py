@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 
 import pytest
 
+from nri.adaptation.peers.peer import EXTERNAL, LAUNCHED
+from nri.adaptation.peers.remote import RemotePeer
+from nri.adaptation.peers.state import Action
 from nri.api import messages as m
 from nri.api import naming
 from nri.errors import RegistrationError
@@ -90,6 +94,50 @@ def test_registers_once(mode: Mode) -> None:
         else:
             eventually(lambda: any(row.plugin == "20-other" for row in runtime.plugins), "it took the new name")
         raw.close()
+
+
+def test_a_launched_plugin_is_called_by_its_file_whatever_it_says(nri_runtime: FakeRuntime) -> None:
+    registry = nri_runtime.adaptation._registry
+    ours, theirs = socket.socketpair()
+    with theirs:
+        peer = RemotePeer(registry, ours, LAUNCHED, index="10", name="file")
+        registry.connect(peer)
+        theirs.sendall(register("/", "x"))
+        eventually(lambda: registry.find("10-file") is peer, "it is registered")
+        assert [row.plugin for row in nri_runtime.plugins] == ["10-file"]
+
+
+def test_of_plugins_that_are_gone_the_one_that_went_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nri.adaptation.registration.registry.REMEMBERED", 2)
+    with FakeRuntime() as runtime:
+        for name in ("a", "b", "a", "c"):
+            runtime.add(Quiet(), name=name).disconnect(f"10-{name}")
+        assert [row.plugin for row in runtime.plugins] == ["10-a", "10-c"]
+
+
+def test_what_a_plugin_does_is_logged_in_words_of_its_own(
+    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "nri.adaptation")
+    registry = nri_runtime.adaptation._registry
+    ours, theirs = socket.socketpair()
+    peer = RemotePeer(registry, ours, EXTERNAL, index="10", name="p")
+    peer.last_error = "why"
+    said = {
+        Action.REPORT_LATE: "plugin external:10-p is late: why",
+        Action.REPORT_OPEN: "plugin external:10-p is left out for 30 s: why",
+        Action.REPORT_BACK: "plugin external:10-p answers again",
+        Action.REPORT_READY: "plugin external:10-p is active",
+        Action.REPORT_GONE: "plugin external:10-p is gone: why",
+        Action.LEAVE: "",
+    }
+    for action, text in said.items():
+        caplog.clear()
+        registry.act(peer, action)
+        assert [record.getMessage() for record in caplog.records] == [text] * bool(text)
+    peer.close("done")
+    peer.release(0.0)
+    theirs.close()
 
 
 def test_plugins_that_come_and_go_by_new_names_do_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:

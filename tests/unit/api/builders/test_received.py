@@ -4,19 +4,7 @@ from __future__ import annotations
 
 import nri
 from nri.api import messages as m
-
-
-def resources(**values: int | str) -> m.LinuxResources:
-    made = m.LinuxResources()
-    for name, value in values.items():
-        if name in ("cpus", "mems"):
-            setattr(made.cpu, name, value)
-        elif name == "pids":
-            made.pids.limit = value
-        else:
-            part = made.memory if name == "limit" else made.cpu
-            getattr(part, name).value = value
-    return made
+from tests.support.received import resources
 
 
 def test_all_resources_read_as_they_were_sent() -> None:

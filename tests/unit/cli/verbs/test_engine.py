@@ -152,12 +152,15 @@ def test_without_root_it_says_so_before_anything_is_made(tmp_path: Path) -> None
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False, env=environment()
     )
     assert done.returncode == 1
-    assert "the engine needs root: containers need it. Run it with sudo, or try --set dry=true" in done.stderr
+    assert (
+        "the engine needs root: containers need it. Run it with sudo, or with --dry DIR, to run nothing" in done.stderr
+    )
     assert not (tmp_path / "root").exists()
 
 
 def test_the_examination_lists_what_is_missing_with_the_next_step(nri, tmp_path: Path) -> None:
-    arguments = ["engine", "check", "--config", settings(tmp_path), "--set", "conmon=/none/conmon"]
+    settings_of = ["--config", settings(tmp_path), "--set", "dry=false", "--set", "conmon=/none/conmon"]
+    arguments = ["engine", "check", *settings_of]
     done = nri(*arguments)
     assert done.returncode == 1
     assert [line for line in done.stdout.splitlines() if line.split() == ["conmon", "missing", *NO_PROGRAM.split()]]
@@ -173,6 +176,17 @@ def test_the_examination_lists_what_is_missing_with_the_next_step(nri, tmp_path:
     quiet = nri(*arguments, "-q").stdout
     assert "conmon: no program /none/conmon; apt-get install conmon" in quiet
     assert "namespaces" not in quiet
+
+
+def test_a_dry_engine_needs_next_to_nothing(nri, tmp_path: Path) -> None:
+    done = nri("engine", "check", "--config", settings(tmp_path), "-o", "json")
+    assert done.returncode == 0
+    assert [row["what"] for row in json.loads(done.stdout)] == [
+        "dry",
+        "grpcio, for the CRI",
+        "CRI socket",
+        "NRI socket",
+    ]
 
 
 def test_the_unit_runs_this_interpreter(nri) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from tests.support.cri_server import CriServer
+from tests.unit.cli.conftest import command, environment
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def path(tmp_path: Path) -> str:
 
 def test_what_runs_is_listed_newest_first_with_pod_and_age(nri, path: str) -> None:
     rows = [line.split() for line in nri("ps", "--cri-socket", path).stdout.splitlines()]
-    assert rows[1][0] == "b" * 13
+    assert rows[1][0] == "b" * 13, "the newest first"
     assert rows[2] == ["a" * 13, "busybox:1", "1m", "running", "app", "0", "web", "default"]
     assert len(rows) == 3
 
@@ -47,9 +49,11 @@ def test_no_runtime_is_3_and_names_the_option(nri, tmp_path: Path) -> None:
     assert "no such file or directory. Name the runtime's CRI socket with --cri-socket" in done.stderr
 
 
-def test_without_the_extra_it_says_which_to_install(nri, path: str, tmp_path: Path) -> None:
+def test_without_the_extra_it_says_which_to_install(path: str, tmp_path: Path) -> None:
     (tmp_path / "grpc.py").write_text("raise ImportError('not here')\n")
-    done = nri("ps", "--cri-socket", path, env={"PYTHONPATH": str(tmp_path)})
+    argv = command("ps", "--cri-socket", path)
+    variables = environment(PYTHONPATH=str(tmp_path))
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
     assert done.returncode == 1
     assert done.stderr == (
         'error: the CRI needs grpcio, which is not installed. Install the extra: pip install "nri[engine]"\n'

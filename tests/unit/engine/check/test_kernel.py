@@ -43,7 +43,7 @@ def test_another_user_is_told_what_goes_without_root(root: Path, monkeypatch) ->
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     row = rows(root)["user"]
     assert (row.state, row.found) == ("missing", "uid 1000, not root")
-    assert "--set dry=true" in row.next
+    assert "--dry DIR" in row.next
 
 
 def test_capabilities_that_are_missing_are_named(root: Path) -> None:

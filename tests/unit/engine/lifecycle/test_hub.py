@@ -118,5 +118,5 @@ def test_a_socket_that_cannot_be_made_is_an_error_with_its_cause(tmp_path: Path)
         held.bind(str(tmp_path / "held"))
         held.listen()
         made = hub(tmp_path, disable_connections=False, socket_path=str(tmp_path / "held"))
-        with pytest.raises(EngineError, match="NRI cannot listen|held"):
+        with pytest.raises(EngineError, match=r"NRI cannot listen"):
             made.start()

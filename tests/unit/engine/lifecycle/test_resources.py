@@ -1,6 +1,6 @@
 """Resources merged, and told in the CRI's words."""
 
-from nri.engine.lifecycle.resources import in_force, merged
+from nri.engine.lifecycle.resources import _with_swap, in_force, merged
 
 
 def test_others_go_over_them_key_by_key() -> None:
@@ -20,3 +20,12 @@ def test_what_the_spec_says_counts_and_what_only_the_request_knows_stays() -> No
     asked = {"cpu_shares": "100", "oom_score_adj": "5"}
     assert in_force(spec, asked) == {"cpu_shares": "300", "memory_limit_in_bytes": str(1 << 20), "oom_score_adj": "5"}
     assert in_force({}, asked) == asked
+
+
+def test_a_limit_of_memory_is_one_of_swap_where_swap_is_limited() -> None:
+    told = {"memory": {"limit": 7}}
+    assert _with_swap(told, {"linux": {"resources": {"memory": {"limit": 7, "swap": 9}}}}) == {
+        "memory": {"limit": 7, "swap": 9}
+    }
+    assert _with_swap(told, {"linux": {"resources": {"memory": {"limit": 7}}}}) == told
+    assert told == {"memory": {"limit": 7}}

@@ -17,6 +17,7 @@ from nri.engine.support.errors import (
     InvalidRequest,
     NotThere,
     ToolMissing,
+    TooMany,
     WrongState,
 )
 
@@ -33,6 +34,7 @@ Code = grpc.StatusCode
         (WrongState("pod p", "stopped", "start"), Code.FAILED_PRECONDITION),
         (ToolMissing("runc"), Code.FAILED_PRECONDITION),
         (CommandTimeout("exec", 1), Code.DEADLINE_EXCEEDED),
+        (TooMany("listeners", 32), Code.RESOURCE_EXHAUSTED),
         (CommandFailed("runc create", 1, "no"), Code.UNKNOWN),
         (EngineError("else"), Code.UNKNOWN),
         (errors.PluginRejected("10-p", "no"), Code.PERMISSION_DENIED),

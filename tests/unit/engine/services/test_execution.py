@@ -9,7 +9,7 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.process import ExecResult
-from nri.engine.services.execution import ExecutionCalls
+from nri.engine.services.execution import ExecutionCalls, fitting
 
 
 class Containers:
@@ -35,3 +35,12 @@ def test_a_program_runs_as_long_as_asked_for_and_no_longer_than_its_client_waits
     reply = calls.exec_sync(pb.ExecSyncRequest(container_id="c", cmd=["x"], timeout=asked), call)
     assert containers.limit == limit
     assert (reply.stdout, reply.stderr, reply.exit_code) == (b"o", b"e", 3)
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "fits"),
+    [(3, 4, (3, 4)), (10, 0, (10, 0)), (11, 0, (10, 0)), (11, 2, (8, 2)), (2, 11, (2, 8)), (20, 20, (5, 5))],
+)
+def test_outputs_are_cut_to_fit_together(stdout: int, stderr: int, fits: tuple[int, int]) -> None:
+    out, err = fitting(b"o" * stdout, b"e" * stderr, 10)
+    assert (len(out), len(err)) == fits

@@ -149,6 +149,8 @@ def test_a_connection_that_the_pod_resets_is_an_end_and_no_error(world: World, l
     talk = forward(world)
     connect(talk, port_of(listener))
     inside = accept(listener)
+    talk.say("0data", b"x")
+    assert inside.recv(1) == b"x", "it stands on both sides"
     inside.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     inside.close()
     talk.until(lambda: talk.has_ended("0error"), "the end")
@@ -165,7 +167,7 @@ def test_a_port_at_which_nothing_listens_is_an_error_of_its_connection(world: Wo
 
 
 def test_without_traffic_there_is_an_end(world: World, listener: socket.socket) -> None:
-    world.server.limits.idle_s = 0.3
+    world.limited(idle_s=0.3)
     talk = forward(world)
     connect(talk, port_of(listener))
     with accept(listener) as inside:

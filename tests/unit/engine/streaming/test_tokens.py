@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nri.engine.streaming import tokens
-from nri.engine.streaming.tokens import LIFE_S, Ask, Tokens
+from nri.engine.streaming.tokens import Ask, Tokens
 from nri.engine.support.errors import TooMany
 
 ASK = Ask("exec", "c1", ("sh",), stdout=True)
@@ -28,9 +28,9 @@ def test_a_token_is_good_once() -> None:
 
 def test_a_token_expires_after_a_minute() -> None:
     clock = Clock()
-    waiting = Tokens(clock)
+    waiting = Tokens(60, clock)
     early, late = waiting.put(ASK), waiting.put(ASK)
-    clock.now += LIFE_S - 0.1
+    clock.now += 60 - 0.1
     assert waiting.take(early) == ASK
     clock.now += 0.1
     assert waiting.take(late) is None
@@ -39,11 +39,11 @@ def test_a_token_expires_after_a_minute() -> None:
 def test_only_so_many_wait_and_expired_ones_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "LIMIT", 3)
     clock = Clock()
-    waiting = Tokens(clock)
+    waiting = Tokens(60, clock)
     made = [waiting.put(ASK) for _ in range(3)]
     with pytest.raises(TooMany, match="there may be 3"):
         waiting.put(ASK)
     waiting.take(made[1])
     waiting.put(ASK)
-    clock.now += LIFE_S
+    clock.now += 60
     assert [waiting.put(ASK) for _ in range(3)] and len(waiting._waiting) == 3

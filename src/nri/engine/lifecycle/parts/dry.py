@@ -41,6 +41,10 @@ class DryMachinery(Machinery):
         self.conmon = cast(Conmon, DryConmon())
         self.namespaces = cast(PodNamespaces, _Namespaces())
 
+    def missing_programs(self) -> list[str]:
+        """None: no program is run."""
+        return []
+
     def exits(self, on_exit: Callable[[Exit], None]) -> Exits:
         """Ends are told by the thread that brings them about."""
         return cast(Exits, DryExits(on_exit))

@@ -122,6 +122,11 @@ class Machinery:
         """Whether cgroups are systemd's."""
         return self.config.cgroups.driver == "systemd"
 
+    def missing_programs(self) -> list[str]:
+        """The programs without which no container can be made, as far as they are not there."""
+        default = self.config.runtimes[self.config.default_runtime]
+        return [each for each in (self.config.conmon, default.path) if shutil.which(each) is None]
+
     def pod_cgroup(self, pod_id: str) -> str:
         """The cgroup of a pod that names none: its own, or the slice of all, where cgroups are systemd's."""
         default = self.config.cgroups.parent

@@ -89,10 +89,10 @@ class SpdyCommand:
             self._spdy.send(self._streams.get(stream, 0), data)
 
     def finish(self, status: Status) -> None:
-        """End all streams; the outcome is on the one for errors."""
+        """Send the outcome on the stream for errors, and end all; clients of the first protocol may not wait for it."""
+        self._spdy.send(self._streams.get(ERROR, 0), status.json() if self._json else status.text(), end=True)
         for kind in (STDOUT, STDERR, STDIN, RESIZE):
             self._spdy.send(self._streams.get(kind, 0), b"", end=True)
-        self._spdy.send(self._streams.get(ERROR, 0), status.json() if self._json else status.text(), end=True)
         self._spdy.go_away()
 
     def take(self) -> bytes:

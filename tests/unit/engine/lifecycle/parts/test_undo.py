@@ -21,24 +21,34 @@ def test_nothing_is_taken_back_where_nothing_fails() -> None:
 
 def test_all_steps_and_the_one_that_failed_half_way_are_taken_back_the_last_one_first() -> None:
     done: list[str] = []
-    with pytest.raises(EngineError, match="no"), Undo("pod p") as undo:
-        undo.step("one", lambda: None, lambda: done.append("one"))
-        undo.step("two", lambda: None, lambda: done.append("two"))
-        undo.step("three", lambda: fail(EngineError("no")), lambda: done.append("three"))
+
+    def work() -> None:
+        with Undo("pod p") as undo:
+            undo.step("one", lambda: None, lambda: done.append("one"))
+            undo.step("two", lambda: None, lambda: done.append("two"))
+            undo.step("three", lambda: fail(EngineError("no")), lambda: done.append("three"))
+
+    with pytest.raises(EngineError, match="no"):
+        work()
     assert done == ["three", "two", "one"]
 
 
 def test_an_error_of_the_system_names_thing_and_step() -> None:
-    with pytest.raises(EngineError, match="pod p: network: .*full"), Undo("pod p") as undo:
+    with pytest.raises(EngineError, match=r"pod p: network: .*full"), Undo("pod p") as undo:
         undo.step("network", lambda: fail(OSError(28, "full")), lambda: None)
 
 
 def test_an_undo_that_fails_stops_no_other_and_does_not_hide_the_error() -> None:
     done: list[str] = []
-    with pytest.raises(EngineError, match="first") as raised, Undo("pod p") as undo:
-        undo.step("one", lambda: None, lambda: done.append("one"))
-        undo.step("two", lambda: None, lambda: fail(OSError("stuck")))
-        undo.step("three", lambda: fail(EngineError("first")), lambda: done.append("three"))
+
+    def work() -> None:
+        with Undo("pod p") as undo:
+            undo.step("one", lambda: None, lambda: done.append("one"))
+            undo.step("two", lambda: None, lambda: fail(OSError("stuck")))
+            undo.step("three", lambda: fail(EngineError("first")), lambda: done.append("three"))
+
+    with pytest.raises(EngineError, match="first") as raised:
+        work()
     assert done == ["three", "one"]
     assert raised.value.__notes__ == ["not undone: two: stuck"]
 

@@ -1,0 +1,60 @@
+"""The engine of this project as a runtime that the doctor knows: there is one if its file or its socket is there.
+
+Next: `nri.engine.config` reads the file.
+"""
+
+from __future__ import annotations
+
+import os
+
+from nri.cli.doctor.findings import Finding
+from nri.config.root import inside
+from nri.config.runtimes.reading import RuntimeNri
+from nri.errors import ConfigError
+
+NAME = "nri-engine"
+#: Keys of the engine's table, whose places the doctor names, by those that it knows them under.
+_KEYS = (
+    "disable", "disable_connections", "socket_path", "plugin_path", "plugin_config_path",
+    "plugin_registration_timeout", "plugin_request_timeout",
+)  # fmt: skip
+
+
+def read(root: str, findings: list[Finding]) -> RuntimeNri | None:
+    """The engine's NRI settings below `root`; None if there is no engine, or its file has mistakes, which are found."""
+    from nri.engine.config import DEFAULT_PATH, EngineConfig, load_config
+
+    path = inside(root, DEFAULT_PATH)
+    there = os.path.exists(path)
+    if not there and not os.path.exists(inside(root, str(EngineConfig().socket))):
+        return None
+    try:
+        loaded = load_config(*([path] if there else []), environment={})
+    except ConfigError as error:
+        for one in (ConfigError(error.source, error.key, error.reason, error.suggestion), *error.others):
+            where = f"{_seen(one.source, root)}: {one.key}" if one.key else _seen(one.source, root)
+            findings.append(
+                Finding("problem", one.reason, where, one.suggestion or "the engine does not start with it")
+            )
+        return None
+    nri = loaded.config.nri
+    origins = {key: f"{_seen(loaded.origins[f'nri.{key}'], root)}: nri.{key}" for key in _KEYS
+               if f"nri.{key}" in loaded.origins}  # fmt: skip
+    validator = nri.default_validator
+    return RuntimeNri(
+        NAME,
+        enabled=not nri.disable,
+        connections=not nri.disable_connections,
+        socket_path=nri.socket_path,
+        plugin_path=nri.plugin_path,
+        plugin_config_path=nri.plugin_config_path,
+        registration_timeout_s=nri.plugin_registration_timeout,
+        request_timeout_s=nri.plugin_request_timeout,
+        required=validator.required_plugins if validator.enable else (),
+        origin=origins,
+    )
+
+
+def _seen(place: str, root: str) -> str:
+    """A place as it is called inside the root."""
+    return place.removeprefix(root.rstrip("/"))

@@ -1,0 +1,16 @@
+"""The engine's systemd unit, as `nri engine unit` prints it, is one that systemd takes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.support.commands import run
+from tests.support.needs import need_tool
+
+
+def test_systemd_takes_the_unit_of_the_engine(tmp_path: Path) -> None:
+    need_tool("systemd-analyze")
+    unit = tmp_path / "nri-engine.service"
+    unit.write_text(run([sys.executable, "-m", "nri.cli.main", "engine", "unit"]))
+    assert run(["systemd-analyze", "verify", "--man=no", unit]) == ""

@@ -1,0 +1,132 @@
+"""`nri engine serve` with real containers, and the verbs that look at them: ps, pods, logs, why."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from tests.support.needs import need_root, need_tool
+from tools.runtimes.cri import Pod
+from tools.runtimes.engine import Engine
+
+TIMEOUT_S = 20.0
+NRI = [sys.executable, "-m", "nri.cli.main"]
+TALK = (
+    "printf 'half '; sleep 0.1; echo line; echo bad >&2; i=0; while true; do i=$((i+1)); echo tick $i; sleep 0.1; done"
+)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    need_root()
+    for tool in ("runc", "conmon", "skopeo", "umoci"):
+        need_tool(tool)
+    made = Engine(say=lambda _: None)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def pod(engine: Engine) -> Pod:
+    return engine.cri.run_pod("serve")
+
+
+@pytest.fixture(scope="module")
+def talker(engine: Engine, pod: Pod) -> str:
+    """A container that prints half a line, the rest of it, an error, and then a line every tenth of a second."""
+    return engine.cri.run(pod, "talker", ["/bin/sh", "-c", TALK])
+
+
+def nri(*arguments: object, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*NRI, *map(str, arguments)], capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < deadline, "it does not come"
+        time.sleep(0.05)
+
+
+def log_of(engine: Engine, container: str) -> Path:
+    reply = engine.cri.call("ContainerStatus", pb.ContainerStatusRequest(container_id=container))
+    return Path(reply.status.log_path)
+
+
+def test_pods_and_containers_are_listed(engine: Engine, pod: Pod, talker: str) -> None:
+    rows = nri("ps", "--cri-socket", engine.cri_socket).stdout.splitlines()
+    assert rows[1].split()[0] == talker[:13]
+    assert rows[1].split()[3:] == ["running", "talker", "0", "serve", "default"]
+    pods = json.loads(nri("pods", "-o", "json", "--cri-socket", engine.cri_socket).stdout)
+    assert [(one["id"], one["metadata"]["name"]) for one in pods] == [(pod.id, "serve")]
+
+
+def test_lines_that_conmon_wrote_in_parts_are_whole_and_streams_apart(engine: Engine, talker: str) -> None:
+    wait_for(lambda: "tick 2" in log_of(engine, talker).read_text())
+    done = nri("logs", "talker", "--cri-socket", engine.cri_socket)
+    assert done.stdout.splitlines()[:3] == ["half line", "tick 1", "tick 2"]
+    assert done.stderr == "bad\n"
+    last = nri("logs", "--tail", "1", "-t", "serve/talker", "--cri-socket", engine.cri_socket).stdout
+    assert last.count("\n") == 1
+    assert " tick " in last
+
+
+def test_following_goes_on_when_the_log_is_rotated_and_ends_with_the_container(
+    engine: Engine, pod: Pod, tmp_path: Path
+) -> None:
+    container = engine.cri.run(pod, "rotated", ["/bin/sh", "-c", TALK])
+    log = log_of(engine, container)
+    wait_for(lambda: log.exists() and "tick 1" in log.read_text())
+    seen = tmp_path / "seen"
+    command = [*NRI, "logs", "-f", "--cri-socket", str(engine.cri_socket), container]
+    with seen.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL) as follower:
+        wait_for(lambda: "half line" in seen.read_text())
+        os.rename(log, log.with_suffix(".old"))
+        engine.cri.call("ReopenContainerLog", pb.ReopenContainerLogRequest(container_id=container))
+        wait_for(lambda: "tick" in log.read_text())
+        engine.cri.stop(container)
+        assert follower.wait(TIMEOUT_S) == 0
+    ticks = [int(line.split()[1]) for line in seen.read_text().splitlines()[1:]]
+    assert ticks == list(range(1, len(ticks) + 1)), "a line is missing, or twice"
+    assert f"tick {ticks[-1]}" in log.read_text()
+
+
+def test_a_killed_engine_finds_its_containers_again_and_they_have_run_on(engine: Engine, talker: str) -> None:
+    pid = engine.cri.info(talker)["pid"]
+    assert engine._process is not None
+    engine._process.send_signal(signal.SIGKILL)
+    engine._process.wait()
+    size = log_of_file(engine).stat().st_size
+    engine.restart()
+    rows = nri("ps", "-q", "--cri-socket", engine.cri_socket).stdout.split()
+    assert talker in rows
+    assert engine.cri.info(talker)["pid"] == pid
+    assert engine.cri.exec(talker, "/bin/echo", "alive") == "alive\n"
+    wait_for(lambda: log_of_file(engine).stat().st_size > size)
+
+
+def log_of_file(engine: Engine) -> Path:
+    """The log's path without asking the engine."""
+    return next(path for path in (engine.run_dir / "logs").iterdir() if path.name.endswith("talker.log"))
+
+
+def test_it_stops_in_order_and_says_so(engine: Engine, talker: str) -> None:
+    assert engine._process is not None
+    engine._process.send_signal(signal.SIGTERM)
+    assert engine._process.wait(TIMEOUT_S) == 0
+    assert engine.log_lines("stopping after SIGTERM; containers run on")
+    assert not engine.cri_socket.exists()
+    engine.restart()
+    assert talker in nri("ps", "-q", "--cri-socket", engine.cri_socket).stdout

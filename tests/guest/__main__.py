@@ -1,0 +1,83 @@
+"""Run tests in a guest with cgroup v2 alone and two NUMA nodes, and report as pytest does.
+
+    python -m tests.guest            the tests of this folder, on the newest containerd: some minutes
+    python -m tests.guest --rest     these on the older containerds, and those of tests/real and tests/engine that fit
+    python -m tests.guest tests/real/test_oci_spec.py -k memory     what pytest takes
+
+Rules: what has to be fetched or built is got here, because the guest has no network. Exit codes: pytest's; 124 the
+guest was not done in time; 125 there is none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.guest import Guest, GuestError
+from tools.guest.machine import REPORT, ROOT
+from tools.runtimes import RELEASES, MissingError, install
+from tools.runtimes.images import image_archive
+from tools.runtimes.machine import ensure_packages
+
+SHORT = ("tests/guest", "-k", "not (1.7 or 2.1)")
+REST = (
+    "tests/guest/test_controls.py",
+    *(f"tests/real/test_{name}.py" for name in ("oci_spec", "example_runtime", "adjustments", "updates", "lifecycle")),
+    "tests/engine",
+    *("-k", "not (test_controls and 2.4)"),
+)
+#: Seconds: for the short part several times what it takes on two busy processors.
+DEADLINES = {SHORT: 900.0, REST: 7200.0}
+#: A guest on two processors that others use as well is so much slower than the machine.
+PATIENCE = 12
+# An import takes twenty times as long as usual in there, so only the plugins that are needed.
+PLUGINS = ("--disable-plugin-autoload", "-p", "pytest_timeout", "-p", "no:cacheprovider")
+PASSED_ON = ("CI", "NRI_NO_SKIP", "NRI_CACHE", "XDG_CACHE_HOME", "HYPOTHESIS_PROFILE")
+
+
+def main(arguments: list[str]) -> int:
+    """Return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.guest", description=__doc__.splitlines()[0])
+    parser.add_argument("--rest", action="store_true", help="what is meant for the guest and takes long")
+    parser.add_argument("--deadline", type=float, help="seconds, for all of it")
+    parser.add_argument("--junit-xml", type=Path, help="where the report goes")
+    parser.add_argument("--basetemp", help="not used: the guest has a folder of its own")
+    ours, tests = parser.parse_known_args(arguments)
+    wanted = tuple(tests) or (REST if ours.rest else SHORT)
+    options = [*PLUGINS, "-v", "-o", f"timeout={120 * PATIENCE}", f"--junit-xml={REPORT}"]
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    # A mistake shows at once, and Python finds all that it compiles on the way compiled in the guest.
+    collected = subprocess.run(
+        [sys.executable, "-m", "pytest", *PLUGINS, "-q", "--collect-only", *wanted],
+        check=False, cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    if collected.returncode != 0:
+        print(collected.stdout)
+        return collected.returncode
+    try:
+        prepare(list(RELEASES) if wanted != SHORT else [list(RELEASES)[-1]])
+        return Guest(ours.deadline or DEADLINES.get(wanted, 3600.0)).run(
+            [sys.executable, "-m", "pytest", *options, *wanted],
+            {**environment, "NRI_PATIENCE": str(PATIENCE), "PYTHONUNBUFFERED": "1"},
+            ours.junit_xml,
+        )
+    except (MissingError, GuestError) as error:
+        print(f"tests.guest: error: {error}", file=sys.stderr)
+        return 125
+    except KeyboardInterrupt:
+        return 130
+
+
+def prepare(keys: list[str]) -> None:
+    """Get what tests in the guest would fetch or build."""
+    ensure_packages(print)
+    image_archive(print)
+    for key in keys:
+        install(key, print)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

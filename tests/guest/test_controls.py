@@ -1,0 +1,113 @@
+"""What a plugin sets on a real containerd is what cgroup v2 says: at creation and by updates.
+
+The outcome is measured and compared with what each containerd does, so that a control that stops working and one that
+starts to work both fail a test. All controls are in one container: a life of one takes long in the guest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.real.controls import CONTROLS, MIB, disk, together
+from tests.real.plugin_process import PluginProcess
+from tools.runtimes import RELEASES, Containerd, Installed, cgroups
+from tools.runtimes.config import DaemonSettings
+
+#: What NRI's hugepage limits need of containerd, and an emulated processor of its timeouts.
+SETTINGS: dict[str, Any] = {
+    "cri": {"disable_hugetlb_controller": False},
+    "request_timeout_s": 30,
+    "registration_timeout_s": 60,
+}
+#: Control -> the releases that do not apply it. `runc update` knows no hugepages, and no containerd hands on the pids
+#: of an update (support_matrix.py).
+NOT_CREATED: dict[str, tuple[str, ...]] = {"pids.max": ("1.7",)}
+NOT_UPDATED = {"pids.max": tuple(RELEASES), "hugetlb.2MB.max": tuple(RELEASES)}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a container's files say: without a plugin's wishes, as created, as updated, as updated unsolicited."""
+
+    key: str
+    plain: dict[str, str]
+    created: dict[str, str]
+    updated: dict[str, str]
+    unsolicited: dict[str, str]
+
+
+def files(daemon: Containerd, container: str) -> dict[str, str]:
+    """What all the controls' files of a container say."""
+    pid = daemon.cri.info(container)["pid"]
+    return {name: cgroups.read_unified(pid, control.file) for name, control in CONTROLS.items()}
+
+
+def run_container(daemon: Containerd, name: str, annotations: dict[str, str]) -> str:
+    """A container in a pod with these wishes, and with a limit above theirs."""
+    pod = daemon.cri.run_pod(name, annotations=annotations)
+    return daemon.cri.run(pod, "main", memory_limit_in_bytes=128 * MIB)
+
+
+@pytest.fixture(scope="module")
+def daemon(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]:
+    """A containerd that has hugepages and one class of block I/O, which limits the disk."""
+    classes = tmp_path_factory.mktemp("blockio") / "classes.yaml"
+    classes.write_text(f"Classes: {{slow: [{{Devices: [/dev/vda], ThrottleReadBps: {3 * MIB}}}]}}\n")
+    with Containerd(installed, DaemonSettings(**SETTINGS, blockio=str(classes))) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def told(key: str, daemon: Containerd) -> Told:
+    """All the files, read at each step of two containers' lives."""
+    wishes = {
+        "test/set": json.dumps(together("setters")),
+        "test/update": json.dumps({"on": "UpdateContainer", "container": "main", "set": together("update")}),
+    }
+    with PluginProcess(daemon.nri_socket) as plugin:
+        plugin.wait_for("Synchronize")
+        other = run_container(daemon, "plain", {})
+        plain = files(daemon, other)
+        container = run_container(daemon, "wished", wishes)
+        created = files(daemon, container)
+        daemon.cri.update(container, memory_limit_in_bytes=120 * MIB)
+        updated = files(daemon, container)
+        plugin.send({"container": other, "set": together("update")})
+        answer = plugin.wait_for("Updated")
+        assert (answer["failed"], answer["error"]) == ([], "")
+        return Told(key, plain, created, updated, files(daemon, other))
+
+
+def compare(told: Told, name: str, said: str, text: str, before: str, exceptions: dict[str, tuple[str, ...]]) -> None:
+    """A control's file says `text`, or what it said `before` where this containerd does not apply the control."""
+    assert before != text, f"{name}: the case shows nothing, it was {text!r} before"
+    expected = before if told.key in exceptions.get(name, ()) else text
+    assert said == expected, f"{name} on containerd {told.key}: {said!r}, before {before!r}"
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_control_that_a_plugin_sets_at_creation_is_the_containers(told: Told, name: str) -> None:
+    compare(told, name, told.created[name], CONTROLS[name].text, told.plain[name], NOT_CREATED)
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_control_that_a_plugin_returns_to_an_update_is_the_containers(told: Told, name: str) -> None:
+    compare(told, name, told.updated[name], CONTROLS[name].updated, told.created[name], NOT_UPDATED)
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_control_of_an_unsolicited_update_is_the_containers(told: Told, name: str) -> None:
+    compare(told, name, told.unsolicited[name], CONTROLS[name].updated, told.plain[name], NOT_UPDATED)
+
+
+def test_a_class_of_block_io_limits_the_disk(daemon: Containerd) -> None:
+    with PluginProcess(daemon.nri_socket) as plugin:
+        plugin.wait_for("Synchronize")
+        container = run_container(daemon, "slow", {"test/set": json.dumps({"set_blockio_class": "slow"})})
+    said = files(daemon, container)["io.max"]
+    assert said == f"{disk()} rbps={3 * MIB} wbps=max riops=max wiops=max"

@@ -1,0 +1,42 @@
+"""What a plugin sets on our own engine is what cgroup v2 says: at creation and by updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import nri
+from nri.cri.pb import api_pb2 as pb
+from tests.engine.node import CGROUPS, Node, Recorder
+from tests.guest.test_oci import NOT_UPDATED
+from tests.real.controls import CONTROLS, MIB, call, together
+
+
+def files(node: Node, container: str) -> dict[str, str]:
+    """What all the controls' files of a container say."""
+    folder = CGROUPS / node.engine.containers.get(container).cgroup_path.lstrip("/")
+    return {name: (folder / control.file).read_text().strip() for name, control in CONTROLS.items()}
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+def test_all_that_a_plugin_sets_is_the_containers(node: Node, handler: str) -> None:
+    plugin: Recorder = node.plugin()
+    limit = pb.LinuxContainerConfig(resources=pb.LinuxContainerResources(memory_limit_in_bytes=128 * MIB))
+    pod = node.pod(handler=handler)
+    other = node.run(pod, "other", linux=limit)
+    plugin.on["create"] = lambda *_: (call(nri.Adjustment(), together("setters")), [])
+    made = node.run(pod, "made", linux=limit)
+    assert files(node, made) == {name: control.text for name, control in CONTROLS.items()}
+
+    def update(_: Any, container: Any) -> list[nri.Update]:
+        return [call(nri.Update(container.id), together("update"))]
+
+    plugin.on["update"] = update
+    node.engine.containers.update_resources(made, pb.LinuxContainerResources(memory_limit_in_bytes=120 * MIB))
+    left_out = {name for name, runtime in NOT_UPDATED.items() if runtime == handler}
+    updated = {name: control.updated for name, control in CONTROLS.items() if name not in left_out}
+    assert {name: text for name, text in files(node, made).items() if name in updated} == updated
+
+    plugin.runtime.update(call(nri.Update(other), together("update"))).result(60)
+    assert {name: text for name, text in files(node, other).items() if name in updated} == updated

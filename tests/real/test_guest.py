@@ -1,0 +1,53 @@
+"""The guest of tests/guest: a command's exit code and report come out of it, and it ends in time."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.needs import need, need_root
+from tools.guest import Guest, GuestError
+from tools.guest.machine import REPORT, ROOT
+from tools.runtimes.machine import MissingError
+
+
+def traces(folder: Path) -> list[str]:
+    """Files and processes of guests that were started with this temporary folder."""
+    commands = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            commands.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return [*map(str, folder.iterdir()), *(line for line in commands if f"{folder}/nri-g-" in line)]
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where guests keep their files; a short path, because of sockets."""
+    need_root()
+    made = Path(tempfile.mkdtemp(prefix="nri-t-", dir="/tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(made))
+    return made
+
+
+def test_the_exit_code_and_the_report_of_a_command_come_out(tmp_path: Path, folder: Path) -> None:
+    report = tmp_path / "report"
+    script = f'cat /sys/fs/cgroup/cgroup.controllers > {REPORT}; echo "$WORD" >> {REPORT}; touch nri-guest; exit 7'
+    try:
+        code = Guest(300).run(["sh", "-c", script], {"WORD": "two words"}, report)
+    except MissingError as error:
+        need(False, str(error))
+        raise
+    assert code == 7
+    assert report.read_text() == "cpuset cpu io memory hugetlb pids rdma misc\ntwo words\n"
+    assert not (ROOT / "nri-guest").exists(), "the guest wrote to this machine"
+    assert traces(folder) == []
+
+
+def test_a_guest_that_takes_too_long_is_ended(folder: Path) -> None:
+    with pytest.raises(GuestError, match="not done within 1 s"):
+        Guest(1).run(["true"], {})
+    assert traces(folder) == []

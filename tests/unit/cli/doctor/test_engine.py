@@ -1,0 +1,46 @@
+"""The doctor knows the engine of this project: by its file, or by its socket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nri.cli.doctor import engine, runtimes
+from nri.cli.doctor.findings import Finding
+
+PATH = "/etc/nri/engine.toml"
+
+
+def test_without_file_and_socket_there_is_no_engine(put) -> None:
+    findings: list[Finding] = []
+    assert engine.read(put({"/etc/hosts": ""}), findings) is None
+    assert findings == []
+
+
+def test_its_settings_are_judged_as_any_runtimes(put) -> None:
+    findings: list[Finding] = []
+    text = '[nri]\ndisable_connections = true\n[nri.default_validator]\nenable = true\nrequired_plugins = ["a"]\n'
+    found = engine.read(put({PATH: text}), findings)
+    assert found is not None
+    assert (found.enabled, found.required) == (True, ("a",))
+    runtimes.check([found], findings)
+    assert [(one.level, one.where) for one in findings] == [
+        ("ok", f"{PATH}: disable"),
+        ("problem", f"{PATH}:2: nri.disable_connections"),
+    ]
+
+
+def test_mistakes_in_its_file_are_problems_with_line_and_suggestion(put) -> None:
+    findings: list[Finding] = []
+    assert engine.read(put({PATH: 'sockt = "/s"\n[nri]\ndisabel = true\n'}), findings) is None
+    assert [(one.level, one.what, one.where, one.next) for one in findings] == [
+        ("problem", "unknown key", f"{PATH}:1: sockt", 'did you mean "socket"?'),
+        ("problem", "unknown key", f"{PATH}:3: nri.disabel", 'did you mean "disable"?'),
+    ]
+
+
+def test_an_engine_without_a_file_is_known_by_its_socket(put) -> None:
+    root = put({"/run/nri-engine/engine.sock": ""})
+    found = engine.read(root, [])
+    assert found is not None
+    assert (found.name, found.socket_path) == ("nri-engine", "/var/run/nri/nri.sock")
+    assert Path(root).exists()

@@ -1,0 +1,115 @@
+"""The calls on containers, on a dry engine: states, errors, events; tests/engine has them on real ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import nri
+from nri.engine.lifecycle.containers import START_FAILED
+from nri.engine.state import ContainerState
+from nri.engine.support.errors import CommandFailed, InvalidRequest, NotThere, WrongState
+from nri.errors import NriError, RequestError
+
+WHOLE = ["create_container", "post_create_container", "start_container", "post_start_container", "stop_container",
+         "remove_container"]  # fmt: skip
+
+
+def refuse(*_: Any) -> None:
+    raise nri.Reject("no")
+
+
+def test_a_whole_life_has_each_event_once_and_its_records_go(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.run(pod)
+    assert dry.engine.containers.get(made).state is ContainerState.RUNNING
+    dry.engine.containers.stop(made, 5)
+    record = dry.engine.containers.get(made[:12])
+    assert (record.state, record.exit_code) == (ContainerState.EXITED, 128 + 15)
+    dry.engine.containers.remove(made)
+    assert dry.told.of("c") == WHOLE
+    assert dry.engine.containers.list() == [] and not [*(dry.config.root / "records/containers").iterdir()]
+
+
+def test_what_is_not_possible_in_a_state_names_it(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.run(pod)
+    with pytest.raises(WrongState, match="running: start"):
+        dry.engine.containers.start(made)
+    dry.engine.containers.stop(made)
+    for call in (lambda: dry.engine.containers.exec_sync(made, ["ls"]), lambda: dry.engine.containers.attach(made)):
+        with pytest.raises(WrongState, match="exited: exec"):
+            call()
+    dry.engine.pods.stop(pod)
+    with pytest.raises(WrongState, match="stopped: create a container"):
+        dry.create(pod, "late")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"log_path": "/etc/passwd"}, "log_path"),
+        ({"log_path": "a/../../b"}, "log_path"),
+    ],
+)
+def test_a_request_that_cannot_be_names_its_field_and_leaves_nothing(dry: Any, changes: Any, field: str) -> None:
+    pod = dry.pod()
+    with pytest.raises(RequestError) as raised:
+        dry.create(pod, **changes)
+    assert raised.value.field == field
+    with pytest.raises(RequestError, match=r"metadata\.name"):
+        dry.create(pod, "")
+    assert dry.engine.containers.list() == [] and dry.told.of("c") == []
+
+
+def test_names_that_nobody_has_are_not_there_and_short_ones_must_be_clear(dry: Any) -> None:
+    pod = dry.pod()
+    for number in range(17):  # two of them begin alike
+        dry.create(pod, f"c{number}")
+    with pytest.raises(NotThere):
+        dry.engine.containers.get("zzz")
+    first = [record.id[0] for record in dry.engine.containers.list()]
+    twice = next(letter for letter in first if first.count(letter) > 1)
+    with pytest.raises(InvalidRequest, match="beginning of"):
+        dry.engine.containers.get(twice)
+
+
+def test_a_creation_that_a_plugin_refuses_is_undone_and_told(dry: Any) -> None:
+    dry.told.on["create_container"] = refuse
+    pod = dry.pod()
+    with pytest.raises(NriError, match="10-told"):
+        dry.create(pod)
+    assert dry.told.of("c") == ["create_container", "stop_container", "remove_container"]
+    assert [path.name for path in (dry.config.state / "bundles").iterdir()] == [pod]  # what holds it
+
+
+def test_a_start_that_fails_ends_the_container_with_the_reason(dry: Any) -> None:
+    made = dry.create(dry.pod())
+    runtime = dry.engine.machinery.runtime("runc")
+    runtime.start = lambda _: (_ for _ in ()).throw(CommandFailed("runc start", 1, "broken"))
+    with pytest.raises(CommandFailed, match="broken"):
+        dry.engine.containers.start(made)
+    record = dry.engine.containers.get(made)
+    assert (record.exit_code, record.reason) == START_FAILED and "broken" in record.message
+    assert dry.told.of("c")[-2:] == ["start_container", "stop_container"]
+
+
+def test_an_eviction_stops_and_says_why(dry: Any) -> None:
+    made = dry.run(dry.pod())
+    dry.engine.containers.evict(made, "too loud")
+    assert dry.engine.containers.life(made).ended.wait(20)
+    assert "too loud" in dry.engine.containers.get(made).message
+    dry.engine.containers.evict("absent", "no such thing")  # told in the log alone
+
+
+def test_the_pods_end_ends_all_its_containers_and_no_others(dry: Any) -> None:
+    one, two = dry.pod("one"), dry.pod("two")
+    dry.run(one, "a")
+    dry.create(one, "b")
+    dry.run(two, "c")
+    dry.engine.pods.stop(one)
+    assert {record.state for record in dry.engine.containers.list(one)} == {ContainerState.EXITED}
+    dry.engine.pods.remove(one)
+    assert [record.pod_id for record in dry.engine.containers.list()] == [two]
+    assert dry.told.of("a")[-2:] == dry.told.of("b")[-2:] == ["stop_container", "remove_container"]

@@ -1,0 +1,113 @@
+"""An engine's next life, on a dry engine: what was half made, what had ended, what cannot be read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nri.engine.state import ContainerState, PodState
+
+
+def records(dry: Any, kind: str) -> dict[str, Any]:
+    paths = (dry.config.root / "records" / kind).glob("*.json")
+    return {path.stem: json.loads(path.read_text()) for path in paths}
+
+
+def change(dry: Any, kind: str, identity: str, **values: Any) -> None:
+    path = dry.config.root / "records" / kind / f"{identity}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def test_containers_that_are_gone_with_their_machine_have_ended_and_are_told_once(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.run(pod)
+    engine = dry.restart()
+    assert engine.lives.container(made).ended.wait(20)
+    assert engine.containers.get(made).state is ContainerState.EXITED
+    assert dry.told.of("c")[-1] == "stop_container"
+    engine = dry.restart()
+    engine.pods.remove(pod)
+    assert dry.told.of("c").count("stop_container") == dry.told.of("c").count("remove_container") == 1
+    assert dry.told.of("pod") == ["run_pod_sandbox", "stop_pod_sandbox", "remove_pod_sandbox"]
+
+
+def test_an_end_that_was_written_down_and_not_told_is_told(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.run(pod)
+    dry.engine.containers.stop(made)
+    dry.engine.stop()
+    change(dry, "containers", made, nri={"told": "created"})
+    dry.told.events.clear()
+    engine = dry.restart()
+    assert engine.lives.container(made).ended.wait(20)
+    assert dry.told.of("c") == ["stop_container"]
+    assert dry.told.known[-1][1] == ["c"]  # and plugins that join before know of it
+
+
+def test_what_was_half_made_is_taken_back_and_told_to_nobody(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.create(pod)
+    dry.engine.stop()
+    change(dry, "containers", made, state="creating")
+    dry.told.events.clear()
+    engine = dry.restart()
+    assert (engine.containers.list(), engine.complaints, dry.told.events) == ([], [], [])
+    assert records(dry, "containers") == {} and not (dry.config.state / "bundles" / made).exists()
+    dry.engine.stop()
+    change(dry, "pods", pod, state="creating")
+    engine = dry.restart()
+    assert (engine.pods.list(), records(dry, "pods")) == ([], {})
+
+
+def test_names_and_configurations_are_those_of_before(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.create(pod, labels={"a": "b"})
+    before = dry.engine.containers.get(made)
+    after = dry.restart().containers.life(made)
+    assert (after.record.name, after.record.labels) == (before.name, {"a": "b"})
+    assert after.config.command == ["sh"] and after.spec["process"]["args"] == ["sh"]
+
+
+def test_a_container_being_removed_is_removed_when_it_is_asked_for_again(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.run(pod)
+    dry.engine.containers.stop(made)
+    dry.engine.stop()
+    change(dry, "containers", made, state="removing")
+    engine = dry.restart()
+    engine.containers.remove(made)
+    assert engine.containers.list() == [] and dry.told.of("c")[-1] == "remove_container"
+
+
+def test_nothing_is_touched_for_a_record_that_cannot_be_read(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.create(pod)
+    dry.engine.stop()
+    (dry.config.root / "records/pods" / f"{pod}.json").write_text("{")
+    engine = dry.restart()
+    assert engine.pods.list() == [] and made in records(dry, "containers")
+    assert (dry.config.state / "bundles" / made).exists()
+    assert [line for line in engine.complaints if "left alone" in line]
+
+
+def test_what_no_record_knows_is_taken_away(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.create(pod)
+    dry.engine.stop()
+    (dry.config.root / "records/containers" / f"{made}.json").unlink()
+    engine = dry.restart()
+    assert not (dry.config.state / "bundles" / made).exists()
+    assert engine.pods.list() and (dry.config.state / "pods" / pod).exists()
+    dry.engine.stop()
+    (dry.config.root / "records/pods" / f"{pod}.json").unlink()
+    dry.restart()
+    assert not (dry.config.state / "pods" / pod).exists()
+
+
+def test_a_pod_whose_files_are_gone_is_not_ready(dry: Any) -> None:
+    pod = dry.pod()
+    dry.engine.stop()
+    for path in (dry.config.state / "pods" / pod).iterdir():
+        path.unlink()
+    (dry.config.state / "pods" / pod).rmdir()
+    assert dry.restart().pods.get(pod).state is PodState.STOPPING

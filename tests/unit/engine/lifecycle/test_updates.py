@@ -1,0 +1,86 @@
+"""UpdateContainerResources on a dry engine: with NRI, without it, refused, changed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import nri
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.support.errors import CommandFailed, WrongState
+from nri.errors import NriError, RequestError
+
+
+def in_force(dry: Any, made: str) -> dict[str, Any]:
+    spec = json.loads((dry.config.state / "bundles" / made / "config.json").read_text())
+    assert spec["linux"]["resources"] == dry.engine.containers.life(made).spec["linux"]["resources"]
+    return {key: value for key, value in spec["linux"]["resources"].items() if key in ("cpu", "memory")}
+
+
+def test_a_request_that_nobody_changes_is_done_as_it_is(dry: Any) -> None:
+    made = dry.run(dry.pod())
+    dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=300, cpuset_cpus="0"))
+    assert in_force(dry, made)["cpu"] == {"shares": 300, "cpus": "0"}
+    assert dry.engine.containers.get(made).resources == {"cpu_shares": "300", "cpuset_cpus": "0"}
+    assert dry.told.of("c")[-2:] == ["update_container", "post_update_container"]
+
+
+def test_without_nri_it_is_done_as_it_is(dry: Any) -> None:
+    dry.engine.stop()
+    dry.config = replace(dry.config, nri=replace(dry.config.nri, disable=True))
+    from nri.engine.engine import Engine
+
+    dry.engine = Engine(dry.config)
+    dry.engine.start()
+    made = dry.run(dry.pod())
+    dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=300))
+    assert in_force(dry, made)["cpu"]["shares"] == 300 and dry.told.events == []
+
+
+def test_what_plugins_make_of_it_replaces_it_and_others_change_with_it(dry: Any) -> None:
+    pod = dry.pod()
+    made, other = dry.run(pod), dry.run(pod, "other")
+    dry.told.on["update_container"] = lambda *_: [
+        nri.Update(made).set_cpu_shares(700).message, nri.Update(other).set_cpu_shares(800).message
+    ]  # fmt: skip
+    dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=300, cpu_period=1000))
+    assert in_force(dry, made)["cpu"] == {"shares": 700, "period": 1000}
+    assert in_force(dry, other)["cpu"]["shares"] == 800
+    assert "update_container" not in dry.told.of("other")
+
+
+def test_a_refusal_and_a_failure_change_nothing(dry: Any) -> None:
+    made = dry.run(dry.pod())
+    before = in_force(dry, made)
+
+    def refuse(*_: Any) -> None:
+        raise nri.Reject("keep it")
+
+    dry.told.on["update_container"] = refuse
+    with pytest.raises(NriError, match="keep it"):
+        dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=300))
+    del dry.told.on["update_container"]
+    runtime = dry.engine.machinery.runtime("runc")
+    runtime.update = lambda *_: (_ for _ in ()).throw(CommandFailed("runc update", 1, "busy"))
+    with pytest.raises(CommandFailed, match="busy"):
+        dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=300))
+    assert in_force(dry, made) == before and "post_update_container" not in dry.told.of("c")
+
+
+def test_what_cannot_be_is_refused_before_plugins_are_asked(dry: Any) -> None:
+    made = dry.run(dry.pod())
+    with pytest.raises(RequestError, match=r"linux\.cpuset_cpus"):
+        dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpuset_cpus="x"))
+    dry.engine.containers.stop(made)
+    with pytest.raises(WrongState, match="exited: update"):
+        dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=300))
+    assert "update_container" not in dry.told.of("c")
+
+
+def test_annotations_of_the_request_are_added(dry: Any) -> None:
+    made = dry.run(dry.pod(), annotations={"a": "1"})
+    dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=3), {"b": "2"})
+    assert dry.engine.containers.get(made).annotations == {"a": "1", "b": "2"}

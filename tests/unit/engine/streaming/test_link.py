@@ -1,0 +1,92 @@
+"""A client's socket: what waits for it is counted, and its end is noticed."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from nri.engine.streaming.link import Link, Stopped, Watch, read_some
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Link, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield Link(ours), theirs
+
+
+@pytest.fixture
+def bell() -> Iterator[int]:
+    made = os.eventfd(0)
+    yield made
+    os.close(made)
+
+
+def test_bytes_wait_until_they_go(pair: tuple[Link, socket.socket]) -> None:
+    link, theirs = pair
+    link.send(bytes(10 << 20))
+    assert 0 < link.waiting < 10 << 20 and link.mask(read=True) == select.POLLIN | select.POLLOUT
+    while link.waiting:
+        theirs.recv(1 << 20)
+        link.send(b"")
+    assert link.mask(read=True) == select.POLLIN and not link.lost
+
+
+def test_a_client_that_goes_is_noticed_by_reading_by_writing_and_by_neither(pair: tuple[Link, socket.socket]) -> None:
+    link, theirs = pair
+    assert link.read() == b"" and not link.lost, "nothing has come yet"
+    theirs.sendall(b"last words")
+    theirs.close()
+    assert link.hear({link.fileno(): select.POLLIN | select.POLLHUP}, read=True) == b"last words" and not link.lost
+    assert link.hear({link.fileno(): select.POLLRDHUP}, read=False) == b"" and link.lost
+    link.lost = False
+    link.send(b"x")
+    assert link.lost and link.waiting == 0
+    link.lost = False
+    assert link.read() == b"" and link.lost
+
+
+def test_a_wait_ends_with_events_with_time_and_with_the_server(pair: tuple[Link, socket.socket], bell: int) -> None:
+    link, theirs = pair
+    watch, asked = Watch(bell), {link.fileno(): link.mask(read=True)}
+    assert watch.wait(asked, 0.01) == {} == watch.wait({}, -1)
+    theirs.sendall(b"x")
+    assert watch.wait(asked, 20) == {link.fileno(): select.POLLIN}
+    assert watch.wait({}, 0.01) == {}, "what is not asked for is not waited for"
+    os.eventfd_write(bell, 1)
+    with pytest.raises(Stopped):
+        watch.wait(asked, 20)
+
+
+def test_at_the_end_all_is_sent_and_the_client_heard_out(pair: tuple[Link, socket.socket], bell: int) -> None:
+    link, theirs = pair
+    theirs.sendall(b"never read by anybody")
+    link.send(b"goodbye")
+    theirs.shutdown(socket.SHUT_WR)
+    link.finish(Watch(bell), 20)
+    assert theirs.recv(100) == b"goodbye" and theirs.recv(100) == b""
+
+
+def test_at_the_end_a_client_that_takes_nothing_is_left(pair: tuple[Link, socket.socket], bell: int) -> None:
+    link, _ = pair
+    link.send(bytes(10 << 20))
+    link.finish(Watch(bell), 0.1)
+    assert link.waiting and not link.lost
+
+
+def test_a_pipe_has_bytes_or_nothing_yet_or_an_end() -> None:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    try:
+        assert read_some(read, 10) is None
+        os.write(write, b"x")
+        assert read_some(read, 10) == b"x"
+    finally:
+        os.close(write)
+    assert read_some(read, 10) == b""
+    os.close(read)
+    assert read_some(read, 10) == b"", "as a terminal whose other side is gone"
