@@ -74,7 +74,7 @@ def numbers(folder: Path) -> list[int]:
     """What the container has written into all of its log files, the oldest first; 0.log is the present one."""
     files = sorted(folder.iterdir(), key=lambda file: (file.name == "0.log", file.name))
     texts = [gzip.decompress(data) if file.suffix == ".gz" else data for file in files for data in [file.read_bytes()]]
-    # Each line is TIME STREAM TAG TEXT; after a P the next goes on with its text. The last may be in the making.
+    # Each line is TIME STREAM TAG TEXT; with the tag P its text goes on in the next. The last may be in the making.
     lines = [line.split(b" ", 3) for line in b"".join(texts).splitlines(keepends=True) if line.endswith(b"\n")]
     said = b"".join(text.rstrip(b"\n") if tag == b"P" else text for _, _, tag, text in lines)
     return [int(line) for line in said.splitlines(keepends=True) if line.endswith(b"\n")]
