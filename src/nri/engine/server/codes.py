@@ -43,6 +43,7 @@ ROWS = (
     Row(NotThere, Code.NOT_FOUND),
     Row(AlreadyThere, Code.ALREADY_EXISTS),
     Row(WrongState, Code.FAILED_PRECONDITION),
+    Row(TooMany, Code.RESOURCE_EXHAUSTED),
     Row(ToolMissing, Code.FAILED_PRECONDITION),
     Row(CommandTimeout, Code.DEADLINE_EXCEEDED),  # the kubelet tells a probe that took too long by this code
     Row(errors.PluginRejected, Code.PERMISSION_DENIED),
