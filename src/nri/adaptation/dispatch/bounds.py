@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.dispatch.event import AnsweredEvent
     from nri.adaptation.merge.update_book import Ignored
+    from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
 
@@ -42,19 +42,20 @@ def too_much(kind: Any, rpc: str, plugin: str, reply: bytes) -> PluginError | No
     return PluginError(plugin, f"its reply to {rpc} {reason}", code=Code.RESOURCE_EXHAUSTED) if reason else None
 
 
-def weighed(event: AnsweredEvent, reporting: Reporting, peer: Peer, policy: EventPolicy, reply: bytes) -> bytes | None:
-    """Hold an answer to the limits; returns it, or None for a shadow's. PluginError: it is too much."""
-    error = too_much(event.reply_type, event.rpc, peer.label, reply)
+def weighed(
+    request: EventRequest, serial: int, kind: Any, reporting: Reporting, peer: Peer, policy: EventPolicy, reply: bytes
+) -> bytes | None:
+    """Hold an answer of a kind to the limits; returns it, or None for a shadow's. PluginError: it is too much."""
+    rpc = request.spec.rpc
+    error = too_much(kind, rpc, peer.label, reply)
     if error is None:
         return reply
     peer.last_error = str(error)
     if policy.policy.shadow:
-        reporting.shadow_answered(shadow.failure(peer.label, event.rpc, event.request.pod, error.reason))
+        reporting.shadow_answered(shadow.failure(peer.label, rpc, request.pod, error.reason))
         return None
-    if event.asked is None:
-        event.asked = event.request.encoded()
     if reporting.watched:
-        reporting.reply_merged(peer.label, event.rpc, event.serial, None, error)
+        reporting.reply_merged(peer.label, rpc, serial, None, error)
     try:
         raise error
     finally:

@@ -175,7 +175,7 @@ class AnsweredEvent(Event):
         """
         if not self._context.rules.event_replies_limited:
             return reply
-        return weighed(self, self._context.reporting, peer, policy, reply)
+        return weighed(self.request, self.serial, self.reply_type, self._context.reporting, peer, policy, reply)
 
     def _read(self, peer: Peer, reply: bytes) -> Any:
         try:

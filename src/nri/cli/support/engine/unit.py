@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 
-from nri.cli.support.scaffold import TEMPLATES, fill
+from nri.cli.support.scaffold import fill
 
-TEMPLATE = "nri-engine.service.txt"
+TEMPLATE = Path(__file__).with_name("nri-engine.service.txt")
 
 
 def unit_text(python: str = sys.executable) -> str:
     """The text of the unit. `python` runs the engine; a blank in its path is quoted, and a percent sign doubled."""
     command = shlex.quote(python).replace("%", "%%")
-    return fill((TEMPLATES / TEMPLATE).read_text(encoding="utf-8"), {"python": command})
+    return fill(TEMPLATE.read_text(encoding="utf-8"), {"python": command})

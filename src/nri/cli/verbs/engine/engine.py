@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group(
     cls=VerbGroup,
-    examples=["sudo nri engine check", "sudo nri engine serve", "nri engine unit > nri-engine.service"],
+    examples=["nri engine check", "sudo nri engine serve", "nri engine unit > nri-engine.service"],
 )
 def engine() -> None:
     """Run a CRI container engine with NRI in it, over runc or crun; a kubelet can drive it.
