@@ -44,7 +44,8 @@ class Updates:
             resources = reply.resources if reply is not None else wanted
             result = _result(life.id, resources)
             try:
-                self._resources.change(life, resources, result, None if changed else told)
+                answer = reply.order_of(result.update) if reply is not None else 0
+                self._resources.change(life, resources, result, None if changed else told, answer if changed else 0)
             except BaseException:
                 if reply is not None:
                     reply.abort(lambda _: None)  # nothing of it was done yet
