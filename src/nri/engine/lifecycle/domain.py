@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -140,9 +140,12 @@ class Domain:
 
     # --- what plugins want of others ---
 
-    def follow(self, reply: CreateReply | UpdateReply | StopReply) -> None:
-        """Do what a reply asks for beside its own container: updates of others, and evictions."""
-        reply.commit(self._hub.update(list(reply.updates), reply.order_of))
+    def follow(self, reply: CreateReply | UpdateReply | StopReply, own: Sequence[UpdateResult] = ()) -> None:
+        """Do what a reply asks for beside its own container: updates of others, and evictions.
+
+        `own` is what became of the container's own update, for those who ask later.
+        """
+        reply.commit([*own, *self._hub.update(list(reply.updates), reply.order_of)])
         self._hub.evict(list(getattr(reply, "evictions", ())))
 
     def has(self, container_id: str) -> bool:

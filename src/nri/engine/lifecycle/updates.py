@@ -56,7 +56,7 @@ class Updates:
             if annotations:
                 self._lives.put(life, annotations={**life.record.annotations, **annotations})
             if reply is not None:
-                self._domain.follow(reply)
+                self._domain.follow(reply, [result] if changed else ())
             self._domain.post_update(life)
 
 

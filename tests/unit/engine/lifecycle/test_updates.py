@@ -52,6 +52,17 @@ def test_what_plugins_make_of_it_replaces_it_and_others_change_with_it(dry: Any)
     assert "update_container" not in dry.told.of("other")
 
 
+def test_what_plugins_made_of_it_and_the_runtime_cannot_do_is_told_to_those_who_ask(dry: Any) -> None:
+    made = dry.run(dry.pod())
+    dry.told.on["update_container"] = lambda *_: [
+        nri.Update(made).set_cpu_shares(700).set_memory_swappiness(5).message
+    ]  # fmt: skip
+    dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=300))
+    notes = [text for _, text in dry.engine.nri.adaptation.provenance.explain(made).notes]
+    assert [text for text in notes if "memory.swappiness unsupported: runc does not change it" in text], notes
+    assert not [text for text in notes if "cpu.shares" in text]
+
+
 def test_a_refusal_and_a_failure_change_nothing(dry: Any) -> None:
     made = dry.run(dry.pod())
     before = in_force(dry, made)
