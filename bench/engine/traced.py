@@ -65,7 +65,7 @@ class Event(threading.Event):
 
 def install() -> None:
     """Put all stopwatches in place."""
-    import nri.engine.daemon
+    import nri.engine.daemon  # noqa: F401  all modules that are to be looked through
     from nri.engine.lifecycle.domain import Domain
     from nri.engine.lifecycle.lives import ContainerLife
     from nri.engine.network.cni import Cni

@@ -7,6 +7,7 @@ Next: `bench.engine.tables`.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -40,7 +41,7 @@ def shares(windows: Iterable[Span], spans: Sequence[Span]) -> dict[str, dict[str
         inside = [("call", begin, end)]
         inside += [(kind, max(a, begin), min(b, end)) for kind, a, b in spans if a < end and b > begin]
         moments = sorted({moment for _, a, b in inside for moment in (a, b)})
-        for a, b in zip(moments, moments[1:], strict=False):
+        for a, b in itertools.pairwise(moments):
             kind = min((kind for kind, x, y in inside if x <= a and y >= b), key=KINDS.index)
             row[kind] = row.get(kind, 0.0) + (b - a) / 1e6
     return found
@@ -62,5 +63,3 @@ def measure(cycles: int, folder: Path, *, compiled: bool, own_network: bool, dis
     found = shares(windows, [span for span in spans if span[2] >= first])
     found[CYCLE] = {kind: sum(row.get(kind, 0.0) for row in found.values()) for kind in KINDS}
     return {name: {kind: value / cycles for kind, value in row.items()} for name, row in found.items()}
-
-
