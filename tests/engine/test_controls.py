@@ -199,7 +199,9 @@ def test_every_control_that_a_plugin_sets_is_the_containers(node: Node, handler:
     changed = without(NOT_UPDATED[handler] | NOT_IN_ANSWERS)
     assert rig.said(made, changed, "updated") == texts(changed, "updated")
 
-    # One that it makes by itself.
+    # One that it makes by itself, of a container whose OOM killer is off by now, and of one that has none of it.
+    (result,) = node.engine.nri.update([nri.Update(made.id).set_memory_disable_oom_killer(False).message])
+    assert [row.outcome for row in result.fields] == ["unsupported"]
     (result,) = node.engine.nri.update([call(nri.Update(plain.id), together("update", CONTROLS)).message])
     changed = without(NOT_UPDATED[handler])
     assert rig.said(plain, changed, "updated") == texts(changed, "updated")
