@@ -20,7 +20,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import OciRuntime
 from tests.engine.node import CGROUPS, V2, Node, Recorder
 from tests.real import adjustments
-from tests.real.adjustments import CASES, CDI_SPEC, PROCESS, A, Case
+from tests.real.adjustments import CASES, CDI_SPEC, INSIDE, PROCESS, A, Case
 from tests.real.controls import MIB, Control, call, disk_path, together
 from tests.real.controls_v1 import CONTROLS, classes
 from tests.support.needs import need, need_machine, need_tool
@@ -71,6 +71,25 @@ FIRST = (
 )  # fmt: skip
 SECOND = ("env-remove", "cgroups-path", "namespace-remove")
 THIRD = ("device-use", "namespace-replace")
+
+
+def _namespace(kind: str, adjustment: nri.Adjustment, whose: str) -> Case:
+    return Case("", PROCESS, lambda _: adjustment, lambda view: adjustments.namespace(view, kind), whose)
+
+
+#: Of a pod on the node's network whose containers have processes and a host name of their own.
+NAMESPACES = {
+    "network": _namespace("net", A().add_or_replace_namespace("network"), "own"),
+    "pid": _namespace("pid", A().remove_namespace("pid"), "host"),
+    "uts": _namespace("uts", A().remove_namespace("uts"), "host"),
+    "sysctl": Case(
+        "",
+        INSIDE,
+        lambda _: A().set_sysctl("net.ipv4.ip_default_ttl", "33"),
+        lambda view: view.exec("/bin/cat", "/proc/sys/net/ipv4/ip_default_ttl").strip(),
+        "33",
+    ),
+}
 _LAST = "hook-poststop"  # read by taking the container away
 
 
@@ -212,6 +231,9 @@ def test_every_control_that_a_plugin_sets_is_the_containers(node: Node, handler:
 @pytest.mark.parametrize("handler", RUNTIMES)
 def test_what_contradicts_it_is_another_containers(node: Node, handler: str) -> None:
     rig = Rig(node, handler)
-    for number, names in enumerate((SECOND, THIRD)):
-        view = rig.run(f"c{number}", [CASES[name] for name in names])
-        assert {name: CASES[name].read(view) for name in names} == {name: CASES[name].effect for name in names}
+    groups = ({name: CASES[name] for name in SECOND}, {name: CASES[name] for name in THIRD}, NAMESPACES)
+    for number, cases in enumerate(groups):
+        view = rig.run(f"c{number}", [*cases.values()])
+        assert {name: case.read(view) for name, case in cases.items()} == {
+            name: case.effect for name, case in cases.items()
+        }
