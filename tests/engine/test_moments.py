@@ -408,3 +408,13 @@ def test_calls_of_the_field_that_come_twice_are_no_errors(node: Node) -> None:
         node.engine.containers.remove(made)
         node.engine.pods.remove(pod)
     node.assert_nothing_left()
+
+
+def test_a_frozen_container_is_stopped(node: Node) -> None:
+    plugin: Recorder = node.plugin()
+    pod = node.pod()
+    made = node.run(pod)
+    node.engine.machinery.runtime("runc").pause(made)
+    node.engine.containers.stop(made)
+    assert node.engine.containers.get(made).exit_code == 137 and plugin.of("c")[-1] == "stop"
+    node.remove(pod)
