@@ -402,9 +402,11 @@ def test_a_program_that_is_not_there_is_named(node: Node, program: str) -> None:
     with pytest.raises(EngineError, match=missing):
         node.create(pod)
     assert node.engine.containers.list() == []
+    assert not [*Path("/sys/fs/cgroup").rglob(f"{node.machine.name}/**/conmon-*")]
     node.restart()
     assert all(row.holds for row in node.engine.conditions)
     node.remove(pod)
+    node.assert_nothing_left()
 
 
 def test_a_conmon_that_is_killed_while_it_makes_a_container_is_an_error_and_leaves_nothing(node: Node) -> None:

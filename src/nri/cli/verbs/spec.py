@@ -162,11 +162,13 @@ def _message(name: str, kind: Any) -> Any:
     from nri.trace.catalog import from_json
 
     tree = _tree(name, "auto")
+    if tree is None:
+        raise Failure(f"{_shown(name)}: it is empty; an adjustment that changes nothing is {{}}", USAGE)
     if isinstance(tree, dict) and "adjust" in tree:
         tree = tree["adjust"]
     if isinstance(tree, dict) and kind.DESCRIPTOR.name == "ContainerUpdate" and "linux" not in tree:
         tree = {"linux": {"resources": tree}}
-    return from_json(kind, {} if tree is None else tree, _shown(name))
+    return from_json(kind, tree, _shown(name))
 
 
 def _generator(
