@@ -80,6 +80,13 @@ class Containerd:
             raise RuntimeError("containerd is not running: call start() first")
         return self._cri
 
+    @property
+    def pid(self) -> int:
+        """The daemon's process; only while it runs."""
+        if self._process is None:
+            raise RuntimeError("containerd is not running: call start() first")
+        return self._process.pid
+
     def configure(self, settings: DaemonSettings) -> None:
         """Write the configuration; a running daemon takes it at its next start."""
         version = self.installed.release.config_version

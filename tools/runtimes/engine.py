@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from nri.engine.images import ImageStore
@@ -28,22 +29,28 @@ PACKAGES = ("runc", "conmon", "skopeo", "umoci")
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 READY = " ready: "
+#: The command line, up to its first verb.
+PROGRAM = (sys.executable, "-m", "nri.cli.main")
 
 
 class Engine:
     """A private engine; `start()` it, drive it through `.cri`, `close()` it.
 
-    `run_dir` holds all its files: `engine.toml`, `cri.sock`, `nri.sock`, `admin.sock`, `plugins/`, `log`.
+    `run_dir` holds all its files: `engine.toml`, `cri.sock`, `nri.sock`, `admin.sock`, `plugins/`, `log`. They are
+    `in_memory`, unless it is to work as on a node, where records reach the disk. `program` is what `nri` is called by.
     """
 
-    def __init__(self, say: Say = print, *, dry: bool = False) -> None:
+    def __init__(
+        self, say: Say = print, *, dry: bool = False, in_memory: bool = True, program: Sequence[str] = PROGRAM
+    ) -> None:
         self.dry = dry
+        self._program = program
         self._say = say
         if not dry:
             require_root()
         place = next((p for p in leftovers.PLACES if os.access(p, os.W_OK)), tempfile.gettempdir())
         self.run_dir = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX, dir=place))
-        if not dry:
+        if in_memory and not dry:
             # In memory: faster than a disk, and inside a container an overlay cannot lie on another one.
             mount("tmpfs", self.run_dir, "mode=0700")
         self._owner = leftovers.own(self.run_dir)
@@ -64,6 +71,13 @@ class Engine:
         if self._cri is None:
             raise RuntimeError("the engine is not running: call start() first")
         return self._cri
+
+    @property
+    def pid(self) -> int:
+        """The daemon's process; only while it runs."""
+        if self._process is None:
+            raise RuntimeError("the engine is not running: call start() first")
+        return self._process.pid
 
     def enable_pod_network(self) -> None:
         """Give pods that ask for a network of their own one, on a bridge of this run's name."""
@@ -87,7 +101,7 @@ class Engine:
             lives = len(self.log_lines(READY))
             # A session of its own: Ctrl-C reaches the owner only, which then ends this in order.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "nri.cli.main", "engine", "serve", "--config", self.settings],
+                [*self._program, "engine", "serve", "--config", self.settings],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -29,6 +29,7 @@ from nri.engine.process import (
     Exit,
     Runtime,
     read_stats,
+    send,
 )
 from nri.engine.process.execution import exec_process
 from nri.engine.state import ContainerRecord, ContainerState
@@ -42,6 +43,8 @@ __all__ = ["START_FAILED", "Containers"]
 START_FAILED = (128, "StartError")
 #: How long the kernel has for SIGKILL, and plugins to be told of an end, in seconds.
 _KILL_S, _TOLD_S = 30.0, 120.0
+#: How long SIGKILL alone is waited for, in seconds, before the OCI runtime is asked to kill what may be frozen.
+_FROZEN_S = 2.0
 #: How long a container has to end that plugins want gone, in seconds.
 _EVICTION_S = 10.0
 _log = logging.getLogger(__name__)
@@ -135,8 +138,11 @@ class Containers:
         over = life.record.state in (ContainerState.EXITED, ContainerState.REMOVING)
         # What waits for its start would not understand a signal.
         if not over and timeout_s > 0 and life.record.state is not ContainerState.CREATED:
-            sent = self._runtime(life).kill(life.id, life.record.stop_signal or "TERM")
+            sent = self._send(life, life.record.stop_signal or "TERM")
             over = life.exited.wait(timeout_s if sent else _KILL_S)
+        if not over:
+            # A frozen process dies only when its runtime thaws it.
+            over = self._send(life, "KILL") and life.exited.wait(_FROZEN_S)
         if not over:
             self._runtime(life).kill(life.id, "KILL")
             if not life.exited.wait(_KILL_S):
@@ -236,6 +242,11 @@ class Containers:
         life = self._lives.container(prefix)
         next_container_state(life.id, life.record.state, "exec")
         return life
+
+    def _send(self, life: ContainerLife, word: str) -> bool:
+        """Send a signal to the first process; False if it has ended already."""
+        record = life.record
+        return send(Path(record.bundle), life.id, record.pid, word) or self._runtime(life).kill(life.id, word)
 
     def _runtime(self, life: ContainerLife) -> Runtime:
         return self._machinery.runtime(life.record.runtime_handler)

@@ -56,6 +56,7 @@ class ContainerLife:
         exited: its process is gone.
         ended: its end is taken up: recorded, and told to plugins.
         starting: held during a start, and to take up an end: that of a program that is over at once comes after it.
+        answers: by the name of a resource, which answer of a plugin it was last set by (`EventReply.order_of`).
     """
 
     def __init__(self, record: ContainerRecord, spec: dict[str, Any]) -> None:
@@ -67,6 +68,7 @@ class ContainerLife:
         self.exited = threading.Event()
         self.ended = threading.Event()
         self.starting = threading.RLock()
+        self.answers: dict[str, int] = {}
 
     @property
     def id(self) -> str:

@@ -54,15 +54,20 @@ class Resources:
         self._lives, self._machine = lives, machine
         self._runtime, self._generator = runtime, generator
 
-    def apply(self, updates: list[m.ContainerUpdate]) -> list[UpdateResult]:
-        """Apply what plugins want of containers; one result for each, never an error."""
-        return [self._apply(update) for update in updates]
+    def apply(
+        self, updates: list[m.ContainerUpdate], order: Callable[[m.ContainerUpdate], int] | None = None
+    ) -> list[UpdateResult]:
+        """Apply what plugins want of containers; one result for each, never an error.
 
-    def _apply(self, update: m.ContainerUpdate) -> UpdateResult:
+        `order` gives the number of the answer that an update is from: what a later answer has set stays.
+        """
+        return [self._apply(update, order(update) if order else 0) for update in updates]
+
+    def _apply(self, update: m.ContainerUpdate, answer: int) -> UpdateResult:
         result = UpdateResult(update)
         try:
             life = self._lives.container(update.container_id)
-            self.change(life, update.linux.resources, result)
+            self.change(life, update.linux.resources, result, answer=answer)
         except (NotThere, WrongState) as error:
             result.stale(str(error))
         except (NriError, OSError) as error:
@@ -72,17 +77,26 @@ class Resources:
         return result
 
     def change(
-        self, life: ContainerLife, wanted: m.LinuxResources, result: UpdateResult, told: dict[str, Any] | None = None
+        self,
+        life: ContainerLife,
+        wanted: m.LinuxResources,
+        result: UpdateResult,
+        told: dict[str, Any] | None = None,
+        answer: int = 0,
     ) -> None:
-        """Put resources into force. `told`: what the runtime is told, if that is known in its own words already.
+        """Put resources into force. Raises WrongState, SpecError, EngineError; nothing is changed then.
 
-        Raises WrongState, SpecError, EngineError; nothing is changed then.
+        Args:
+            told: what the runtime is told, if that is known in its own words already.
+            answer: the number of the plugin's answer that this is from; 0 if it is from none.
         """
         with life.write:
             record = life.record
             next_container_state(life.id, record.state, "update")
             runtime = self._runtime(record.runtime_handler)
             generator = self._generator(life.spec)
+            if answer:
+                wanted = _not_overtaken(wanted, life.answers, answer, result)
             from_plugins = generator.update(wanted)
             told = _with_swap(from_plugins, generator.spec) if told is None else copy.deepcopy(told)
             _leave_out(told, self._machine, runtime.name, result)
@@ -92,6 +106,8 @@ class Resources:
             if told:
                 runtime.update(life.id, told)
             self._keep(life, spec)
+            if answer:
+                life.answers |= {row.field: max(answer, life.answers.get(row.field, 0)) for row in result.fields}
 
     def _keep(self, life: ContainerLife, spec: dict[str, Any]) -> None:
         try:
@@ -121,6 +137,36 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         else:
             made[key] = value
     return made
+
+
+def _not_overtaken(
+    wanted: m.LinuxResources, answers: Mapping[str, int], answer: int, result: UpdateResult
+) -> m.LinuxResources:
+    """Resources without those that a later answer has set already, which the result says. Pure."""
+    made = m.LinuxResources()
+    made.CopyFrom(wanted)
+    for row in result.fields:
+        if answers.get(row.field, 0) > answer:
+            result.stale("a later answer of a plugin has set it", row.field)
+            _clear(made, row.field)
+    return made
+
+
+def _clear(resources: m.LinuxResources, field: str) -> None:
+    """Take one field out, named as in a result: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`."""
+    path, _, key = field.partition("[")
+    *parents, last = path.split(".")
+    message: Any = resources
+    for each in parents:
+        message = getattr(message, each)
+    if not key:
+        message.ClearField(last)
+    elif last == "hugepage_limits":
+        stay = [row for row in message.hugepage_limits if row.page_size != key[:-1]]
+        del message.hugepage_limits[:]
+        message.hugepage_limits.extend(stay)
+    else:
+        del getattr(message, last)[key[:-1]]
 
 
 def _with_swap(told: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from nri.engine.process.counters import Counters, Transfer, read_counters
 from nri.engine.process.execution import ExecResult, Execution, exec_sync
 from nri.engine.process.exits import Exit, Exits
 from nri.engine.process.runtime import Runtime, RuntimeState
+from nri.engine.process.signals import send
 from nri.engine.process.stats import ContainerStats, InterfaceStats, read_interfaces, read_stats
 
 __all__ = [
@@ -31,4 +32,5 @@ __all__ = [
     "read_counters",
     "read_interfaces",
     "read_stats",
+    "send",
 ]

@@ -8,11 +8,11 @@ Next: :mod:`nri.engine.process.execution`.
 from __future__ import annotations
 
 import os
-import select
 import socket
 from pathlib import Path
 from typing import Self
 
+from nri.engine.support.command import readable
 from nri.engine.support.errors import EngineError
 
 __all__ = ["STDERR", "STDOUT", "Attachment"]
@@ -48,7 +48,7 @@ class Attachment:
 
         Raises TimeoutError if none comes in time.
         """
-        ready, _, _ = select.select([self._socket], [], [], timeout_s)
+        ready = readable(self._socket.fileno(), timeout_s)
         if not ready:
             raise TimeoutError(f"the container wrote nothing for {timeout_s:g} s")
         try:

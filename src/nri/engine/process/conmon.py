@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import subprocess
 import time
@@ -21,7 +20,7 @@ from typing import NamedTuple
 
 from nri.engine.process.runtime import Runtime
 from nri.engine.process.runtime_log import cause_of
-from nri.engine.support.command import start
+from nri.engine.support.command import readable, start, wait_ended
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
 from nri.engine.support.files import private_folder
 
@@ -142,9 +141,9 @@ class Conmon:
                 os.write(word, b"0")
             except BrokenPipeError:
                 pass  # it does not like its arguments, and has said why
-            return first.wait(self.timeout_s)
-        except subprocess.TimeoutExpired:
-            raise CommandTimeout(action, self.timeout_s) from None
+            if not wait_ended(first, self.timeout_s):
+                raise CommandTimeout(action, self.timeout_s)
+            return first.returncode
         finally:
             if first.poll() is None:
                 first.kill()
@@ -154,8 +153,7 @@ class Conmon:
         """The one line of conmon: the container's pid, or -1 and what the runtime printed."""
         line = b""
         while b"\n" not in line and len(line) < _SYNC_LIMIT:
-            ready, _, _ = select.select([pipe], [], [], max(deadline - time.monotonic(), 0))
-            if not ready:
+            if not readable(pipe, deadline - time.monotonic()):
                 raise CommandTimeout(action, self.timeout_s)
             chunk = os.read(pipe, 1 << 16)
             if not chunk:

@@ -8,14 +8,13 @@ Next: :mod:`nri.engine.process.execution`.
 from __future__ import annotations
 
 import os
-import select
 import socket
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from nri.engine.support.command import start
+from nri.engine.support.command import readable, start
 from nri.engine.support.errors import CommandTimeout
 
 __all__ = ["start_with_terminal"]
@@ -52,7 +51,7 @@ def _received(listener: socket.socket, process: subprocess.Popen[bytes], contain
     deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
         over = process.poll() is not None
-        if select.select([listener], [], [], 0 if over else _LOOK_S)[0]:
+        if readable(listener.fileno(), 0 if over else _LOOK_S):
             connection, _ = listener.accept()
             with connection:
                 connection.settimeout(_TIMEOUT_S)

@@ -8,6 +8,7 @@ Next: :mod:`nri.engine.support.files`.
 from __future__ import annotations
 
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from nri.engine.support.errors import CommandFailed, CommandTimeout, ToolMissing
 
-__all__ = ["Output", "end_left", "last_words", "run", "start"]
+__all__ = ["Output", "end_left", "last_words", "readable", "run", "start", "wait_ended"]
 
 LIMIT_BYTES = 4 << 20
 _CHUNK = 1 << 16
@@ -91,6 +92,31 @@ def run(
     if check and output.code:
         raise CommandFailed(action, output.code, last_words(output.stderr) or last_words(output.stdout))
     return output
+
+
+def wait_ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    """Wait for a program's end, without the sleeps of Popen's own wait with a deadline; False at the deadline."""
+    if process.poll() is None:
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            pass  # another thread has just reaped it
+        else:
+            try:
+                readable(descriptor, timeout_s)
+            finally:
+                os.close(descriptor)
+    return process.poll() is not None
+
+
+def readable(descriptor: int, timeout_s: float | None) -> bool:
+    """Wait until there is something to read, or its end; False at the deadline, None for none.
+
+    Unlike select's, the number of the descriptor may be above 1023, as a node with many containers has them.
+    """
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000))
 
 
 def last_words(text: bytes, lines: int = 2) -> str:
@@ -166,10 +192,7 @@ class _Pump:
         return True
 
     def _wait(self, timeout_s: float) -> None:
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            pass  # asked again, with the deadline in sight
+        wait_ended(self._process, timeout_s)  # asked again, with the deadline in sight
 
     def _move(self, timeout_s: float) -> None:
         for key, _ in self._selector.select(timeout_s):

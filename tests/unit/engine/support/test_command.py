@@ -1,11 +1,14 @@
 """Programs are run without a shell, with a deadline, and leave nothing behind."""
 
+import fcntl
+import os
+import resource
 import time
 from pathlib import Path
 
 import pytest
 
-from nri.engine.support.command import last_words, run
+from nri.engine.support.command import last_words, readable, run, start, wait_ended
 from nri.engine.support.errors import CommandFailed, CommandTimeout, ToolMissing
 
 
@@ -72,3 +75,29 @@ def test_a_tick_that_raises_ends_the_program() -> None:
 def test_last_words_are_one_line() -> None:
     assert last_words(b"one\n\ntwo\nthree \n\n") == "two; three"
     assert last_words(b"") == ""
+
+
+def test_an_end_is_waited_for_and_the_deadline_is_kept() -> None:
+    process = start(["sleep", "0.1"])
+    assert wait_ended(process, 20) and process.returncode == 0
+    assert wait_ended(process, 0)
+    process = start(["sleep", "300"])
+    try:
+        assert not wait_ended(process, 0.01)
+    finally:
+        process.kill()
+        assert wait_ended(process, 20) and process.returncode == -9
+
+
+def test_a_descriptor_above_1023_is_waited_for() -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 2000:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (2000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    low, other = os.pipe()
+    high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 1500)
+    try:
+        assert high >= 1500 and not readable(high, 0.01)
+        os.write(other, b"x")
+        assert readable(high, 20) and readable(high, None)
+    finally:
+        for descriptor in (low, other, high):
+            os.close(descriptor)

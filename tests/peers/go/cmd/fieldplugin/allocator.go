@@ -33,6 +33,8 @@ type allocator struct {
 	mu         sync.Mutex
 	containers map[string]*grant
 	cpus       int
+	keep       int  // so many CPUs are never given away
+	tell       bool // what everybody has by a line of output, and not by marks beside the CPUs
 	decisions  int
 	stub       stub.Stub // to ask for updates with; nil: it never does
 	out        *lines.Writer
@@ -44,11 +46,8 @@ type grant struct {
 	own []int
 }
 
-// minShared is how many CPUs are never given away.
-const minShared = 2
-
-func newAllocator(cpus int, out *lines.Writer) *allocator {
-	return &allocator{cpus: cpus, containers: map[string]*grant{}, out: out}
+func newAllocator(cpus, keep int, tell bool, out *lines.Writer) *allocator {
+	return &allocator{cpus: cpus, keep: keep, tell: tell, containers: map[string]*grant{}, out: out}
 }
 
 // Configure subscribes to what the field's policies do.
@@ -60,6 +59,7 @@ func (a *allocator) Configure(context.Context, string, string, string) (api.Even
 func (a *allocator) CreateContainer(_ context.Context, pod *api.PodSandbox, container *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	defer a.says()
 	a.containers[container.GetId()] = &grant{pod: pod.GetId()}
 	changed := a.resize(container.GetId(), pod.GetAnnotations()["cpus.test/exclusive"])
 	adjust := &api.ContainerAdjustment{}
@@ -71,6 +71,7 @@ func (a *allocator) CreateContainer(_ context.Context, pod *api.PodSandbox, cont
 func (a *allocator) UpdateContainer(_ context.Context, pod *api.PodSandbox, container *api.Container, _ *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	defer a.says()
 	if a.containers[container.GetId()] == nil || !a.resize(container.GetId(), pod.GetAnnotations()["cpus.test/exclusive"]) {
 		return nil, nil
 	}
@@ -81,6 +82,7 @@ func (a *allocator) UpdateContainer(_ context.Context, pod *api.PodSandbox, cont
 func (a *allocator) StopContainer(_ context.Context, _ *api.PodSandbox, container *api.Container) ([]*api.ContainerUpdate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	defer a.says()
 	return a.others(container.GetId(), a.release(container.GetId())), nil
 }
 
@@ -89,6 +91,7 @@ func (a *allocator) StopContainer(_ context.Context, _ *api.PodSandbox, containe
 func (a *allocator) RemoveContainer(_ context.Context, _ *api.PodSandbox, container *api.Container) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	defer a.says()
 	a.giveBack(a.release(container.GetId()))
 	return nil
 }
@@ -100,6 +103,7 @@ func (a *allocator) StopPodSandbox(context.Context, *api.PodSandbox) error { ret
 func (a *allocator) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	defer a.says()
 	changed := false
 	for id, grant := range maps.Clone(a.containers) {
 		if grant.pod == pod.GetId() {
@@ -117,7 +121,7 @@ func (a *allocator) resize(id, wish string) bool {
 	had := a.containers[id].own
 	a.containers[id].own = nil
 	free := a.shared()
-	if len(free)-count < minShared {
+	if len(free)-count < a.keep {
 		count = 0
 	}
 	// What it has it keeps, as far as it may.
@@ -159,13 +163,8 @@ func (a *allocator) shared() []int {
 	return free
 }
 
-// setter is an adjustment or an update.
-type setter interface {
-	SetLinuxCPUSetCPUs(string)
-	AddLinuxUnified(key, value string)
-}
-
-func (a *allocator) write(to setter, id string) {
+// has is what a container may use, and whose that is.
+func (a *allocator) has(id string) (string, string) {
 	cpus, owner := a.containers[id].own, "exclusive"
 	if len(cpus) == 0 {
 		cpus, owner = a.shared(), "shared"
@@ -174,7 +173,34 @@ func (a *allocator) write(to setter, id string) {
 	for i, cpu := range cpus {
 		texts[i] = strconv.Itoa(cpu)
 	}
-	to.SetLinuxCPUSetCPUs(strings.Join(texts, ","))
+	return strings.Join(texts, ","), owner
+}
+
+// says writes a line with what everybody has and whose that is, if it was asked to tell.
+func (a *allocator) says() {
+	if !a.tell {
+		return
+	}
+	all := lines.Object{}
+	for id := range a.containers {
+		cpus, owner := a.has(id)
+		all[id] = []string{cpus, owner}
+	}
+	a.out.Write(lines.Object{"event": "has", "containers": all})
+}
+
+// setter is an adjustment or an update.
+type setter interface {
+	SetLinuxCPUSetCPUs(string)
+	AddLinuxUnified(key, value string)
+}
+
+func (a *allocator) write(to setter, id string) {
+	cpus, owner := a.has(id)
+	to.SetLinuxCPUSetCPUs(cpus)
+	if a.tell {
+		return
+	}
 	to.AddLinuxUnified(decisionKey, strconv.Itoa(a.decisions))
 	to.AddLinuxUnified(ownerKey, owner)
 }
@@ -209,7 +235,9 @@ func (a *allocator) giveBack(changed bool) {
 		return
 	}
 	for _, update := range updates {
-		update.AddLinuxUnified(unaskedKey, "yes")
+		if !a.tell {
+			update.AddLinuxUnified(unaskedKey, "yes")
+		}
 	}
 	failed, err := a.stub.UpdateContainers(updates)
 	line := lines.Object{"event": "gave_back", "updates": len(updates), "failed": len(failed)}

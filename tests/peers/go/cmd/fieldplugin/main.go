@@ -38,6 +38,8 @@ func main() {
 	log := flag.String("log", "", "write what is seen to this file")
 	keep := flag.Bool("keep", false, "declare that a late answer costs the event, and not the plugin")
 	cpus := flag.Int("cpus", 16, "of the allocator: how many there are")
+	shared := flag.Int("shared", 2, "of the allocator: how many of them are never given away")
+	tell := flag.Bool("tell", false, "of the allocator: write who has what, and leave the marks beside the CPUs out")
 	unsolicited := flag.Bool("unsolicited", false, "of the allocator: give back what events without an answer freed")
 	flag.Parse()
 	if *name == "" {
@@ -54,7 +56,7 @@ func main() {
 	byRequest := &byRequest{name: *name, seen: seen, events: allEvents}
 	switch *kind {
 	case "allocator":
-		allocator = newAllocator(*cpus, out)
+		allocator = newAllocator(*cpus, *shared, *tell, out)
 		p = allocator
 	case "agent":
 		byRequest.unnamed = true

@@ -1,0 +1,66 @@
+"""Our plugin beside the engine and containerd: every event, and the adjustment that the pod's annotation has.
+
+The twin of the tests' `fieldplugin -kind logger`: it reads the annotation of its name and does what that says.
+"""
+
+from __future__ import annotations
+
+import json
+
+import nri
+
+
+class Bench(nri.Plugin):
+    """The plugin; its name is in the annotation."""
+
+    def create_container(self, pod, container):
+        text = pod.annotations.get(f"{NAME}.test/CreateContainer")
+        if text is None:
+            return None
+        wanted = json.loads(text)["adjust"]
+        made = nri.Adjustment()
+        for row in wanted["env"]:
+            made.add_env(row["key"], row["value"])
+        for key, value in wanted["annotations"].items():
+            made.add_annotation(key, value)
+        return made
+
+    def synchronize(self, pods, containers):
+        print('{"event": "started"}', flush=True)
+
+    def run_pod_sandbox(self, pod):
+        """Take it; as all below."""
+
+    def stop_pod_sandbox(self, pod):
+        """Take it."""
+
+    def remove_pod_sandbox(self, pod):
+        """Take it."""
+
+    def post_create_container(self, pod, container):
+        """Take it."""
+
+    def start_container(self, pod, container):
+        """Take it."""
+
+    def post_start_container(self, pod, container):
+        """Take it."""
+
+    def update_container(self, pod, container, resources):
+        """Take it."""
+
+    def post_update_container(self, pod, container):
+        """Take it."""
+
+    def stop_container(self, pod, container):
+        """Take it."""
+
+    def remove_container(self, pod, container):
+        """Take it."""
+
+
+if __name__ == "__main__":
+    import sys
+
+    NAME = sys.argv[sys.argv.index("--name") + 1]
+    Bench.main()

@@ -1,0 +1,204 @@
+"""Lives of pods by 8 threads under plugins in Go, as the field's are: an allocator of exclusive CPUs, and others.
+
+The allocator tells all other containers what is left whenever it gives CPUs away or gets them back; the agent answers
+every UpdateContainer with an update without an id; the refuser refuses creations, starts and updates. Whenever no
+request is under way, each container has the CPUs that the allocator says: by the kernel, by provenance, and by the
+engine's own record. Of 1,000 lives with `NRI_LIVES=1000`; 40 without.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.state import ContainerState
+from nri.errors import NriError
+from tests.engine.node import Node
+from tests.support.sides import crew
+from tools.runtimes.machine import PATIENCE
+
+LIVES = int(os.environ.get("NRI_LIVES", "40"))
+THREADS, ALIVE = 8, 2
+CPUS = os.cpu_count() or 1
+#: How long what is under way has to come to its end, in seconds.
+REST_S = 20.0
+#: Who refuses which event, in how many of a hundred lives.
+REFUSALS = (("CreateContainer", 10), ("StartContainer", 5), ("UpdateContainer", 10))
+_OVER = (ContainerState.EXITED, ContainerState.REMOVING, ContainerState.CREATING)
+
+
+class Life:
+    """One pod and its container on an engine; what it does is drawn from its number."""
+
+    def __init__(self, node: Node, number: int) -> None:
+        self.node, self.name, self._random = node, f"life{number:04}", Random(number)
+        self.refused = {event for event, percent in REFUSALS if self._random.randrange(100) < percent}
+        self.failures: dict[str, str] = {}
+        self._pod = self._made = ""
+
+    def begin(self) -> None:
+        """From the pod to a container that runs, or that was refused."""
+        config = self.node.pod_config(self.name)
+        for event in self.refused:
+            config.annotations[f"refuser.test/{event}"] = json.dumps({"error": "refused"})
+        config.annotations["cpus.test/exclusive"] = str(self._random.choice((0, 0, 1, 1, 2)))
+        engine = self.node.engine
+        self._pod = engine.pods.run(config)
+        ends = self._random.random() < 0.2
+        command = ("sh", "-c", "sleep 0.05") if ends else ("sleep", "1000000")
+        self._ask("CreateContainer", lambda: setattr(self, "_made", self.node.create(self._pod, "main", command)))
+        if not self._made:
+            return
+        self._ask("StartContainer", lambda: engine.containers.start(self._made))
+        if not ends and "StartContainer" not in self.failures and self._random.random() < 0.4:
+            shares = pb.LinuxContainerResources(cpu_shares=512)
+            self._ask("UpdateContainer", lambda: engine.containers.update_resources(self._made, shares))
+        else:
+            self.refused.discard("UpdateContainer")
+
+    def end(self) -> None:
+        """From whatever it is to nothing."""
+        engine = self.node.engine
+        if self._made and self._random.random() < 0.5:
+            engine.containers.stop(self._made)
+            engine.containers.remove(self._made)
+        if self._random.random() < 0.5:
+            engine.pods.stop(self._pod)
+        engine.pods.remove(self._pod)
+
+    def _ask(self, event: str, work: Any) -> None:
+        try:
+            work()
+        except NriError as error:
+            self.failures[event] = str(error)
+
+    def expected(self) -> set[str]:
+        """What of the refusals it came to."""
+        if "CreateContainer" in self.refused:
+            return {"CreateContainer"}
+        return {"StartContainer"} if "StartContainer" in self.refused else self.refused
+
+
+class Crowd:
+    """Lives by several threads, which come to rest together after each; then the books are compared."""
+
+    def __init__(self, node: Node, allocator: Any) -> None:
+        self.node, self.socket, self._allocator = node, node.config.nri.socket_path, allocator
+        self.errors: list[BaseException] = []
+        self.rests = self.exclusive = self.compared = 0
+        self._barrier = threading.Barrier(THREADS, self._rest)
+
+    def run(self, lives: Sequence[Life]) -> None:
+        """Live them all."""
+        threads = [threading.Thread(target=self._live, args=(lives[first::THREADS],)) for first in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for error in self.errors:
+            raise error
+
+    def _live(self, lives: Sequence[Life]) -> None:
+        try:
+            alive: deque[Life] = deque()
+            for life in lives:
+                if len(alive) == ALIVE:
+                    alive.popleft().end()
+                life.begin()
+                alive.append(life)
+                self._barrier.wait(REST_S * 5 * PATIENCE)
+            while alive:
+                alive.popleft().end()
+        except threading.BrokenBarrierError:
+            pass  # another thread has the reason
+        except BaseException as error:
+            self.errors.append(error)
+            self._barrier.abort()
+
+    def _rest(self) -> None:
+        deadline = time.monotonic() + REST_S * PATIENCE
+        while differing := self._differing():
+            assert time.monotonic() < deadline, f"after {self.rests} rests: " + "; ".join(differing)
+            time.sleep(0.02)
+        self.rests += 1
+
+    def _differing(self) -> list[str]:
+        """What is not as the allocator says, container by container."""
+        said = self._allocator.lines[-1]["containers"] if self._allocator.events("has") else {}
+        records = [each for each in self.node.engine.containers.list() if each.state not in _OVER]
+        if sorted(said) != sorted(each.id for each in records):
+            return [f"the allocator has {sorted(said)}, the engine {sorted(each.id for each in records)}"]
+        found = []
+        for record in records:
+            cpus, owner = said[record.id]
+            views = {
+                "the kernel": self._kernel(record.id),
+                "provenance": _plain(self._provenance(record.id)),
+                "the record": _plain(record.resources.get("cpuset_cpus", "")),
+            }
+            found += [f"{record.id}: {cpus} ({owner}), {who}: {view}" for who, view in views.items() if view != cpus]
+            self.exclusive += owner == "exclusive"
+            self.compared += 1
+        return found
+
+    def _kernel(self, container: str) -> str:
+        try:
+            return _plain(self.node.cgroup(container, "cpuset", "cpuset.cpus"))
+        except OSError:
+            return "nothing, as it ends just now"
+
+    def _provenance(self, container: str) -> str:
+        adaptation = self.node.engine.nri.adaptation
+        assert adaptation is not None and adaptation.provenance is not None
+        explained = adaptation.provenance.explain(container)
+        assert explained is not None, f"nothing is remembered of {container}"
+        steps = [step for step in explained.steps if step.change.field == "CPUSetCPUs" and not step.note]
+        return str(steps[-1].change.after) if steps else "nothing"
+
+
+def _plain(cpus: str) -> str:
+    """A list of CPUs without ranges."""
+    rows = [row.partition("-") for row in cpus.split(",") if row[:1].isdigit()]
+    return ",".join(str(cpu) for a, _, b in rows for cpu in range(int(a), int(b or a) + 1)) or cpus
+
+
+class _Joining:
+    """What `crew` asks of a side."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.socket = node, node.config.nri.socket_path
+
+    def joined(self, labels: Sequence[str]) -> None:
+        adaptation = self.node.engine.nri.adaptation
+        assert adaptation is not None and adaptation.ready(labels, REST_S * PATIENCE)
+
+
+@pytest.mark.timeout(max(300, LIVES * 2))
+def test_lives_under_plugins_in_go_leave_kernel_provenance_and_the_plugins_books_alike(node: Node) -> None:
+    node.start()
+    kinds = (("20", "allocator"), ("30", "agent"), ("40", "refuser"))
+    options = {"cpus": CPUS, "shared": 1, "tell": True, "unsolicited": True}
+    with crew(_Joining(node), kinds, allocator=options) as running:  # type: ignore[arg-type]
+        crowd = Crowd(node, running["allocator"])
+        lives = [Life(node, number) for number in range(LIVES)]
+        began = time.monotonic()
+        crowd.run(lives)
+        took = time.monotonic() - began
+        wrong = {life.name: life.failures for life in lives if {*life.failures} != life.expected()}
+        assert not wrong, f"{len(wrong)} of {LIVES} lives fail otherwise than they were to: {wrong}"
+        assert all("40-refuser" in text for life in lives for text in life.failures.values())
+        last = running["allocator"].lines[-1]
+        assert last["containers"] == {}, "the allocator has not got everything back"
+        assert crowd.rests == LIVES // THREADS and crowd.compared > LIVES
+        assert CPUS < 2 or crowd.exclusive > LIVES // 20, "hardly any CPU was given away"
+    print(f"\n{LIVES} lives in {took:.1f} s, {crowd.compared} comparisons, {crowd.exclusive} with CPUs of their own")
+    node.assert_nothing_left()
