@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,10 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import OciRuntime
 from tests.engine.node import CGROUPS, V2, Node, Recorder
 from tests.real import adjustments
-from tests.real.adjustments import CASES, CDI_SPEC, PROCESS, A, Case
+from tests.real.adjustments import CASES, CDI_SPEC, INSIDE, PROCESS, A, Case
 from tests.real.controls import MIB, Control, call, disk_path, together
 from tests.real.controls_v1 import CONTROLS, classes
-from tests.support.needs import need, need_machine, need_tool
+from tests.support.needs import need, need_machine, need_root, need_tool
 from tools.runtimes.machine import MissingError
 from tools.runtimes.newer_runc import install_runc
 
@@ -71,6 +72,25 @@ FIRST = (
 )  # fmt: skip
 SECOND = ("env-remove", "cgroups-path", "namespace-remove")
 THIRD = ("device-use", "namespace-replace")
+
+
+def _namespace(kind: str, adjustment: nri.Adjustment, whose: str) -> Case:
+    return Case("", PROCESS, lambda _: adjustment, lambda view: adjustments.namespace(view, kind), whose)
+
+
+#: Of a pod on the node's network whose containers have processes and a host name of their own.
+NAMESPACES = {
+    "network": _namespace("net", A().add_or_replace_namespace("network"), "own"),
+    "pid": _namespace("pid", A().remove_namespace("pid"), "host"),
+    "uts": _namespace("uts", A().remove_namespace("uts"), "host"),
+    "sysctl": Case(
+        "",
+        INSIDE,
+        lambda _: A().set_sysctl("net.ipv4.ip_default_ttl", "33"),
+        lambda view: view.exec("/bin/cat", "/proc/sys/net/ipv4/ip_default_ttl").strip(),
+        "33",
+    ),
+}
 _LAST = "hook-poststop"  # read by taking the container away
 
 
@@ -105,14 +125,14 @@ class EngineView:
 class Rig:
     """An engine with one OCI runtime, a plugin, and a pod whose containers it adjusts."""
 
-    def __init__(self, node: Node, handler: str) -> None:
+    def __init__(self, node: Node, handler: str, blockio: str = "") -> None:
         need_machine(not V2, "cgroups of version 1; tests/guest has those of version 2")
         need_machine(disk_path(), "disk whose input and output could be limited")
         self.node, self.handler = node, handler
         self.folder = node.folder / "seen"
         self.folder.mkdir()
         (self.folder / "hello").write_text("hello")
-        self._start()
+        self._start(blockio or classes(weight=handler != "crun"))
         self.plugin: Recorder = node.plugin()
         config = node.pod_config()
         config.annotations["test/dir"] = str(self.folder)
@@ -120,7 +140,7 @@ class Rig:
         self.pod = node.engine.pods.run(config, handler)
         self._allow_realtime()
 
-    def _start(self) -> None:
+    def _start(self, classes_of_blockio: str) -> None:
         config = self.node.config
         runtimes = dict(config.runtimes)
         if self.handler == "runc13":
@@ -129,7 +149,7 @@ class Rig:
             except MissingError as error:
                 need(False, str(error))
         blockio = self.node.folder / "blockio.yaml"
-        blockio.write_text(classes(weight=self.handler != "crun"))
+        blockio.write_text(classes_of_blockio)
         (self.node.folder / "cdi").mkdir()
         (self.node.folder / "cdi/test.json").write_text(json.dumps(CDI_SPEC))
         containers = replace(config.containers, cdi_dirs=(str(self.node.folder / "cdi"),), blockio_config=str(blockio))
@@ -199,7 +219,9 @@ def test_every_control_that_a_plugin_sets_is_the_containers(node: Node, handler:
     changed = without(NOT_UPDATED[handler] | NOT_IN_ANSWERS)
     assert rig.said(made, changed, "updated") == texts(changed, "updated")
 
-    # One that it makes by itself.
+    # One that it makes by itself, of a container whose OOM killer is off by now, and of one that has none of it.
+    (result,) = node.engine.nri.update([nri.Update(made.id).set_memory_disable_oom_killer(False).message])
+    assert [row.outcome for row in result.fields] == ["unsupported"]
     (result,) = node.engine.nri.update([call(nri.Update(plain.id), together("update", CONTROLS)).message])
     changed = without(NOT_UPDATED[handler])
     assert rig.said(plain, changed, "updated") == texts(changed, "updated")
@@ -210,6 +232,40 @@ def test_every_control_that_a_plugin_sets_is_the_containers(node: Node, handler:
 @pytest.mark.parametrize("handler", RUNTIMES)
 def test_what_contradicts_it_is_another_containers(node: Node, handler: str) -> None:
     rig = Rig(node, handler)
-    for number, names in enumerate((SECOND, THIRD)):
-        view = rig.run(f"c{number}", [CASES[name] for name in names])
-        assert {name: CASES[name].read(view) for name in names} == {name: CASES[name].effect for name in names}
+    groups = ({name: CASES[name] for name in SECOND}, {name: CASES[name] for name in THIRD}, NAMESPACES)
+    for number, cases in enumerate(groups):
+        view = rig.run(f"c{number}", [*cases.values()])
+        assert {name: case.read(view) for name, case in cases.items()} == {
+            name: case.effect for name, case in cases.items()
+        }
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Iterator[str]:
+    """A disk whose scheduler knows weights."""
+    need_root()
+    (tmp_path / "disk").touch()
+    os.truncate(tmp_path / "disk", 16 * MIB)
+    losetup = need_tool("losetup")
+    argv = [losetup, "--find", "--show", str(tmp_path / "disk")]
+    disk = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=20).stdout.strip()
+    need_machine(disk, "free loop device")
+    scheduler = Path("/sys/block", Path(disk).name, "queue/scheduler")
+    before = next(each for each in scheduler.read_text().split() if each.startswith("[")).strip("[]")
+    try:
+        need_machine("bfq" in scheduler.read_text(), "bfq scheduler")
+        scheduler.write_text("bfq")
+        yield disk
+    finally:
+        scheduler.write_text(before)
+        subprocess.run([losetup, "--detach", disk], check=True, timeout=20)
+
+
+@pytest.mark.parametrize("handler", ["runc", "runc13"])  # crun 1.8 looks for the file of an older kernel
+def test_a_weight_for_one_disk_is_the_containers(loop: str, node: Node, handler: str) -> None:
+    number = os.stat(loop).st_rdev
+    rig = Rig(node, handler, f"Classes: {{heavy: [{{Devices: [{loop}], Weight: 321}}]}}")
+    text = f"{os.major(number)}:{os.minor(number)} 321"
+    control = Control("blkio/blkio.bfq.weight_device", {"set_blockio_class": "heavy"}, text, {}, "")
+    view = rig.run("made", [], control.setters)
+    assert rig.said(view, {"one": control}, "text") == {"one": text}

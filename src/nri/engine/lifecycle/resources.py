@@ -99,7 +99,7 @@ class Resources:
                 wanted = _not_overtaken(wanted, life.answers, answer, result)
             from_plugins = generator.update(wanted)
             told = _with_swap(from_plugins, generator.spec) if told is None else copy.deepcopy(told)
-            _leave_out(told, self._machine, runtime.name, result)
+            _leave_out(told, self._machine, runtime.program, result, life.spec)
             spec = copy.deepcopy(generator.spec)
             if life.spec.get("linux", {}).get("resources") is not None:
                 spec["linux"]["resources"] = merged(life.spec["linux"]["resources"], told)
@@ -179,7 +179,9 @@ def _with_swap(told: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _leave_out(told: dict[str, Any], machine: Machine, runtime: str, result: UpdateResult) -> None:
+def _leave_out(
+    told: dict[str, Any], machine: Machine, runtime: str, result: UpdateResult, before: Mapping[str, Any]
+) -> None:
     """Take out of what a runtime is told what it or the machine cannot do, and say so in the result."""
     asked = {row.field for row in result.fields}
     reasons = {line.partition(" ")[0].rstrip(":"): line.rpartition(": ")[2] for line in fit(told, machine)}
@@ -191,8 +193,17 @@ def _leave_out(told: dict[str, Any], machine: Machine, runtime: str, result: Upd
             told.pop(key, None)
         for key in ("swappiness", "disableOOMKiller", "useHierarchy", "kernelTCP"):
             told.get("memory", {}).pop(key, None)
+    memory = told.get("memory", {})
+    if runtime == "crun" and memory.get("disableOOMKiller") is False and _without_oom_killer(before):
+        del memory["disableOOMKiller"]
+        reasons["memory.disable_oom_killer"] = "crun does not switch it on again"
     if told.get("memory") == {}:
         del told["memory"]
     for field in asked:
         if reason := reasons.get(field.partition("[")[0]):
             result.unsupported(field, reason)
+
+
+def _without_oom_killer(spec: Mapping[str, Any]) -> bool:
+    memory = ((spec.get("linux") or {}).get("resources") or {}).get("memory") or {}
+    return bool(memory.get("disableOOMKiller"))
