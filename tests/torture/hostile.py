@@ -227,6 +227,14 @@ class Target:
         self._until = time.monotonic() + seconds
         self.count: Counter[str] = Counter()
 
+    def wait(self) -> None:
+        """Let the time of the attack begin with `begin`: something has to come together first. Not for ever."""
+        self._until = time.monotonic() + PATIENCE_S
+
+    def begin(self) -> None:
+        """Let the time of the attack begin now."""
+        self._until = time.monotonic() + self.seconds
+
     @property
     def over(self) -> bool:
         """Whether it is time to stop."""
@@ -255,4 +263,5 @@ class Target:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(self.seconds + 5.0)
+            while thread.is_alive() and time.monotonic() < self._until + 5.0:
+                thread.join(0.1)

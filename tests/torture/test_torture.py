@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,6 +44,12 @@ def test_a_second_flood_adds_nearly_nothing(name: str) -> None:
     assert not [each for outcome in outcomes for each in judge.faults(outcome)]
     held = [outcome.after["memory"] >> 10 for outcome in outcomes]
     assert held[2] - held[0] <= 24, f"MiB after each: {held}"
+
+
+def test_an_attack_that_needs_several_plugins_has_its_time_once_they_have_joined() -> None:
+    attack = replace(ATTACKS["too-large-for-the-next"], node={"snapshot_s": 2 * SECONDS})
+    outcome = course.run(attack, SECONDS, TIMEOUT_S)
+    assert outcome.refused, "the plugins had no time to join, and nothing was refused"
 
 
 @pytest.mark.parametrize("name", marked(runtimes.ROWS))

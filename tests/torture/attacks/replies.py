@@ -110,11 +110,24 @@ def histories_are_kept(outcome: Outcome) -> None:
 
 
 def too_large_for_the_next(target: Target) -> None:
-    """Three plugins add 1.9 MiB each, as each alone may; together the next plugin cannot be asked any more."""
-    work = [
-        partial(to_create, variables(19, f"BIG{idx}_", 100_000), target, "hostile", idx) for idx in ("20", "21", "22")
-    ]
-    target.together(*work)
+    """Three plugins add 1.9 MiB each, as each alone may; together the next plugin cannot be asked any more.
+
+    The time begins when all three have joined: beside others that join that can take longer than all of it.
+    """
+    indices = ("20", "21", "22")
+    joined: set[str] = set()
+
+    def turn(idx: str, reply: bytes) -> None:
+        with target.connect(idx=idx) as plugin:
+            plugin.join()
+            if idx not in joined:
+                joined.add(idx)
+                if len(joined) == len(indices):
+                    target.begin()
+            plugin.serve(target, lambda request: reply if request.method == "CreateContainer" else b"")
+
+    target.wait()
+    target.together(*(partial(turn, idx, variables(19, f"BIG{idx}_", 100_000)) for idx in indices))
 
 
 def large_synchronize(target: Target) -> None:
