@@ -149,7 +149,9 @@ if __name__ == "__main__":
         container = m.Container(id=f"ctr{number}", pod_sandbox_id="pod1", name="app", args=shlex.split(line))
         try:
             config = runtime.run_container(pod, container)
-            print(*difference(container_spec(container, runtime.rootfs), config), sep="\n", flush=True)
+            changed = difference(container_spec(container, runtime.rootfs), config)
+            # In one piece, because the container prints as well by now.
+            print("".join(f"{line}\n" for line in changed), end="", flush=True)
             runtime.wait(pod, container)
         except NriError as error:
             print(f"refused: {error}")
