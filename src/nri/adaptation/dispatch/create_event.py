@@ -57,7 +57,7 @@ class CreateReply(EventReply):
         self._kept = context.kept
         book = merge.book
         if book is None:  # nearly always: there is nothing to be undone
-            self._merge, self._trail = merge, context.trail
+            self._merge, self._trail, self.order = merge, context.trail, 0
             self.updates, self.ignored, self._side = [], [], []
         else:
             super().__init__(merge, context.trail, book.updates(), book.ignored)
@@ -160,6 +160,7 @@ class CreateEvent(AnsweredEvent):
         resources += adjust.linux.resources.SerializeToString()
         context, container_id = self._context, self._container.id
         reply = CreateReply(self.merge, context, adjust, container_id)
+        reply.order = self.order()
         book = self.merge.book
         if book is not None:
             reply.updates += self._context.trail.side_updates(book, self.rpc, self.numbers, self._context.reporting)

@@ -128,6 +128,10 @@ class AnsweredEvent(Event):
         self.touched: set[str] = set()
         self.numbers: dict[str, int] = {}
 
+    def order(self) -> int:
+        """The number of the last answer with updates, or of the last one if none has any."""
+        return max(self.numbers.values(), default=self.answer)
+
     def add(self, peer: Peer, policy: EventPolicy, reply: bytes) -> None:
         """Take one plugin's answer: read it, hold it to the operator's policy, merge it, show it to the next plugin.
 
@@ -246,12 +250,14 @@ class EventReply:
     Attributes:
         updates: updates of other containers, for the runtime to apply.
         ignored: what plugins asked for and did not get, with reasons.
+        order: rises with the plugins' answers, over all events. Replies are returned to many threads at once: of two
+            that update the same container, the one with the higher number is to stand.
 
     If the runtime fails to create its container after it has updated others, `abort` hands the update callback what
     those had before; `commit` forgets that. Calling neither is harmless.
     """
 
-    __slots__ = ("_merge", "_side", "_trail", "ignored", "updates")
+    __slots__ = ("_merge", "_side", "_trail", "ignored", "order", "updates")
 
     _event = ""
 
@@ -260,6 +266,7 @@ class EventReply:
         self._trail = trail
         self.updates = updates
         self.ignored = ignored
+        self.order = 0
         self._side = trail.updated(updates) if updates else []
 
     @property

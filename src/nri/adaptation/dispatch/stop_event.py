@@ -54,8 +54,7 @@ class StopEvent(AnsweredEvent):
 
     def result(self) -> StopReply:
         """Updates of other containers."""
-        return StopReply(
-            self.merge,
-            self._context.trail,
-            self._context.trail.side_updates(self.merge.book, self.rpc, self.numbers, self._context.reporting),
-        )
+        created = self._context.trail.side_updates(self.merge.book, self.rpc, self.numbers, self._context.reporting)
+        reply = StopReply(self.merge, self._context.trail, created)
+        reply.order = self.order()
+        return reply

@@ -84,4 +84,6 @@ class UpdateEvent(AnsweredEvent):
     def result(self) -> UpdateReply:
         """The resources that the container is to have, updates of other containers, and evictions."""
         created = self._context.trail.side_updates(self.merge.book, self.rpc, self.numbers, self._context.reporting)
-        return UpdateReply(self.merge, self._context.trail, self._container_id, self._requested, created)
+        reply = UpdateReply(self.merge, self._context.trail, self._container_id, self._requested, created)
+        reply.order = self.order()
+        return reply

@@ -108,9 +108,9 @@ class Domain:
         """Tell that a container runs."""
         self._logged_pair("post_start_container", container)
 
-    def update(self, updates: list[m.ContainerUpdate]) -> list[UpdateResult]:
-        """Apply what plugins want of containers by themselves."""
-        return self._resources.apply(updates)
+    def update(self, updates: list[m.ContainerUpdate], order: int = 0) -> list[UpdateResult]:
+        """Apply what plugins want of containers, by an answer of this order; 0: by themselves, now."""
+        return self._resources.apply(updates, order)
 
     def update_container(self, container: ContainerLife, wanted: m.LinuxResources) -> UpdateReply | None:
         """Ask plugins about new resources; None without NRI. Raises what the request fails with."""
@@ -140,7 +140,7 @@ class Domain:
 
     def follow(self, reply: CreateReply | UpdateReply | StopReply) -> None:
         """Do what a reply asks for beside its own container: updates of others, and evictions."""
-        reply.commit(self._hub.update(list(reply.updates)))
+        reply.commit(self._hub.update(list(reply.updates), reply.order))
         self._hub.evict(list(getattr(reply, "evictions", ())))
 
     def has(self, container_id: str) -> bool:

@@ -40,8 +40,8 @@ class NriDomain(Protocol):
     def has(self, container_id: str) -> bool:
         """Whether this is one of its containers."""
 
-    def update(self, updates: list[m.ContainerUpdate]) -> list[UpdateResult]:
-        """Apply updates by plugins."""
+    def update(self, updates: list[m.ContainerUpdate], order: int = 0) -> list[UpdateResult]:
+        """Apply updates by plugins, by an answer of this order; 0: the latest word."""
 
     def evict(self, evictions: list[m.ContainerEviction]) -> None:
         """Begin to stop containers that plugins want gone."""
@@ -122,13 +122,13 @@ class NriHub:
         self._note_soon()
         return pods, containers
 
-    def update(self, updates: list[m.ContainerUpdate]) -> list[UpdateResult]:
-        """Apply updates that plugins want, each in the domain that has the container."""
+    def update(self, updates: list[m.ContainerUpdate], order: int = 0) -> list[UpdateResult]:
+        """Apply updates that plugins want, each in the domain that has the container; `order` is their answer's."""
         results = []
         for update in updates:
             homes = self._homes(update.container_id)
             if len(homes) == 1:
-                results += homes[0].update([update])
+                results += homes[0].update([update], order)
             else:
                 results.append(UpdateResult.all_stale(update, _why_not(update.container_id, homes)))
         return results

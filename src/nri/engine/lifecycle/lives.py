@@ -55,6 +55,7 @@ class ContainerLife:
     Attributes:
         exited: its process is gone.
         ended: its end is taken up: recorded, and told to plugins.
+        orders: the order of the answer that each field of its resources was last changed by, see `Resources`.
         starting: held during a start, and to take up an end: that of a program that is over at once comes after it.
     """
 
@@ -66,6 +67,7 @@ class ContainerLife:
         self.write = threading.RLock()
         self.exited = threading.Event()
         self.ended = threading.Event()
+        self.orders: dict[str, int] = {}
         self.starting = threading.RLock()
 
     @property

@@ -2,7 +2,8 @@
 
 One job: :class:`Resources`, for updates of clients and of plugins alike; neither asks plugins here, so an update by a
 plugin never comes back to one. Rules: a container's `write` lock is all that is held; what this machine or this runtime
-cannot do is left out and told by the field's name; spec and record change only after the runtime has taken it.
+cannot do is left out and told by the field's name; spec and record change only after the runtime has taken it. Answers
+of plugins arrive by many threads, some only when a container is made: a field that a later answer has changed stays.
 Next: :mod:`nri.engine.lifecycle.domain`.
 """
 
@@ -10,13 +11,14 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from google.protobuf import json_format
 
 from nri.adaptation import UpdateResult
+from nri.adaptation.audit.reporting import ANSWERS
 from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
@@ -54,15 +56,15 @@ class Resources:
         self._lives, self._machine = lives, machine
         self._runtime, self._generator = runtime, generator
 
-    def apply(self, updates: list[m.ContainerUpdate]) -> list[UpdateResult]:
-        """Apply what plugins want of containers; one result for each, never an error."""
-        return [self._apply(update) for update in updates]
+    def apply(self, updates: list[m.ContainerUpdate], order: int = 0) -> list[UpdateResult]:
+        """Apply what plugins want of containers, by an answer of this order; one result for each, never an error."""
+        return [self._apply(update, order) for update in updates]
 
-    def _apply(self, update: m.ContainerUpdate) -> UpdateResult:
+    def _apply(self, update: m.ContainerUpdate, order: int) -> UpdateResult:
         result = UpdateResult(update)
         try:
             life = self._lives.container(update.container_id)
-            self.change(life, update.linux.resources, result)
+            self.change(life, update.linux.resources, result, order=order)
         except (NotThere, WrongState) as error:
             result.stale(str(error))
         except (NriError, OSError) as error:
@@ -72,15 +74,28 @@ class Resources:
         return result
 
     def change(
-        self, life: ContainerLife, wanted: m.LinuxResources, result: UpdateResult, told: dict[str, Any] | None = None
+        self,
+        life: ContainerLife,
+        wanted: m.LinuxResources,
+        result: UpdateResult,
+        told: dict[str, Any] | None = None,
+        *,
+        order: int = 0,
     ) -> None:
         """Put resources into force. `told`: what the runtime is told, if that is known in its own words already.
 
-        Raises WrongState, SpecError, EngineError; nothing is changed then.
+        `order` is that of the answer wanting it; 0: the latest word. Raises WrongState, SpecError, EngineError;
+        nothing has changed then.
         """
         with life.write:
             record = life.record
             next_container_state(life.id, record.state, "update")
+            order = order or next(ANSWERS)
+            fields = [row.field for row in result.fields]
+            if late := [field for field in fields if life.orders.get(field, 0) > order]:
+                wanted, told = _without(wanted, late), None
+                for field in late:
+                    result.unsupported(field, "a later answer has changed it already")
             runtime = self._runtime(record.runtime_handler)
             generator = self._generator(life.spec)
             from_plugins = generator.update(wanted)
@@ -91,6 +106,7 @@ class Resources:
                 spec["linux"]["resources"] = merged(life.spec["linux"]["resources"], told)
             if told:
                 runtime.update(life.id, told)
+            life.orders.update({field: order for field in fields if field not in late})
             self._keep(life, spec)
 
     def _keep(self, life: ContainerLife, spec: dict[str, Any]) -> None:
@@ -120,6 +136,27 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
             made[key] = [*rows.values()]
         else:
             made[key] = value
+    return made
+
+
+def _without(resources: m.LinuxResources, fields: Sequence[str]) -> m.LinuxResources:
+    """Resources without some fields, named as in an `UpdateResult`. Pure."""
+    made = m.LinuxResources()
+    made.CopyFrom(resources)
+    for field in fields:
+        path, bracket, key = field.rstrip("]").partition("[")
+        *parents, name = path.split(".")
+        part: Any = made
+        for parent in parents:
+            part = getattr(part, parent)
+        if not bracket:
+            part.ClearField(name)
+        elif name == "hugepage_limits":
+            rows = [row for row in part.hugepage_limits if row.page_size != key]
+            del part.hugepage_limits[:]
+            part.hugepage_limits.extend(rows)
+        else:
+            getattr(part, name).pop(key, None)
     return made
 
 

@@ -42,9 +42,10 @@ class Updates:
             reply = self._domain.update_container(life, wanted)
             changed = reply is not None and reply.changed
             resources = reply.resources if reply is not None else wanted
+            order = reply.order if reply is not None and changed else 0
             result = _result(life.id, resources)
             try:
-                self._resources.change(life, resources, result, None if changed else told)
+                self._resources.change(life, resources, result, None if changed else told, order=order)
             except BaseException:
                 if reply is not None:
                     reply.abort(lambda _: None)  # nothing of it was done yet

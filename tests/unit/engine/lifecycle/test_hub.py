@@ -32,7 +32,7 @@ class Domain:
     def has(self, container_id: str) -> bool:
         return container_id in self.ids
 
-    def update(self, updates: list[m.ContainerUpdate]) -> list[UpdateResult]:
+    def update(self, updates: list[m.ContainerUpdate], order: int = 0) -> list[UpdateResult]:
         self.updated += [each.container_id for each in updates]
         return [UpdateResult(each) for each in updates]
 
