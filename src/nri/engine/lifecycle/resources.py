@@ -30,6 +30,7 @@ from nri.engine.state.tables import next_container_state
 from nri.engine.support.errors import EngineError, NotThere, WrongState
 from nri.errors import NriError
 from nri.oci import Generator
+from nri.oci.resources import given
 
 __all__ = ["Resources", "in_force", "merged"]
 
@@ -91,7 +92,7 @@ class Resources:
             record = life.record
             next_container_state(life.id, record.state, "update")
             order = order or next(ANSWERS)
-            fields = [row.field for row in result.fields]
+            fields = _fields(wanted)
             if late := [field for field in fields if life.orders.get(field, 0) > order]:
                 wanted, told = _without(wanted, late), None
                 for field in late:
@@ -137,6 +138,13 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         else:
             made[key] = value
     return made
+
+
+def _fields(wanted: m.LinuxResources) -> list[str]:
+    """The names of the fields that resources set, as in an `UpdateResult`; a zero that says "not set" is none. Pure."""
+    update = m.ContainerUpdate()
+    update.linux.resources.CopyFrom(given(wanted))
+    return [row.field for row in UpdateResult(update).fields]
 
 
 def _without(resources: m.LinuxResources, fields: Sequence[str]) -> m.LinuxResources:
