@@ -28,8 +28,11 @@ def test_the_test_of_a_fault_is_there(fault: str, path: str, test: str) -> None:
     assert test in functions(path), f"{fault}: tests/{path} has no {test}"
 
 
-@pytest.mark.parametrize("side", ["Faults of a plugin, seen by the runtime", "Faults of a runtime, seen by the plugin"])
-def test_every_fault_of_either_side_has_a_test(side: str) -> None:
+@pytest.mark.parametrize(
+    "side",
+    ["Faults of a plugin, seen by the runtime", "Faults of a runtime, seen by the plugin", "Faults on the engine"],
+)
+def test_every_fault_of_each_side_has_a_test(side: str) -> None:
     section = PAGE.partition(f"## {side}\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| ") and not line.startswith("| the ")]
     assert len(rows) >= 20

@@ -297,6 +297,24 @@ def test_the_end_of_a_container_is_told_once_however_it_came(node: Node) -> None
     assert [event for event, name in plugin.events if name == "pod"].count("stop") == 1
 
 
+def test_a_pod_that_is_stopped_by_force_makes_stop_events_for_its_containers(node: Node) -> None:
+    plugin: Recorder = node.plugin()
+    codes: dict[str, int] = {}
+    plugin.on["stop"] = lambda _, container: codes.update({container.name: container.exit_code})
+    pod, other = node.pod(), node.pod("other")
+    node.run(pod, "deaf", ("sh", "-c", "trap '' TERM; while true; do sleep 0.05; done"))
+    node.run(pod, "sleeps")
+    node.create(pod, "created")
+    node.run(other, "stays")
+    node.engine.pods.stop(pod)
+    assert [name for event, name in plugin.events if event == "stop_pod"] == ["pod"]
+    ends = plugin.events[plugin.events.index(("post_start", "stays")) + 1 :]
+    assert sorted(ends[:3]) == [("stop", "created"), ("stop", "deaf"), ("stop", "sleeps")]
+    assert ends[3:] == [("stop_pod", "pod")]
+    assert codes["deaf"] == 137
+    assert node.engine.containers.get(node.engine.containers.list(other)[0].id).state is ContainerState.RUNNING
+
+
 def test_a_program_that_is_over_at_once_has_its_events_in_order(node: Node) -> None:
     plugin: Recorder = node.plugin()
     pod = node.pod()

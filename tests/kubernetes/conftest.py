@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.machine import wait_for
 from tests.kubernetes import build
 from tests.kubernetes.cluster import Cluster, make_bridge
 from tests.kubernetes.control_plane import ADDRESS, ControlPlane
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.kubelet import NODE, Kubelet
 from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.runtimes import RUNTIMES, NodeRuntime
 from tests.real.plugin_process import PluginProcess
@@ -106,6 +107,8 @@ def cluster(runtime_name: str, kubelet_program: Path) -> Iterator[Cluster]:
         kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, api.kubeconfig, ADDRESS)
         stack.callback(kubelet.close)
         kubelet.start()
+        # It serves before it has told the API of itself.
+        wait_for(lambda: not api.kubectl("get", "node", NODE, check=False).returncode, "the node's registration", 60)
         yield Cluster(api, kubelet, runtime)
 
 

@@ -63,7 +63,7 @@ def _device(view: View, name: str) -> str:
     return f"{os.major(node.st_rdev)}:{os.minor(node.st_rdev)} {stat.filemode(node.st_mode)}"
 
 
-def _namespace(view: View, kind: str) -> str:
+def namespace(view: View, kind: str) -> str:
     """Whose namespace of this type the container has: the host's or another one."""
     return "host" if os.readlink(f"/proc/{view.pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}") else "own"
 
@@ -119,6 +119,12 @@ def _spec_devices(view: View) -> str:
     return str([rule["access"] for rule in rules if (rule.get("major"), rule.get("minor")) == (1, 11)])
 
 
+#: The CDI file of the case `cdi`.
+CDI_SPEC = {
+    "cdiVersion": "0.5.0",
+    "kind": "nri.test/thing",
+    "devices": [{"name": "one", "containerEdits": {"env": ["FROM_CDI=one"]}}],
+}
 A = nri.Adjustment
 INSIDE, PROCESS, CGROUP, SPEC = "inside", "process", "cgroup", "OCI spec"
 
@@ -359,18 +365,18 @@ CASES: dict[str, Case] = {
         "add_or_replace_namespace",
         PROCESS,
         lambda _: A().add_or_replace_namespace("cgroup"),
-        lambda v: _namespace(v, "cgroup"),
+        lambda v: namespace(v, "cgroup"),
         "own",
     ),
     "namespace-replace": Case(
         "add_or_replace_namespace at a path",
         PROCESS,
         lambda _: A().add_or_replace_namespace("ipc", f"/proc/{os.getpid()}/ns/ipc"),
-        lambda v: _namespace(v, "ipc"),
+        lambda v: namespace(v, "ipc"),
         "host",
     ),
     "namespace-remove": Case(
-        "remove_namespace", PROCESS, lambda _: A().remove_namespace("ipc"), lambda v: _namespace(v, "ipc"), "host"
+        "remove_namespace", PROCESS, lambda _: A().remove_namespace("ipc"), lambda v: namespace(v, "ipc"), "host"
     ),
     "sysctl": Case(
         "set_sysctl",

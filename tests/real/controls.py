@@ -1,18 +1,20 @@
 """Every control of cgroup v2 that a plugin can set: how, and what the container's file then says.
 
 Rules: all of them fit into one container, and each has a second value for an update; the setters are those that
-Adjustment and Update share. The texts are the kernel's own. A control of cgroup v1 is a row in adjustments.py.
+Adjustment and Update share. The texts are the kernel's own. Controls of cgroup v1 are in controls_v1.py, and what is no
+control of a cgroup in adjustments.py.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 MIB = 1 << 20
-#: Setter -> its one argument, or a list of calls with their arguments.
+#: Setter -> its one argument, or a list of calls with their arguments, in order or by name.
 Setters = dict[str, Any]
 
 
@@ -33,10 +35,14 @@ def unified(file: str, text: str, updated: str, says: str = "{}") -> Control:
     return Control(file, calls[0], says.format(text), calls[1], says.format(updated))
 
 
+def disk_path() -> str:
+    """A disk of this machine; empty without one."""
+    return next(iter(sorted(map(str, Path("/dev").glob("[vs]d[a-z]")))), "")
+
+
 def disk() -> str:
-    """The number of a disk of this machine, as io.max wants it; `0:0` without one."""
-    found = sorted(Path("/dev").glob("vd[a-z]"))
-    number = os.stat(found[0]).st_rdev if found else 0
+    """The number of that disk, as io.max wants it; `0:0` without one."""
+    number = os.stat(disk_path()).st_rdev if disk_path() else 0
     return f"{os.major(number)}:{os.minor(number)}"
 
 
@@ -73,10 +79,10 @@ CONTROLS = {
 """Control by its file."""
 
 
-def together(part: str) -> Setters:
+def together(part: str, controls: Mapping[str, Control] = CONTROLS) -> Setters:
     """All `setters`, or all `update`s, as one."""
     made: Setters = {}
-    for control in CONTROLS.values():
+    for control in controls.values():
         for name, value in getattr(control, part).items():
             made[name] = [*made.get(name, []), *value] if isinstance(value, list) else value
     return made
@@ -86,5 +92,6 @@ def call(builder: Any, setters: Setters) -> Any:
     """Call an Adjustment's or an Update's setters; returns it."""
     for name, value in setters.items():
         for arguments in value if isinstance(value, list) else [[value]]:
-            getattr(builder, name)(*arguments)
+            setter = getattr(builder, name)
+            setter(**arguments) if isinstance(arguments, dict) else setter(*arguments)
     return builder

@@ -16,17 +16,11 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.real.adjustments import CASES, Case
+from tests.real.adjustments import CASES, CDI_SPEC, Case
 from tests.real.conftest import Runtime
 from tests.real.support_matrix import APPLIED, IGNORED, adjustment_support
 from tools.runtimes import cgroups
 from tools.runtimes.cri import Cri
-
-CDI_SPEC = {
-    "cdiVersion": "0.5.0",
-    "kind": "nri.test/thing",
-    "devices": [{"name": "one", "containerEdits": {"env": ["FROM_CDI=one"]}}],
-}
 
 
 @dataclass

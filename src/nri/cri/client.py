@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-__all__ = ["SOCKETS", "CriClient", "find_socket"]
+__all__ = ["INSTALL", "SOCKETS", "CriClient", "find_socket"]
+
+#: How to install what the CRI needs. No package index has this project, so its name alone would bring a stranger's.
+INSTALL = "pip install '.[engine]', in a checkout of nri"
 
 CALL_TIMEOUT_S = 10.0
 #: Where the runtimes of the field listen, in the order in which they are looked for.
@@ -52,9 +55,7 @@ class CriClient:
         try:
             import grpc
         except ImportError:
-            raise NriError(
-                'the CRI needs grpcio, which is not installed. Install the extra: pip install "nri[engine]"'
-            ) from None
+            raise NriError(f"the CRI needs grpcio, which is not installed. Install the extra: {INSTALL}") from None
         self.path = path.removeprefix("unix://")
         self.timeout_s = timeout_s
         _knock(self.path)

@@ -182,6 +182,7 @@ class Endpoint:
                 link.transport.send(link.client_id, frame, write_by)
             except (DeadlineExceeded, ConnectionClosed) as error:
                 failure = error
+                failure.__traceback__ = failure.__context__ = None  # they have this frame: each would keep the other
             except BaseException:  # KeyboardInterrupt in a write that waits: no thread will collect
                 abandon(link, (stream_id, method, deadline, waiter, None))
                 raise

@@ -152,19 +152,20 @@ def _after_failed_write(
     reading: bool,
 ) -> None:
     """See what can be done for a request that was not written, or in part: write the rest, or raise why not."""
+    reason = failure.reason if isinstance(failure, ConnectionClosed) else None
     if isinstance(failure, SentInPart) and link.wait_to_send(deadline):
         try:
             link.transport.flush(deadline)
         except ConnectionClosed as error:
-            failure = error
+            reason = error.reason
         else:
             return
         finally:
             link.sender.release()
-    if isinstance(failure, DeadlineExceeded):
-        raise failure
+    if reason is None:
+        raise DeadlineExceeded("the peer to read")  # a new one: callers hold the other, and a traceback holds callers
     # What the peer wrote before it went may hold the answer, or the reason.
-    _drain_before_close(link, answerer, failure.reason, reading)
+    _drain_before_close(link, answerer, reason, reading)
 
 
 def _drain_before_close(link: Link, answerer: Answerer, reason: str, reading: bool) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
-from nri.errors import ConnectionClosed, DeadlineExceeded
+from nri.errors import ConnectionClosed, DeadlineExceeded, NriError
 from nri.mux import Trunk
 from nri.ttrpc import LATER, Endpoint, Request
 from nri.ttrpc.waiters import Waiter
@@ -142,6 +144,36 @@ def test_what_was_begun_and_sent_in_part_is_sent_to_its_end_by_whoever_waits_for
     assert endpoint.call("s", "m", b"next", deadline=soon()) == b"next"
     assert seen == [len(payload), 4]
     end(endpoint, server)
+
+
+@pytest.mark.parametrize("peer", ["goes", "does not read", "goes when a part has been sent"])
+def test_the_error_of_a_write_that_failed_is_freed_with_the_call(peer: str) -> None:
+    """One that is held by a frame of its own traceback keeps the request, and those of all callers."""
+    near, far = socket.socketpair()
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
+    endpoint = Endpoint(Trunk(near), client_id=1, server_id=2)
+    sent = None
+    gc.collect()
+    gc.disable()
+    others = {id(each) for each in gc.get_objects() if isinstance(each, (NriError, OSError))}
+    try:
+        if peer == "goes when a part has been sent":
+            sent = endpoint.begin("s", "m", bytes(16_000), soon())
+            assert sent is not None, "a part of it is on its way"
+        if peer != "does not read":
+            far.close()
+        with suppress(ConnectionClosed, DeadlineExceeded):
+            if sent is None:
+                endpoint.call("s", "m", bytes(16_000), deadline=soon(0.05))
+            else:
+                endpoint.collect(sent)
+        sent = None
+        left = [each for each in gc.get_objects() if isinstance(each, (NriError, OSError)) and id(each) not in others]
+        assert not left
+    finally:
+        gc.enable()
+        far.close()
+        end(endpoint)
 
 
 @pytest.mark.pure

@@ -30,7 +30,8 @@ _LOOSE_RECORDS = 512
 _LOOSE_BYTES = 4 << 20
 
 #: How many are sorted at a time, by whoever adds one too many or between two steps of an event: more than one, so that
-#: they get fewer; and never all, because who adds them may add them faster than they are sorted.
+#: they get fewer; and never all, because who adds them may add them faster than they are sorted. Where they have too
+#: many bytes, who adds one goes on until as many are sorted as it adds: else big ones pile up behind many small ones.
 _TIDIED = 2
 #: By how many other threads may have changed what is counted while it is.
 _RACES = 64
@@ -166,7 +167,7 @@ class Provenance:
         self._loose_bytes += size_bytes
         if self._loose_bytes >= _LOOSE_BYTES or len(loose) >= _LOOSE_RECORDS:
             with self._lock:
-                self._sort(_TIDIED)
+                self._sort(_TIDIED, size_bytes)
 
     def forget(self, container: str) -> None:
         """Note that a container is removed; ids are not used twice."""
@@ -189,12 +190,18 @@ class Provenance:
         with self._lock:  # what is gone is dropped also where nothing is loose
             self._sort(0)
 
-    def _sort(self, most: int) -> None:
-        """Put so many of what is loose into the chains, and drop what is gone. Holds the lock."""
+    def _sort(self, most: int, most_bytes: int = 0) -> None:
+        """Put so many of what is loose into the chains, and drop what is gone. Holds the lock.
+
+        Args:
+            most: records.
+            most_bytes: where more bytes are loose than may be: go on until so many are sorted.
+        """
         gone, loose, histories = self._gone, self._loose, self._histories
-        while loose and most:
-            most -= 1
+        while loose and (most > 0 or (most_bytes > 0 and self._loose_bytes >= _LOOSE_BYTES)):
             touched, raw, size_bytes = loose.popleft()
+            most -= 1
+            most_bytes -= size_bytes
             self._sorted += 1
             self._loose_bytes -= size_bytes
             record = Record(*raw)

@@ -34,7 +34,7 @@ APPLIED = "applied"
 CLAMPED = "clamped"
 #: This runtime or this machine cannot do it.
 UNSUPPORTED = "unsupported"
-#: The container is not there any more, or no longer in a state in which it can be updated.
+#: The container is gone or in a state in which it cannot be updated, or a later answer has set the field.
 STALE = "stale"
 
 _PREFIX = "linux.resources."
@@ -93,9 +93,10 @@ class UpdateResult:
         """Note that a field was left alone."""
         return self._set(FieldOutcome(field, UNSUPPORTED, reason))
 
-    def stale(self, reason: str) -> Self:
-        """Note that nothing of the update was done: its container is gone or has stopped."""
-        self._rows = {name: FieldOutcome(name, STALE, reason) for name in self._rows}
+    def stale(self, reason: str, *fields: str) -> Self:
+        """Note that nothing of the update, or of these fields, was done: its time is over."""
+        for name in fields or tuple(self._rows):
+            self._set(FieldOutcome(name, STALE, reason))
         return self
 
     def _set(self, row: FieldOutcome) -> Self:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nri.adaptation.dispatch.bounds import ROOM
-from nri.adaptation.dispatch.event import AnsweredEvent, EventReply
+from nri.adaptation.dispatch.event import AnsweredEvent
 from nri.adaptation.dispatch.event_context import Parts
+from nri.adaptation.dispatch.event_reply import EventReply
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.container_view import normalise
 from nri.adaptation.peers.event_request import CreateRequest
@@ -20,7 +21,7 @@ from nri.ttrpc.codes import Code
 from nri.wire import bytes_field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Final
 
     from nri.adaptation.audit.update_result import Restoration, UpdateResult
@@ -51,16 +52,18 @@ class CreateReply(EventReply):
         context: EventContext,
         adjust: m.ContainerAdjustment,
         container_id: str,
+        numbers: Mapping[str, int],
     ) -> None:
         self.adjust = adjust
         self._container_id = container_id
         self._kept = context.kept
         book = merge.book
         if book is None:  # nearly always: there is nothing to be undone
-            self._merge, self._trail, self.order = merge, context.trail, 0
+            self._merge, self._trail = merge, context.trail
+            self._numbers, self._order = numbers, {}
             self.updates, self.ignored, self._side = [], [], []
         else:
-            super().__init__(merge, context.trail, book.updates(), book.ignored)
+            super().__init__(merge, context.trail, book.updates(), book.ignored, numbers)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
         """Say that the container is created: its side updates stand.
@@ -159,8 +162,7 @@ class CreateEvent(AnsweredEvent):
         adjust = self.merge.adjust
         resources += adjust.linux.resources.SerializeToString()
         context, container_id = self._context, self._container.id
-        reply = CreateReply(self.merge, context, adjust, container_id)
-        reply.order = self.order()
+        reply = CreateReply(self.merge, context, adjust, container_id, self.numbers)
         book = self.merge.book
         if book is not None:
             reply.updates += self._context.trail.side_updates(book, self.rpc, self.numbers, self._context.reporting)

@@ -3,7 +3,7 @@
 `Event` is only passed on: answers to it say nothing. The answers to an `AnsweredEvent` are merged; its three kinds,
 CreateContainer, UpdateContainer and StopContainer, have a module each. `nri.adaptation.dispatch.dispatcher` takes an
 event around, in one thread at a time: `request_bytes` for the next plugin, `add` of each answer, and in the end its
-`result`, which is an `EventReply` to the runtime. Next: `nri.adaptation.dispatch.create_event`.
+`result`, which is an `EventReply` (`event_reply`) to the runtime. Next: `nri.adaptation.dispatch.create_event`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,15 @@ from nri.adaptation.plugin_policy import allow
 from nri.errors import NriError, PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
 
     from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.audit.update_result import Restoration, UpdateResult
     from nri.adaptation.dispatch.event_context import EventContext
-    from nri.adaptation.merge.update_book import Ignored
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
-    from nri.api import messages as m
 
-__all__ = ["AnsweredEvent", "Event", "EventReply"]
+__all__ = ["AnsweredEvent", "Event"]
 
 
 class Event:
@@ -127,10 +123,6 @@ class AnsweredEvent(Event):
         self.replies: list[tuple[str, bytes]] = []
         self.touched: set[str] = set()
         self.numbers: dict[str, int] = {}
-
-    def order(self) -> int:
-        """The number of the last answer with updates, or of the last one if none has any."""
-        return max(self.numbers.values(), default=self.answer)
 
     def add(self, peer: Peer, policy: EventPolicy, reply: bytes) -> None:
         """Take one plugin's answer: read it, hold it to the operator's policy, merge it, show it to the next plugin.
@@ -242,58 +234,3 @@ class AnsweredEvent(Event):
         """The merged reply, encoded."""
         encoded: bytes = self.merge.reply().SerializeToString()
         return encoded
-
-
-class EventReply:
-    """The common part of all replies: owners, and the two ways in which the runtime's request ends.
-
-    Attributes:
-        updates: updates of other containers, for the runtime to apply.
-        ignored: what plugins asked for and did not get, with reasons.
-        order: rises with the plugins' answers, over all events. Replies are returned to many threads at once: of two
-            that update the same container, the one with the higher number is to stand.
-
-    If the runtime fails to create its container after it has updated others, `abort` hands the update callback what
-    those had before; `commit` forgets that. Calling neither is harmless.
-    """
-
-    __slots__ = ("_merge", "_side", "_trail", "ignored", "order", "updates")
-
-    _event = ""
-
-    def __init__(self, merge: Any, trail: AuditTrail, updates: list[m.ContainerUpdate], ignored: list[Ignored]) -> None:
-        self._merge = merge
-        self._trail = trail
-        self.updates = updates
-        self.ignored = ignored
-        self.order = 0
-        self._side = trail.updated(updates) if updates else []
-
-    @property
-    def owners(self) -> m.OwningPlugins:
-        """Which plugin set which field, of the event's container and of those updated along with it."""
-        owners: m.OwningPlugins = self._merge.owners()
-        return owners
-
-    def commit(self, results: Sequence[UpdateResult] = ()) -> None:
-        """Say that the runtime's request went well: its side updates stand.
-
-        Args:
-            results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
-        """
-        self._side = []
-        if results:
-            self._trail.outcomes(self._event, results)
-
-    def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
-        """Have the side updates undone, because the runtime's request failed.
-
-        The update callback gets what the containers had before, with values for "not set" where kernels have one (no
-        limit, 1024 shares). What it could not apply is returned.
-
-        Args:
-            restore: called instead of the update callback: it gets the same as `Restoration`, which also names the
-                fields that were not set before.
-        """
-        side, self._side = self._side, []
-        return self._trail.undo(side, restore) if side else []

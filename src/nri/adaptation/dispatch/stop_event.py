@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nri.adaptation.dispatch.event import AnsweredEvent, EventReply
+from nri.adaptation.dispatch.event import AnsweredEvent
 from nri.adaptation.dispatch.event_context import Parts
+from nri.adaptation.dispatch.event_reply import EventReply
 from nri.adaptation.merge import StopMerge
 from nri.adaptation.peers.event_request import EventRequest
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Final
 
     from nri.adaptation.audit.trail import AuditTrail
@@ -32,8 +34,10 @@ class StopReply(EventReply):
 
     _event = "StopContainer"
 
-    def __init__(self, merge: StopMerge, trail: AuditTrail, created: list[m.ContainerUpdate]) -> None:
-        super().__init__(merge, trail, [*merge.reply().update, *created], merge.book.ignored)
+    def __init__(
+        self, merge: StopMerge, trail: AuditTrail, created: list[m.ContainerUpdate], numbers: Mapping[str, int]
+    ) -> None:
+        super().__init__(merge, trail, [*merge.reply().update, *created], merge.book.ignored, numbers)
 
 
 class StopEvent(AnsweredEvent):
@@ -54,7 +58,9 @@ class StopEvent(AnsweredEvent):
 
     def result(self) -> StopReply:
         """Updates of other containers."""
-        created = self._context.trail.side_updates(self.merge.book, self.rpc, self.numbers, self._context.reporting)
-        reply = StopReply(self.merge, self._context.trail, created)
-        reply.order = self.order()
-        return reply
+        return StopReply(
+            self.merge,
+            self._context.trail,
+            self._context.trail.side_updates(self.merge.book, self.rpc, self.numbers, self._context.reporting),
+            self.numbers,
+        )

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nri.adaptation.dispatch.event import AnsweredEvent, EventReply
+from nri.adaptation.dispatch.event import AnsweredEvent
 from nri.adaptation.dispatch.event_context import Parts
+from nri.adaptation.dispatch.event_reply import EventReply
 from nri.adaptation.merge import UpdateMerge
 from nri.adaptation.peers.event_request import UpdateRequest
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Final
 
     from nri.adaptation.audit.trail import AuditTrail
@@ -48,6 +50,7 @@ class UpdateReply(EventReply):
         container_id: str,
         requested: m.LinuxResources,
         created: list[m.ContainerUpdate],
+        numbers: Mapping[str, int],
     ) -> None:
         reply = merge.reply()
         *others, mine = reply.update
@@ -57,7 +60,7 @@ class UpdateReply(EventReply):
         if created:
             del reply.update[-1]
             reply.update.extend([*created, mine])
-        super().__init__(merge, trail, [*others, *created], merge.book.ignored)
+        super().__init__(merge, trail, [*others, *created], merge.book.ignored, numbers)
         self.evictions: list[m.ContainerEviction] = list(reply.evict)
         self.message = reply
 
@@ -84,6 +87,4 @@ class UpdateEvent(AnsweredEvent):
     def result(self) -> UpdateReply:
         """The resources that the container is to have, updates of other containers, and evictions."""
         created = self._context.trail.side_updates(self.merge.book, self.rpc, self.numbers, self._context.reporting)
-        reply = UpdateReply(self.merge, self._context.trail, self._container_id, self._requested, created)
-        reply.order = self.order()
-        return reply
+        return UpdateReply(self.merge, self._context.trail, self._container_id, self._requested, created, self.numbers)

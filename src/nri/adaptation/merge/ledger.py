@@ -136,6 +136,13 @@ class Ledger:
         lines.reverse()
         return lines
 
+    def plugins(self) -> dict[str, set[str]]:
+        """The owners of each container's fields."""
+        found: dict[str, set[str]] = {}
+        for (container, _, _), owner in self._owners.items():
+            found.setdefault(container, set()).add(owner)
+        return found
+
     def message(self) -> m.OwningPlugins:
         """All owners, as validators are shown them."""
         owning = m.OwningPlugins()

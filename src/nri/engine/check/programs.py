@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from nri.cri.client import INSTALL
 from nri.engine.check.rows import Check
 from nri.engine.config import EngineConfig
 from nri.engine.support.command import run
@@ -67,7 +68,7 @@ def grpcio() -> Check:
     try:
         return Check("grpcio, for the CRI", "ok", version("grpcio"))
     except PackageNotFoundError:
-        return Check("grpcio, for the CRI", "missing", "not installed", 'pip install "nri[engine]"')
+        return Check("grpcio, for the CRI", "missing", "not installed", INSTALL)
 
 
 def _hybrid(row: Check, name: str, root: Path) -> Check:

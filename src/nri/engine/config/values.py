@@ -28,6 +28,20 @@ __all__ = [
     "StreamingConfig",
 ]
 
+#: The shortest time that anything is waited for, in seconds: a timeout of nothing would switch off what it bounds.
+_SHORTEST_S = 0.001
+_MOST_PORT = 65535
+#: Bytes of a path that a unix socket can have.
+_MOST_PATH = 107
+
+
+def _timeouts(table: object, *names: str) -> None:
+    """Raise ValueError for a timeout that no answer could keep."""
+    for name in names:
+        value = getattr(table, name)
+        if value < _SHORTEST_S:
+            raise ValueError(f"{name} {value:g} s is no time to wait; say 1ms or more")
+
 
 @dataclass(frozen=True, slots=True)
 class OciRuntime:
@@ -42,6 +56,9 @@ class OciRuntime:
     path: str = "runc"
     arguments: tuple[str, ...] = ()
     timeout: Duration = 30.0
+
+    def __post_init__(self) -> None:
+        _timeouts(self, "timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +95,9 @@ class ImageConfig:
     stall_timeout: Duration = 60.0
     registries: tuple[Registry, ...] = ()
 
+    def __post_init__(self) -> None:
+        _timeouts(self, "stall_timeout")
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
@@ -93,6 +113,9 @@ class NetworkConfig:
     plugin_dirs: tuple[Path, ...] = (Path("/opt/cni/bin"), Path("/usr/lib/cni"))
     timeout: Duration = 60.0
 
+    def __post_init__(self) -> None:
+        _timeouts(self, "timeout")
+
 
 @dataclass(frozen=True, slots=True)
 class CgroupConfig:
@@ -107,6 +130,10 @@ class CgroupConfig:
     driver: Literal["cgroupfs", "systemd"] = "cgroupfs"
     parent: str = "/nri-engine"
     conmon: str = "pod"
+
+    def __post_init__(self) -> None:
+        if ".." in self.parent.split("/"):
+            raise ValueError(f'parent "{self.parent}" leads out of its folder')
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +156,10 @@ class ContainerConfig:
     rdt_config: str = ""
     blockio_config: str = ""
 
+    def __post_init__(self) -> None:
+        if self.pids_limit < 0:
+            raise ValueError(f"pids_limit {self.pids_limit} is less than nothing; 0 is no limit")
+
 
 @dataclass(frozen=True, slots=True)
 class StreamingConfig:
@@ -145,6 +176,11 @@ class StreamingConfig:
     port: int = 0
     idle_timeout: Duration = 4 * 3600.0
     token_timeout: Duration = 60.0
+
+    def __post_init__(self) -> None:
+        _timeouts(self, "idle_timeout", "token_timeout")
+        if not 0 <= self.port <= _MOST_PORT:
+            raise ValueError(f"port {self.port} is none: 0 for any free one, or 1 to {_MOST_PORT}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +216,9 @@ class NriConfig:
     allowed_uids: tuple[int, ...] = ()
     provenance: bool = True
     compat: Literal["default", "reference"] = "default"
+
+    def __post_init__(self) -> None:
+        _timeouts(self, "plugin_registration_timeout", "plugin_request_timeout")
 
 
 def _runtimes() -> Mapping[str, OciRuntime]:
@@ -217,6 +256,12 @@ class EngineConfig:
     nri: NriConfig = NriConfig()
 
     def __post_init__(self) -> None:
+        for name in ("socket", "root", "state"):
+            path = getattr(self, name)
+            if not path.is_absolute():
+                raise ValueError(f'{name} "{path}" is no absolute path')
+        if len(bytes(self.socket)) > _MOST_PATH:
+            raise ValueError(f'socket "{self.socket}" is longer than the {_MOST_PATH} bytes that a socket may have')
         if self.default_runtime not in self.runtimes:
             names = ", ".join(self.runtimes) or "none"
             raise ValueError(f'default_runtime "{self.default_runtime}" is no table below runtimes; there is: {names}')

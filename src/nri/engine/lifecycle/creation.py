@@ -146,10 +146,12 @@ class Creation:
         """Take away what OCI runtime and conmon have of a container, as far as it is there. Raises EngineError."""
         record = life.record
         runtime = self._machinery.runtime(record.runtime_handler)
-        self._machinery.conmon.remove(runtime, life.id, Path(record.bundle))
-        if not self._machinery.systemd_cgroup:
-            self._pod_steps.unplace(self._pod_cgroup(record), life.id)
-            self._pod_steps.cgroups.remove(record.cgroup_path)  # a runtime that was killed has left it
+        try:
+            self._machinery.conmon.remove(runtime, life.id, Path(record.bundle))
+        finally:  # also where the runtime's program is missing, so that nothing can have been made by it
+            if not self._machinery.systemd_cgroup:
+                self._pod_steps.unplace(self._pod_cgroup(record), life.id)
+                self._pod_steps.cgroups.remove(record.cgroup_path)  # a runtime that was killed has left it
 
     def _pod_cgroup(self, record: ContainerRecord) -> str:
         """The cgroup of a container's pod; plugins may have given the container itself another one."""

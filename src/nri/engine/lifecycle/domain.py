@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -108,8 +108,10 @@ class Domain:
         """Tell that a container runs."""
         self._logged_pair("post_start_container", container)
 
-    def update(self, updates: list[m.ContainerUpdate], order: int = 0) -> list[UpdateResult]:
-        """Apply what plugins want of containers, by an answer of this order; 0: by themselves, now."""
+    def update(
+        self, updates: list[m.ContainerUpdate], order: Callable[[m.ContainerUpdate], int] | None = None
+    ) -> list[UpdateResult]:
+        """Apply what plugins want of containers; `order` says which of them is the later one."""
         return self._resources.apply(updates, order)
 
     def update_container(self, container: ContainerLife, wanted: m.LinuxResources) -> UpdateReply | None:
@@ -138,9 +140,12 @@ class Domain:
 
     # --- what plugins want of others ---
 
-    def follow(self, reply: CreateReply | UpdateReply | StopReply) -> None:
-        """Do what a reply asks for beside its own container: updates of others, and evictions."""
-        reply.commit(self._hub.update(list(reply.updates), reply.order))
+    def follow(self, reply: CreateReply | UpdateReply | StopReply, own: Sequence[UpdateResult] = ()) -> None:
+        """Do what a reply asks for beside its own container: updates of others, and evictions.
+
+        `own` is what became of the container's own update, for those who ask later.
+        """
+        reply.commit([*own, *self._hub.update(list(reply.updates), reply.order_of)])
         self._hub.evict(list(getattr(reply, "evictions", ())))
 
     def has(self, container_id: str) -> bool:

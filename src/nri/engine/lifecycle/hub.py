@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,8 +40,10 @@ class NriDomain(Protocol):
     def has(self, container_id: str) -> bool:
         """Whether this is one of its containers."""
 
-    def update(self, updates: list[m.ContainerUpdate], order: int = 0) -> list[UpdateResult]:
-        """Apply updates by plugins, by an answer of this order; 0: the latest word."""
+    def update(
+        self, updates: list[m.ContainerUpdate], order: Callable[[m.ContainerUpdate], int] | None = None
+    ) -> list[UpdateResult]:
+        """Apply updates by plugins; `order` gives a number that is greater for what was asked for later."""
 
     def evict(self, evictions: list[m.ContainerEviction]) -> None:
         """Begin to stop containers that plugins want gone."""
@@ -122,8 +124,10 @@ class NriHub:
         self._note_soon()
         return pods, containers
 
-    def update(self, updates: list[m.ContainerUpdate], order: int = 0) -> list[UpdateResult]:
-        """Apply updates that plugins want, each in the domain that has the container; `order` is their answer's."""
+    def update(
+        self, updates: list[m.ContainerUpdate], order: Callable[[m.ContainerUpdate], int] | None = None
+    ) -> list[UpdateResult]:
+        """Apply updates that plugins want, each in the domain that has the container."""
         results = []
         for update in updates:
             homes = self._homes(update.container_id)

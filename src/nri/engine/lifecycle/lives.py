@@ -55,8 +55,8 @@ class ContainerLife:
     Attributes:
         exited: its process is gone.
         ended: its end is taken up: recorded, and told to plugins.
-        orders: the order of the answer that each field of its resources was last changed by, see `Resources`.
         starting: held during a start, and to take up an end: that of a program that is over at once comes after it.
+        answers: by the name of a resource, which answer of a plugin it was last set by (`EventReply.order_of`).
     """
 
     def __init__(self, record: ContainerRecord, spec: dict[str, Any]) -> None:
@@ -67,8 +67,8 @@ class ContainerLife:
         self.write = threading.RLock()
         self.exited = threading.Event()
         self.ended = threading.Event()
-        self.orders: dict[str, int] = {}
         self.starting = threading.RLock()
+        self.answers: dict[str, int] = {}
 
     @property
     def id(self) -> str:

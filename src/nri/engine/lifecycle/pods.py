@@ -147,6 +147,8 @@ class Pods:
         for field in ("name", "namespace", "uid"):
             if not getattr(metadata, field):
                 raise RequestError(f"metadata.{field}", "", "is needed")
+        if config.log_directory and not config.log_directory.startswith("/"):
+            raise RequestError("log_directory", config.log_directory, "is no absolute path")
         pod_sysctls(config)
         record = PodRecord(
             id=new_id(),

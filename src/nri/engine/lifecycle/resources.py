@@ -2,8 +2,7 @@
 
 One job: :class:`Resources`, for updates of clients and of plugins alike; neither asks plugins here, so an update by a
 plugin never comes back to one. Rules: a container's `write` lock is all that is held; what this machine or this runtime
-cannot do is left out and told by the field's name; spec and record change only after the runtime has taken it. Answers
-of plugins arrive by many threads, some only when a container is made: a field that a later answer has changed stays.
+cannot do is left out and told by the field's name; spec and record change only after the runtime has taken it.
 Next: :mod:`nri.engine.lifecycle.domain`.
 """
 
@@ -11,14 +10,13 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from google.protobuf import json_format
 
 from nri.adaptation import UpdateResult
-from nri.adaptation.audit.reporting import ANSWERS
 from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
@@ -30,7 +28,6 @@ from nri.engine.state.tables import next_container_state
 from nri.engine.support.errors import EngineError, NotThere, WrongState
 from nri.errors import NriError
 from nri.oci import Generator
-from nri.oci.resources import given
 
 __all__ = ["Resources", "in_force", "merged"]
 
@@ -57,15 +54,20 @@ class Resources:
         self._lives, self._machine = lives, machine
         self._runtime, self._generator = runtime, generator
 
-    def apply(self, updates: list[m.ContainerUpdate], order: int = 0) -> list[UpdateResult]:
-        """Apply what plugins want of containers, by an answer of this order; one result for each, never an error."""
-        return [self._apply(update, order) for update in updates]
+    def apply(
+        self, updates: list[m.ContainerUpdate], order: Callable[[m.ContainerUpdate], int] | None = None
+    ) -> list[UpdateResult]:
+        """Apply what plugins want of containers; one result for each, never an error.
 
-    def _apply(self, update: m.ContainerUpdate, order: int) -> UpdateResult:
+        `order` gives the number of the answer that an update is from: what a later answer has set stays.
+        """
+        return [self._apply(update, order(update) if order else 0) for update in updates]
+
+    def _apply(self, update: m.ContainerUpdate, answer: int) -> UpdateResult:
         result = UpdateResult(update)
         try:
             life = self._lives.container(update.container_id)
-            self.change(life, update.linux.resources, result, order=order)
+            self.change(life, update.linux.resources, result, answer=answer)
         except (NotThere, WrongState) as error:
             result.stale(str(error))
         except (NriError, OSError) as error:
@@ -80,35 +82,32 @@ class Resources:
         wanted: m.LinuxResources,
         result: UpdateResult,
         told: dict[str, Any] | None = None,
-        *,
-        order: int = 0,
+        answer: int = 0,
     ) -> None:
-        """Put resources into force. `told`: what the runtime is told, if that is known in its own words already.
+        """Put resources into force. Raises WrongState, SpecError, EngineError; nothing is changed then.
 
-        `order` is that of the answer wanting it; 0: the latest word. Raises WrongState, SpecError, EngineError;
-        nothing has changed then.
+        Args:
+            told: what the runtime is told, if that is known in its own words already.
+            answer: the number of the plugin's answer that this is from; 0 if it is from none.
         """
         with life.write:
             record = life.record
             next_container_state(life.id, record.state, "update")
-            order = order or next(ANSWERS)
-            fields = _fields(wanted)
-            if late := [field for field in fields if life.orders.get(field, 0) > order]:
-                wanted, told = _without(wanted, late), None
-                for field in late:
-                    result.unsupported(field, "a later answer has changed it already")
             runtime = self._runtime(record.runtime_handler)
             generator = self._generator(life.spec)
+            if answer:
+                wanted = _not_overtaken(wanted, life.answers, answer, result)
             from_plugins = generator.update(wanted)
             told = _with_swap(from_plugins, generator.spec) if told is None else copy.deepcopy(told)
-            _leave_out(told, self._machine, runtime.name, result)
+            _leave_out(told, self._machine, runtime.program, result, life.spec)
             spec = copy.deepcopy(generator.spec)
             if life.spec.get("linux", {}).get("resources") is not None:
                 spec["linux"]["resources"] = merged(life.spec["linux"]["resources"], told)
             if told:
                 runtime.update(life.id, told)
-            life.orders.update({field: order for field in fields if field not in late})
             self._keep(life, spec)
+            if answer:
+                life.answers |= {row.field: max(answer, life.answers.get(row.field, 0)) for row in result.fields}
 
     def _keep(self, life: ContainerLife, spec: dict[str, Any]) -> None:
         try:
@@ -140,32 +139,34 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _fields(wanted: m.LinuxResources) -> list[str]:
-    """The names of the fields that resources set, as in an `UpdateResult`; a zero that says "not set" is none. Pure."""
-    update = m.ContainerUpdate()
-    update.linux.resources.CopyFrom(given(wanted))
-    return [row.field for row in UpdateResult(update).fields]
-
-
-def _without(resources: m.LinuxResources, fields: Sequence[str]) -> m.LinuxResources:
-    """Resources without some fields, named as in an `UpdateResult`. Pure."""
+def _not_overtaken(
+    wanted: m.LinuxResources, answers: Mapping[str, int], answer: int, result: UpdateResult
+) -> m.LinuxResources:
+    """Resources without those that a later answer has set already, which the result says. Pure."""
     made = m.LinuxResources()
-    made.CopyFrom(resources)
-    for field in fields:
-        path, bracket, key = field.rstrip("]").partition("[")
-        *parents, name = path.split(".")
-        part: Any = made
-        for parent in parents:
-            part = getattr(part, parent)
-        if not bracket:
-            part.ClearField(name)
-        elif name == "hugepage_limits":
-            rows = [row for row in part.hugepage_limits if row.page_size != key]
-            del part.hugepage_limits[:]
-            part.hugepage_limits.extend(rows)
-        else:
-            getattr(part, name).pop(key, None)
+    made.CopyFrom(wanted)
+    for row in result.fields:
+        if answers.get(row.field, 0) > answer:
+            result.stale("a later answer of a plugin has set it", row.field)
+            _clear(made, row.field)
     return made
+
+
+def _clear(resources: m.LinuxResources, field: str) -> None:
+    """Take one field out, named as in a result: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`."""
+    path, _, key = field.partition("[")
+    *parents, last = path.split(".")
+    message: Any = resources
+    for each in parents:
+        message = getattr(message, each)
+    if not key:
+        message.ClearField(last)
+    elif last == "hugepage_limits":
+        stay = [row for row in message.hugepage_limits if row.page_size != key[:-1]]
+        del message.hugepage_limits[:]
+        message.hugepage_limits.extend(stay)
+    else:
+        del getattr(message, last)[key[:-1]]
 
 
 def _with_swap(told: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,7 +179,9 @@ def _with_swap(told: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _leave_out(told: dict[str, Any], machine: Machine, runtime: str, result: UpdateResult) -> None:
+def _leave_out(
+    told: dict[str, Any], machine: Machine, runtime: str, result: UpdateResult, before: Mapping[str, Any]
+) -> None:
     """Take out of what a runtime is told what it or the machine cannot do, and say so in the result."""
     asked = {row.field for row in result.fields}
     reasons = {line.partition(" ")[0].rstrip(":"): line.rpartition(": ")[2] for line in fit(told, machine)}
@@ -190,8 +193,17 @@ def _leave_out(told: dict[str, Any], machine: Machine, runtime: str, result: Upd
             told.pop(key, None)
         for key in ("swappiness", "disableOOMKiller", "useHierarchy", "kernelTCP"):
             told.get("memory", {}).pop(key, None)
+    memory = told.get("memory", {})
+    if runtime == "crun" and memory.get("disableOOMKiller") is False and _without_oom_killer(before):
+        del memory["disableOOMKiller"]
+        reasons["memory.disable_oom_killer"] = "crun does not switch it on again"
     if told.get("memory") == {}:
         del told["memory"]
     for field in asked:
         if reason := reasons.get(field.partition("[")[0]):
             result.unsupported(field, reason)
+
+
+def _without_oom_killer(spec: Mapping[str, Any]) -> bool:
+    memory = ((spec.get("linux") or {}).get("resources") or {}).get("memory") or {}
+    return bool(memory.get("disableOOMKiller"))

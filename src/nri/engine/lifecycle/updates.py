@@ -42,10 +42,10 @@ class Updates:
             reply = self._domain.update_container(life, wanted)
             changed = reply is not None and reply.changed
             resources = reply.resources if reply is not None else wanted
-            order = reply.order if reply is not None and changed else 0
             result = _result(life.id, resources)
             try:
-                self._resources.change(life, resources, result, None if changed else told, order=order)
+                answer = reply.order_of(result.update) if reply is not None else 0
+                self._resources.change(life, resources, result, None if changed else told, answer if changed else 0)
             except BaseException:
                 if reply is not None:
                     reply.abort(lambda _: None)  # nothing of it was done yet
@@ -56,7 +56,7 @@ class Updates:
             if annotations:
                 self._lives.put(life, annotations={**life.record.annotations, **annotations})
             if reply is not None:
-                self._domain.follow(reply)
+                self._domain.follow(reply, [result] if changed else ())
             self._domain.post_update(life)
 
 

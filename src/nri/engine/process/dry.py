@@ -41,7 +41,7 @@ class DryRuntime:
     """The calls of :class:`nri.engine.process.runtime.Runtime`, answered from memory."""
 
     def __init__(self, name: str = "dry") -> None:
-        self.name = self.binary = name
+        self.name = self.binary = self.program = name
         self._containers: dict[str, _Container] = {}
         self._pids = itertools.count(_FIRST_PID)
         self._lock = threading.RLock()

@@ -104,7 +104,7 @@ class Execution:
         self.stdin: int | None = None
         self.stderr: int | None = None
         self._terminal = bool(process.get("terminal"))
-        self._inner = self._terminal and runtime.name.startswith("crun")
+        self._inner = self._terminal and runtime.program == "crun"
         try:
             if self._inner:
                 self._process, master = start_with_terminal(argv, container_id, Path(self._folder.name))

@@ -8,6 +8,7 @@ Next: :mod:`nri.engine.process.conmon`.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
@@ -52,6 +53,15 @@ class Runtime:
             remove_tree(left)
         self.arguments = tuple(arguments)
         self.timeout_s = timeout_s
+
+    @functools.cached_property
+    def program(self) -> str:
+        """The program behind the file, as it calls itself (``runc``, ``crun``); the file's name if it does not say."""
+        try:
+            words = run([self.binary, "--version"], timeout_s=self.timeout_s).stdout.decode(errors="replace").split()
+        except EngineError:
+            return self.name
+        return words[0] if words[1:2] == ["version"] else self.name
 
     def options(self, log: Path) -> list[str]:
         """The options that stand between the program and the command."""

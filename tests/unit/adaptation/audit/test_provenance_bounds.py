@@ -157,6 +157,25 @@ def test_what_is_not_sorted_yet_is_bounded_by_replies_and_reasons_too() -> None:
     assert provenance.stats()["bytes"] <= 32 << 20
 
 
+def test_big_records_do_not_pile_up_behind_many_small_ones() -> None:
+    provenance = Provenance(max_bytes=1 << 20)
+    for n in range(500):
+        create(provenance, f"small{n}")
+    with allocated() as held:
+        for n in range(100):
+            provenance.record("CreateContainer", f"big{n}", b"", [("10-p", bytes(1 << 20))], failed="too large")
+            assert held() < 8 << 20, f"of {n + 1} records"
+
+
+def test_who_adds_a_big_record_sorts_as_many_bytes_and_not_all_that_has_waited() -> None:
+    provenance = Provenance()
+    for n in range(100):
+        provenance.record("StopContainer", f"c{n}", b"", [("10-p", bytes(40 << 10))])
+    assert len(provenance._loose) == 100, "they wait"
+    provenance.record("StopContainer", "big", b"", [("10-p", bytes(1 << 20))])
+    assert 100 + 1 - len(provenance._loose) in range(20, 30), f"{len(provenance._loose)} wait still"
+
+
 def test_refusals_of_four_mebibytes_take_no_more_than_is_told() -> None:
     class Refuses:
         def create_container(self, pod: Any, container: Any) -> None:

@@ -213,27 +213,3 @@ def test_each_plugin_sees_what_earlier_ones_did(nri_runtime: FakeRuntime) -> Non
         nri_runtime.add(plugin("a", create_container=see), idx=idx)
     nri_runtime.create_container()
     assert seen == [[], ["A1=1"], ["A1=1", "A2=1"]]
-
-
-def test_replies_have_the_order_in_which_plugins_answered() -> None:
-    class Answers(nri.Plugin):
-        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
-            return nri.Adjustment().add_env("A", "1")
-
-        def update_container(self, pod: nri.PodSandbox, container: nri.Container, resources: Any) -> None: ...
-
-        def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
-
-    with FakeRuntime() as runtime:
-        runtime.add(Answers())
-        adaptation, pod = runtime.adaptation, make_pod()
-        orders = []
-        for name in ("a", "b"):
-            container = make_container(id=name, pod=pod)
-            replies = (
-                adaptation.create_container(pod, container),
-                adaptation.update_container(pod, container, m.LinuxResources()),
-                adaptation.stop_container(pod, container),
-            )
-            orders += [reply.order for reply in replies]
-    assert orders[0] > 0 and orders == sorted(set(orders))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,9 @@ class Domain:
     def has(self, container_id: str) -> bool:
         return container_id in self.ids
 
-    def update(self, updates: list[m.ContainerUpdate], order: int = 0) -> list[UpdateResult]:
+    def update(
+        self, updates: list[m.ContainerUpdate], order: Callable[[m.ContainerUpdate], int] | None = None
+    ) -> list[UpdateResult]:
         self.updated += [each.container_id for each in updates]
         return [UpdateResult(each) for each in updates]
 

@@ -54,6 +54,10 @@ def test_what_a_pod_cannot_have_is_refused_before_anything_is_made(dry: Any) -> 
     config.linux.sysctls["vm.swappiness"] = "1"
     with pytest.raises(RequestError, match="sysctls"):
         dry.engine.pods.run(config)
+    config.linux.ClearField("sysctls")
+    config.log_directory = "logs/of/pods"  # of the engine's own working folder
+    with pytest.raises(RequestError, match="log_directory"):
+        dry.engine.pods.run(config)
     assert dry.told.events == [] and not [*(dry.config.root / "records/pods").iterdir()]
 
 

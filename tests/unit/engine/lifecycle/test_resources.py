@@ -1,10 +1,6 @@
 """Resources merged, and told in the CRI's words."""
 
-import pytest
-
-from nri.api import messages as m
-from nri.engine.lifecycle.resources import _with_swap, _without, in_force, merged
-from tests.unit.engine.lifecycle.conftest import Dry
+from nri.engine.lifecycle.resources import _with_swap, in_force, merged
 
 
 def test_others_go_over_them_key_by_key() -> None:
@@ -33,46 +29,3 @@ def test_a_limit_of_memory_is_one_of_swap_where_swap_is_limited() -> None:
     }
     assert _with_swap(told, {"linux": {"resources": {"memory": {"limit": 7}}}}) == told
     assert told == {"memory": {"limit": 7}}
-
-
-def _update(container: str, **fields: int) -> m.ContainerUpdate:
-    made = m.ContainerUpdate(container_id=container)
-    for name, value in fields.items():
-        part = made.linux.resources.cpu if name == "shares" else made.linux.resources.memory
-        getattr(part, name).value = value
-    return made
-
-
-def test_an_answer_that_arrives_late_leaves_what_a_later_one_has_changed(dry: Dry) -> None:
-    made = dry.create(dry.pod())
-    update = dry.engine.nri.update
-    late = 10**9
-    assert not update([_update(made, shares=700)], late + 2)[0].failed
-    (result,) = update([_update(made, shares=600, limit=64 << 20)], late + 1)
-    rows = {row.field: row.outcome for row in result.fields}
-    assert rows == {"cpu.shares": "unsupported", "memory.limit": "applied"}
-    resources = dry.engine.containers.get(made).resources
-    assert (resources["cpu_shares"], resources["memory_limit_in_bytes"]) == ("700", str(64 << 20))
-    update([_update(made, shares=800)], late + 3)
-    assert dry.engine.containers.get(made).resources["cpu_shares"] == "800"
-
-
-@pytest.mark.parametrize(
-    ("field", "left"),
-    [
-        ("cpu.shares", {"cpu.cpus", "unified", "hugepage_limits", "rdt_class"}),
-        ("unified[memory.high]", {"cpu.cpus", "cpu.shares", "hugepage_limits", "rdt_class"}),
-        ("hugepage_limits[2MB]", {"cpu.cpus", "cpu.shares", "unified", "rdt_class"}),
-        ("rdt_class", {"cpu.cpus", "cpu.shares", "unified", "hugepage_limits"}),
-    ],
-)
-def test_a_field_is_taken_out_by_its_name(field: str, left: set[str]) -> None:
-    whole = m.LinuxResources(unified={"memory.high": "1"}, hugepage_limits=[m.HugepageLimit(page_size="2MB", limit=1)])
-    whole.cpu.cpus = "0"
-    whole.cpu.shares.value = 5
-    whole.rdt_class.value = "gold"
-    made = _without(whole, [field])
-    found = {each.name for each, _ in made.ListFields()} - {"cpu"} | {
-        f"cpu.{each.name}" for each, _ in made.cpu.ListFields()
-    }
-    assert found == left and whole.cpu.shares.value == 5

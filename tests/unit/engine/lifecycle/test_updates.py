@@ -52,6 +52,17 @@ def test_what_plugins_make_of_it_replaces_it_and_others_change_with_it(dry: Any)
     assert "update_container" not in dry.told.of("other")
 
 
+def test_what_plugins_made_of_it_and_the_runtime_cannot_do_is_told_to_those_who_ask(dry: Any) -> None:
+    made = dry.run(dry.pod())
+    dry.told.on["update_container"] = lambda *_: [
+        nri.Update(made).set_cpu_shares(700).set_memory_swappiness(5).message
+    ]  # fmt: skip
+    dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=300))
+    notes = [text for _, text in dry.engine.nri.adaptation.provenance.explain(made).notes]
+    assert [text for text in notes if "memory.swappiness unsupported: runc does not change it" in text], notes
+    assert not [text for text in notes if "cpu.shares" in text]
+
+
 def test_a_refusal_and_a_failure_change_nothing(dry: Any) -> None:
     made = dry.run(dry.pod())
     before = in_force(dry, made)
@@ -84,3 +95,17 @@ def test_annotations_of_the_request_are_added(dry: Any) -> None:
     made = dry.run(dry.pod(), annotations={"a": "1"})
     dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=3), {"b": "2"})
     assert dry.engine.containers.get(made).annotations == {"a": "1", "b": "2"}
+
+
+def test_what_a_later_answer_has_set_stays_when_an_earlier_one_is_carried_out_after_it(dry: Any) -> None:
+    made = dry.run(dry.pod())
+    asked = nri.Update(made).set_cpu_shares(700).set_cpu_quota(5000).add_unified("cpu.idle", "1").message
+    later = nri.Update(made).set_cpu_shares(800).add_unified("cpu.idle", "0").message
+    (second,) = dry.engine.nri.update([later], lambda _: 8)
+    (first,) = dry.engine.nri.update([asked], lambda _: 7)
+    assert not second.failed
+    assert {row.field: row.outcome for row in first.fields} == {
+        "cpu.shares": "stale", "cpu.quota": "applied", "unified[cpu.idle]": "stale"
+    }  # fmt: skip
+    assert in_force(dry, made)["cpu"] == {"shares": 800, "quota": 5000}
+    assert dry.engine.containers.life(made).spec["linux"]["resources"]["unified"] == {"cpu.idle": "0"}

@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from nri.cli.errors import FAILED, INTERRUPTED, Failure
+from nri.cri.client import INSTALL
 from nri.stub.program.health import notify
 from nri.stub.support import logs
 
@@ -54,7 +55,12 @@ def serve(settings: Settings, loaded: LoadedConfig) -> int:
     for note in loaded.notes:
         _log.warning("%s", note)
     _log.info("settings: %s", ", ".join(loaded.files) or "defaults, for there is no /etc/nri/engine.toml")
-    from nri.engine.daemon import Daemon
+    try:
+        from nri.engine.daemon import Daemon
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "nri":
+            raise
+        raise Failure(f"the engine needs {error.name}, which is not installed. Install the extra: {INSTALL}") from None
     from nri.errors import NriError
 
     signals = _Signals()

@@ -73,7 +73,8 @@ class _Lives:
 
     def __call__(self) -> bool:
         from nri.cri.pb import api_pb2 as pb
-        from nri.errors import RpcError
+        from nri.errors import NriError, RpcError
+        from nri.ttrpc.codes import Code
 
         if self._ended:
             return False
@@ -82,8 +83,9 @@ class _Lives:
             try:
                 request = pb.ContainerStatusRequest(container_id=self._id)
                 self._ended = self._cri.call("ContainerStatus", request).status.state == pb.CONTAINER_EXITED
-            except RpcError:
-                self._ended = True  # removed
+            except NriError as error:
+                # It is over if it was removed. A runtime that cannot be asked starts again, and containers run on.
+                self._ended = isinstance(error, RpcError) and error.code == Code.NOT_FOUND
         return True
 
 

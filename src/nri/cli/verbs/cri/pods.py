@@ -36,7 +36,7 @@ def command(settings: Settings, namespace: str | None, cri_socket: str | None) -
         found = [one for one in support.list_pods(cri) if namespace in (None, one.metadata.namespace)]
         containers = cri.call("ListContainers", pb.ListContainersRequest()).containers
     if not out.human:
-        out.document([MessageToDict(one) for one in found])
+        out.document([MessageToDict(one, always_print_fields_with_no_presence=True) for one in found])
         return
     columns = [
         Column("POD", "id", 13),

@@ -39,7 +39,7 @@ def command(settings: Settings, everything: bool, pod: str | None, cri_socket: s
     if pod is not None:
         found = [one for one in found if one.pod_sandbox_id.startswith(pod) or support.pod_name(one, pods) == pod]
     if not out.human:
-        out.document([MessageToDict(one) for one in found])
+        out.document([MessageToDict(one, always_print_fields_with_no_presence=True) for one in found])
         return
     columns = [
         Column("CONTAINER", "id", 13),

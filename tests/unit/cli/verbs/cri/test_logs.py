@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -49,9 +53,40 @@ def test_following_ends_with_the_container_and_shows_its_last_words(server: CriS
         argv = command("logs", "-f", "app", "--cri-socket", path)
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment()) as follower:
             assert follower.stdout is not None
-            assert follower.stdout.readline() == "one\n"
+            assert [follower.stdout.readline() for _ in range(2)] == ["one\n", "\x1b[31mtwo\n"]
             with open(server.logs["a1"], "a") as file:
                 file.write(f"{T} stdout F last words\n")
             server.containers[0].state = pb.CONTAINER_EXITED
             out, _ = follower.communicate(timeout=30)
-        assert (follower.returncode, out) == (0, "\x1b[31mtwo\nlast words\n")
+        assert (follower.returncode, out) == (0, "last words\n")
+
+
+def test_following_ends_when_the_container_is_removed_and_not_when_the_runtime_restarts(
+    server: CriServer, tmp_path: Path
+) -> None:
+    argv = command("logs", "-f", "app", "--cri-socket", str(tmp_path / "cri.sock"))
+    with contextlib.ExitStack() as stack:
+        with server.listening(tmp_path / "cri.sock"):
+            follower = stack.enter_context(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment()))
+            assert follower.stdout is not None
+            assert [follower.stdout.readline() for _ in range(2)] == ["one\n", "\x1b[31mtwo\n"]
+        time.sleep(2)  # it asks once a second, and no runtime is there
+        with open(server.logs["a1"], "a") as file:
+            file.write(f"{T} stdout F still here\n")
+        assert follower.stdout.readline() == "still here\n"
+        server.containers = [each for each in server.containers if each.id != "a1"]
+        with server.listening(tmp_path / "cri.sock"):
+            follower.communicate(timeout=30)
+    assert follower.returncode == 0
+
+
+def test_a_terminal_gets_no_control_characters(server: CriServer, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with server.listening(tmp_path / "cri.sock") as path:
+        done = subprocess.run(
+            command("logs", "app", "--cri-socket", path), stdout=theirs, timeout=60, check=False, env=environment()
+        )
+    os.close(theirs)
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert (done.returncode, "\x1b" in shown, "[31mtwo" in shown) == (0, False, True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nri.cri.client import INSTALL
 from nri.cri.pb import api_pb2 as pb
 from tests.support.cri_server import CriServer
 from tests.unit.cli.conftest import command, environment
@@ -55,6 +56,4 @@ def test_without_the_extra_it_says_which_to_install(path: str, tmp_path: Path) -
     variables = environment(PYTHONPATH=str(tmp_path))
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
     assert done.returncode == 1
-    assert done.stderr == (
-        'error: the CRI needs grpcio, which is not installed. Install the extra: pip install "nri[engine]"\n'
-    )
+    assert done.stderr == (f"error: the CRI needs grpcio, which is not installed. Install the extra: {INSTALL}\n")

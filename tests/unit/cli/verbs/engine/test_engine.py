@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.cri.client import CriClient
+from nri.cri.client import INSTALL, CriClient
 from nri.cri.pb import api_pb2 as pb
 from tests.unit.cli.conftest import command, environment
 
@@ -195,3 +195,30 @@ def test_the_unit_runs_this_interpreter(nri) -> None:
     assert "Type=notify\n" in text
     assert "KillMode=process\n" in text
     assert json.loads(nri("engine", "unit", "-o", "json").stdout)["unit"] == text
+
+
+def test_without_its_packages_it_says_which_to_install(tmp_path: Path) -> None:
+    (tmp_path / "grpc.py").write_text("raise ModuleNotFoundError(\"No module named 'grpc'\", name='grpc')\n")
+    argv = command("engine", "serve", "--dry", str(tmp_path / "dry"))
+    variables = environment(PYTHONPATH=str(tmp_path))
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
+    assert done.returncode == 1
+    assert f"error: the engine needs grpc, which is not installed. Install the extra: {INSTALL}\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("nri.plugin_request_timeout=-5s", "nri: plugin_request_timeout -5 s is no time to wait; say 1ms or more"),
+        ("runtimes.runc.timeout=0", "runtimes.runc: timeout 0 s is no time to wait; say 1ms or more"),
+        ("streaming.port=99999", "streaming: port 99999 is none: 0 for any free one, or 1 to 65535"),
+        ("cgroups.parent=../x", 'cgroups: parent "../x" leads out of its folder'),
+        ("containers.pids_limit=-5", "containers: pids_limit -5 is less than nothing; 0 is no limit"),
+        ("socket=nri.sock", 'socket "nri.sock" is no absolute path'),
+        (f"socket=/{'s' * 107}", "is longer than the 107 bytes that a socket may have"),
+    ],
+)
+def test_a_value_that_cannot_work_is_a_mistake_before_the_start(nri, setting: str, complaint: str) -> None:
+    for verb in (("engine", "serve"), ("engine", "check"), ("config", "show")):
+        done = nri(*verb, "--set", setting)
+        assert (done.returncode, complaint in done.stderr) == (2, True), done.stderr

@@ -1,0 +1,30 @@
+"""An OCI runtime as a command line: what it calls itself. tests/engine has its calls on real containers."""
+
+from pathlib import Path
+
+import pytest
+
+from nri.engine.process import Runtime
+
+
+@pytest.mark.parametrize(
+    ("file", "says", "program"),
+    [
+        ("runc", "runc version 1.1.5\ncommit: x", "runc"),
+        ("wrapped", "runc version 1.3.6", "runc"),
+        ("crun-1.21", "crun version 1.21\nspec: 1.0.0", "crun"),
+        ("runsc", "runtime: none of this form", "runsc"),
+        ("silent", "", "silent"),
+    ],
+)
+def test_a_program_is_what_it_calls_itself_whatever_its_file_is_called(
+    tmp_path: Path, file: str, says: str, program: str
+) -> None:
+    binary = tmp_path / file
+    binary.write_text(f"#!/bin/sh\ncat <<END\n{says}\nEND\n")
+    binary.chmod(0o755)
+    assert Runtime(str(binary), tmp_path / "root").program == program
+
+
+def test_a_program_that_cannot_be_asked_has_the_name_of_its_file(tmp_path: Path) -> None:
+    assert Runtime(str(tmp_path / "absent"), tmp_path / "root").program == "absent"
