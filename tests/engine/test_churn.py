@@ -101,3 +101,32 @@ def _in_threads(work: Callable[[int], None], count: int, errors: list[BaseExcept
     for thread in threads:
         thread.join(100)
     assert not any(thread.is_alive() for thread in threads), "a thread hangs"
+
+
+class Raiser(nri.Plugin):
+    """Gives the first container a larger number of shares whenever another one is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.shares = "", 1000
+
+    def create_container(self, pod: Any, container: Any) -> Any:
+        if not self.first:
+            self.first = container.id
+            return None
+        self.shares += 1
+        return nri.Adjustment(), [nri.Update(self.first).set_cpu_shares(self.shares)]
+
+
+def test_of_updates_by_creations_that_overlap_the_last_answer_is_in_force(node: Node) -> None:
+    plugin: Raiser = node.plugin(Raiser(), "10", "raiser")
+    pod = node.pod()
+    first = node.run(pod, "first")
+    others = [node.pod(f"p{number}") for number in range(8)]
+    for turn in range(12):
+        errors: list[BaseException] = []
+        _in_threads(lambda number, turn=turn: node.create(others[number], f"c{turn}"), len(others), errors)  # type: ignore[misc]
+        assert errors == [], errors
+        assert node.cgroup(first, "cpu", "cpu.shares") == str(plugin.shares), f"turn {turn}"
+        assert node.engine.containers.get(first).resources["cpu_shares"] == str(plugin.shares)
+    node.remove(pod, *others)

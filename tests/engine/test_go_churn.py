@@ -145,7 +145,11 @@ class Crowd:
                 "provenance": _plain(self._provenance(record.id)),
                 "the record": _plain(record.resources.get("cpuset_cpus", "")),
             }
-            found += [f"{record.id}: {cpus} ({owner}), {who}: {view}" for who, view in views.items() if view != cpus]
+            wrong = [f"{who}: {view}" for who, view in views.items() if view != cpus]
+            if wrong:
+                found.append(
+                    f"{record.id} has {cpus} ({owner}); {', '.join(wrong)}; {self._explained(record.id).notes}"
+                )
             self.exclusive += owner == "exclusive"
             self.compared += 1
         return found
@@ -156,12 +160,17 @@ class Crowd:
         except OSError:
             return "nothing, as it ends just now"
 
-    def _provenance(self, container: str) -> str:
+    def _explained(self, container: str) -> Any:
         adaptation = self.node.engine.nri.adaptation
         assert adaptation is not None and adaptation.provenance is not None
         explained = adaptation.provenance.explain(container)
         assert explained is not None, f"nothing is remembered of {container}"
-        steps = [step for step in explained.steps if step.change.field == "CPUSetCPUs" and not step.note]
+        return explained
+
+    def _provenance(self, container: str) -> str:
+        steps = [
+            step for step in self._explained(container).steps if step.change.field == "CPUSetCPUs" and not step.note
+        ]
         return str(steps[-1].change.after) if steps else "nothing"
 
 

@@ -103,6 +103,8 @@ class Adaptation(Events):
         fan_out: the events that all plugins get at once, instead of one after the other, such as
             `EventMask.of("PostStartContainer")`: faster with many plugins; but a plugin gets the event even if one
             before it fails it. Only events that are passed on without an answer.
+        commits: the runtime calls `commit()` or `abort()` of every reply to CreateContainer, the first one included:
+            what is asked for a container meanwhile waits for that. Otherwise the first `commit()` says so.
     """
 
     def __init__(  # noqa: PLR0913 - every option has a default and is given by name
@@ -130,6 +132,7 @@ class Adaptation(Events):
         compat: Literal["default", "reference"] = "default",
         default_validator: ValidatorConfig | None = None,
         fan_out: EventMask = EventMask(0),  # noqa: B008 - an int
+        commits: bool = False,
     ) -> None:
         _check_options(synchronize, update, compat, fan_out)
         self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
@@ -140,6 +143,7 @@ class Adaptation(Events):
         trail = AuditTrail(update, Provenance() if provenance else None)
         updates = PluginUpdates(update, evict, self._policies, self.rules, trail, self._reporting)
         self._kept = KeptUpdates(trail.inventory, updates)
+        self._kept.runtime_commits = commits
         chain = Chain(request_timeout_s, self._policies)
         context = EventContext(self.rules, trail, self._reporting, self._kept)
         invoker = Invoker(self.rules, self._reporting)

@@ -4,11 +4,12 @@ Events overlap: while container A is being created, a plugin that makes room for
 A is not there to be updated, and must not be missed either. So its update is kept (`nri.adaptation.audit.inventory`),
 and given to the runtime's update callback as soon as A is there:
 
-- when the runtime calls `commit()` of A's reply: in that call. A runtime that has ever done so is taken at its word:
-  from then on a container is being created until that call, so no reply names one that the runtime has not made;
+- when the runtime calls `commit()` of A's reply: in that call. A runtime that has ever done so, or said that it will,
+  is taken at its word: a container is being created until that call, however long that takes, so no reply names one
+  that the runtime has not made;
 - else with the next event of A (PostCreateContainer in most runtimes), in a thread of its own, because the caller of an
   event may hold locks that the callback wants;
-- else after `SETTLE_S`, likewise.
+- else after `SETTLE_S`, likewise; after `FORGOTTEN_S` where a commit was to come.
 
 What is asked for A until then waits as well, so updates never overtake each other. If A's creation is refused or
 aborted, they are dropped. Next: `nri.adaptation.registration.plugin_updates`, which applies updates.
@@ -32,6 +33,8 @@ log = logging.getLogger("nri.adaptation")
 
 #: How long a created container may go without `commit()` and without an event, in seconds.
 SETTLE_S = 0.25
+#: The same for a runtime that calls `commit()`, which may be pulling an image: it must have forgotten this one.
+FORGOTTEN_S = 1800.0
 #: How long the thread waits for more to do before it ends, in seconds.
 IDLE_S = 5.0
 
@@ -60,7 +63,7 @@ class KeptUpdates:
     def add(self, container_id: str) -> None:
         """Updates wait for a container whose creation has succeeded: hand them over soon."""
         if container_id not in self.waiting:
-            self._schedule(container_id, monotonic() + SETTLE_S)
+            self._schedule(container_id, monotonic() + (FORGOTTEN_S if self.runtime_commits else SETTLE_S))
 
     def hasten(self, container_id: str) -> None:
         """The runtime goes on with a container, so it is there: hand over what waits for it now, in the thread."""

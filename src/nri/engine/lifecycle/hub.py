@@ -79,6 +79,7 @@ class NriHub:
             allowed_uids=config.allowed_uids,
             compat=config.compat,
             default_validator=config.default_validator,
+            commits=True,
             **more,
         )
 

@@ -17,6 +17,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from nri.adaptation import UpdateResult
+from nri.adaptation.audit.reporting import ANSWERS
 from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
@@ -28,6 +29,7 @@ from nri.engine.state.tables import next_container_state
 from nri.engine.support.errors import EngineError, NotThere, WrongState
 from nri.errors import NriError
 from nri.oci import Generator
+from nri.oci.resources import given
 
 __all__ = ["Resources", "in_force", "merged"]
 
@@ -106,8 +108,9 @@ class Resources:
             if told:
                 runtime.update(life.id, told)
             self._keep(life, spec)
-            if answer:
-                life.answers |= {row.field: max(answer, life.answers.get(row.field, 0)) for row in result.fields}
+            # What comes by itself, or from a client, is a later word than all answers so far.
+            number = answer or next(ANSWERS)
+            life.answers |= {field: max(number, life.answers.get(field, 0)) for field in _set_by(wanted)}
 
     def _keep(self, life: ContainerLife, spec: dict[str, Any]) -> None:
         try:
@@ -137,6 +140,13 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         else:
             made[key] = value
     return made
+
+
+def _set_by(wanted: m.LinuxResources) -> list[str]:
+    """The names of the fields that resources set; a zero that stands for "not set" sets none. Pure."""
+    update = m.ContainerUpdate()
+    update.linux.resources.CopyFrom(given(wanted))
+    return [row.field for row in UpdateResult(update).fields]
 
 
 def _not_overtaken(

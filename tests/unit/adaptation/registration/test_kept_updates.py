@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -481,3 +483,27 @@ def test_what_one_thread_hands_over_no_other_does(parts: tuple[Inventory, Handed
     inventory.keep_update("10-p", shares("a", 6), "UpdateContainers", 0)
     kept.hand_over("a")
     assert updates.containers == [], "it would overtake the first one"
+
+
+def test_a_runtime_that_commits_may_take_its_time(parts: tuple[Inventory, HandedOver, KeptUpdates]) -> None:
+    inventory, updates, kept = parts
+    kept.runtime_commits = True
+    inventory.keep_update("10-p", shares("a"), "UpdateContainers", 0)
+    assert kept.waiting["a"] > monotonic() + 100 and updates.containers == []
+    kept.hand_over("a")
+    assert updates.containers == ["a"] and kept.waiting == {}
+
+
+def test_a_runtime_says_that_it_commits_before_it_ever_did(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"synchronize": lambda: ([], []), "update": lambda _: None, "disable_connections": True,
+                               "plugin_path": str(tmp_path), "policy_path": None}  # fmt: skip
+    for commits in (False, True):
+        adaptation = Adaptation("r", "1", commits=commits, **options)
+        adaptation.start()
+        try:
+            reply = adaptation.create_container(POD, make_container(id="a", pod=POD))
+            assert adaptation._trail.inventory.known.is_creating("a") is commits
+            reply.commit()
+            assert not adaptation._trail.inventory.known.is_creating("a")
+        finally:
+            adaptation.stop()

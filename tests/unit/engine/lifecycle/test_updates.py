@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.adaptation.audit.reporting import ANSWERS
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.support.errors import CommandFailed, WrongState
 from nri.errors import NriError, RequestError
@@ -109,3 +110,17 @@ def test_what_a_later_answer_has_set_stays_when_an_earlier_one_is_carried_out_af
     }  # fmt: skip
     assert in_force(dry, made)["cpu"] == {"shares": 800, "quota": 5000}
     assert dry.engine.containers.life(made).spec["linux"]["resources"]["unified"] == {"cpu.idle": "0"}
+
+
+def test_what_a_client_or_a_plugin_by_itself_has_set_stays_when_an_earlier_answer_is_carried_out(dry: Any) -> None:
+    made = dry.run(dry.pod())
+    before = next(ANSWERS)
+    dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_quota=6000))
+    dry.engine.nri.update([nri.Update(made).set_memory_limit(64 << 20).message])
+    asked = nri.Update(made).set_cpu_shares(700).set_cpu_quota(5000).set_memory_limit(32 << 20).message
+    (late,) = dry.engine.nri.update([asked], lambda _: before)
+    assert {row.field: row.outcome for row in late.fields} == {
+        "cpu.shares": "applied", "cpu.quota": "stale", "memory.limit": "stale"
+    }  # fmt: skip
+    assert in_force(dry, made)["cpu"] == {"shares": 700, "quota": 6000}
+    assert in_force(dry, made)["memory"]["limit"] == 64 << 20
