@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from nri.config.runtimes.reading import Kind, Remark
 from nri.config.source import Source
@@ -36,9 +36,10 @@ def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
             mended = _mend(text, error)
             if mended is None:
                 break
-            text, kind = mended
-            reason = f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} in column {error.colno}"
-            remarks.append(Remark(kind, f"{source.name}:{error.lineno}", {"reason": reason}))
+            line, column = text.count("\n", 0, mended.at) + 1, mended.at - text.rfind("\n", 0, mended.at)
+            reason = f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} in column {column}"
+            remarks.append(Remark(mended.kind, f"{source.name}:{line}", {"reason": reason}))
+            text = mended.text
         except (RecursionError, ValueError):
             break  # the parser says it better
         else:
@@ -47,15 +48,24 @@ def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
     return parse_text(plain), plain, remarks
 
 
-def _mend(text: str, error: json.JSONDecodeError) -> tuple[str, Kind] | None:
-    """The text without its first mistake, and which one that was."""
+class _Mended(NamedTuple):
+    """A text without its first mistake, which one that was, and where."""
+
+    text: str
+    kind: Kind
+    at: int
+
+
+def _mend(text: str, error: json.JSONDecodeError) -> _Mended | None:
+    """The text without its first mistake; None if that cannot be mended."""
     before, after = text[: error.pos], text[error.pos :]
     if "',' delimiter" in error.msg and after[:1] == '"':
-        return f"{before.rstrip()},{before[len(before.rstrip()) :]}{after}", Kind.MISSING_COMMA
+        mended = f"{before.rstrip()},{before[len(before.rstrip()) :]}{after}"
+        return _Mended(mended, Kind.MISSING_COMMA, error.pos)
     if "':' delimiter" in error.msg and after[:1] == "=":
-        return f"{before}:{after[1:]}", Kind.EQUALS_SIGN
+        return _Mended(f"{before}:{after[1:]}", Kind.EQUALS_SIGN, error.pos)
     extra = re.search(r",(\s*)$", before if after[:1] in "}]" else before + after[:1])
     if extra and re.match(r",?\s*[}\]]", after):
-        end = extra.start()
-        return f"{text[:end]} {text[end + 1 :]}", Kind.EXTRA_COMMA
+        end = extra.start()  # Pythons differ in whether they point to the comma or behind it
+        return _Mended(f"{text[:end]} {text[end + 1 :]}", Kind.EXTRA_COMMA, end)
     return None

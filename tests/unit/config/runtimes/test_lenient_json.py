@@ -24,7 +24,7 @@ def test_a_published_sample_is_understood_and_every_mistake_has_its_line() -> No
         (Kind.COMMENT, "f:4"),
         (Kind.MISSING_COMMA, "f:4"),
         (Kind.EQUALS_SIGN, "f:4"),
-        (Kind.EXTRA_COMMA, "f:6"),
+        (Kind.EXTRA_COMMA, "f:5"),
     ]
 
 
