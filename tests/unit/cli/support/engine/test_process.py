@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from nri.cli.errors import Failure
 from nri.cli.settings import Settings
 from nri.cli.support.engine import process as engine_process
-from nri.engine.config import EngineConfig, LoadedConfig
+from nri.engine.config import EngineConfig, LoadedConfig, NriConfig
 
 
 @pytest.fixture
@@ -63,3 +64,42 @@ def test_the_first_signal_counts_and_the_second_ends_at_once(monkeypatch: pytest
     assert (signals.wait(), ended) == (signal.SIGTERM, [])
     signals._take(signal.SIGINT, None)
     assert ended == [1]
+
+
+def test_a_package_that_is_missing_is_named_with_how_to_install_it(
+    quiet_root, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class NotThere:
+        """Finds the daemon, and that it cannot be loaded."""
+
+        def __init__(self, missing: str) -> None:
+            self.missing = missing
+
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "nri.engine.daemon":
+                raise ModuleNotFoundError(f"No module named {self.missing!r}", name=self.missing)
+
+    config = EngineConfig(dry=True, root=tmp_path / "root", state=tmp_path / "state", socket=tmp_path / "s")
+    monkeypatch.delitem(sys.modules, "nri.engine.daemon", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [NotThere("grpc"), *sys.meta_path])
+    with pytest.raises(Failure, match="the engine needs grpc, which is not installed"):
+        engine_process.serve(Settings(), LoadedConfig(config, {}, (), ()))
+    monkeypatch.setattr(sys, "meta_path", [NotThere("nri.gone"), *sys.meta_path[1:]])
+    with pytest.raises(ModuleNotFoundError):  # a defect of ours is no missing package
+        engine_process.serve(Settings(), LoadedConfig(config, {}, (), ()))
+
+
+def test_a_signal_during_the_start_ends_it_without_a_word_of_being_ready(
+    quiet_root, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Signalled:
+        first = signal.SIGTERM
+
+        def wait(self) -> int:
+            return self.first
+
+    monkeypatch.setattr(engine_process, "_Signals", Signalled)
+    nri = NriConfig(disable=True)
+    config = EngineConfig(dry=True, root=tmp_path / "root", state=tmp_path / "state", socket=tmp_path / "s", nri=nri)
+    assert engine_process.serve(Settings(), LoadedConfig(config, {}, (), ())) == 0
+    assert "stopping after SIGTERM" in caplog.text and "ready" not in caplog.text

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import pytest
 
 from nri.cri.client import INSTALL, CriClient
@@ -222,3 +223,21 @@ def test_a_value_that_cannot_work_is_a_mistake_before_the_start(nri, setting: st
     for verb in (("engine", "serve"), ("engine", "check"), ("config", "show")):
         done = nri(*verb, "--set", setting)
         assert (done.returncode, complaint in done.stderr) == (2, True), done.stderr
+
+
+def test_where_nothing_is_missing_no_next_step_is_told_but_notes_on_the_settings_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nri.cli.settings import Settings
+    from nri.cli.verbs.engine import engine as verb
+    from nri.engine.config import EngineConfig, LoadedConfig
+
+    config = EngineConfig(dry=True, root=tmp_path / "root", state=tmp_path / "state", socket=tmp_path / "s")
+    monkeypatch.setattr(verb, "load", lambda *_: LoadedConfig(config, {}, (), ("config.toml:3: is old",)))
+    check = verb.check.callback
+    assert check is not None
+    with click.Context(verb.check, obj=Settings()):
+        assert check() == 0
+    said = capsys.readouterr()
+    assert "note: config.toml:3: is old" in said.err
+    assert "nothing is missing" in said.out and "Next steps" not in said.out
