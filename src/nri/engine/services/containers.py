@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from google.protobuf import json_format
@@ -46,18 +47,14 @@ class ContainerCalls:
 
     def stop_container(self, request: pb.StopContainerRequest, call: Call) -> pb.StopContainerResponse:
         """Ask a container to end, and kill it after the timeout; one that is not there, or over, is no error."""
-        try:
+        with suppress(NotThere):  # which is what was wanted
             self._containers.stop(request.container_id, max(request.timeout, 0))
-        except NotThere:
-            pass  # what was wanted
         return pb.StopContainerResponse()
 
     def remove_container(self, request: pb.RemoveContainerRequest, call: Call) -> pb.RemoveContainerResponse:
         """Remove a container, killed if it still runs; one that is not there is no error."""
-        try:
+        with suppress(NotThere):  # which is what was wanted
             self._containers.remove(request.container_id)
-        except NotThere:
-            pass  # what was wanted
         return pb.RemoveContainerResponse()
 
     def container_status(self, request: pb.ContainerStatusRequest, call: Call) -> pb.ContainerStatusResponse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from google.protobuf import json_format
@@ -39,18 +40,14 @@ class PodCalls:
 
     def stop_pod_sandbox(self, request: pb.StopPodSandboxRequest, call: Call) -> pb.StopPodSandboxResponse:
         """Stop a pod with its containers; one that is not there, or stopped, is no error."""
-        try:
+        with suppress(NotThere):  # which is what was wanted
             self._pods.stop(request.pod_sandbox_id)
-        except NotThere:
-            pass  # what was wanted
         return pb.StopPodSandboxResponse()
 
     def remove_pod_sandbox(self, request: pb.RemovePodSandboxRequest, call: Call) -> pb.RemovePodSandboxResponse:
         """Remove a pod with its containers, stopped first; one that is not there is no error."""
-        try:
+        with suppress(NotThere):  # which is what was wanted
             self._pods.remove(request.pod_sandbox_id)
-        except NotThere:
-            pass  # what was wanted
         return pb.RemovePodSandboxResponse()
 
     def pod_sandbox_status(self, request: pb.PodSandboxStatusRequest, call: Call) -> pb.PodSandboxStatusResponse:
