@@ -57,7 +57,6 @@ _SCOPES = {
     "podman": "libpod-",
     "pouch": "pouch-",
 }
-_SCHEMES = {"crio": "cri-o", "isula": "isulad"}
 _POD_SLICE = re.compile(r"(?:^|-)pod([^/]+)\.slice$")
 _POD_FOLDER = re.compile(r"^pod([^/]+)$")
 
@@ -91,8 +90,7 @@ def container_path(driver: Driver, pod: str, container_id: str) -> str:
     Raises:
         ValueError: there is no scheme, or it is of an unknown runtime.
     """
-    scheme, mark, name = container_id.partition("://")
-    runtime = _SCHEMES.get(scheme, scheme)
+    runtime, mark, name = container_id.partition("://")
     if not mark or runtime not in _SCOPES:
         raise ValueError(f"{container_id!r} is no container id with a runtime's scheme, such as containerd://ID")
     _check(name, "id of a container")

@@ -133,8 +133,6 @@ _ROWS = (
          instead="cpu.idle or cpu.shares"),
     Knob("cpu.qos_level", "-1 offline, 0 online", (Place("cpu", "cpu.qos_level", NUMBER, only=_OPENEULER),), (),
          least=-1, most=0, instead="cpu.idle"),
-    Knob("cpu.rt_runtime", _MICROSECONDS, (Place("cpu", "cpu.rt_runtime_us", NUMBER),), (), nested=True),
-    Knob("cpu.rt_period", _MICROSECONDS, (Place("cpu", "cpu.rt_period_us", NUMBER),), (), least=1),
     Knob("cpuset.cpus", "set of CPUs", (Place("cpuset", "cpuset.cpus", CPUS, "cpuset.effective_cpus"),),
          (Place("cpuset", "cpuset.cpus", CPUS, "cpuset.cpus.effective"),), nested=True),
     Knob("cpuset.mems", "set of memory nodes", (Place("cpuset", "cpuset.mems", CPUS, "cpuset.effective_mems"),),

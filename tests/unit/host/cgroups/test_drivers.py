@@ -49,8 +49,7 @@ def test_the_kubelets_own_paths(driver: Driver, kube_qos: KubeQos, qos: str, pod
         ("docker", "docker-", "docker"),
         ("containerd", "cri-containerd-", "containerd"),
         ("cri-o", "crio-", "cri-o"),
-        ("crio", "crio-", "cri-o"),
-        ("isula", "isulad-", "isulad"),
+        ("isulad", "isulad-", "isulad"),
         ("nri", "nri-", "nri"),
         ("podman", "libpod-", "podman"),
     ],
@@ -65,7 +64,7 @@ def test_a_container_is_a_folder_or_a_scope_of_its_runtime(scheme: str, scope: s
 
 
 @pytest.mark.parametrize(
-    "bad", ["bad-format-id", "", "://x", "rkt://x", "containerd://", "containerd://a/b", "containerd://.."]
+    "bad", ["bad-format-id", "", "://x", "rkt://x", "crio://x", "containerd://", "containerd://a/b", "containerd://.."]
 )
 def test_an_id_without_a_known_runtime_is_refused(bad: str) -> None:
     with pytest.raises(ValueError, match="container"):

@@ -10,7 +10,7 @@ from nri.host.cgroups.knobs import wider
 #: The neutral names, which others write down: to add one is fine, to change one is not.
 NAMES = {
     "cpu.shares", "cpu.cfs_quota", "cpu.cfs_period", "cpu.cfs_burst", "cpu.idle", "cpu.bvt", "cpu.qos_level",
-    "cpu.rt_runtime", "cpu.rt_period", "cpuset.cpus", "cpuset.mems", "memory.limit", "memory.soft_limit",
+    "cpuset.cpus", "cpuset.mems", "memory.limit", "memory.soft_limit",
     "memory.and_swap_limit", "memory.swap_limit", "memory.min", "memory.low", "memory.high", "memory.oom_group",
     "memory.swappiness", "memory.wmark_ratio", "memory.wmark_scale_factor", "memory.wmark_min_adj",
     "memory.priority", "memory.use_priority_oom", "memory.qos_level", "memory.high_async_ratio", "pids.limit",
