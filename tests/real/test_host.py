@@ -121,6 +121,7 @@ def test_a_quota_shrinks_and_grows_in_pod_and_container(
 
 
 def test_a_burst_goes_with_its_quota(pod: Pod) -> None:
+    applied(pod, pod.both("cpu.cfs_quota", -1, -1))
     for quota, burst in ((50_000, 50_000), (20_000, 10_000), (60_000, 55_000)):
         writes = [Write(pod.container, "cpu.cfs_burst", burst), Write(pod.container, "cpu.cfs_quota", quota)]
         applied(pod, writes)
