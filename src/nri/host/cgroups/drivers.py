@@ -1,6 +1,6 @@
 """The paths of Kubernetes' cgroups under both cgroup drivers: made from QoS class, pod and container, and read back.
 
-Rules: pure; a path is that below a hierarchy, without a leading slash. A container's id may have its runtime's scheme,
+Rules: pure, but for :func:`driver_in_use`; a path is that below a hierarchy, without a leading slash. A container's id may have its runtime's scheme,
 `containerd://ID`. Names follow the kubelet and the runtimes: under systemd each slice has the names of those above in
 its own, and a pod's uid its hyphens as underscores. Reading back knows also paths below a cgroup root of the kubelet's
 (`--cgroup-root`), and what it cannot read is None, never an error. Next: :mod:`nri.host.process`.
@@ -12,7 +12,20 @@ import enum
 import re
 from typing import NamedTuple
 
-__all__ = ["Driver", "KubeQos", "Parsed", "container_path", "expand", "kube_qos_of", "parse", "pod_path", "qos_path"]
+from nri.host.cgroups.hierarchies import Hierarchies
+
+__all__ = [
+    "Driver",
+    "KubeQos",
+    "Parsed",
+    "container_path",
+    "driver_in_use",
+    "expand",
+    "kube_qos_of",
+    "parse",
+    "pod_path",
+    "qos_path",
+]
 
 
 class Driver(enum.Enum):
@@ -59,6 +72,12 @@ _SCOPES = {
 }
 _POD_SLICE = re.compile(r"(?:^|-)pod([^/]+)\.slice$")
 _POD_FOLDER = re.compile(r"^pod([^/]+)$")
+
+
+def driver_in_use(hierarchies: Hierarchies) -> Driver | None:
+    """The driver of the kubelet of a machine, by the cgroup of all pods that is there; None before there is one."""
+    found = (driver for driver in Driver if hierarchies.exists(qos_path(driver, KubeQos.GUARANTEED)))
+    return next(found, None)
 
 
 def qos_path(driver: Driver, kube_qos: KubeQos) -> str:
