@@ -42,7 +42,7 @@ PASSED_OVER = {
 _OF_RUNC = {"memory.kmem.tcp.limit_in_bytes", "memory.swappiness", "memory.oom_control", "devices.list", *_WITH_CLASSES}
 #: crun only ever switches the OOM killer off.
 NOT_UPDATED = {"runc": _OF_RUNC, "runc13": _OF_RUNC, "crun": {"blkio.bfq.weight", "memory.oom_control"}}
-#: An answer to UpdateContainer has no device rules for the runtime, in the reference as here.
+#: An answer to UpdateContainer has no device rules for the runtime, in the reference as here: docs/deviations.md.
 NOT_IN_ANSWERS = {"devices.list"}
 FIELDS = {"memory.kernel_tcp", "memory.swappiness", "memory.disable_oom_killer", "devices", "blockio_class"}
 """The fields of `_OF_RUNC`."""
