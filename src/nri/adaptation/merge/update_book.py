@@ -21,7 +21,16 @@ from nri.errors import ConflictError, PluginError, UpdateError, quote
 from nri.rules import Rules
 from nri.text import cut
 
-__all__ = ["NOT_IN_UPDATES", "NO_CONTAINER", "UNKNOWN_CONTAINER", "Eviction", "Ignored", "Known", "UpdateBook", "folded"]
+__all__ = [
+    "NOT_IN_UPDATES",
+    "NO_CONTAINER",
+    "UNKNOWN_CONTAINER",
+    "Eviction",
+    "Ignored",
+    "Known",
+    "UpdateBook",
+    "folded",
+]
 
 _PIDS = next(row for row in ROWS if row.path == "linux.resources.pids")
 
