@@ -34,10 +34,10 @@ class Device(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """A mount."""
+    """A mount; file systems like tmpfs need no source."""
 
-    source: str
     destination: str
+    source: str = ""
     type: str = ""
     options: tuple[str, ...] = ()
 
@@ -96,12 +96,18 @@ def _cdi_devices(found: Annotation, adjustment: Adjustment) -> list[str]:
     return names
 
 
+#: Options that make a mount one of a path of the host, whatever its type says.
+BIND = {"bind", "rbind"}
+
+
 def _mounts(found: Annotation, adjustment: Adjustment) -> list[str]:
     mounts = found.many(Mount, "destination")
     for place, mount in enumerate(mounts):
         with found.at(f"[{place}]", mount="destination"):
-            adjustment.add_mount(mount.destination, mount.source, mount.type, mount.options)
-    return [f"{mount.source} -> {mount.destination}" for mount in mounts]
+            adjustment.add_mount(*mount)
+        if not mount.source and (mount.type in ("", "bind") or not BIND.isdisjoint(mount.options)):
+            raise found.wrong(f"[{place}]", "source is missing", "add 'source: ...', or the type of a file system")
+    return [f"{mount.source or mount.type} -> {mount.destination}" for mount in mounts]
 
 
 def _io_priority(found: Annotation, adjustment: Adjustment) -> list[str]:

@@ -69,6 +69,11 @@ def test_every_kind_has_its_effect(nri_runtime: FakeRuntime) -> None:
     assert pruned(reply.adjust) == wanted
 
 
+def test_a_mount_of_a_file_system_needs_no_source(nri_runtime: FakeRuntime) -> None:
+    reply = create(nri_runtime, mounts="[{destination: /scratch, type: tmpfs, options: [size=64k]}]")
+    assert pruned(reply.adjust) == nri.Adjustment().add_mount("/scratch", "", "tmpfs", ["size=64k"])
+
+
 def test_a_deadline_policy_has_its_times(nri_runtime: FakeRuntime) -> None:
     reply = create(nri_runtime, scheduling_policy="{policy: SCHED_DEADLINE, runtime: 1, deadline: 2, period: 3}")
     assert pruned(reply.adjust) == nri.Adjustment().set_scheduler("DEADLINE", runtime_ns=1, deadline_ns=2, period_ns=3)
@@ -123,6 +128,8 @@ WRONG = [
         "[1]: must be vendor/class=device, such as vendor.com/net=eth0, not 'gpu'",
     ),
     ("mounts", "[{source: /a}]", "[0]: destination is missing; add 'destination: ...'"),
+    ("mounts", "[{destination: /b}]", "[0]: source is missing; add 'source: ...', or the type of a file system"),
+    ("mounts", "[{destination: /b, type: none, options: [rbind]}]", "[0]: source is missing; add 'source: ...', "),
     ("mounts", "[{source: /a, destination: b}]", "[0].destination: must be an absolute path, not 'b'"),
     (
         "mounts",
