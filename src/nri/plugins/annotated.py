@@ -58,7 +58,10 @@ def find(pod: PodSandbox, container_name: str, *keys: str, pod_scope: bool = Tru
         pod_scope: whether `KEY/pod` and `KEY` count as well as `KEY/container.NAME`.
     """
     there = pod.annotations
-    if not there:
+    for name in there:  # most pods have other annotations only, and names are many to try
+        if name.startswith(keys):
+            break
+    else:
         return None
     scopes = list(zip(*(convention.keys(key, container_name) for key in keys), strict=True))
     for scope in scopes if pod_scope else scopes[:1]:

@@ -195,3 +195,12 @@ def test_what_it_does_and_what_it_reads_past_is_in_the_log(
         ),
         ("INFO", "mounts: /a -> /b"),
     ]
+
+
+def test_a_line_of_the_log_is_short_however_much_was_done(
+    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    create(nri_runtime, mounts="\n".join(f"- {{source: /a, destination: /b/{number}}}" for number in range(1000)))
+    (line,) = [one.getMessage() for one in caplog.records if one.getMessage().startswith("mounts: ")]
+    assert len(line) < 1200
