@@ -18,7 +18,7 @@ from nri.stub.support.runtime_handle import RuntimeHandle
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Mapping
     from typing import Any, ClassVar, Literal
 
     from nri.api import messages as m
@@ -41,6 +41,8 @@ class PluginBase:
     config_format: ClassVar[Literal["auto", "json", "yaml", "toml"]] = "auto"
     log_file: ClassVar[str | None] = None
     Config: ClassVar[type | None] = None
+    flags: ClassVar[Mapping[str, tuple[str, str, str]]] = {}
+    annotations: ClassVar[Mapping[str, str]] = {}
 
     #: An instance of `Config`, from the runtime's text, `--config FILE` and the defaults. Set before `configure`; until
     #: then, as in a test that calls a handler, the defaults alone.

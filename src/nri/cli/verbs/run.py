@@ -1,31 +1,56 @@
 """`nri run`: hand a plugin class to the stub, with the flags that the stub knows.
 
-Next: `nri.cli.support.plugin_loader` finds the class, `nri.stub.program.options` and `nri.stub.program.start` run it,
-and `nri.cli.support.reload` runs it again when its file changes.
+Next: `nri.cli.support.run_words` tells whose a flag is, `nri.cli.support.plugin_loader` finds the class,
+`nri.stub.program.options` and `nri.stub.program.start` run it, and `nri.cli.support.reload` runs it again when its file
+changes.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
 import click
 
 from nri.cli.settings import Settings
+from nri.cli.support.run_words import split
 from nri.cli.support.verb import Verb
 
+#: Where the plugins with their own flags are kept between parsing and running.
+WANTED = "nri.run.wanted"
 #: The index of a plugin without one: after those that come first, before those that have the last word.
 DEFAULT_INDEX = "50"
 
 EXAMPLES = [
     "nri run pod_name.py --idx 10",
+    "nri run template --idx 10               # a bundled plugin: nri plugins list",
     "nri run pod_name.py --reload            # again, whenever the file changes",
     "nri run my_plugins.pin:Pin --config pin.yaml",
 ]
 
 
-@click.command(cls=Verb, examples=EXAMPLES)
-@click.argument("target", metavar="FILE|MODULE:CLASS")
+class Run(Verb):
+    """The verb; it takes the flags of the plugin as well."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        from nri.cli.support.plugin_loader import load
+
+        options = {
+            name: not param.is_flag and not param.count
+            for param in self.params
+            if isinstance(param, click.Option)
+            for name in param.opts
+        }
+        own_of = functools.cache(lambda target: load(target).flags)
+        ours, ctx.meta[WANTED] = split(args, options, own_of)
+        return super().parse_args(ctx, ours)
+
+
+@click.command(cls=Run, examples=EXAMPLES)
+@click.argument("target", metavar="NAME|FILE|MODULE:CLASS")
 @click.option(
     "--idx", "-idx", "-i", metavar="NN", help=f"Place in the order of plugins, 00 to 99; default {DEFAULT_INDEX}."
 )
@@ -41,7 +66,9 @@ EXAMPLES = [
 def command(settings: Settings, /, target: str, reload: bool, **flags: Any) -> int:
     """Run a plugin against the runtime on this machine, until it is stopped.
 
-    FILE holds one plugin class, or is followed by :CLASS. What the plugin's own --help says holds here too.
+    NAME is a bundled plugin's, or of one that another distribution has registered (nri plugins list). FILE holds one
+    plugin class, or is followed by :CLASS. Flags of the plugin's own stand behind it; what its own --help says holds
+    here too.
 
     All that is printed is the plugin's log: with -q only warnings, with -o json one object a line. --timeout is how
     long the runtime may take to register and configure it.
@@ -59,7 +86,8 @@ def command(settings: Settings, /, target: str, reload: bool, **flags: Any) -> i
     known = os.environ.get("NRI_PLUGIN_IDX") or os.path.basename(target)[:2].isdigit()
     if not flags.get("idx") and not known:
         arguments += ["--idx", DEFAULT_INDEX]
-    options = parse(arguments, os.environ, target.partition(":")[0], plugin.name)
+    arguments += click.get_current_context().meta[WANTED][0].words
+    options = parse(arguments, os.environ, target.partition(":")[0], plugin.name, plugin.flags)
     if settings.timeout_s is not None:
         options.registration_timeout_s = settings.timeout_s
     return run(plugin, options)

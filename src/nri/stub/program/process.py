@@ -184,7 +184,7 @@ class Program:
     def _configure(self, text: str) -> None:
         file = self.options.config
         self._runtime_text = text
-        settings.apply(self.plugin, text, file)
+        settings.apply(self.plugin, text, file, self.options.own)
         make_log_if_due()
         self._was_configured = True
         if file is not None and self._config_watch is None:
@@ -193,6 +193,7 @@ class Program:
             self._config_watch = ConfigWatch(
                 self.plugin,
                 file,
+                own=self.options.own,
                 runtime_text=lambda: self._runtime_text,
                 session=lambda: self._session,
                 stop=self._stop,

@@ -12,6 +12,7 @@ import sys
 from nri.errors import ConfigError
 from nri.stub.program.options import Options, help_text, parse
 from nri.stub.program.process import Program, make_log_if_due
+from nri.stub.session import settings
 from nri.stub.support import log_destination
 
 TYPE_CHECKING = False
@@ -28,12 +29,14 @@ def main(plugin_class: type[PluginBase], arguments: Sequence[str]) -> int:
     """Parse the flags and run; returns the exit code. Wrong usage is one line on stderr."""
     program = sys.argv[0]
     try:
-        options = parse(arguments, os.environ, program, plugin_class.name)
+        options = parse(arguments, os.environ, program, plugin_class.name, plugin_class.flags)
     except ConfigError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
     if options.help:
-        sys.stdout.write(help_text(program, plugin_class.__doc__ or ""))
+        spec = sys.modules["__main__"].__spec__ if plugin_class.__module__ == "__main__" else None
+        module = spec.name if spec is not None else ""  # started with -m
+        sys.stdout.write(help_text(program, plugin_class.__doc__ or "", plugin_class.flags, module))
         return 0
     if options.version:
         sys.stdout.write(_versions(plugin_class))
@@ -52,6 +55,11 @@ def run(plugin_class: type[PluginBase], options: Options, *, reporter: Reporter 
         )
     )
     make_log_if_due()
+    try:
+        settings.check_flags(plugin_class, options.own)
+    except ConfigError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
     try:
         return Program(plugin_class(), options, reporter=reporter).run()
     finally:
