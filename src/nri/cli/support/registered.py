@@ -7,15 +7,19 @@ Rules: to list names loads no plugin; one that cannot be loaded is an error of i
 from __future__ import annotations
 
 import re
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from nri.cli.errors import USAGE, Failure
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    import click
+    from click.shell_completion import CompletionItem
+
     from nri.stub.plugin import Plugin
 
-__all__ = ["GROUP", "find", "load", "names", "registered"]
+__all__ = ["GROUP", "complete", "find", "load", "names", "registered"]
 
 #: The group of entry points: name of the plugin -> module:Class.
 GROUP = "nri.plugins"
@@ -23,6 +27,8 @@ GROUP = "nri.plugins"
 
 def registered() -> list[EntryPoint]:
     """List the entry points of plugins by name; a name may be there twice, of two distributions."""
+    from importlib.metadata import entry_points
+
     return sorted(set(entry_points(group=GROUP)), key=lambda entry: (entry.name, entry.value))
 
 
@@ -55,3 +61,12 @@ def load(entry: EntryPoint) -> type[Plugin]:
     if not isinstance(loaded, type) or not issubclass(loaded, Plugin):
         raise Failure(f"{entry.name}: {entry.value} is not a class that inherits from nri.Plugin")
     return loaded
+
+
+def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a plugin, with or without an index before it; files are completed as well."""
+    from click.shell_completion import CompletionItem
+
+    index = incomplete[:3] if re.match(r"\d\d-", incomplete) else ""
+    found = [CompletionItem(index + name) for name in names() if name.startswith(incomplete.removeprefix(index))]
+    return [*found, CompletionItem(incomplete, type="file")]
