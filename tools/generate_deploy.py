@@ -1,7 +1,7 @@
 """Write the manifests, charts and units of the bundled plugins: `python tools/generate_deploy.py`, or `--check`.
 
-One job: below deploy/ the folders kustomize, helm and systemd are what `tools.deployment` makes of deploy/plugins.yaml, and
-of nothing else. They are checked in, so that a person can read and apply them, and compared in CI.
+One job: below deploy/ the folders kustomize, helm and systemd are what `tools.deployment` makes of deploy/plugins.yaml,
+and of nothing else. They are checked in, so that a person can read and apply them, and compared in CI.
 Rules: what is written by hand (deploy/helm/nri-plugin/templates) is left alone; a file that nothing makes any more is
 removed, and counts as different.
 

@@ -1,7 +1,7 @@
 """The Helm chart of a plugin over the library chart `nri-plugin` (deploy/helm/nri-plugin, written by hand).
 
-Rules: what the plugin needs of the node is needs.yaml, which no value changes; what an operator may choose is values.yaml,
-and its schema names every key, so that a misspelt one is refused. Next: `unit`.
+Rules: what the plugin needs of the node is needs.yaml, which no value changes; what an operator may choose is
+values.yaml, and its schema names every key, so that a misspelt one is refused. Next: `unit`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ health:
 
 # The node's folder of the runtime's socket.
 socketDir: {socket_dir}
+# Further paths of the node that it must see, read-only, at the same places{paths}
+readOnlyPaths: []
 # The socket belongs to root. Where yours belongs to another user or group, name them.
 runAsUser: 0
 runAsGroup: 0
@@ -137,6 +139,7 @@ def values(need: Need) -> str:
         example=f" For example:{example}" if example else "",
         port=HEALTH_PORT,
         socket_dir=SOCKET_DIR,
+        paths=f", {need.paths}." if need.paths else ".",
         no_policy=" It is in the node's network, where this means nothing." if need.host_network else "",
     )
 
@@ -161,10 +164,9 @@ def schema(need: Need) -> Json:
             level={"enum": ["debug", "info", "warning", "error"]},
             format={"enum": ["text", "json"]},
         ),
-        "health": _object(
-            enabled={"type": "boolean"}, port={"type": "integer", "minimum": 1, "maximum": 65535}
-        ),
+        "health": _object(enabled={"type": "boolean"}, port={"type": "integer", "minimum": 1, "maximum": 65535}),
         "socketDir": {"type": "string", "pattern": "^/[^.]"},
+        "readOnlyPaths": {"type": "array", "items": {"type": "string", "pattern": "^/[^.]"}},
         "runAsUser": {"type": "integer", "minimum": 0},
         "runAsGroup": {"type": "integer", "minimum": 0},
         "seLinuxOptions": _object(**{key: {"type": "string"} for key in ("user", "role", "type", "level")}),

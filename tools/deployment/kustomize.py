@@ -91,6 +91,60 @@ spec:
             type: Directory
 {volumes}"""
 
+CONFIGURED = """\
+resources:
+  - ../base
+components:
+  - ../../components/image-stable
+configMapGenerator:
+  - name: {name}
+    namespace: kube-system
+    files:
+      - config.yaml
+patches:
+  - target:
+      kind: DaemonSet
+    patch: |
+      - op: add
+        path: /spec/template/spec/containers/0/args/-
+        value: --config={folder}/config.yaml
+      - op: add
+        path: /spec/template/spec/containers/0/volumeMounts/-
+        value: {{name: config, mountPath: {folder}, readOnly: true}}
+      - op: add
+        path: /spec/template/spec/volumes/-
+        value: {{name: config, configMap: {{name: {name}}}}}
+"""
+
+IMAGES = """\
+images:
+  - name: "*"
+    newTag: "{tag}"
+patches:
+  - target:
+      kind: DaemonSet
+    patch: |
+      - op: add
+        path: /spec/template/spec/containers/0/imagePullPolicy
+        value: {policy}
+"""
+
+NETWORK_POLICY = """\
+# Nothing may talk to plugins, and they to nothing: all that they need is the socket.
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: nri-plugins
+  namespace: kube-system
+spec:
+  podSelector:
+    matchLabels:
+      app.kubernetes.io/component: nri-plugin
+  policyTypes:
+    - Ingress
+    - Egress
+"""
+
 
 def files(need: Need) -> dict[str, str]:
     """The plugin's files below deploy/kustomize, by path."""
@@ -103,9 +157,13 @@ def files(need: Need) -> dict[str, str]:
             f"{KUSTOMIZATION}resources:\n  - ../base\ncomponents:\n  - ../../components/image-unstable\n"
         ),
     }
+    if need.config:  # an overlay that gives the plugin the file config.yaml beside it
+        configured = CONFIGURED.format(name=need.object_name, folder=CONFIG_DIR)
+        made["configured/kustomization.yaml"] = KUSTOMIZATION + configured
+    found = {f"{need.name}/{path}": HEAD + text for path, text in made.items()}
     if need.config:
-        made |= configured(need)
-    return {f"{need.name}/{path}": HEAD + text for path, text in made.items()}
+        found[f"{need.name}/configured/config.yaml"] = yaml.safe_dump(need.config)
+    return found
 
 
 def daemon_set(need: Need) -> str:
@@ -154,44 +212,12 @@ def _volume(mount: Mount) -> str:
     )
 
 
-def configured(need: Need) -> dict[str, str]:
-    """An overlay that gives the plugin the file config.yaml beside it."""
-    kustomization = (
-        f"{KUSTOMIZATION}resources:\n  - ..\n"
-        f"configMapGenerator:\n  - name: {need.object_name}\n    namespace: kube-system\n    files:\n"
-        "      - config.yaml\n"
-        "patches:\n"
-        "  - target:\n      kind: DaemonSet\n"
-        "    patch: |\n"
-        "      - op: add\n        path: /spec/template/spec/containers/0/args/-\n        value: --config\n"
-        f"      - op: add\n        path: /spec/template/spec/containers/0/args/-\n        value: {CONFIG_DIR}/config.yaml\n"
-        "      - op: add\n        path: /spec/template/spec/containers/0/volumeMounts/-\n"
-        f"        value: {{name: config, mountPath: {CONFIG_DIR}, readOnly: true}}\n"
-        "      - op: add\n        path: /spec/template/spec/volumes/-\n"
-        f"        value: {{name: config, configMap: {{name: {need.object_name}}}}}\n"
-    )
-    return {"configured/kustomization.yaml": kustomization, "configured/config.yaml": yaml.safe_dump(need.config)}
-
-
 def components() -> dict[str, str]:
     """What all plugins share: which image, and what an operator may add."""
-
-    def patched(images: str, policy: str) -> str:
-        return (
-            f"{COMPONENT}images:\n{images}patches:\n  - target:\n      kind: DaemonSet\n    patch: |\n"
-            f"      - op: add\n        path: /spec/template/spec/containers/0/imagePullPolicy\n        value: {policy}\n"
-        )
-
     made = {
-        "image-stable": patched(f'  - name: "*"\n    newTag: "{version()}"\n', "IfNotPresent"),
-        "image-unstable": patched('  - name: "*"\n    newTag: unstable\n', "Always"),
-        "no-network": "# Nothing may talk to it, and it to nothing: all it needs is the socket.\n"
-        f"{COMPONENT}resources:\n  - network-policy.yaml\n",
+        "image-stable/kustomization.yaml": COMPONENT + IMAGES.format(tag=version(), policy="IfNotPresent"),
+        "image-unstable/kustomization.yaml": COMPONENT + IMAGES.format(tag="unstable", policy="Always"),
+        "no-network/kustomization.yaml": f"{COMPONENT}resources:\n  - network-policy.yaml\n",
+        "no-network/network-policy.yaml": NETWORK_POLICY,
     }
-    found = {f"components/{name}/kustomization.yaml": HEAD + text for name, text in made.items()}
-    policy = (
-        "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata:\n  name: nri-plugins\n  namespace: kube-system\n"
-        "spec:\n  podSelector:\n    matchLabels:\n      app.kubernetes.io/component: nri-plugin\n"
-        "  policyTypes: [Ingress, Egress]\n"
-    )
-    return found | {"components/no-network/network-policy.yaml": HEAD + policy}
+    return {f"components/{path}": HEAD + text for path, text in made.items()}

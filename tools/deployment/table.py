@@ -54,6 +54,7 @@ class Need:
     args: tuple[str, ...] = ("-idx", "10")
     config: dict[str, Any] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
+    paths: str = ""
     capabilities: dict[str, str] = field(default_factory=dict)
     host_network: str = ""
     unit: tuple[Line, ...] = ()

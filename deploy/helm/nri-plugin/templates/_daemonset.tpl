@@ -23,7 +23,8 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "nri-plugin.labels" . | nindent 8 }}
+        {{- include "nri-plugin.selector" . | nindent 8 }}
+        app.kubernetes.io/component: nri-plugin
         {{- with $values.podLabels }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -90,6 +91,11 @@ spec:
               mountPropagation: HostToContainer
               {{- end }}
             {{- end }}
+            {{- range $index, $path := $values.readOnlyPaths }}
+            - name: path-{{ $index }}
+              mountPath: {{ $path | quote }}
+              readOnly: true
+            {{- end }}
             {{- if $values.config }}
             - name: config
               mountPath: /etc/nri-plugin
@@ -105,6 +111,11 @@ spec:
           hostPath:
             path: {{ .host }}
             type: {{ .type }}
+        {{- end }}
+        {{- range $index, $path := $values.readOnlyPaths }}
+        - name: path-{{ $index }}
+          hostPath:
+            path: {{ $path | quote }}
         {{- end }}
         {{- if $values.config }}
         - name: config
