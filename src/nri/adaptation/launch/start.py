@@ -72,6 +72,7 @@ class Starter:
     Args:
         trusted: only files that root and our own user alone decide about.
         all_events: a file of WebAssembly must have the functions of all events.
+        cache: where its compiled code is kept; None for nowhere.
     """
 
     def __init__(
@@ -82,9 +83,10 @@ class Starter:
         *,
         trusted: bool = True,
         all_events: bool = False,
+        cache: str | None = None,
     ) -> None:
         self._found, self._registry, self._interceptors = found, registry, interceptors
-        self._trusted, self._all_events = trusted, all_events
+        self._trusted, self._all_events, self._cache = trusted, all_events, cache
         self._program: Program | None = None
         self._refused: tuple[bytes, ConfigError] | None = None
         #: What runs of this plugin are, as peers are called.
@@ -139,7 +141,7 @@ class Starter:
             raise ConfigError(self._found.path, "", self._refused[1].reason)
         if self._program is None or self._program.digest != digest:
             try:
-                self._program = Program(self._found.path, data, all_events=self._all_events)
+                self._program = Program(self._found.path, data, cache=self._cache, all_events=self._all_events)
             except ConfigError as error:
                 self._refused = digest, error
                 raise

@@ -78,7 +78,7 @@ class Supervisor:
         rules = settings.rules
         self._starter = Starter(
             found, registry, interceptors,
-            trusted=rules.bad_files_skipped, all_events=not rules.wasm_events_optional,
+            trusted=rules.bad_files_skipped, all_events=not rules.wasm_events_optional, cache=settings.wasm_cache,
         )  # fmt: skip
         self._backoff = Backoff()
         self._process: Run | None = None

@@ -56,6 +56,7 @@ class RuntimeSettings:
         registration_timeout_s: from connecting to RegisterPlugin, in seconds.
         request_timeout_s: for every request that has no timeout of its own in the policy, in seconds.
         rules: where to differ from the reference.
+        wasm_cache: the folder in which compiled plugins are kept; None for none.
     """
 
     name: str
@@ -63,6 +64,7 @@ class RuntimeSettings:
     registration_timeout_s: float
     request_timeout_s: float
     rules: Rules
+    wasm_cache: str | None = None
 
 
 class Handshake:

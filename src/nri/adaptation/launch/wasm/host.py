@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import struct
-import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Protocol
 
 import wasmtime
@@ -153,7 +153,7 @@ class _Log:
         self._lines = 0
 
     def __call__(self, _: Guest, memory: _Memory, place: int, size: int) -> int:
-        second = int(time.monotonic())
+        second = int(monotonic())
         if second != self._second:
             if self._lines > LOG_LINES:
                 log.warning("plugin %s: %d more lines in one second", self._label, self._lines - LOG_LINES)
@@ -184,7 +184,7 @@ def _poll(guest: Guest, memory: _Memory, given: int, taken: int, count: int, tol
         if not flags & 1:
             clocks.append((timeout_ns / 1e9, user))
         elif clock == _REALTIME:
-            clocks.append((timeout_ns / 1e9 - time.time(), user))
+            clocks.append((timeout_ns / 1e9 - time(), user))
         else:
             events.append((user, _NOTSUP, kind))
     if clocks and not events:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import wasmtime
 
+from nri.adaptation.launch.wasm import cache as cache_of
 from nri.adaptation.launch.wasm import host
 from nri.api.events import EVENTS
 from nri.errors import ConfigError
@@ -51,11 +52,12 @@ class Program:
         names: what it exports.
     """
 
-    def __init__(self, path: str, data: bytes, *, all_events: bool = False) -> None:
+    def __init__(self, path: str, data: bytes, *, cache: str | None = None, all_events: bool = False) -> None:
         """Compile a file. Takes seconds for a plugin in Go; other threads run meanwhile.
 
         Args:
             path: for errors.
+            cache: the folder in which compiled code is kept; None for none.
             all_events: it must have the functions of all events, as the reference wants.
 
         Raises:
@@ -67,7 +69,7 @@ class Program:
         config.wasm_threads = False  # none runs beside a call
         self.engine = wasmtime.Engine(config)
         try:
-            self.module = wasmtime.Module(self.engine, data)
+            self.module = cache_of.compiled(self.engine, data, self.digest, cache)
         except wasmtime.WasmtimeError as error:
             raise ConfigError(path, "", f"it cannot be compiled: {_first_line(error)}") from None
         self.names = frozenset(export.name for export in self.module.exports)
