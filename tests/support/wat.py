@@ -65,7 +65,7 @@ def plugin(
         parts.append(_function(f"plugin_{name}", "(param $place i32) (param $size i32) (result i64)", str(text)))
     malloc = (
         malloc
-        or f"""(global.set $next (i32.add (global.get $next) (local.get $size)))
+        or """(global.set $next (i32.add (global.get $next) (local.get $size)))
         (i32.sub (global.get $next) (local.get $size))"""
     )
     for name, kind, body in (
