@@ -41,7 +41,11 @@ func (p *plugin) Configure(ctx context.Context, r *api.ConfigureRequest) (*api.C
 	if r.Config == "bad" {
 		return nil, errors.New("a bad configuration")
 	}
-	return &api.ConfigureResponse{}, nil
+	response := &api.ConfigureResponse{}
+	if r.Config == "no validator" {
+		response.Events = 1<<13 - 1
+	}
+	return response, nil
 }
 
 func (p *plugin) Synchronize(ctx context.Context, r *api.SynchronizeRequest) (*api.SynchronizeResponse, error) {

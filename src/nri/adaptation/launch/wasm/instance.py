@@ -221,13 +221,18 @@ class Instance:
         with self._changed:
             if self._interrupted and not self._ending:
                 late, what = True, "interrupted: it took too long"
-            status = self._ending or f"{what} in {function}"
-            for line in _frames(error) if not self._ending else ():
+            status = self._ending or f"{what} in {function}{self._fullness()}"
+            for line in _frames(error) if not self._ending and not self._words.text else ():
                 self._words.add(f"  in {line}\n".encode())
             self._ended(status, failed=not self._ending)
         if late:
             return DeadlineExceeded(function)
         return error if isinstance(error, RemoteProtocolError) else ConnectionClosed(status)
+
+    def _fullness(self) -> str:
+        """How much memory it had, if that was close to all that it may have."""
+        size = 0 if self._memory is None else self._memory.data_len(self._store)
+        return f", with {size >> 20} of {MEMORY_BYTES >> 20} MiB of memory" if size > MEMORY_BYTES * 0.9 else ""
 
     # -- for the host's functions -------------------------------------------------------------------------------------
 
