@@ -29,7 +29,7 @@ def test_it_logs_a_line_for_each_event_and_changes_nothing(
     reply = nri_runtime.create_container(pod, make_container(name="app"))
     nri_runtime.stop_pod_sandbox(pod)
     assert Template().create_container(pod, make_container()) is None
-    assert reply.updates == []
+    assert not reply.updates
     assert [record.getMessage() for record in caplog.records if "[pod" in record.getMessage()] == [
         "pod started [pod shop/web]",
         "creating container [pod shop/web, container app]",
