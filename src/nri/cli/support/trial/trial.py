@@ -20,6 +20,7 @@ from nri.cli.support.trial.outcome import Miss, Outcome, PodResult, Result
 from nri.cli.support.trial.programs import program
 from nri.cli.support.trial.watching import Watching
 from nri.errors import ConfigError, LocalProtocolError, NriError, describe
+from nri.stub.program.options import Options
 from nri.testing import FakeRuntime
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from nri.cli.support.trial.contestants import Contestant
     from nri.kube.manifest import Workload
-    from nri.stub.plugin import Plugin
+    from nri.stub.base import PluginBase
 
 __all__ = ["Trial", "run"]
 
@@ -78,7 +79,7 @@ class Trial:
         self._runtime = runtime
         self._watching = watching
         self._stack = stack
-        self._inside: list[Plugin] = []
+        self._inside: list[PluginBase] = []
 
     def add(self, plugin: Contestant) -> None:
         """Connect one plugin and wait until it takes part. Failure says why it does not."""
@@ -87,9 +88,12 @@ class Trial:
             return
         kind = load(plugin.target)
         name = name_in(plugin.target) or kind.name
+        options = Options()
+        options.index, options.name = plugin.index, name
         try:
-            made = kind()
-            self._runtime.add(made, plugin.index, name, config=plugin.config_text)
+            for made, own in kind._connections(options):  # nearly always one
+                self._runtime.add(made, own.index, name, config=plugin.config_text)
+                self._inside.append(made)
         except ConfigError as error:
             raise _named(error, plugin) from None
         except LocalProtocolError:  # says little: it did not take part
@@ -99,7 +103,6 @@ class Trial:
             raise
         except Exception as error:
             raise Failure(explain(error, plugin.target)) from error
-        self._inside.append(made)
 
     def start(self, workloads: Sequence[Workload], timeout_s: float) -> Outcome:
         """Take the pods through their start; returns what came of it."""
