@@ -9,6 +9,7 @@ is not compared with the next one. Next: `nri.plugins.differ.compare` finds the 
 from __future__ import annotations
 
 import copy
+import sys
 from _thread import allocate_lock
 
 import nri
@@ -70,8 +71,6 @@ class Differ(nri.Plugin):
     @classmethod
     def main(cls, argv: Sequence[str] | None = None) -> None:
         """Run it as a program; the indices are its own flag."""
-        import sys
-
         super().main(["--idx", "00", *(sys.argv[1:] if argv is None else argv)])
 
     @classmethod

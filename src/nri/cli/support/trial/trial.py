@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from nri.cli.errors import Failure
 from nri.cli.support.plugin_loader import explain, load
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from nri.cli.support.trial.contestants import Contestant
     from nri.kube.manifest import Workload
-    from nri.stub.base import PluginBase
+    from nri.stub.plugin import Plugin
 
 __all__ = ["Trial", "run"]
 
@@ -79,7 +79,7 @@ class Trial:
         self._runtime = runtime
         self._watching = watching
         self._stack = stack
-        self._inside: list[PluginBase] = []
+        self._inside: list[Plugin] = []
 
     def add(self, plugin: Contestant) -> None:
         """Connect one plugin and wait until it takes part. Failure says why it does not."""
@@ -91,7 +91,7 @@ class Trial:
         options = Options()
         options.index, options.name = plugin.index, name
         try:
-            for made, own in kind._connections(options):  # nearly always one
+            for made, own in cast("list[tuple[Plugin, Options]]", kind._connections(options)):  # nearly always one
                 self._runtime.add(made, own.index, name, config=plugin.config_text)
                 self._inside.append(made)
         except ConfigError as error:
