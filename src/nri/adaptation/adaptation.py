@@ -166,7 +166,8 @@ class Adaptation(Events):
         self._admin = None
         if admin_socket is not None:
             records = trail.provenance or Provenance()
-            self._admin = Admin(admin_socket, records, self._policies, self._describe, self.rules)
+            begins = trail.inventory.known.begins
+            self._admin = Admin(admin_socket, records, self._policies, self._describe, self.rules, begins)
         self._stopping = threading.Event()
         for listener in (chain.note_absent, self._installed.nudge, self._count_plugins):
             self._registry.listen(listener)
