@@ -87,7 +87,7 @@ def test_a_plugin_has_no_network_but_that_of_the_node_if_it_must(name: str) -> N
 
 def test_a_digest_is_taken_in_place_of_the_tag() -> None:
     digest = f"sha256:{'0f' * 32}"
-    text = charted("logger", "image.repository=registry.example/x", "image.tag=1", f"image.digest={digest}")
+    text = charted("logger", "image.repository=registry.example/x", "image.tag=v1", f"image.digest={digest}")
     assert container(text)["image"] == f"registry.example/x@{digest}"
 
 
