@@ -96,6 +96,15 @@ MODULES = (
     _charts("chartrender", "./cmd/chartrender"),
     _charts("helm", "helm.sh/helm/v4/cmd/helm"),
     Module(
+        tool="go",
+        folder=HERE / "wasm",
+        command=("go", "build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-o", "{out}/wasmplugin", "."),
+        programs=("wasmplugin",),
+        sources=(HERE / "wasm",),
+        version=("go", "env", "GOVERSION"),
+        environment=(("GOOS", "wasip1"), ("GOARCH", "wasm")),
+    ),
+    Module(
         tool="cargo",
         folder=HERE / "rust",
         command=("cargo", "build", "--release", "--locked", "--target-dir", "{cache}/cargo"),

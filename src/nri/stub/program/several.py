@@ -11,8 +11,8 @@ not parts of them.
 | all take part | systemd is told that it is ready, and so is who asks `--health-addr` |
 
 The first plugin runs in the main thread, each other one in a thread of its own; what a plugin has besides when it is
-alone, such as a thread that watches its `--config`, it has here, too. Handlers of one plugin run one at a time, those of
-different plugins side by side. Next: `nri.stub.program.process` is one of them.
+alone, such as a thread that watches its `--config`, it has here, too. Handlers of one plugin run one at a time, those
+of different plugins side by side. Next: `nri.stub.program.process` is one of them.
 """
 
 from __future__ import annotations
