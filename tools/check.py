@@ -4,14 +4,13 @@
     python tools/check.py lint unit  only these groups (their names are in `stages`), with all that they have
 
 Rules: a failed stage does not stop the later ones, so that one run shows everything; a stage that finds no test
-has failed; every skip is listed again at the end with its reason; what a stage puts into the temporary folder goes with
-it. Exit code 0 only if all stages passed.
+has failed; every skip is listed again at the end with its reason, and so is what failed stages have said last
+(tools/last_words.py); what a stage puts into the temporary folder goes with it. Exit code 0 only if all stages passed.
 With CI=true or NRI_NO_SKIP=1 a missing tool fails its tests instead of skipping them (tests/support/needs.py). The
 other Pythons are no such tools: one that is not there is named in the table, and that is all.
 """
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools import compiled, covered, pythons  # noqa: E402
+from tools import compiled, covered, last_words, pythons  # noqa: E402
 
 BIN = Path(sys.executable).parent
 # Folders of tests by stage. What is not named here is quick: a new folder is never left out by mistake.
@@ -85,7 +84,7 @@ class Stage:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a stage came to."""
+    """What a stage came to; `said` is what to print again if it failed."""
 
     stage: Stage
     code: int = 0
@@ -94,6 +93,7 @@ class Outcome:
     failed: int = 0
     skips: Counter[str] = field(default_factory=Counter)
     note: str = ""
+    said: list[str] = field(default_factory=list)
 
 
 def tool(name: str, *arguments: str) -> tuple[str, ...]:
@@ -195,8 +195,7 @@ def run(stage: Stage) -> Outcome:
         report = Path(folder, "report.xml")
         extra = (f"--junit-xml={report}", f"--basetemp={folder}/t") if stage.tests else ()
         environment = {**os.environ, "TMPDIR": folder, **stage.environment}
-        done = subprocess.run(stage.argv + extra, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, check=False)
-        outcome.code = done.returncode
+        outcome.code, outcome.said = last_words.run(stage.argv + extra, cwd=ROOT, environment=environment)
         if outcome.code == CANNOT and not any(os.environ.get(name) for name in ("CI", "NRI_NO_SKIP")):
             outcome.code, outcome.skips = 0, Counter(["this machine cannot build it, see above"])
         if report.exists():
@@ -220,7 +219,7 @@ def read_report(report: Path, outcome: Outcome) -> None:
 
 
 def print_table(outcomes: list[Outcome]) -> None:
-    """The end of the run: stages, skips with reasons, and the sum in one line."""
+    """The end of the run: stages, skips with reasons, why stages failed, and the sum in one line."""
     print(f"\n{'stage':<16}{'result':<8}{'seconds':>8}{'passed':>8}{'failed':>8}{'skipped':>8}")
     for row in outcomes:
         counts = (row.passed, row.failed, row.skips.total()) if row.stage.tests or row.skips else ("", "", "")
@@ -231,6 +230,9 @@ def print_table(outcomes: list[Outcome]) -> None:
         for reason, count in row.skips.most_common():
             print(f"skipped in {row.stage.name}: {count} x {reason}")
     broken = [row for row in outcomes if row.code]
+    for row in broken:
+        if row.said:
+            print(f"{row.stage.name} failed:", *row.said, sep="\n  ")
     # A stage without tests counts as one failure, so that the sum is never "0 failed" after a failed run.
     failed = sum(max(row.failed, 1) for row in broken)
     skipped = sum(row.skips.total() for row in outcomes)

@@ -80,6 +80,15 @@ MODULES = (
     _go("tests/peers/registry", programs=("registry",)),
     _go("tests/peers/streams", programs=("streamclient",)),
     Module(
+        tool="go",
+        folder=HERE / "wasm",
+        command=("go", "build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-o", "{out}/wasmplugin", "."),
+        programs=("wasmplugin",),
+        sources=(HERE / "wasm",),
+        version=("go", "env", "GOVERSION"),
+        environment=(("GOOS", "wasip1"), ("GOARCH", "wasm")),
+    ),
+    Module(
         tool="cargo",
         folder=HERE / "rust",
         command=("cargo", "build", "--release", "--locked", "--target-dir", "{cache}/cargo"),

@@ -109,7 +109,7 @@ class Annotation:
             if found is None:
                 raise self.wrong(place, str(error)) from None
             key = names.get(found[1], found[1]) + found[2]
-            raise self.wrong(f"{place}.{key}".lstrip("."), found[3]) from None
+            raise self.wrong(f"{place}.{key}".strip("."), found[3]) from None
 
     # -- shapes of values ---------------------------------------------------------------------------------------------
 
@@ -189,14 +189,14 @@ class Annotation:
             name = names.get(_folded(key))
             where = f"{place}.{key}".lstrip(".")
             if name is None:
-                self._note_unknown(where, key, names.values())
+                self._note_unknown(where, key, [name.rstrip("_") for name in hints])
             elif name in values:
                 raise self.wrong(where, "the key is given twice", "keep one of them")
             elif not _is_null(value):
                 values[name] = _READERS[hints[name]](self, value, where)
         for name in hints:
             if name not in values and name not in defaults:
-                raise self.wrong(place, f"{name} is missing", f"add '{name}: ...'")
+                raise self.wrong(place, f"{name.rstrip('_')} is missing", f"add '{name.rstrip('_')}: ...'")
         return kind(**values)
 
     def _note_unknown(self, place: str, key: str, known: Iterable[str]) -> None:

@@ -52,11 +52,19 @@ class PluginBase:
     #: The other side, with `.name`, `.version`, `.nri_version`, `.update(...)`, `.evict(...)`.
     runtime: RuntimeHandle = RuntimeHandle()
 
+    #: ``NN-name`` where several plugins share a process, and its log.
+    _log_name = ""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         check_class(cls, PluginBase)
         if not cls.__dict__.get("name"):
             cls.name = kebab_case(cls.__name__)
+
+    @classmethod
+    def _connections(cls, options: Any) -> list[tuple[PluginBase, Any]]:
+        """The plugins that a program of this class runs, each with its options: one, but for those that compare."""
+        return [(cls(), options)]
 
     # -- what a handler finds in self ---------------------------------------------------------------------------------
 
@@ -76,7 +84,7 @@ class PluginBase:
         """A logger whose lines carry the pod and container of the present request."""
         from nri.stub.support import logs
 
-        return logs.adapter(self.name)
+        return logs.adapter(self._log_name or self.name)
 
     # -- the life of the plugin ---------------------------------------------------------------------------------------
 

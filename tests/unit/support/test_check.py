@@ -54,7 +54,44 @@ def test_the_table_counts_tests_and_lists_every_skip_with_its_reason(
 
     printed = capfd.readouterr().out.splitlines()
     assert (outcome.passed, outcome.failed, outcome.code) == (1, 1, 1)
-    assert printed[-2:] == ["skipped in quick: 1 x needs a thing", "1 passed, 1 failed, 1 skipped"]
+    assert printed[-4:-2] == ["skipped in quick: 1 x needs a thing", "quick failed:"]
+    assert re.fullmatch(r"  FAILED \S*test_it.py::test_b.*", printed[-2])
+    assert printed[-1] == "1 passed, 1 failed, 1 skipped"
+
+
+def test_the_last_lines_of_a_failed_stage_without_tests_stand_below_the_table(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    says = "for number in range(100): print('row', number)\nprint('below the bound'); raise SystemExit(1)"
+    passes = check.run(check.Stage("lint", "passes", (sys.executable, "-c", "print('good')")))
+    check.print_table([check.run(check.Stage("covered", "covered", (sys.executable, "-c", says))), passes])
+
+    printed = capfd.readouterr().out
+    assert "row 0\n" in printed, "the stage's own output is printed as well"
+    _, _, table = printed.partition("\nstage")
+    assert table.splitlines()[-3:] == ["  row 99", "  below the bound", "0 passed, 1 failed, 0 skipped"]
+    assert "row 71\n" in table
+    assert "row 70\n" not in table
+    assert "good" not in table
+
+
+def test_a_process_that_outlives_its_stage_and_holds_its_output_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(check.last_words, "_GRACE_S", 0.1)
+    outcome = check.run(check.Stage("lint", "ruff", ("sh", "-c", "sleep 60 & echo $!; exit 1")))
+
+    os.kill(int(outcome.said[0]), 9)
+    assert outcome.seconds < 30
+    assert capfd.readouterr().out.splitlines()[-1] == outcome.said[0]
+
+
+def test_a_pytest_that_comes_to_no_summary_says_its_last_lines_again(tmp_path: Path) -> None:
+    stage = pytest_on(tmp_path, "import os\ndef test_a(): os._exit(3)\n")
+    broken = check.run(check.Stage("quick", "quick", (*stage.argv, "--nonsense"), tests=True))
+
+    assert broken.code
+    assert any("--nonsense" in line for line in broken.said)
 
 
 def test_what_a_stage_leaves_in_the_temporary_folder_goes_with_it(

@@ -1,7 +1,9 @@
-"""The words of `nri run` taken apart: what is for the command, and what each plugin has as flags of its own.
+"""The words of `nri run` taken apart: what is for the command, and what each plugin has behind it.
 
-Rules: a flag of the plugin's own stands after the plugin. Whether a value follows is asked of its class, which is
-loaded for that only if there is a flag that `nri run` does not know. Next: `nri.stub.program.options` parses the flags.
+Rules: what stands behind a plugin and is of one plugin only (its index, name, configuration, events, and flags of its
+own) is that plugin's; all else holds for the process, wherever it stands. Whether a value follows a flag that `nri run`
+does not know is asked of the plugin's class, which is loaded for that and for nothing else. Next:
+`nri.stub.program.options` parses the words of a plugin.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Wanted", "split"]
+__all__ = ["OF_ONE", "Wanted", "split"]
+
+#: The flags of one plugin, in the words of `nri.stub.program.options`.
+OF_ONE = ("--idx", "-idx", "-i", "--name", "-name", "--config", "-config", "--events", "-events")
 
 
 class Wanted(NamedTuple):
@@ -44,17 +49,19 @@ def split(
             ours.append(word)
             wanted.append(Wanted(word, []))
         elif flag in options:
-            ours += [word, *_value(rest, options[flag] and not equals)]
-        elif not wanted or (flag[:2] in options and not flag.startswith("--") and not _is_own(flag, own_of, wanted)):
-            ours.append(word)  # several short flags in one word; or wrong, as click will say
+            place = wanted[-1].words if wanted and flag in OF_ONE else ours
+            place += [word, *_value(rest, options[flag] and not equals)]
+        elif not wanted or (_is_cluster(flag, options) and flag.lstrip("-") not in own_of(wanted[-1].target)):
+            ours.append(word)
         else:
             row = own_of(wanted[-1].target).get(flag.lstrip("-"))
             wanted[-1].words.extend([word, *_value(rest, row is not None and bool(row[1]) and not equals)])
     return ours, wanted
 
 
-def _is_own(flag: str, own_of: Callable[[str], Mapping[str, tuple[str, str, str]]], wanted: Sequence[Wanted]) -> bool:
-    return flag.lstrip("-") in own_of(wanted[-1].target)
+def _is_cluster(flag: str, options: Mapping[str, bool]) -> bool:
+    """Whether this may be several short flags in one word, such as -vv."""
+    return not flag.startswith("--") and flag[:2] in options
 
 
 def _value(rest: list[str], follows: bool) -> list[str]:

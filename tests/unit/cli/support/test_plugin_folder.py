@@ -59,7 +59,10 @@ def test_a_launcher_is_found_by_its_name_with_or_without_index(tmp_path: Path) -
     assert plugin_folder.find(tmp_path, "a") == plugin_folder.find(tmp_path, "10-a") == tmp_path / "10-a"
     assert plugin_folder.find(tmp_path, "20-a") is None
     error = plugin_folder.not_there(tmp_path, "20-a")
-    assert (error.message, error.code) == (f"{tmp_path}: no plugin 20-a there. There are: 10-a", FAILED)
+    assert (error.message, error.code) == (
+        f"{tmp_path}: no plugin 20-a there. Did you mean 10-a? There are: 10-a",
+        FAILED,
+    )
 
 
 def test_configuration_is_left_over_when_its_plugin_is_gone(tmp_path: Path) -> None:

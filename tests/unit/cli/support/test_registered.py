@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -16,7 +17,7 @@ def others(monkeypatch: pytest.MonkeyPatch):
 
     def add(*pairs: tuple[str, str]) -> None:
         entries = [EntryPoint(name, value, registered.GROUP) for name, value in pairs]
-        monkeypatch.setattr(registered, "entry_points", lambda group: entries)
+        monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries)
 
     return add
 
@@ -50,3 +51,17 @@ def test_a_plugin_that_cannot_be_loaded_is_told_with_its_reason(others) -> None:
 def test_names_are_listed_once_and_in_order(others) -> None:
     others(("pin", "a:Pin"), ("dot", "d:Dot"), ("pin", "c:Pin"))
     assert registered.names() == ["dot", "pin"]
+
+
+def test_names_are_completed_with_and_without_an_index(others) -> None:
+    others(("pin", "a:Pin"), ("dot", "d:Dot"))
+
+    def completed(text: str) -> list[str]:
+        return [item.value for item in registered.complete(None, None, text) if item.type == "plain"]
+
+    assert (completed("p"), completed("10-"), completed("10-d"), completed("./")) == (
+        ["pin"],
+        ["10-dot", "10-pin"],
+        ["10-dot"],
+        [],
+    )
