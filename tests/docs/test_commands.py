@@ -17,7 +17,7 @@ from nri.stub.program.options import parse
 from tests.support.pages import read_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.md")])
 SPAN = re.compile(r"`((?:nri|python) [^`]+)`")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)")
 OPERATORS = {"|", "||", "&&", ">", "<", ";", "2>/dev/null"}
