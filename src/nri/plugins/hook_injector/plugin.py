@@ -54,7 +54,7 @@ class HookInjector(nri.Plugin):
     class Config:
         """Keys of the configuration."""
 
-        hooks_dirs: tuple[str, ...] = DIRECTORIES
+        hooks_dirs: list[str] = list(DIRECTORIES)  # noqa: RUF012 - a default, which is copied
         disable_watch: bool = False
 
     config: Config
@@ -64,7 +64,7 @@ class HookInjector(nri.Plugin):
         self._told = ""
 
     def configure(self) -> None:
-        directories = self.config.hooks_dirs
+        directories = tuple(self.config.hooks_dirs)
         if self._found is not None and self._found.directories == directories:
             self._look()
             return

@@ -1,4 +1,4 @@
-"""`hook-injector` through the adaptation; that its replies are the Go plugin's is in test_against_go."""
+"""`hook-injector` through the adaptation; that its replies are the Go plugin's is in tests/conformance."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def config(*directories: Path, **keys: object) -> str:
 
 
 def test_its_directories_are_those_of_other_readers_of_hooks() -> None:
-    assert HookInjector().config.hooks_dirs == DIRECTORIES
+    assert tuple(HookInjector().config.hooks_dirs) == DIRECTORIES
     assert DIRECTORIES == ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 
 

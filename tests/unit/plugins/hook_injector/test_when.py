@@ -1,4 +1,4 @@
-"""Conditions: what is compared with the Go plugin in test_against_go, and what cannot be said."""
+"""Conditions: what is compared with the Go plugin in tests/conformance, and what cannot be said."""
 
 from __future__ import annotations
 

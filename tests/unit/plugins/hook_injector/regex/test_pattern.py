@@ -10,7 +10,7 @@ import pytest
 from nri.plugins.hook_injector.regex import pattern
 from nri.plugins.hook_injector.regex.pattern import Pattern, TooCostly
 
-FACTS = Path(__file__).parents[4] / "data" / "plugins" / "go_regexp.jsonl"
+FACTS = Path(__file__).parents[4] / "data" / "plugins" / "go-regexp.jsonl"
 
 
 def test_what_go_finds_is_found_and_what_it_refuses_is_refused() -> None:
