@@ -33,7 +33,7 @@ def in_own_network(test: Callable[P, None]) -> Callable[P, None]:
         def inside() -> None:
             try:
                 _leave_network()
-                _need_veth()
+                need_veth()
                 test(*args, **kwargs)
             except BaseException as error:
                 failed.append(error)
@@ -110,5 +110,6 @@ def _has_veth() -> bool:
     return made.returncode == 0
 
 
-def _need_veth() -> None:
+def need_veth() -> None:
+    """Go on only if the kernel has virtual network devices."""
     need_machine(_has_veth(), "virtual network devices (veth)")
