@@ -1,9 +1,10 @@
 """The paths of Kubernetes' cgroups under both cgroup drivers: made from QoS class, pod and container, and read back.
 
-Rules: pure, but for :func:`driver_in_use`; a path is that below a hierarchy, without a leading slash. A container's id may have its runtime's scheme,
-`containerd://ID`. Names follow the kubelet and the runtimes: under systemd each slice has the names of those above in
-its own, and a pod's uid its hyphens as underscores. Reading back knows also paths below a cgroup root of the kubelet's
-(`--cgroup-root`), and what it cannot read is None, never an error. Next: :mod:`nri.host.process`.
+Rules: pure, but for :func:`driver_in_use`; a path is that below a hierarchy, without a leading slash. The id of a
+container may have its runtime's scheme, `containerd://ID`. Names follow the kubelet and the runtimes: under systemd
+each slice has the names of those above in its own, and a pod's uid its hyphens as underscores. Reading back knows also
+paths below a cgroup root of the kubelet's (`--cgroup-root`), and what it cannot read is None, never an error.
+Next: :mod:`nri.host.process`.
 """
 
 from __future__ import annotations

@@ -78,6 +78,17 @@ class Knob:
         """The files of one cgroup version, 1 or 2."""
         return self.v1 if version == 1 else self.v2
 
+    def parse(self, text: str) -> Value:
+        """The value that a text says: a number, or a list of CPUs or memory nodes (`0-3,8`).
+
+        Raises:
+            ValueError: it says none, or the knob's values are by device and have no text.
+        """
+        codec = (*self.v1, *self.v2)[0].codec
+        if codec.by_device:
+            raise ValueError(f"values of {self.name} are by device, not a text")
+        return CPUS.decode(text) if codec is CPUS else NUMBER.decode(text)
+
     def complaint(self, value: Value) -> str:
         """The reason why this cannot be a value of the knob; empty if it can. Pure."""
         if not isinstance(value, int):
