@@ -126,6 +126,7 @@ def test_a_burst_goes_with_its_quota(pod: Pod) -> None:
         writes = [Write(pod.container, "cpu.cfs_burst", burst), Write(pod.container, "cpu.cfs_quota", quota)]
         applied(pod, writes)
         applied(pod, list(reversed(writes)))
+    applied(pod, [Write(pod.container, "cpu.cfs_burst", 0)])
 
 
 def test_a_limit_of_memory_is_in_force_and_rounded_to_pages(pod: Pod) -> None:

@@ -165,7 +165,9 @@ def _by_device(text: str) -> dict[str, str]:
 
 
 #: Words for each device, as in `io.cost.model`.
-WORDS_BY_DEVICE = Codec(lambda value, _: tuple(f"{device} {words}" for device, words in value.items()), _by_device)
+WORDS_BY_DEVICE = Codec(
+    lambda value, _: tuple(f"{device} {words}" for device, words in value.items()), _by_device, by_device=True
+)
 
 
 def throttle() -> Codec:
