@@ -177,7 +177,9 @@ class Netlink:
     def _request(self, kind: int, flags: int, payload: bytes) -> list[tuple[int, bytes]]:
         """Send one request; returns the messages of the answer, each its kind and what follows its header."""
         self._sequence += 1
-        self._socket.send(_HEADER.pack(_HEADER.size + len(payload), kind, flags | _REQUEST, self._sequence, 0) + payload)
+        self._socket.send(
+            _HEADER.pack(_HEADER.size + len(payload), kind, flags | _REQUEST, self._sequence, 0) + payload
+        )
         deadline = monotonic() + PATIENCE_S
         answer: list[tuple[int, bytes]] = []
         while True:
