@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.deploy.base import lay_out
+from tests.deploy.buildah import Buildah
 from tests.support.commands import run
+from tests.support.needs import need_root, need_tool
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +32,19 @@ def complete(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     run([*pip, "--dest", "wheels", "--find-links", "wheels", ".", "hatchling>=1.26"], cwd=folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def buildah() -> Iterator[Buildah]:
+    """buildah, with the base image in its store."""
+    need_root()
+    need_tool("buildah")
+    with tempfile.TemporaryDirectory(prefix="nri-buildah-", dir="/tmp") as folder:
+        tool = Buildah(Path(folder))
+        base = Path(folder, "base")
+        lay_out(base)
+        container = tool("from", "scratch").splitlines()[-1]
+        tool("copy", "--quiet", container, base, "/")
+        tool("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin", container)
+        tool("commit", "--quiet", container, "nri-base")
+        yield tool
