@@ -112,3 +112,9 @@ def test_the_captured_answers_are_of_all_kinds(name: str) -> None:
     answers = [row.answer for row in captured(name)]
     assert REFUSED in answers
     assert any(answer != REFUSED and answer.HasField("adjust") for answer in answers if not isinstance(answer, str))
+
+
+def test_each_listed_difference_has_its_reason_on_the_page_of_deviations() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "deviations.md").read_text().lower()
+    missing = [words for found in DEVIATIONS.values() for words in found if words.lower() not in page]
+    assert not missing
