@@ -36,9 +36,10 @@ def built(folder: Path) -> str:
 
 
 def render(name: str, *settings: str) -> subprocess.CompletedProcess[str]:
-    """Render the chart of a plugin with settings such as ``idx=20``."""
-    words = [str(programs.chart_renderer()), *(word for each in settings for word in ("--set", each)), "mine"]
-    words.append(str(DEPLOY / "helm" / name))
+    """Render the chart of a plugin with settings such as ``idx=20`` and ``config={"key": "JSON"}``."""
+    flags = [("--set-json" if '={"' in each else "--set", each) for each in settings]
+    words = [str(programs.chart_renderer()), *(word for pair in flags for word in pair)]
+    words += ["mine", str(DEPLOY / "helm" / name)]
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -34,7 +35,6 @@ ALL_SETTINGS = (
     "image.pullPolicy=Always",
     "imagePullSecrets[0].name=mine",
     "args={-verbose}",
-    "config.key=value",
     "health.enabled=true",
     "socketDir=/run/other",
     "readOnlyPaths={/usr/bin/hook}",
@@ -215,8 +215,7 @@ def test_a_component_closes_the_network(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name in PLUGINS if NEEDS[name].config])
 def test_a_configuration_becomes_a_file_that_the_plugin_is_told_of(name: str) -> None:
-    settings = [f"config.{key}=value" for key in NEEDS[name].config]
-    for text in (kustomized(f"{name}/configured"), charted(name, *settings)):
+    for text in (kustomized(f"{name}/configured"), charted(name, f"config={json.dumps(NEEDS[name].config)}")):
         found = objects(text)["ConfigMap"]
         (volume,) = [each for each in pod(text)["volumes"] if each["name"] == "config"]
         assert volume["configMap"]["name"] == found["metadata"]["name"]
