@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.deploy.base import lay_out
-from tests.deploy.buildah import Buildah
+from tests.deploy.buildah import Buildah, buildah_with_base
 from tests.support.commands import run
-from tests.support.needs import need_root, need_tool
 
 
 @pytest.fixture(scope="session")
@@ -37,14 +34,5 @@ def complete(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def buildah() -> Iterator[Buildah]:
     """buildah, with the base image in its store."""
-    need_root()
-    need_tool("buildah")
-    with tempfile.TemporaryDirectory(prefix="nri-buildah-", dir="/tmp") as folder:
-        tool = Buildah(Path(folder))
-        base = Path(folder, "base")
-        lay_out(base)
-        container = tool("from", "scratch").splitlines()[-1]
-        tool("copy", "--quiet", container, base, "/")
-        tool("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin", container)
-        tool("commit", "--quiet", container, "nri-base")
+    with buildah_with_base() as tool:
         yield tool

@@ -5,40 +5,25 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.deploy.buildah import Buildah, container
-from tests.deploy.rendered import BUNDLED, DEPLOY, NEEDS
+from tests.deploy.buildah import Buildah, build_bundled, container
+from tests.deploy.rendered import BUNDLED, NEEDS
 from tests.peers.drivers import GoRuntime
-from tests.support.commands import run
 
 IMAGE = "localhost/nri-plugins:test"
-ROOT = DEPLOY.parent
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the image is built with and what it runs with, as wheels: builds here have no network."""
-    folder = tmp_path_factory.mktemp("wheels")
-    for name in ("base", "build"):
-        words = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        run([*words, "--require-hashes", "--dest", folder, "-r", ROOT / f"requirements/{name}.txt"])
-    return folder
-
-
-@pytest.fixture(scope="module")
-def image(buildah: Buildah, wheels: Path) -> str:
+def image(buildah: Buildah, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image, from the tree as .dockerignore leaves it."""
-    options = ["--isolation", "chroot", "--build-arg", "BASE=localhost/nri-base", "--volume", f"{wheels}:/wheels:ro"]
-    options += ["--build-arg", "PIP_NO_INDEX=1", "--build-arg", "PIP_FIND_LINKS=/wheels"]
-    buildah("build", "--quiet", *options, "--tag", IMAGE, "--file", DEPLOY / "Containerfile", ROOT)
+    build_bundled(buildah, IMAGE, tmp_path_factory.mktemp("wheels"))
     return IMAGE
 
 
