@@ -40,7 +40,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> Root:
 
 def v1(folder: Path, *cgroups: str, unified: bool = False) -> Root:
     """A machine with cgroup v1 and these cgroups; with `unified` also version 2, as systemd's hybrid layout has it."""
-    files = {}
+    files: dict[str, str] = {}
     for controllers in V1:
         for cgroup in ("", *cgroups):
             base = f"{TOP}/{controllers}/{cgroup}".rstrip("/")
