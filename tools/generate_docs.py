@@ -25,6 +25,10 @@ from nri.host.cgroups.knobs import KNOBS, Place
 from nri.stub.support.checks import ARGUMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.deployment import table as deployment  # noqa: E402
+
 PROTO = ROOT / "proto/nri/pkg/api/v1alpha1/api.proto"
 REGION = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FILE = m.PodSandbox.DESCRIPTOR.file
@@ -214,8 +218,19 @@ def knobs() -> str:
     return table(("knob", "value", "cgroup v1", "cgroup v2", "nested", "kernels"), rows)
 
 
+def plugin_needs() -> str:
+    """What each bundled plugin needs of a node besides the socket, from deploy/plugins.yaml."""
+    rows = []
+    for need in deployment.read():
+        paths = ", ".join(f"`{mount.host}`" for mount in need.mounts) or "-"
+        powers = ", ".join(f"{name} ({why})" for name, why in need.capabilities.items()) or "-"
+        rows.append((f"`{need.name}`", paths, powers, "the node's" if need.host_network else "-"))
+    return table(("plugin", "paths of the node, to read", "capabilities", "network"), rows)
+
+
 REGIONS: dict[str, Callable[[], str]] = {
     "knobs": knobs,
+    "plugin-needs": plugin_needs,
     "messages": messages,
     "enums": enums,
     "services": services,
