@@ -28,6 +28,8 @@ class Quirks:
     """A container gets an RDT class only if the pod's annotation can be read, for only then is there a group."""
     clear_reaches_executor: bool = True
     """An explicit clear of the CPUs, which NRI cannot say, is written by the executor."""
+    oom_score_at_creation: bool = True
+    """The oom score of a container is set before its first process runs, where the transport can say it."""
     updates_name_their_container: bool = True
     """An update bears the container's id."""
     rdt_class_only_at_creation: bool = True

@@ -99,8 +99,6 @@ class _Node:
 
 
 def _container(given: Given) -> Outcome:
-    if given.get("context", ...) is None:
-        return {"error": True}
     node = _Node(given)
     done = node.container(inputs.container(given))
     return {"error": not done, **node.outcome()}
