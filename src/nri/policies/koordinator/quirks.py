@@ -44,6 +44,8 @@ class Quirks:
     """A negative bandwidth is an error; the original takes it for a huge one."""
     bad_share_pool_refused: bool = True
     """A share pool whose CPUs cannot be read makes the topology rule invalid, and the last good one stays."""
+    moved_processes_forgotten: bool = True
+    """A process that moves to another core-scheduling group is no longer known as one of the old group."""
     disabled_stages_honoured: bool = True
     """Stages that are switched off are so in every mode."""
 

@@ -1,5 +1,6 @@
 """JSON is read by the rules of Go's decoder, because annotations were written for that."""
 
+import json
 from fractions import Fraction
 from typing import Any
 
@@ -71,10 +72,8 @@ def test_a_number_of_32_bits_has_no_more() -> None:
         decode("2147483648", INT32)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda each: st.lists(each), max_leaves=8))
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=8))
 def test_any_json_is_read_or_refused(value: Any) -> None:
-    import json  # noqa: PLC0415
-
     try:
         decode(json.dumps({"name": value, "count": value}), SHAPE)
     except ValueError:
