@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import nri
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import OciRuntime
 from tests.engine.node import CGROUPS, V2, Node, Recorder
+from tests.engine.view import EngineView
 from tests.real import adjustments
 from tests.real.adjustments import CASES, CDI_SPEC, INSIDE, PROCESS, A, Case
 from tests.real.controls import MIB, Control, call, disk_path, together
@@ -42,7 +43,7 @@ PASSED_OVER = {
 _OF_RUNC = {"memory.kmem.tcp.limit_in_bytes", "memory.swappiness", "memory.oom_control", "devices.list", *_WITH_CLASSES}
 #: crun only ever switches the OOM killer off.
 NOT_UPDATED = {"runc": _OF_RUNC, "runc13": _OF_RUNC, "crun": {"blkio.bfq.weight", "memory.oom_control"}}
-#: An answer to UpdateContainer has no device rules for the runtime, in the reference as here.
+#: An answer to UpdateContainer has no device rules for the runtime, in the reference as here: docs/deviations.md.
 NOT_IN_ANSWERS = {"devices.list"}
 FIELDS = {"memory.kernel_tcp", "memory.swappiness", "memory.disable_oom_killer", "devices", "blockio_class"}
 """The fields of `_OF_RUNC`."""
@@ -92,34 +93,6 @@ NAMESPACES = {
     ),
 }
 _LAST = "hook-poststop"  # read by taking the container away
-
-
-@dataclass
-class EngineView:
-    """A container of the engine, as `adjustments.View` wants it."""
-
-    node: Node
-    id: str
-    dir: Path
-
-    @property
-    def pid(self) -> int:
-        return self.node.engine.containers.get(self.id).pid
-
-    def exec(self, *command: str) -> str:
-        return self.node.engine.containers.exec_sync(self.id, command, 20).stdout.decode()
-
-    def cgroup(self, controller: str, v1_file: str, v2_file: str) -> str:
-        return self.node.cgroup(self.id, controller, v1_file)
-
-    def spec(self, *path: str) -> Any:
-        value = json.loads((self.node.config.state / "bundles" / self.id / "config.json").read_text())
-        for name in path:
-            value = (value or {}).get(name)
-        return value
-
-    def remove(self) -> None:
-        self.node.engine.containers.remove(self.id)
 
 
 class Rig:

@@ -1,8 +1,8 @@
-"""The documentation's page on runtimes, written from the table of the tests, with CRI-O's column beside it.
+"""The documentation's page on runtimes, written from the table of the tests, with CRI-O and our engine beside it.
 
     python -m tests.real.support_page [--write]
 
-Rules: pure text from `support_matrix` and `crio_matrix`; a test holds the page to it.
+Rules: pure text from `support_matrix`, `crio_matrix` and `engine_matrix`; a test holds the page to it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tests.real import crio_matrix
+from tests.real import crio_matrix, engine_matrix
 from tests.real.adjustments import CASES
 from tests.real.support_matrix import ADJUSTMENTS, APPLIED, EVENTS, FACTS, RUNTIMES, UPDATES, YES, Row
 
@@ -19,9 +19,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/reference/runtimes.md"
 TEMPLATE = """\
 # What each runtime supports
 
-Measured on the real runtimes. The tests in `tests/real` hold every cell of containerd's columns, the ones that say
-*ignored* and *no* included; CRI-O's were measured once, by hand. `python -m tests.real.support_page --write` writes
-this page; do not edit it.
+Measured on the real runtimes. The tests in `tests/real` hold every cell of containerd's columns, and those in
+`tests/engine` of our engine's, the ones that say *ignored* and *no* included; CRI-O's were measured once, by hand.
+`python -m tests.real.support_page --write` writes this page; do not edit it.
 
 | | runtime | from | NRI library |
 |---|---|---|---|
@@ -29,10 +29,11 @@ this page; do not edit it.
 | **2.1** | containerd 2.1.9 | Debian unstable | 0.8.0 |
 | **2.4** | containerd 2.4.2 | built from its Go module | 0.12.5 |
 | **CRI-O** | CRI-O 1.37.0 | built from its source, with runc 1.1.5 on cgroup v1 | 0.12.0 |
+| **nri** | [our own engine](../howto/engine.md) | this package, with runc 1.1.5 on cgroup v1 | this one |
 
 *ignored* means that the runtime takes the field and does nothing, without an error: neither the plugin nor the
 container's owner is told. A protobuf field that a runtime does not know is lost in the same way.
-
+{notes}
 ## Events, in the order in which they come
 
 {events}
@@ -61,24 +62,36 @@ rest is dropped.
 def page() -> str:
     """The text of docs/reference/runtimes.md."""
     return TEMPLATE.format(
-        events=_table("event", [(row, crio_matrix.EVENTS.get(row.name, YES)) for row in EVENTS]),
-        facts=_table("", [(row, crio_matrix.FACTS.get(key, "not measured")) for key, row in FACTS.items()]),
+        notes=engine_matrix.NOTES,
+        events=_table("event", [(row, crio_matrix.EVENTS.get(row.name, YES), engine_matrix.EVENTS) for row in EVENTS]),
+        facts=_table(
+            "",
+            [
+                (row, crio_matrix.FACTS.get(key, "not measured"), engine_matrix.FACTS[key][0])
+                for key, row in FACTS.items()
+            ],
+        ),
         adjustments=_table(
             "adjustment",
-            [(row, crio_matrix.ADJUSTMENTS.get(key, APPLIED)) for key, row in ADJUSTMENTS.items()],
+            [
+                (row, *(each.ADJUSTMENTS.get(key, APPLIED) for each in (crio_matrix, engine_matrix)))
+                for key, row in ADJUSTMENTS.items()
+            ],
             [case.where for case in CASES.values()],
         ),
-        updates=_table("update", [(row, crio_matrix.UPDATES[key]) for key, row in UPDATES.items()]),
+        updates=_table(
+            "update", [(row, crio_matrix.UPDATES[key], engine_matrix.UPDATES[key]) for key, row in UPDATES.items()]
+        ),
         differences=crio_matrix.DIFFERENCES,
     )
 
 
-def _table(first: str, rows: list[tuple[Row, str]], where: list[str] | None = None) -> str:
-    """Rows and CRI-O's cells as Markdown, with a column for where it is read back if that is given."""
-    head = [first, *RUNTIMES, "CRI-O", *(["read back from"] if where else []), "note"]
+def _table(first: str, rows: list[tuple[Row, str, str]], where: list[str] | None = None) -> str:
+    """Rows with the cells of CRI-O and our engine as Markdown, and a column for where it is read back if given."""
+    head = [first, *RUNTIMES, "CRI-O", "nri", *(["read back from"] if where else []), "note"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    for number, (row, crio) in enumerate(rows):
-        cells = [cell.partition(":")[0] for cell in (*row.cells, crio)]
+    for number, (row, *others) in enumerate(rows):
+        cells = [cell.partition(":")[0] for cell in (*row.cells, *others)]
         lines.append(f"| {' | '.join([row.name, *cells, *([where[number]] if where else []), row.note])} |")
     return "\n".join(lines) + "\n"
 

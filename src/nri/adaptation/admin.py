@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import socket
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.audit.bounded_log import BoundedLog
@@ -52,6 +53,7 @@ class Admin:
         policies: the operator's policies.
         plugins: health of every plugin, as tables of JSON; called for every request.
         rules: by which replies are merged again.
+        present: whether the runtime has a container whose id begins so.
     """
 
     def __init__(
@@ -61,8 +63,10 @@ class Admin:
         policies: Policies,
         plugins: Callable[[], list[dict[str, Any]]],
         rules: Rules,
+        present: Callable[[str], bool],
     ) -> None:
         self.path = path
+        self._present = present
         self._provenance = provenance
         self._policies = policies
         self._plugins = plugins
@@ -94,12 +98,24 @@ class Admin:
             )
         explanation = self._provenance.explain(found[0], self._rules) if found else None
         if explanation is None:
-            raise RpcError(Code.NOT_FOUND, f'nothing is remembered of a container "{wanted}"')
+            raise RpcError(Code.NOT_FOUND, self._why_nothing(wanted))
         while explanation.steps and len(json.dumps(explanation.to_json())) > _MAX_REPLY_BYTES:
             half = len(explanation.steps) // 2 + 1
             explanation.forgotten += half
             del explanation.steps[:half]
         return explanation.to_json()
+
+    def _why_nothing(self, wanted: str) -> str:
+        """Why there is no history of a container: it was removed, is older than all histories, or never was."""
+        since = datetime.fromtimestamp(self._provenance.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        if self._provenance.was_here(wanted):
+            return f'the history of container "{wanted}" is forgotten: it was removed'
+        if self._present(wanted):
+            return (
+                f'the history of container "{wanted}" is forgotten: history is kept only since the runtime\'s start, '
+                f"{since}, and of the containers that were busy last"
+            )
+        return f'no container "{wanted}": there is none now, and none was removed lately'
 
     def _health(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"plugins": self._plugins(), "provenance": self._provenance.stats()}

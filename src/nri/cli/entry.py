@@ -1,4 +1,4 @@
-"""The very start of the `nri` command: Ctrl-C ends it with one line and code 130, also while it is still being loaded.
+"""The very start of the `nri` command: Ctrl-C ends it with code 130 and no words, also while it is still being loaded.
 
 Rules: next to nothing is imported at the top. Next: `nri.cli.main`.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 def _quit(*_: object) -> NoReturn:
     """End at once. The interpreter is not asked to tidy up, because it may be in the middle of an import."""
-    sys.stderr.write("error: interrupted\n")
     os._exit(130)
 
 
@@ -31,7 +29,7 @@ def start() -> NoReturn:
         if heeded:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         main()
-    except KeyboardInterrupt:  # outside of the part of `main` that makes a line of every error
+    except KeyboardInterrupt:  # outside of the part of `main` that makes an exit code of every error
         _quit()
     finally:
         if heeded:

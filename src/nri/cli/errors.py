@@ -67,8 +67,6 @@ def describe(error: BaseException) -> str:
         return f"{text[:1].lower()}{text[1:]}{stop} try: {verb} --help"
     if isinstance(error, click.ClickException):
         return error.format_message()
-    if isinstance(error, (KeyboardInterrupt, click.Abort)):
-        return "interrupted"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         as_root = ". Run it as root" if isinstance(error, PermissionError) and os.geteuid() else ""
@@ -79,10 +77,15 @@ def describe(error: BaseException) -> str:
 
 
 def report(error: BaseException, settings: Settings) -> int:
-    """Print the error to standard error and return the exit code. The traceback comes with -v -v only."""
+    """Print the error to standard error and return the exit code. The traceback comes with -v -v only.
+
+    Who has pressed Ctrl-C knows that, so it is not told.
+    """
     if settings.verbose >= 2:
         told = "".join(traceback.format_exception(error)).split("\n")
         sys.stderr.write("\n".join([escape(line) for line in told]))
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return INTERRUPTED
     color = wants_color(settings.color, sys.stderr)
     for line in (describe(error).strip("\n") or type(error).__name__).split("\n"):
         sys.stderr.write(f"{paint('error:', 'red', color)} {plain(line, errors.TEXT_LENGTH)}\n")

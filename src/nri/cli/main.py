@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
@@ -28,7 +28,8 @@ class Row(NamedTuple):
 
 
 VERBS = {
-    "run": Row("nri.cli.verbs.run", "run a plugin from a file or a module"),
+    "run": Row("nri.cli.verbs.run", "run plugins: bundled ones by name, yours from a file or a module"),
+    "plugins": Row("nri.cli.verbs.plugins", "show the plugins that have a name, and what each one takes"),
     "new": Row("nri.cli.verbs.new", "start a plugin: code, test, image, manifests"),
     "enable": Row("nri.cli.verbs.enable", "let the runtime launch a plugin from now on"),
     "disable": Row("nri.cli.verbs.disable", "take a plugin out of the runtime's folder again"),
@@ -54,8 +55,26 @@ Exit codes: 0 done; 1 the operation failed; 2 wrong usage or configuration; 3 no
 5 a replay or spec differs; 130 and 143 interrupted. Data goes to standard output, words to standard error."""
 
 
+class _ReaderGone(Exception):
+    """The reader of our output had enough, as in `nri events -f | head`."""
+
+
 class Nri(VerbGroup):
     """The group of all verbs, which imports a verb's module when that verb is asked for."""
+
+    # click would end with code 1 where a pipe is closed, before `main` learns of it.
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **more)
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -108,8 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         result = nri.main(args=arguments, prog_name="nri", obj=settings, standalone_mode=False)
         sys.stdout.flush()
         code = result if isinstance(result, int) else 0
-    except BrokenPipeError:
-        # The reader of our output had enough, as in `nri events -f | head`. Python would complain about it at exit.
+    except (BrokenPipeError, _ReaderGone):
+        # Python would complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (the one place where every error becomes a line)

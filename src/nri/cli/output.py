@@ -25,11 +25,19 @@ _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34
 
 
 class Column(NamedTuple):
-    """A table's column: its title, the key in each row, and the length that it is cut to in tables (0: not cut)."""
+    """A table's column.
+
+    Attributes:
+        title: its heading.
+        key: of the value in each row.
+        cut: the length that it is cut to in tables; 0: not cut.
+        mark: what is cut ends with three dots. An id does not: its beginning is as good as the whole.
+    """
 
     title: str
     key: str
     cut: int = 0
+    mark: bool = True
 
 
 def wants_color(mode: str, stream: TextIO) -> bool:
@@ -111,7 +119,7 @@ class Output:
         elif not self.human:
             self.document(found)
         else:
-            self._draw(columns, [[cell(row.get(column.key), column.cut) for column in columns] for row in found])
+            self._draw(columns, [[cell(row.get(one.key), one.cut, mark=one.mark) for one in columns] for row in found])
 
     def _draw(self, columns: Sequence[Column], body: list[list[str]]) -> None:
         heading = [column.title for column in columns]
@@ -121,14 +129,16 @@ class Output:
             self.text(padded if number else Painted(padded, "bold"))
 
 
-def cell(value: object, cut: int = 0) -> str:
+def cell(value: object, cut: int = 0, *, mark: bool = True) -> str:
     """Write a value for a table: "-" for nothing, lists joined, cut to `cut` characters unless that is 0."""
     if value is None or value in ("", [], {}):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = escape(",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
-    return text[:cut] if cut else text
+    if not cut or len(text) <= cut:
+        return text
+    return text[: cut - 3] + "..." if mark else text[:cut]
 
 
 def to_yaml(value: Any) -> str:

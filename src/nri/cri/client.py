@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from google.protobuf.message_factory import GetMessageClass
 
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import DeadlineExceeded, NriError, RpcError, RuntimeUnavailable
+from nri.text import cut, escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +30,9 @@ __all__ = ["INSTALL", "SOCKETS", "CriClient", "find_socket"]
 INSTALL = "pip install '.[engine]', in a checkout of nri"
 
 CALL_TIMEOUT_S = 10.0
+#: How long what listens at a socket has to answer a greeting, in seconds, and the greeting: HTTP/2's, empty settings.
+_MET_S = 2.0
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 #: Where the runtimes of the field listen, in the order in which they are looked for.
 SOCKETS = (
     "/run/nri-engine/engine.sock",
@@ -37,14 +42,24 @@ SOCKETS = (
     "/var/run/isulad.sock",
     "/run/k3s/containerd/containerd.sock",
 )
+_AS_ROOT = "Run it as root"
 _HINT = "Name the runtime's CRI socket with --cri-socket, or start one: nri engine serve"
 
 
 def find_socket() -> str:
-    """The CRI socket of this machine: the first one of `SOCKETS` that is there. Raises RuntimeUnavailable."""
+    """The CRI socket of this machine: the first one of `SOCKETS` that is there, or that may be. RuntimeUnavailable."""
+    closed = ""
     for path in SOCKETS:
-        if os.path.exists(path):
+        try:
+            os.stat(path)
+        except PermissionError:  # its folder is root's alone, as that of our engine is
+            closed = closed or path
+        except OSError:
+            continue
+        else:
             return path
+    if closed:
+        raise RuntimeUnavailable(closed, "permission denied", _AS_ROOT)
     raise RuntimeUnavailable(SOCKETS[0], f"no such file, nor any of {', '.join(SOCKETS[1:4])}", _HINT)
 
 
@@ -107,8 +122,10 @@ class CriClient:
         """Our error for gRPC's."""
         codes, code = self._grpc.StatusCode, error.code()
         if code is codes.UNAVAILABLE:
-            return RuntimeUnavailable(self.path, "it does not speak gRPC, or was closed", _HINT)
+            return RuntimeUnavailable(self.path, met(self.path) or "it has closed the connection", _HINT)
         if code is codes.DEADLINE_EXCEEDED:
+            if other := met(self.path):
+                return RuntimeUnavailable(self.path, other, _HINT)
             return DeadlineExceeded(f"{method} of {self.path}")
         if code is codes.UNIMPLEMENTED:
             return RpcError(code.value[0], f"{self.path} does not serve {method} of CRI v1: {error.details()}")
@@ -121,8 +138,37 @@ def _knock(path: str) -> None:
         probe.settimeout(CALL_TIMEOUT_S)
         try:
             probe.connect(path)
+        except PermissionError:
+            raise RuntimeUnavailable(path, "permission denied", _AS_ROOT if os.geteuid() else _HINT) from None
         except OSError as error:
-            raise RuntimeUnavailable(path, (error.strerror or str(error)).lower(), _HINT) from None
+            refused = isinstance(error, ConnectionRefusedError)
+            no_socket = refused and not Path(path).is_socket()
+            reason = "it is no socket" if no_socket else (error.strerror or str(error)).lower()
+            raise RuntimeUnavailable(path, reason, _HINT) from None
+
+
+def met(path: str) -> str:
+    """What is at a socket that does not serve gRPC, in words; "" if it does, or if it cannot be asked.
+
+    It is greeted as gRPC does, which begins with HTTP/2: a server of that answers with its settings.
+    """
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_MET_S)
+        try:
+            probe.connect(path)
+            probe.sendall(_GREETING)
+            said = probe.recv(64)
+        except TimeoutError:
+            return "it says nothing: what listens there does not speak gRPC, or hangs"
+        except OSError:
+            said = b""
+    if said[3:4] == b"\x04":  # a frame's type is its fourth byte; 4 is SETTINGS
+        return ""
+    if said.startswith(b"HTTP/1"):
+        return "it speaks HTTP/1, as the socket of Docker does: it is no CRI socket"
+    if not said:
+        return "it hangs up on gRPC, as an NRI socket does: it is no CRI socket"
+    return f"it does not speak gRPC: it said {cut(escape(said.decode(errors='replace')), 40)}"
 
 
 def _method(name: str) -> tuple[Any, str]:

@@ -57,7 +57,7 @@ class Daemon:
         self.engine.stop()
 
     def describe(self) -> str:
-        """Where it listens, in one line."""
+        """Where it listens, in one line: the CRI, plugins, `nri why`, exec and attach."""
         nri = self.config.nri
         if nri.disable:
             plugins = "NRI is off"
@@ -65,8 +65,11 @@ class Daemon:
             plugins = f"NRI for plugins in {nri.plugin_path} only"
         else:
             plugins = f"NRI at {nri.socket_path}"
+        if nri.admin_socket and not nri.disable:
+            plugins += f", nri why at {nri.admin_socket}"
+        streams = f"exec and attach at {self.streaming.url}"
         dry = ", dry: nothing is run" if self.config.dry else ""
-        return f"CRI at {self.config.socket}, {plugins}, runtime {self.config.default_runtime}{dry}"
+        return f"CRI at {self.config.socket}, {plugins}, {streams}, runtime {self.config.default_runtime}{dry}"
 
 
 class _Streams:

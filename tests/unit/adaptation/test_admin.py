@@ -35,7 +35,10 @@ def provenance():
 @pytest.fixture
 def path(provenance):
     with tempfile.TemporaryDirectory(prefix="nri-admin-", dir="/tmp") as folder:
-        served = Admin(f"{folder}/run/admin.sock", provenance, Policies(None), lambda: PLUGINS, Rules.DEFAULT)
+        there = "7c0ffee"
+        served = Admin(
+            f"{folder}/run/admin.sock", provenance, Policies(None), lambda: PLUGINS, Rules.DEFAULT, there.startswith
+        )
         served.start()
         yield served.path
         served.stop()
@@ -66,8 +69,15 @@ def test_a_beginning_that_several_have_is_refused_with_their_ids(path, provenanc
     assert error.message == '"1f" is the beginning of 2 containers: 1f2d, 1f2e'
 
 
-def test_a_container_that_nobody_remembers_is_not_found(path):
-    assert refusal(path, "Why", {"container": "9"}).code == Code.NOT_FOUND
+def test_a_container_without_a_history_never_was_or_was_removed_or_is_older_than_the_history(path, provenance):
+    record(provenance, "1f2e3d4c")
+    provenance.forget("1f2e3d4c")
+    reasons = {"9": 'no container "9": there is none now', "1f2e": 'container "1f2e" is forgotten: it was removed',
+               "7c0f": "history is kept only since the runtime's start, 20"}  # fmt: skip
+    for wanted, words in reasons.items():
+        error = refusal(path, "Why", {"container": wanted})
+        assert error.code == Code.NOT_FOUND
+        assert words in error.message
 
 
 @pytest.mark.parametrize("request_", [{}, {"container": ""}, {"container": 7}])

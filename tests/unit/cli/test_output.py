@@ -10,7 +10,7 @@ import yaml
 from nri.cli.output import Column, Output, Painted, cell
 from nri.cli.settings import Settings
 
-COLUMNS = [Column("ID", "id", 4), Column("NAME", "name"), Column("TAGS", "tags")]
+COLUMNS = [Column("ID", "id", 4, mark=False), Column("NAME", "name"), Column("TAGS", "tags")]
 ROWS = [{"id": "0123456789", "name": "web", "tags": ["a", "b"]}, {"id": "abc", "name": "", "tags": None}]
 
 
@@ -91,3 +91,8 @@ def test_notes_go_to_standard_error_and_not_at_all_when_quiet(capsys: pytest.Cap
     output(quiet=True).note("hello")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "hello\n")
+
+
+def test_what_is_cut_ends_with_dots_unless_its_beginning_is_as_good() -> None:
+    assert [cell("0123456789", cut) for cut in (0, 10, 9)] == ["0123456789", "0123456789", "012345..."]
+    assert cell("0123456789", 4, mark=False) == "0123"

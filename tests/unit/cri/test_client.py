@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ from nri.cri.client import INSTALL, CriClient, find_socket
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, RpcError, RuntimeUnavailable
 from tests.support.cri_server import CriServer
+from tests.support.needs import need_root
 
 
 @pytest.fixture
@@ -54,12 +59,81 @@ def test_a_socket_that_is_not_there_says_which_option_names_it(tmp_path: Path) -
         CriClient(str(tmp_path / "none"))
 
 
-def test_what_does_not_speak_grpc_is_told_in_time(tmp_path: Path) -> None:
+@contextmanager
+def answering(path: Path, answer: bytes | None) -> Iterator[str]:
+    """A server that says this to whatever it is told, and hangs up; None: it says nothing, and does not."""
+
+    def serve() -> None:
+        with ExitStack() as kept:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                if answer is None:
+                    kept.enter_context(connection)
+                    continue
+                with connection, suppress(OSError):
+                    connection.recv(1024)
+                    connection.sendall(answer)
+
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "s"))
+        listener.bind(str(path))
         listener.listen()
-        with CriClient(str(tmp_path / "s"), timeout_s=0.5) as cri, pytest.raises(NriError, match=r"deadline|gRPC"):
-            cri.call("Version", pb.VersionRequest())
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield str(path)
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP/1, as the socket of Docker does"),
+        (b"", "it hangs up on gRPC, as an NRI socket does"),
+        (b"+OK\x1b[2J\r\n", r"it does not speak gRPC: it said \+OK\\x1b"),
+        (None, "it says nothing"),
+    ],
+    ids=["http", "hangs-up", "other", "silent"],
+)
+def test_what_does_not_speak_grpc_is_told_in_time_with_what_it_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None, words: str
+) -> None:
+    monkeypatch.setattr(client, "_MET_S", 0.3)
+    with (
+        answering(tmp_path / "s", answer) as path,
+        CriClient(path, timeout_s=0.5) as cri,
+        pytest.raises(RuntimeUnavailable, match=f"{words}.*--cri-socket"),
+    ):
+        cri.call("Version", pb.VersionRequest())
+
+
+def test_a_runtime_that_is_late_is_not_taken_for_something_else(path: str) -> None:
+    assert client.met(path) == ""
+
+
+def test_a_file_that_is_no_socket_says_so(tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    with pytest.raises(RuntimeUnavailable, match="it is no socket"):
+        CriClient(str(tmp_path / "f"))
+
+
+@pytest.fixture
+def nobody() -> Iterator[None]:
+    """Another user than root, for whom folders of root are closed."""
+    need_root()
+    os.seteuid(65534)
+    yield
+    os.seteuid(0)
+
+
+def test_without_permission_it_says_to_run_it_as_root(path: str, nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeUnavailable, match=r"permission denied\. Run it as root"):
+        CriClient(path)
+    monkeypatch.setattr(client, "SOCKETS", (path,))
+    with pytest.raises(RuntimeUnavailable, match=r"permission denied\. Run it as root"):
+        find_socket()
 
 
 def test_the_first_socket_of_the_machine_is_taken(tmp_path: Path, monkeypatch) -> None:

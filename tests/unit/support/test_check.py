@@ -54,7 +54,44 @@ def test_the_table_counts_tests_and_lists_every_skip_with_its_reason(
 
     printed = capfd.readouterr().out.splitlines()
     assert (outcome.passed, outcome.failed, outcome.code) == (1, 1, 1)
-    assert printed[-2:] == ["skipped in quick: 1 x needs a thing", "1 passed, 1 failed, 1 skipped"]
+    assert printed[-4:-2] == ["skipped in quick: 1 x needs a thing", "quick failed:"]
+    assert re.fullmatch(r"  FAILED \S*test_it.py::test_b.*", printed[-2])
+    assert printed[-1] == "1 passed, 1 failed, 1 skipped"
+
+
+def test_the_last_lines_of_a_failed_stage_without_tests_stand_below_the_table(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    says = "for number in range(100): print('row', number)\nprint('below the bound'); raise SystemExit(1)"
+    passes = check.run(check.Stage("lint", "passes", (sys.executable, "-c", "print('good')")))
+    check.print_table([check.run(check.Stage("covered", "covered", (sys.executable, "-c", says))), passes])
+
+    printed = capfd.readouterr().out
+    assert "row 0\n" in printed, "the stage's own output is printed as well"
+    _, _, table = printed.partition("\nstage")
+    assert table.splitlines()[-3:] == ["  row 99", "  below the bound", "0 passed, 1 failed, 0 skipped"]
+    assert "row 71\n" in table
+    assert "row 70\n" not in table
+    assert "good" not in table
+
+
+def test_a_process_that_outlives_its_stage_and_holds_its_output_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(check.last_words, "_GRACE_S", 0.1)
+    outcome = check.run(check.Stage("lint", "ruff", ("sh", "-c", "sleep 60 & echo $!; exit 1")))
+
+    os.kill(int(outcome.said[0]), 9)
+    assert outcome.seconds < 30
+    assert capfd.readouterr().out.splitlines()[-1] == outcome.said[0]
+
+
+def test_a_pytest_that_comes_to_no_summary_says_its_last_lines_again(tmp_path: Path) -> None:
+    stage = pytest_on(tmp_path, "import os\ndef test_a(): os._exit(3)\n")
+    broken = check.run(check.Stage("quick", "quick", (*stage.argv, "--nonsense"), tests=True))
+
+    assert broken.code
+    assert any("--nonsense" in line for line in broken.said)
 
 
 def test_what_a_stage_leaves_in_the_temporary_folder_goes_with_it(
@@ -119,7 +156,7 @@ def test_other_pythons_run_the_quick_suite_and_all_of_them_when_asked(
     monkeypatch.setattr(check.pythons, "others", lambda: ["3.19"])
     monkeypatch.setattr(check.pythons, "find", Path)
     monkeypatch.setattr(check.pythons, "place", lambda version: tmp_path / "python")
-    monkeypatch.setattr(check, "run", lambda stage: ran.append(stage.name) or check.Outcome(stage))
+    monkeypatch.setattr(check, "run", lambda stage, output=None: ran.append(stage.name) or check.Outcome(stage))
 
     assert check.main(["pythons"]) == 0
     assert ran == ["3.19 made"]  # and nothing made it
@@ -146,3 +183,38 @@ def test_the_unit_and_fault_tests_are_measured_and_what_they_miss_is_a_stage_of_
     monkeypatch.setattr(check.pythons, "others", list)
     rows = [row for row in check.stages() if "tools/covered.py" in row.argv]
     assert [(row.name, row.argv[2:3]) for row in rows] == [("unit", ("run",)), ("faults", ("add",)), ("covered", ())]
+
+
+def test_the_second_lane_runs_beside_the_others_and_its_failures_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    met = tmp_path / "met"
+    waits = f"import time\nwhile not __import__('os').path.exists({str(met)!r}): time.sleep(0.01)\n"
+    rows = [
+        check.Stage("a", "first", (sys.executable, "-c", waits)),
+        check.Stage("b", "other", (sys.executable, "-c", f"print('hello'); open({str(met)!r}, 'w')"), beside=True),
+        check.Stage("b", "broken", (sys.executable, "-c", "raise SystemExit('it is broken')"), beside=True),
+        check.Stage("b", "no program", ("/does/not/exist",), beside=True),
+    ]
+    monkeypatch.setattr(check, "stages", lambda: rows)
+    monkeypatch.setattr(check.os, "cpu_count", lambda: 2)
+    assert check.main([]) == 1
+    out = capsys.readouterr().out
+    assert "hello" in out
+    table = out[out.index("stage  ") :]
+    assert [line.split()[1] for line in table.splitlines()[1:4]] == ["ok", "ok", "FAILED"]
+    assert "no program      FAILED" in table
+    assert "it is broken" in table, "the last words of the lane's failures stand below the table"
+    assert "2 failed" in table
+
+
+def test_one_core_has_one_lane(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        check.Stage("b", "beside", (sys.executable, "-c", "print('one')"), beside=True),
+        check.Stage("a", "last", (sys.executable, "-c", "print('two')")),
+    ]
+    monkeypatch.setattr(check, "stages", lambda: rows)
+    monkeypatch.setattr(check.os, "cpu_count", lambda: 1)
+    assert check.main([]) == 0
+    out = capsys.readouterr().out
+    assert out.index("one") < out.index("two")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+import nri
 from tools import way_of_an_event
 from tools.way_of_an_event import PACKAGE, main
 
 pytestmark = pytest.mark.pure
 
 LINE = re.compile(r"^( *)([\w.<>]+)  (nri/[\w/]+\.py):(\d+)$")
-#: Modules that an event passes only if its answer is late.
-WAITING = ("nri/ttrpc/monitor.py", "nri/ttrpc/waiting.py", "nri/ttrpc/waiters.py")
+#: Modules that an event passes only if its answer is late; a wait begins with a look for signals.
+WAITING = ("nri/signals.py", "nri/ttrpc/monitor.py", "nri/ttrpc/waiting.py", "nri/ttrpc/waiters.py")
+CALLS, FILES = 80, 20
 SUM = re.compile(r"^(\d+) calls in (\d+) files$")
 
 
@@ -69,19 +72,43 @@ def test_a_way_that_is_too_long_is_exit_code_1(limit: list[str], code: int, caps
     assert not limit or f"at most {limit[1]}" in said
 
 
+def short(way: list[str]) -> bool:
+    """Whether a way, as the files of its calls, is within both bounds."""
+    return len(way) <= CALLS and len(set(way)) <= FILES
+
+
+def read_way(printed: str) -> list[str]:
+    """The files of a way's calls, without those of waiting."""
+    found = [LINE.match(row) for row in printed.splitlines()[:-1]]
+    return [match[3] for match in found if match is not None and match[3] not in WAITING]
+
+
 def test_the_way_of_a_creation_is_short_enough_to_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     # An answer that has to be waited for takes a turn by the monitor, and one look more at the socket: that is the
-    # machine's business, and not part of the way as one reads it. So the shortest of several counts.
-    ways = []
-    for _ in range(30):
+    # machine's business, and not part of the way as one reads it. So one of several ways must be within both bounds.
+    ways: list[list[str]] = []
+    while len(ways) < 30 and not any(map(short, ways)):
         main([])
-        found = [LINE.match(row) for row in capsys.readouterr().out.splitlines()[:-1]]
-        ways.append([match[3] for match in found if match is not None and match[3] not in WAITING])
-        if len(ways[-1]) <= 80:
-            break
-    way = min(ways, key=len)
-    assert len(way) <= 80, f"{len(way)} calls"
-    assert len(set(way)) <= 20, f"{len(set(way))} files: {sorted(set(way))}"
+        ways.append(read_way(capsys.readouterr().out))
+    found = sorted({(len(way), len(set(way))) for way in ways})
+    least = min(ways, key=lambda way: (len(set(way)), len(way)))
+    assert any(map(short, ways)), f"(calls, files) of each: {found}; of the least: {sorted(set(least))}"
+
+
+def test_a_late_answer_makes_the_way_of_a_creation_no_longer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = way_of_an_event.PodName.create_container
+
+    def late(self: way_of_an_event.PodName, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        time.sleep(0.02)
+        return answer(self, pod, container)
+
+    monkeypatch.setattr(way_of_an_event.PodName, "create_container", late)
+    main([])
+    printed = capsys.readouterr().out
+    assert "nri/signals.py" in printed, "the answer was not late"
+    assert short(read_way(printed)), printed
 
 
 def test_the_compiled_build_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,10 @@ class Known:
     def __len__(self) -> int:
         return len(self.records)
 
+    def begins(self, prefix: str) -> bool:
+        """Whether a container is there whose id begins so. It looks at all of them: for people, not for events."""
+        return any(one.startswith(prefix) for one in list(self.records))
+
     def is_creating(self, container_id: str) -> bool:
         """Whether a container is being created, so that an update for it can only be kept."""
         return container_id in self._creations

@@ -43,6 +43,9 @@ _RECORD_BYTES = 400
 _REPLY_BYTES = 150
 _OUTCOME_BYTES = 300
 
+#: Of so many containers that were removed last it is known that they were here.
+_REMOVED = 1000
+
 #: The fields of a `Record`, before it is made into one.
 _Raw = tuple[float, str, str, bytes, Sequence[tuple[str, bytes]], str, Sequence[tuple[str, str, str, str]]]
 
@@ -107,6 +110,9 @@ class Provenance:
         max_bytes: that many bytes are kept at most, over all containers.
         max_records: events remembered per container; its creation is never forgotten before the container is.
         clock: seconds since 1970.
+
+    Attributes:
+        since: when it began to remember, by the clock.
     """
 
     def __init__(
@@ -121,6 +127,8 @@ class Provenance:
         self._max_bytes = max_bytes
         self._max_records = max(2, max_records)
         self._clock = clock
+        self.since = clock()
+        self._removed: deque[str] = deque(maxlen=_REMOVED)
         self._lock = threading.Lock()
         self._histories: OrderedDict[str, _History] = OrderedDict()
         self._bytes = 0
@@ -172,6 +180,7 @@ class Provenance:
     def forget(self, container: str) -> None:
         """Note that a container is removed; ids are not used twice."""
         self._gone.add(container)
+        self._removed.append(container)
         self._leaving.append((self._sorted + len(self._loose) + _RACES, container))
 
     def tidy(self) -> None:
@@ -269,6 +278,10 @@ class Provenance:
             if prefix in self._histories:
                 return [prefix]
             return sorted(one for one in self._histories if one.startswith(prefix))
+
+    def was_here(self, prefix: str) -> bool:
+        """Whether one of the containers that were removed last had an id that begins so."""
+        return any(one.startswith(prefix) for one in self._removed.copy())
 
     def explain(self, container: str, rules: Rules = Rules.DEFAULT) -> Explanation | None:
         """The history of changes of a container; None if nothing is remembered of it."""

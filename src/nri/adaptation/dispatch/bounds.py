@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nri.adaptation.audit import shadow
 from nri.adaptation.merge import limits
-from nri.adaptation.merge.update_book import NO_CONTAINER, UNKNOWN_CONTAINER
+from nri.adaptation.merge.update_book import NO_CONTAINER, NOT_IN_UPDATES, UNKNOWN_CONTAINER
 from nri.adaptation.peers.synchronize import ENVELOPE
 from nri.errors import PluginError, quote
 from nri.text import cut
@@ -75,12 +75,18 @@ def leave_room(rpc: str, plugin: str, asked: bytes, request: bytes) -> None:
 
 
 def left_out(container_id: str, ignored: Sequence[Ignored]) -> list[tuple[str, str, str, str]]:
-    """The updates that were left out, as outcomes: the first ones by container, all others by their number."""
-    absent = [each for each in ignored if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER)]
+    """The updates and fields that were left out, as outcomes: the first ones by name, all others by their number.
+
+    An update of a container that is not there is told in the record of the event's own container.
+    """
     rows = []
-    for one in absent[:_NAMED]:
-        what = f"update of container {quote(cut(one.container_id, 128))} by {one.plugin}"
-        rows.append((container_id, what, "left out", one.reason))
-    if len(absent) > _NAMED:
-        rows.append((container_id, f"{len(absent) - _NAMED} more updates", "left out", "as those before them"))
+    for one in ignored:
+        if one.reason in (NO_CONTAINER, UNKNOWN_CONTAINER):
+            what = f"update of container {quote(cut(one.container_id, 128))} by {one.plugin}"
+            rows.append((container_id, what, "left out", one.reason))
+        elif one.reason == NOT_IN_UPDATES:
+            rows.append((one.container_id, f"{one.field} of an update by {one.plugin}", "left out", one.reason))
+    if len(rows) > _NAMED:
+        more = f"{len(rows) - _NAMED} more updates"
+        rows[_NAMED:] = [(container_id, more, "left out", "as those before them")]
     return rows

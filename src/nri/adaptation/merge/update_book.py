@@ -21,7 +21,16 @@ from nri.errors import ConflictError, PluginError, UpdateError, quote
 from nri.rules import Rules
 from nri.text import cut
 
-__all__ = ["NO_CONTAINER", "UNKNOWN_CONTAINER", "Eviction", "Ignored", "Known", "UpdateBook", "folded"]
+__all__ = [
+    "NOT_IN_UPDATES",
+    "NO_CONTAINER",
+    "UNKNOWN_CONTAINER",
+    "Eviction",
+    "Ignored",
+    "Known",
+    "UpdateBook",
+    "folded",
+]
 
 _PIDS = next(row for row in ROWS if row.path == "linux.resources.pids")
 
@@ -31,6 +40,8 @@ _NONE = m.ContainerUpdate()
 #: Why an update or eviction is left out.
 NO_CONTAINER: Final = "it names no container"
 UNKNOWN_CONTAINER: Final = "the runtime knows no such container"
+#: Why a field of an update is left out.
+NOT_IN_UPDATES: Final = "unsupported in an update"
 
 
 class Eviction(NamedTuple):
@@ -181,7 +192,7 @@ class UpdateBook:
         entries: list[Entry] = []
         for entry in read(update.linux.resources, RESOURCES_TREE):
             if entry.row.kind is Kind.LIST or (entry.row is _PIDS and not self._rules.pids_in_updates):
-                self.ignored.append(Ignored(plugin, update.container_id, entry.row.path, "unsupported in an update"))
+                self.ignored.append(Ignored(plugin, update.container_id, entry.row.path, NOT_IN_UPDATES))
             else:
                 entries.append(entry)
         mine = update.container_id == self._requested

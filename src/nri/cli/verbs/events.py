@@ -93,7 +93,7 @@ def show_state(settings: Settings, pods: list[Any], containers: list[Any]) -> No
     rows += [{"id": "", "pod": names[pod.id], "name": ""} for pod in pods if pod.id not in filled]
     rows.sort(key=lambda row: (row["pod"], row["name"]))
     columns = [
-        Column("CONTAINER", "id", 13),
+        Column("CONTAINER", "id", 13, mark=False),
         Column("POD", "pod"),
         Column("NAME", "name"),
         Column("STATE", "state"),

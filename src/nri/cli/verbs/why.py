@@ -38,7 +38,8 @@ def command(settings: Settings, container: str | None, path: str | None, plugins
     """Show who changed what in a container, when, and from which value to which; with -q only the plugins that did.
 
     CONTAINER is its id, or the beginning of it. The runtime must be one that is built on this package and has its admin
-    socket switched on; containerd and CRI-O keep no such history.
+    socket switched on; containerd and CRI-O keep no such history. It begins with the runtime's start, and ends with the
+    container's removal.
     """
     if bool(container) + plugins + policies != 1:
         raise click.UsageError("give one of CONTAINER, --plugins and --policies")
@@ -68,7 +69,7 @@ def _ask(settings: Settings, path: str | None, method: str, request: dict[str, A
     except RpcError as error:
         if error.code == Code.UNIMPLEMENTED:
             raise Failure(f"{where} is not an admin socket; {ours} (--admin-socket)", UNREACHABLE) from None
-        hint = "; it was removed, or made before the runtime started" if error.code == Code.NOT_FOUND else ""
+        hint = ". try: nri ps" if error.code == Code.NOT_FOUND else ""
         raise Failure(error.message + hint) from None
 
 
@@ -112,7 +113,7 @@ def _show_plugins(out: Output, plugins: list[dict[str, Any]]) -> None:
         Column("KIND", "kind"),
         Column("STATE", "state"),
         Column("PID", "pid"),
-        Column("EVENTS", "events"),
+        Column("EVENTS", "events", 40),
         Column("LAST ERROR", "last_error", 60),
     ]
     out.table(columns, plugins)

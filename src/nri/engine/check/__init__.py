@@ -4,7 +4,7 @@ Rules: looks, and changes nothing; every row says what was found, in words that 
 :mod:`nri.engine.check.rows`, what a row is.
 """
 
-from nri.engine.check.examination import examine
+from nri.engine.check.examination import examine, lacking
 from nri.engine.check.rows import Check
 
-__all__ = ["Check", "examine"]
+__all__ = ["Check", "examine", "lacking"]

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from nri.engine.check.kernel import kernel
 from nri.engine.check.networks import networks
-from nri.engine.check.programs import grpcio, programs
+from nri.engine.check.programs import grpcio, missing, programs
 from nri.engine.check.rows import Check
 from nri.engine.config import EngineConfig
 from nri.engine.machine import look
 
-__all__ = ["examine"]
+__all__ = ["examine", "lacking"]
 
 #: A unix socket's path has to fit into the kernel's address: 108 bytes with the zero at its end.
 _LONGEST_SOCKET = 107
@@ -31,6 +31,13 @@ def examine(config: EngineConfig) -> list[Check]:
     if not config.nri.disable and not config.nri.disable_connections:
         rows.append(_socket("NRI socket", Path(config.nri.socket_path), "nri.socket_path"))
     return rows
+
+
+def lacking(config: EngineConfig) -> list[Check]:
+    """The programs and networks that are missing, for an engine that starts: looked for, and none of them run."""
+    if config.dry:
+        return []
+    return [*missing(config), *(row for row in networks(config) if row.state == "missing")]
 
 
 def _socket(what: str, path: Path, key: str) -> Check:

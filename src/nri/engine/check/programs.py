@@ -17,7 +17,7 @@ from nri.engine.config import EngineConfig
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError
 
-__all__ = ["grpcio", "programs", "version_of"]
+__all__ = ["grpcio", "missing", "programs", "version_of"]
 
 _TIMEOUT_S = 10.0
 _VERSION = re.compile(r"\b(\d+\.\d+[\w.+~-]*)")
@@ -33,24 +33,43 @@ def programs(config: EngineConfig, root: Path = Path("/")) -> Iterator[Check]:
         choice = f', or set default_runtime = "{others[0]}"' if needed and others else ""
         row = program(f"OCI runtime {name}", runtime.path, needed=needed, more=choice)
         yield _hybrid(row, name, root) if row.state == "ok" else row
-    yield program("conmon", config.conmon)
-    yield program("skopeo, for images", config.images.skopeo)
-    yield program("umoci, for images", config.images.umoci)
+    for what, name in _tools(config):
+        yield program(what, name)
+
+
+def missing(config: EngineConfig) -> Iterator[Check]:
+    """The rows of needed programs that are not there, without running those that are."""
+    runtime = config.runtimes[config.default_runtime]
+    for what, name in ((f"OCI runtime {config.default_runtime}", runtime.path), *_tools(config)):
+        if shutil.which(name) is None:
+            yield absent(what, name)
+
+
+def _tools(config: EngineConfig) -> tuple[tuple[str, str], ...]:
+    return (
+        ("conmon", config.conmon),
+        ("skopeo, for images", config.images.skopeo),
+        ("umoci, for images", config.images.umoci),
+    )
 
 
 def program(what: str, name: str, *, needed: bool = True, more: str = "") -> Check:
     """The row of one program."""
     path = shutil.which(name)
     if path is None:
-        package = Path(name).name
-        step = f"apt-get install {package}{more}, or name its path in engine.toml"
-        if not needed:
-            return Check(what, "limited", f"no program {name}: pods with this handler are refused", step)
-        return Check(what, "missing", f"no program {name}", step)
+        return absent(what, name, needed=needed, more=more)
     found = version_of(path)
     if not found:
         return Check(what, "missing", f"{path} does not say its version", f"try: {path} --version")
     return Check(what, "ok", f"{found}, {path}")
+
+
+def absent(what: str, name: str, *, needed: bool = True, more: str = "") -> Check:
+    """The row of a program that is not there, with the package to install."""
+    step = f"apt-get install {Path(name).name}{more}, or name its path in engine.toml"
+    if not needed:
+        return Check(what, "limited", f"no program {name}: pods with this handler are refused", step)
+    return Check(what, "missing", f"no program {name}", step)
 
 
 def version_of(path: str) -> str:

@@ -1,4 +1,4 @@
-"""The CRI's container events, for as many as listen.
+"""The steps of pods and containers that are done: a line of the log each, and the CRI's event for as many as listen.
 
 Rules: a listener that does not keep up loses the oldest events, and holds up nobody. Next:
 :mod:`nri.engine.lifecycle.hub`.
@@ -6,6 +6,7 @@ Rules: a listener that does not keep up loses the oldest events, and holds up no
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -13,10 +14,19 @@ from collections.abc import Callable
 from typing import Self
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.lifecycle.lives import ContainerLife, PodLife
 
 __all__ = ["EventBus", "Subscription"]
 
+_log = logging.getLogger(__name__)
+
 _KEPT = 1000
+_DONE = {
+    pb.CONTAINER_CREATED_EVENT: "made",
+    pb.CONTAINER_STARTED_EVENT: "started",
+    pb.CONTAINER_STOPPED_EVENT: "ended",
+    pb.CONTAINER_DELETED_EVENT: "removed",
+}
 
 
 class Subscription:
@@ -76,15 +86,16 @@ class EventBus:
             self._listeners = [each for each in self._listeners if each is not listener]
         listener.put(None)
 
-    def tell(self, identity: str, kind: pb.ContainerEventType.ValueType, pod_id: str) -> None:
-        """Tell all listeners what has happened to a container or pod."""
+    def tell(self, life: PodLife | ContainerLife, kind: pb.ContainerEventType.ValueType) -> None:
+        """Tell the log and all listeners what has happened to a container or pod."""
+        _log.info("%s %s%s", life, _DONE[kind], _how(life) if kind == pb.CONTAINER_STOPPED_EVENT else "")
         with self._lock:
             listeners = [*self._listeners]
         if not listeners:
             return
-        event = pb.ContainerEventResponse(container_id=identity, container_event_type=kind, created_at=time.time_ns())
+        event = pb.ContainerEventResponse(container_id=life.id, container_event_type=kind, created_at=time.time_ns())
         if self.describe is not None:
-            self.describe(event, pod_id)
+            self.describe(event, life.id if isinstance(life, PodLife) else life.record.pod_id)
         for each in listeners:
             each.put(event)
 
@@ -94,3 +105,12 @@ class EventBus:
             listeners, self._listeners = self._listeners, []
         for each in listeners:
             each.put(None)
+
+
+def _how(life: PodLife | ContainerLife) -> str:
+    """How a container ended, for the log."""
+    if isinstance(life, PodLife):
+        return ""
+    record = life.record
+    reason = f", {record.reason}" if record.reason and record.reason != "Completed" else ""
+    return f": code {record.exit_code}{reason}"

@@ -99,7 +99,7 @@ class Containers:
     ) -> str:
         """Make a container in a pod that is ready; returns its id. What fails is undone. Raises NriError."""
         life = self._creation.create(self._lives.pod(pod_id), config)
-        self._bus.tell(life.id, pb.CONTAINER_CREATED_EVENT, life.record.pod_id)
+        self._bus.tell(life, pb.CONTAINER_CREATED_EVENT)
         return life.id
 
     def start(self, prefix: str) -> None:
@@ -108,7 +108,7 @@ class Containers:
         with life.life, life.starting, self._domain.block():
             self._start(life)
             self._domain.post_start(life)
-        self._bus.tell(life.id, pb.CONTAINER_STARTED_EVENT, life.record.pod_id)
+        self._bus.tell(life, pb.CONTAINER_STARTED_EVENT)
 
     def _start(self, life: ContainerLife) -> None:
         next_container_state(life.id, life.record.state, "start")
@@ -166,7 +166,7 @@ class Containers:
                 except OSError as error:
                     raise EngineError(f"container {life.id} is not removed: {error}") from error
                 self._lives.drop(life)
-        self._bus.tell(life.id, pb.CONTAINER_DELETED_EVENT, life.record.pod_id)
+        self._bus.tell(life, pb.CONTAINER_DELETED_EVENT)
 
     def end_all(self, pod_id: str, remove: bool) -> None:
         """Stop or remove all containers of a pod by force, at the same time. Raises the first error."""

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from nri.adaptation import UpdateResult
+from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.images import Image
 from nri.engine.lifecycle.domain import Domain
@@ -22,7 +24,7 @@ from nri.engine.lifecycle.lives import ContainerLife, Lives, PodLife, to_json, w
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.lifecycle.parts.undo import Undo
 from nri.engine.lifecycle.pod_steps import PodSteps
-from nri.engine.lifecycle.resources import in_force
+from nri.engine.lifecycle.resources import in_force, mark_unsupported, reasons_of, result_of
 from nri.engine.lifecycle.status import log_path
 from nri.engine.spec import container_spec, stop_signal
 from nri.engine.spec.resources import cgroups_path
@@ -56,7 +58,9 @@ class Creation:
                 undo.step("record", lambda: self._lives.add(life), lambda: self._lives.drop(life))
                 bundle = Path(life.record.bundle)
                 undo.step("bundle", lambda: private_folder(bundle), lambda: remove_tree(bundle))
-                folders = undo.step("root", lambda: self._inputs.mount(life, image), lambda: self._inputs.unmount(life))
+                folders = undo.step(
+                    "root", lambda: self._inputs.mount(pod, life, image), lambda: self._inputs.unmount(life)
+                )
                 life.spec = self._spec(pod, life, image, folders)
                 with self._domain.block():
                     self._make(pod, life, undo)
@@ -66,17 +70,18 @@ class Creation:
     def _make(self, pod: PodLife, life: ContainerLife, undo: Undo) -> None:
         """The part during which no plugin may join: from the plugins' answer to the container's being there."""
         reply = undo.step("NRI", lambda: self._domain.create(pod, life), lambda: self._domain.undo_create(life))
+        left_out: list[str] = []
         if reply is not None:
             # What it wants of others is only done once the container is there, so there is nothing to restore.
             undo.step("answer", lambda: None, lambda: reply.abort(lambda _: None))
-            life.spec = self._machinery.generator(life.spec).adjust(reply.adjust)
+            life.spec = self._machinery.generator(life.spec, left_out.append).adjust(reply.adjust)
         record = life.record
         record.cgroup_path = life.spec["linux"]["cgroupsPath"]
         record.resources = in_force(life.spec, record.resources)
         undo.step("process", lambda: self._process(pod, life), lambda: self.end_process(life))
         self._lives.move_container(life, "finish creation", sync=True, created_at_ns=time.time_ns())
         if reply is not None:
-            self._domain.follow(reply)
+            self._domain.follow(reply, _told(life, reply.adjust.linux.resources, left_out))
         self._domain.post_create(life)
 
     # --- the record and the spec ---
@@ -166,3 +171,14 @@ class Creation:
             self.end_process(life)
         self._inputs.unmount(life)
         remove_tree(Path(life.record.bundle))
+
+
+def _told(life: ContainerLife, wanted: m.LinuxResources, left_out: list[str]) -> list[UpdateResult]:
+    """What of an adjustment this machine cannot do: told in the log, and kept for those who ask later."""
+    if not left_out:
+        return []
+    for line in left_out:
+        _log.info("container %s: a plugin's adjustment is left out: %s", life.id, line)
+    result = result_of(life.id, wanted)
+    mark_unsupported(result, reasons_of(left_out))
+    return [result]

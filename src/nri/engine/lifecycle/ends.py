@@ -102,7 +102,7 @@ class Ends:
             if not self._record(life, found, message):
                 return
         life.exited.set()
-        self._bus.tell(life.id, pb.CONTAINER_STOPPED_EVENT, life.record.pod_id)
+        self._bus.tell(life, pb.CONTAINER_STOPPED_EVENT)
         self._tell_when_open(life)
 
     def _record(self, life: ContainerLife, found: Exit, message: str) -> bool:
@@ -154,4 +154,4 @@ class Ends:
             if life.record.state is PodState.READY:
                 _log.warning("what holds pod %s has ended: code %d", life.id, found.code)
                 self._lives.note(life, state=PodState.STOPPING, pid=0)
-                self._bus.tell(life.id, pb.CONTAINER_STOPPED_EVENT, life.id)
+                self._bus.tell(life, pb.CONTAINER_STOPPED_EVENT)

@@ -28,6 +28,9 @@ __all__ = ["ContainerLife", "Lives", "PodLife", "to_json"]
 
 _log = logging.getLogger(__name__)
 
+#: So much of an id is shown to people, as `nri ps` does.
+_SHORT = 13
+
 
 def to_json(message: Any) -> dict[str, Any]:
     """A message of the CRI as the record keeps it."""
@@ -47,6 +50,10 @@ class PodLife:
     def id(self) -> str:
         """The pod's id."""
         return self.record.id
+
+    def __str__(self) -> str:
+        """As the log has it: `pod 1f2e3d4c5b6a7 default/web`."""
+        return f"pod {self.id[:_SHORT]} {self.record.namespace}/{self.config.metadata.name}"
 
 
 class ContainerLife:
@@ -74,6 +81,12 @@ class ContainerLife:
     def id(self) -> str:
         """The container's id."""
         return self.record.id
+
+    def __str__(self) -> str:
+        """As the log has it: `container 1f2e3d4c5b6a7 default/web/app`."""
+        name = self.config.metadata.name
+        pod, namespace, *_ = [*self.record.name.removeprefix(f"{name}_").rsplit("_", 4), ""]  # `names.container_name`
+        return f"container {self.id[:_SHORT]} {namespace}/{pod}/{name}"
 
 
 Life = PodLife | ContainerLife

@@ -72,8 +72,8 @@ class Pods:
                 undo.step("NRI", lambda: self._domain.run_pod(life), lambda: self._domain.remove_pod(life))
                 done = [step.name for step in self._steps.of(life)]
                 self._lives.move_pod(life, "finish creation", sync=True, done=done, created_at_ns=time.time_ns())
-        self._bus.tell(life.id, pb.CONTAINER_CREATED_EVENT, life.id)
-        self._bus.tell(life.id, pb.CONTAINER_STARTED_EVENT, life.id)
+        self._bus.tell(life, pb.CONTAINER_CREATED_EVENT)
+        self._bus.tell(life, pb.CONTAINER_STARTED_EVENT)
         return life.id
 
     def stop(self, prefix: str) -> None:
@@ -99,7 +99,7 @@ class Pods:
             raise EngineError(f"pod {life.id} is not stopped: {'; '.join(complaints)}")
         self._lives.move_pod(life, "finish stop", stopped_at_ns=time.time_ns(), pid=0)
         if was_ready:
-            self._bus.tell(life.id, pb.CONTAINER_STOPPED_EVENT, life.id)
+            self._bus.tell(life, pb.CONTAINER_STOPPED_EVENT)
 
     def remove(self, prefix: str) -> None:
         """Remove a pod with all its containers, stopped first by force. Repeating it is no error."""
@@ -118,7 +118,7 @@ class Pods:
             with self._domain.block(urgent=True):
                 self._domain.remove_pod(life)
                 self._lives.drop(life)
-        self._bus.tell(life.id, pb.CONTAINER_DELETED_EVENT, life.id)
+        self._bus.tell(life, pb.CONTAINER_DELETED_EVENT)
 
     def update_resources(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from nri.errors import NriError
 from nri.oci import Generator
 from nri.oci.resources import given
 
-__all__ = ["Resources", "in_force", "merged"]
+__all__ = ["Resources", "in_force", "mark_unsupported", "merged", "reasons_of", "result_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -144,9 +144,7 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 def _set_by(wanted: m.LinuxResources) -> list[str]:
     """The names of the fields that resources set; a zero that stands for "not set" sets none. Pure."""
-    update = m.ContainerUpdate()
-    update.linux.resources.CopyFrom(given(wanted))
-    return [row.field for row in UpdateResult(update).fields]
+    return [row.field for row in result_of("", given(wanted)).fields]
 
 
 def _not_overtaken(
@@ -193,8 +191,7 @@ def _leave_out(
     told: dict[str, Any], machine: Machine, runtime: str, result: UpdateResult, before: Mapping[str, Any]
 ) -> None:
     """Take out of what a runtime is told what it or the machine cannot do, and say so in the result."""
-    asked = {row.field for row in result.fields}
-    reasons = {line.partition(" ")[0].rstrip(":"): line.rpartition(": ")[2] for line in fit(told, machine)}
+    reasons = reasons_of(fit(told, machine))
     for field in _NOT_IN_UPDATES:
         reasons[field] = "no OCI runtime changes it in a container that exists"
     if runtime == "runc":
@@ -209,7 +206,24 @@ def _leave_out(
         reasons["memory.disable_oom_killer"] = "crun does not switch it on again"
     if told.get("memory") == {}:
         del told["memory"]
-    for field in asked:
+    mark_unsupported(result, reasons)
+
+
+def result_of(container_id: str, wanted: m.LinuxResources) -> UpdateResult:
+    """The result of an update of one container, in which everything still counts as done."""
+    update = m.ContainerUpdate(container_id=container_id)
+    update.linux.resources.CopyFrom(wanted)
+    return UpdateResult(update)
+
+
+def reasons_of(lines: Iterable[str]) -> dict[str, str]:
+    """The reasons by field of what `machinery.fit` has left out."""
+    return {line.partition(" ")[0].rstrip(":"): line.rpartition(": ")[2] for line in lines}
+
+
+def mark_unsupported(result: UpdateResult, reasons: Mapping[str, str]) -> None:
+    """Say of the fields that a result has why they are not done; a reason for a map is one for each of its keys."""
+    for field in [row.field for row in result.fields]:
         if reason := reasons.get(field.partition("[")[0]):
             result.unsupported(field, reason)
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import logging
 
-from nri.adaptation import UpdateResult
-from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.domain import Domain
 from nri.engine.lifecycle.lives import ContainerLife, Lives
 from nri.engine.lifecycle.parts.machinery import Machinery
-from nri.engine.lifecycle.resources import Resources
+from nri.engine.lifecycle.resources import Resources, result_of
 from nri.engine.spec import container_resources
 from nri.engine.state.tables import next_container_state
 
@@ -42,7 +40,7 @@ class Updates:
             reply = self._domain.update_container(life, wanted)
             changed = reply is not None and reply.changed
             resources = reply.resources if reply is not None else wanted
-            result = _result(life.id, resources)
+            result = result_of(life.id, resources)
             try:
                 answer = reply.order_of(result.update) if reply is not None else 0
                 self._resources.change(life, resources, result, None if changed else told, answer if changed else 0)
@@ -58,9 +56,3 @@ class Updates:
             if reply is not None:
                 self._domain.follow(reply, [result] if changed else ())
             self._domain.post_update(life)
-
-
-def _result(container_id: str, wanted: m.LinuxResources) -> UpdateResult:
-    update = m.ContainerUpdate(container_id=container_id)
-    update.linux.resources.CopyFrom(wanted)
-    return UpdateResult(update)

@@ -62,6 +62,11 @@ class StreamingServer:
         self._url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         self._run(self._accept, listener)
 
+    @property
+    def url(self) -> str:
+        """Where it listens, as the beginning of every address that it gives out; "" before its start."""
+        return self._url
+
     def stop(self) -> None:
         """End all connections; programs that were started for them are killed."""
         if self._stop < 0:

@@ -1,4 +1,4 @@
-"""Calls of the kernel that Python has no function for yet: mounts, namespaces, opening a path below a root.
+"""Calls of the kernel that Python has no function for yet: mounts and namespaces.
 
 Rules: every error is an OSError with the path; nothing here decides anything.
 Next: :mod:`nri.engine.state`.
@@ -11,12 +11,15 @@ import errno
 import os
 from pathlib import Path
 
+from nri.host.cgroups.hierarchies import unescape
+
 __all__ = [
     "CLONE_NEWNET",
     "MS_BIND",
+    "enter",
     "is_mount_point",
     "mount",
-    "open_below",
+    "mount_mapped",
     "setns",
     "unmount",
     "unshare",
@@ -25,7 +28,9 @@ __all__ = [
 MS_BIND = 4096
 CLONE_NEWNET = 0x40000000
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
-_OPENAT2, _RESOLVE_IN_ROOT, _RESOLVE_NO_MAGICLINKS = 437, 0x10, 0x02
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_AT_FDCWD, _AT_EMPTY_PATH, _MOVE_MOUNT_F_EMPTY_PATH = -100, 0x1000, 4
+_OPEN_TREE_CLONE, _MOUNT_ATTR_IDMAP = 1, 0x100000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -41,6 +46,36 @@ def mount(source: str, target: Path, kind: str = "", flags: int = 0, data: str =
     """Mount a file system, with the arguments of the call of that name. Raises OSError with the target."""
     arguments = (source.encode(), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), data.encode())
     _check(_libc.mount(*arguments), str(target))
+
+
+class _MountAttributes(ctypes.Structure):
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
+
+
+def mount_mapped(source: Path, target: Path, user_namespace: Path) -> None:
+    """Mount a folder again, its files' owners mapped as a user namespace maps them. Raises OSError with the target.
+
+    EINVAL: the file system cannot. Source: mount_setattr(2) with MOUNT_ATTR_IDMAP, Linux 5.12.
+    """
+    namespace = os.open(user_namespace, os.O_RDONLY | os.O_CLOEXEC)
+    tree = -1
+    try:
+        flags = ctypes.c_uint(_OPEN_TREE_CLONE | os.O_CLOEXEC)
+        tree = _check(_libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(source), flags), str(source))
+        wanted = _MountAttributes(attr_set=_MOUNT_ATTR_IDMAP, userns_fd=namespace)
+        size = ctypes.c_size_t(ctypes.sizeof(wanted))
+        _check(_libc.syscall(_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, ctypes.byref(wanted), size), str(target))
+        moved = _libc.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
+        _check(moved, str(target))
+    finally:
+        os.close(namespace)
+        if tree >= 0:
+            os.close(tree)
 
 
 def unmount(target: Path, *, lazily: bool = False) -> bool:
@@ -59,14 +94,7 @@ def is_mount_point(path: Path) -> bool:
     """Whether something is mounted at exactly this path, also if it is a file bound onto itself."""
     wanted = os.path.join(os.path.realpath(path.parent), path.name)
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-        return any(_unescape(line.split(" ", 5)[4]) == wanted for line in table)
-
-
-def _unescape(text: str) -> str:
-    """A path of mountinfo: blanks and the like are written as three octal digits."""
-    if "\\" not in text:
-        return text
-    return text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+        return any(unescape(line.split(" ", 5)[4]) == wanted for line in table)
 
 
 def unshare(flags: int) -> None:
@@ -79,19 +107,10 @@ def setns(descriptor: int, flags: int) -> None:
     _check(_libc.setns(descriptor, flags), "setns")
 
 
-class _OpenHow(ctypes.Structure):
-    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
-
-
-def open_below(root: Path, path: str, flags: int = os.O_RDONLY) -> int:
-    """Open a path as a process would whose root is `root`: symlinks and ``..`` cannot lead out of it.
-
-    Raises OSError. Source: openat2(2) with RESOLVE_IN_ROOT, Linux 5.6.
-    """
-    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+def enter(pid: int, name: str, flags: int) -> None:
+    """Move the calling thread into a process's namespace: `name` as in /proc/PID/ns."""
+    descriptor = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
-        found = _libc.syscall(_OPENAT2, top, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how)))
-        return _check(found, path)
+        setns(descriptor, flags)
     finally:
-        os.close(top)
+        os.close(descriptor)

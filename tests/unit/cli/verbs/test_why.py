@@ -26,7 +26,8 @@ fail_request = ["CreateContainer"]
 shadow = true
 allow.fields = ["Env", "Mounts"]
 """
-HEALTH = {"plugin": "10-a", "kind": "external", "state": "active", "pid": 7, "events": "CreateContainer"}
+EVENTS = [f"Event{number}" for number in range(13)]
+HEALTH = {"plugin": "10-a", "kind": "external", "state": "active", "pid": 7, "events": EVENTS}
 
 
 @pytest.fixture
@@ -40,7 +41,9 @@ def socket():
     with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder:
         Path(folder, "policy.toml").write_text(POLICY)
         policies = Policies(f"{folder}/policy.toml")
-        served = Admin(f"{folder}/admin.sock", provenance, policies, lambda: [HEALTH], Rules.DEFAULT)
+        served = Admin(
+            f"{folder}/admin.sock", provenance, policies, lambda: [HEALTH], Rules.DEFAULT, lambda prefix: prefix == "7"
+        )
         served.start()
         yield served.path
         served.stop()
@@ -97,10 +100,18 @@ def test_a_socket_that_is_closed_to_us_says_so_and_nothing_of_other_runtimes(mon
     assert caught.value.message == "cannot connect to /run/admin.sock: permission denied. Run it as root"
 
 
-def test_an_unknown_container_fails_with_the_likely_reasons(nri, socket):
-    done = nri("why", "9", "--admin-socket", socket)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert 'nothing is remembered of a container "9"; it was removed, or' in done.stderr
+def test_a_container_that_there_is_none_of_is_told_from_one_that_is_older_than_the_history(nri, socket):
+    typo, older = (nri("why", word, "--admin-socket", socket) for word in "97")
+    assert (typo.returncode, typo.stdout, older.returncode) == (1, "", 1)
+    assert 'no container "9"' in typo.stderr and "nri ps" in typo.stderr
+    assert "history is kept only since the runtime's start, 2001-09-09 01:46:40 UTC" in older.stderr
+
+
+def test_what_is_cut_in_a_table_ends_with_dots_and_events_do_not_fill_the_screen(nri, socket):
+    table = nri("why", "--plugins", "--admin-socket", socket).stdout.splitlines()
+    assert max(map(len, table)) <= 160
+    assert "..." in table[1]
+    assert len(json.loads(nri("why", "--plugins", "--admin-socket", socket, "-o", "json").stdout)[0]["events"]) == 13
 
 
 def test_where_nobody_listens_it_says_that_only_our_runtimes_keep_a_history(nri, tmp_path):

@@ -6,9 +6,9 @@ import dataclasses
 import socket
 from pathlib import Path
 
-from nri.engine.check import examine
+from nri.engine.check import examine, lacking
 from nri.engine.check.rows import Check
-from nri.engine.config import EngineConfig, NriConfig
+from nri.engine.config import EngineConfig, NetworkConfig, NriConfig, OciRuntime
 
 
 def rows(config: EngineConfig) -> dict[str, Check]:
@@ -33,3 +33,18 @@ def test_without_nri_its_socket_is_not_looked_at(tmp_path: Path) -> None:
     assert "NRI socket" not in rows(config)
     connected = dataclasses.replace(config, nri=NriConfig(disable_connections=True))
     assert "NRI socket" not in rows(connected)
+
+
+def test_what_is_lacking_at_a_start_is_named_with_its_package_and_nothing_is_run(tmp_path: Path) -> None:
+    conmon = tmp_path / "conmon"
+    conmon.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    conmon.chmod(0o755)
+    images = dataclasses.replace(EngineConfig().images, skopeo="/none/skopeo", umoci="/none/umoci")
+    runtimes = {"runc": OciRuntime("/none/runc"), "other": OciRuntime("/none/other")}
+    network = NetworkConfig(config_dir=tmp_path / "cni")
+    config = EngineConfig(runtimes=runtimes, conmon=str(conmon), images=images, network=network)
+    found = {row.what: row.next for row in lacking(config)}
+    assert list(found) == ["OCI runtime runc", "skopeo, for images", "umoci, for images", "pod network"]
+    assert all(f"apt-get install {name}" in " ".join(found.values()) for name in ("runc", "skopeo", "umoci"))
+    assert not (tmp_path / "ran").exists()
+    assert lacking(dataclasses.replace(config, dry=True)) == []

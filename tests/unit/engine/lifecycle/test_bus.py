@@ -1,15 +1,36 @@
-"""Container events for as many as listen."""
+"""The steps of pods and containers: told to the log, and to as many as listen."""
+
+import logging
+from typing import Any
+
+import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.bus import _KEPT, EventBus
+from nri.engine.lifecycle.lives import ContainerLife, PodLife
+from nri.engine.state import ContainerRecord, PodRecord
+from nri.engine.state.names import container_name, pod_name
+
+POD = pod_name("web", "default", "u-1", 0)
+
+
+def container(identity: str, name: str = "app", **more: object) -> ContainerLife:
+    config = {"metadata": {"name": name}}
+    record = ContainerRecord(id=identity, name=container_name(name, 0, POD), pod_id="p", config=config, **more)
+    return ContainerLife(record, {})
+
+
+def pod(identity: str) -> PodLife:
+    config = {"metadata": {"name": "web", "namespace": "default"}}
+    return PodLife(PodRecord(id=identity, name=POD, namespace="default", config=config))
 
 
 def test_every_listener_gets_what_comes_after_it_began_and_what_it_is_about() -> None:
     bus = EventBus()
-    bus.tell("c0", pb.CONTAINER_CREATED_EVENT, "p")
+    bus.tell(container("c0"), pb.CONTAINER_CREATED_EVENT)
     bus.describe = lambda event, pod: event.pod_sandbox_status.MergeFrom(pb.PodSandboxStatus(id=pod))
     with bus.subscribe() as one, bus.subscribe() as two:
-        bus.tell("c1", pb.CONTAINER_STARTED_EVENT, "p")
+        bus.tell(container("c1"), pb.CONTAINER_STARTED_EVENT)
         for each in (one, two):
             event = each.get(1)
             assert event is not None
@@ -22,7 +43,7 @@ def test_a_listener_that_does_not_keep_up_loses_the_oldest() -> None:
     bus = EventBus()
     listener = bus.subscribe()
     for number in range(_KEPT + 2):
-        bus.tell(f"c{number}", pb.CONTAINER_CREATED_EVENT, "p")
+        bus.tell(container(f"c{number}"), pb.CONTAINER_CREATED_EVENT)
     first = listener.get(1)
     assert first is not None and first.container_id == "c2" and listener.lost == 2
 
@@ -32,3 +53,31 @@ def test_the_end_of_the_bus_ends_all_waiting() -> None:
     listener = bus.subscribe()
     bus.close()
     assert listener.get() is None
+
+
+def test_each_step_is_a_line_of_the_log_with_short_id_and_names(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    bus, identity = EventBus(), "0123456789abcdef" * 4
+    bus.tell(pod(identity), pb.CONTAINER_STARTED_EVENT)
+    bus.tell(container(identity, "odd_name"), pb.CONTAINER_CREATED_EVENT)
+    bus.tell(container(identity, exit_code=137, reason="OOMKilled"), pb.CONTAINER_STOPPED_EVENT)
+    bus.tell(pod(identity), pb.CONTAINER_DELETED_EVENT)
+    assert caplog.messages == [
+        "pod 0123456789abc default/web started",
+        "container 0123456789abc default/web/odd_name made",
+        "container 0123456789abc default/web/app ended: code 137, OOMKilled",
+        "pod 0123456789abc default/web removed",
+    ]
+
+
+def test_a_life_writes_its_steps_into_the_log(dry: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "nri.engine.lifecycle.bus")
+    pod_id = dry.pod()
+    made = dry.run(pod_id)
+    dry.engine.containers.stop(made)
+    dry.engine.pods.remove(pod_id)
+    short = {f"pod {pod_id[:13]} n/pod": "P", f"container {made[:13]} n/pod/c": "C"}
+    told = [next(text.replace(key, sign) for key, sign in short.items() if key in text) for text in caplog.messages]
+    assert told == [
+        "P made", "P started", "C made", "C started", "C ended: code 137, Error", "P ended", "C removed", "P removed",
+    ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -113,3 +114,20 @@ def test_the_pods_end_ends_all_its_containers_and_no_others(dry: Any) -> None:
     dry.engine.pods.remove(one)
     assert [record.pod_id for record in dry.engine.containers.list()] == [two]
     assert dry.told.of("a")[-2:] == dry.told.of("b")[-2:] == ["stop_container", "remove_container"]
+
+
+def test_what_a_plugin_sets_and_this_machine_cannot_do_is_left_out_and_told_to_those_who_ask(
+    dry: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    machinery = dry.engine.machinery
+    machinery.machine = replace(machinery.machine, cgroup_v2=False)
+    dry.told.on["create_container"] = lambda *_: (
+        nri.Adjustment().add_unified("memory.high", "1").set_cpu_shares(5).message, []
+    )  # fmt: skip
+    made = dry.run(dry.pod())
+    assert "unified" not in dry.engine.containers.life(made).spec["linux"]["resources"]
+    notes = [text for _, text in dry.engine.nri.adaptation.provenance.explain(made).notes]
+    assert [text for text in notes if "unified[memory.high] unsupported" in text], notes
+    assert not [text for text in notes if "cpu.shares" in text]
+    assert f"container {made}: a plugin's adjustment is left out: unified" in caplog.text

@@ -124,3 +124,16 @@ def test_what_a_client_or_a_plugin_by_itself_has_set_stays_when_an_earlier_answe
     }  # fmt: skip
     assert in_force(dry, made)["cpu"] == {"shares": 700, "quota": 6000}
     assert in_force(dry, made)["memory"]["limit"] == 64 << 20
+
+
+def test_a_device_rule_in_an_answer_reaches_no_runtime_and_those_who_ask_are_told(dry: Any) -> None:
+    made = dry.run(dry.pod())
+    before = dry.engine.containers.life(made).spec["linux"]["resources"]["devices"]
+    dry.told.on["update_container"] = lambda *_: [
+        nri.Update(made).set_cpu_shares(700).add_device_rule(False, "c", major=1, minor=5).message
+    ]  # fmt: skip
+    dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=300))
+    assert in_force(dry, made)["cpu"]["shares"] == 700
+    assert dry.engine.containers.life(made).spec["linux"]["resources"]["devices"] == before
+    notes = [text for _, text in dry.engine.nri.adaptation.provenance.explain(made).notes]
+    assert [text for text in notes if "linux.resources.devices" in text and "unsupported in an update" in text], notes

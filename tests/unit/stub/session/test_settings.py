@@ -7,6 +7,7 @@ from typing import Literal
 import pytest
 
 import nri
+from nri.stub.session import settings
 from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import Names
 
@@ -51,3 +52,20 @@ def test_without_a_config_class_the_text_is_passed_on() -> None:
     with plugin_thread(plugin) as running:
         running.runtime.begin(config="anything: at all")
     assert plugin.config == "anything: at all"
+
+
+class Flagged(Pin):
+    flags = {"cpus": ("cpus", "LIST", "which"), "mode": ("mode", "MODE", "how")}  # noqa: RUF012
+
+
+def test_flags_of_its_own_come_before_the_file_and_that_before_the_runtimes_text(tmp_path) -> None:
+    (tmp_path / "pin.yaml").write_text("mode: hard\nzones: [file]\n")
+    plugin = Flagged()
+    settings.apply(plugin, "cpus: '1'\nmode: soft\nzones: [runtime]\n", str(tmp_path / "pin.yaml"), {"cpus": ["2"]})
+    assert (plugin.config.cpus, plugin.config.mode, plugin.config.zones) == ("2", "hard", ["file"])
+
+
+def test_a_flag_that_does_not_fit_is_told_by_its_name() -> None:
+    with pytest.raises(nri.ConfigError, match=r'^--mode: mode: expected one of soft, hard, not "sotf" \(did you mean'):
+        settings.check_flags(Flagged, {"mode": ["sotf"]})
+    settings.check_flags(Flagged, {"mode": ["hard"]})

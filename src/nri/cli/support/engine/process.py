@@ -56,6 +56,7 @@ def serve(settings: Settings, loaded: LoadedConfig) -> int:
         _log.warning("%s", note)
     _log.info("settings: %s", ", ".join(loaded.files) or "defaults, for there is no /etc/nri/engine.toml")
     try:
+        from nri.engine.check import lacking
         from nri.engine.daemon import Daemon
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "nri":
@@ -63,6 +64,8 @@ def serve(settings: Settings, loaded: LoadedConfig) -> int:
         raise Failure(f"the engine needs {error.name}, which is not installed. Install the extra: {INSTALL}") from None
     from nri.errors import NriError
 
+    for row in lacking(config):
+        _log.warning("%s: %s. %s", row.what, row.found, row.next)
     signals = _Signals()
     try:
         daemon = Daemon(config)

@@ -39,7 +39,7 @@ def command(settings: Settings, namespace: str | None, cri_socket: str | None) -
         out.document([MessageToDict(one, always_print_fields_with_no_presence=True) for one in found])
         return
     columns = [
-        Column("POD", "id", 13),
+        Column("POD", "id", 13, mark=False),
         Column("NAME", "name"),
         Column("NAMESPACE", "namespace"),
         Column("AGE", "age"),

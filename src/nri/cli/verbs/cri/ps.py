@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from nri.cli.output import Column, Output
@@ -26,7 +28,7 @@ EXAMPLES = [
 def command(settings: Settings, everything: bool, pod: str | None, cri_socket: str | None) -> None:
     """List containers of the runtime on this machine, over its CRI socket: the engine's, containerd's or any other's.
 
-    The newest come first. With -o json everything that the runtime tells of each.
+    The newest come first. With -o json everything that the runtime tells of each, and its pod's name and namespace.
     """
     from google.protobuf.json_format import MessageToDict
 
@@ -39,10 +41,11 @@ def command(settings: Settings, everything: bool, pod: str | None, cri_socket: s
     if pod is not None:
         found = [one for one in found if one.pod_sandbox_id.startswith(pod) or support.pod_name(one, pods) == pod]
     if not out.human:
-        out.document([MessageToDict(one, always_print_fields_with_no_presence=True) for one in found])
+        whole: Any = {"always_print_fields_with_no_presence": True}
+        out.document([{**MessageToDict(one, **whole), "pod": _pod(pods.get(one.pod_sandbox_id))} for one in found])
         return
     columns = [
-        Column("CONTAINER", "id", 13),
+        Column("CONTAINER", "id", 13, mark=False),
         Column("IMAGE", "image", 40),
         Column("AGE", "age"),
         Column("STATE", "state"),
@@ -54,11 +57,12 @@ def command(settings: Settings, everything: bool, pod: str | None, cri_socket: s
     rows = [
         {"id": one.id, "image": one.image.user_specified_image or one.image.image, "age": support.age(one.created_at),
          "state": support.state_name(one), "name": one.metadata.name, "attempt": str(one.metadata.attempt),
-         "pod": support.pod_name(one, pods), "namespace": _namespace(pods.get(one.pod_sandbox_id))}
+         "pod": support.pod_name(one, pods), "namespace": _pod(pods.get(one.pod_sandbox_id)).get("namespace", "")}
         for one in found
     ]  # fmt: skip
     out.table(columns, rows)
 
 
-def _namespace(pod: object) -> str:
-    return str(pod.metadata.namespace) if pod is not None else ""  # type: ignore[attr-defined]  # a PodSandbox
+def _pod(pod: Any) -> dict[str, str]:
+    """The name, namespace and uid of a PodSandbox; {} of one that is gone."""
+    return {key: getattr(pod.metadata, key) for key in ("name", "namespace", "uid")} if pod is not None else {}

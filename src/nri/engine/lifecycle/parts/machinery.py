@@ -132,20 +132,27 @@ class Machinery:
         default = self.config.cgroups.parent
         return default if self.systemd_cgroup else f"{default.rstrip('/')}/pod{pod_id}"
 
-    def generator(self, spec: Mapping[str, Any]) -> Generator:
-        """What applies adjustments and updates of plugins to a spec, with this node's classes and devices."""
+    def generator(self, spec: Mapping[str, Any], left_out: Callable[[str], object] | None = None) -> Generator:
+        """What applies adjustments and updates of plugins to a spec, with this node's classes and devices.
+
+        `left_out` gets a line for each resource that this machine cannot limit; without it the log does.
+        """
+
+        def check(resources: dict[str, Any]) -> None:
+            for line in fit(resources, self.machine):
+                if left_out is None:
+                    _log.info("a plugin's adjustment is left out: %s", line)
+                else:
+                    left_out(line)
+
         return Generator(
             dict(spec),
             compat=self.config.nri.compat,
             cdi=self._cdi.inject,
             rdt=self._rdt.resolve,
             blockio=None if self._blockio is None else self._blockio.resolve,
-            check_resources=self._check_resources,
+            check_resources=check,
         )
-
-    def _check_resources(self, resources: dict[str, Any]) -> None:
-        for line in fit(resources, self.machine):
-            _log.info("a plugin's adjustment is left out: %s", line)
 
     def seccomp(
         self, security: pb.LinuxContainerSecurityContext | pb.LinuxSandboxSecurityContext

@@ -13,6 +13,7 @@ import pytest
 from nri.cli.errors import Failure
 from nri.cli.settings import Settings
 from nri.cli.support.engine import process as engine_process
+from nri.engine.check import Check
 from nri.engine.config import EngineConfig, LoadedConfig, NriConfig
 
 
@@ -103,3 +104,23 @@ def test_a_signal_during_the_start_ends_it_without_a_word_of_being_ready(
     config = EngineConfig(dry=True, root=tmp_path / "root", state=tmp_path / "state", socket=tmp_path / "s", nri=nri)
     assert engine_process.serve(Settings(), LoadedConfig(config, {}, (), ())) == 0
     assert "stopping after SIGTERM" in caplog.text and "ready" not in caplog.text
+
+
+def test_each_missing_program_is_a_line_at_the_start(
+    quiet_root, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Stopped:
+        first = signal.SIGTERM
+
+        def wait(self) -> int:
+            return self.first
+
+    monkeypatch.setattr(engine_process, "_Signals", Stopped)
+    rows = [Check("conmon", "missing", "no program conmon", "apt-get install conmon"), Check("a", "missing", "b", "c")]
+    monkeypatch.setattr("nri.engine.check.lacking", lambda _: rows)
+    config = EngineConfig(
+        dry=True, root=tmp_path / "r", state=tmp_path / "s", socket=tmp_path / "c", nri=NriConfig(disable=True)
+    )
+    assert engine_process.serve(Settings(), LoadedConfig(config, {}, (), ())) == 0
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warned == ["conmon: no program conmon. apt-get install conmon", "a: b. c"]

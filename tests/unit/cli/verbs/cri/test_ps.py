@@ -42,6 +42,7 @@ def test_all_of_a_pod_as_ids_and_as_json(nri, path: str) -> None:
     found = json.loads(nri("ps", "-a", "--pod", "p2", "-o", "json", "--cri-socket", path).stdout)
     assert [one["metadata"]["name"] for one in found] == ["store", "old"]
     assert found[1]["state"] == "CONTAINER_EXITED"
+    assert {name: found[1]["pod"][name] for name in ("name", "namespace")} == {"name": "db", "namespace": "kube-system"}
 
 
 def test_no_runtime_is_3_and_names_the_option(nri, tmp_path: Path) -> None:

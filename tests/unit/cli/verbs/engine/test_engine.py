@@ -75,6 +75,14 @@ def test_it_says_where_it_listens_when_it_is_ready_and_serves_pods(nri, tmp_path
             made = pod_with_container(cri, tmp_path)
         assert nri("ps", "-q", "--cri-socket", str(tmp_path / "cri.sock")).stdout == f"{made}\n"
         assert nri("why", "--plugins", "--admin-socket", str(tmp_path / "admin.sock")).returncode == 0
+        (ready,) = [line for line in (tmp_path / "log").read_text().splitlines() if " ready: " in line]
+    for what in (
+        "CRI at {}/cri.sock",
+        "NRI at {}/nri.sock",
+        "nri why at {}/admin.sock",
+        "exec and attach at http://127.",
+    ):
+        assert what.format(tmp_path) in ready, ready
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
