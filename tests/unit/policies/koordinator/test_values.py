@@ -1,7 +1,10 @@
 """Changes of several hooks in one, and writes of them."""
 
+import pytest
+
+from nri.policies.koordinator.loops import block_io
 from nri.policies.koordinator.values import NO_CHANGES, Changes, HookError, Mount
-from nri.policies.koordinator.writes import Write, container_writes, folder_writes, pod_writes
+from nri.policies.koordinator.writes import KNOBS, Write, container_writes, folder_writes, pod_writes
 
 
 def test_of_two_words_on_one_thing_the_later_one_counts_and_the_rest_adds_up() -> None:
@@ -40,3 +43,9 @@ def test_an_error_names_its_hook_in_one_line() -> None:
     assert str(error) == "GPUEnvInject: no ratio"
     assert error.partial is not None
     assert not error.partial
+
+
+def test_the_knobs_that_hooks_name_are_those_of_the_machine() -> None:
+    knobs = pytest.importorskip("nri.host.cgroups.knobs", reason="nri.host is not in this tree")
+    assert set(KNOBS.values()) <= set(knobs.KNOBS)
+    assert set(block_io.values([])) <= set(knobs.KNOBS)

@@ -1,6 +1,6 @@
 """Block I/O of a class or pod: limits of operations and bytes per second for each disk, and its weight.
 
-One line for each disk (`8:0 1048576`); 0 takes a limit away. Which disk a volume or device is, the machine's side
+Values are by device (`8:0`); 0 in NodeSLO takes a limit away. Which disk a volume or device is, the machine's side
 knows. Next: `nri.policies.koordinator.loops.cpu_suppress`.
 """
 
@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from nri.policies.koordinator.formulas import UNLIMITED
 from nri.policies.koordinator.shapes import Items, Record, fit
 
-__all__ = ["DiskLimits", "lines", "parse"]
+__all__ = ["DiskLimits", "parse", "values"]
 
 _IO = Record({"readIOPS": int, "writeIOPS": int, "readBPS": int, "writeBPS": int, "ioWeightPercent": int})
 _SHAPE = Record({"enable": bool, "blocks": Items(Record({"name": str, "type": str, "ioCfg": _IO}))})
 _KNOBS: Final = {
-    "read_iops": "blkio.throttle.read_iops",
-    "write_iops": "blkio.throttle.write_iops",
-    "read_bps": "blkio.throttle.read_bps",
-    "write_bps": "blkio.throttle.write_bps",
-    "weight": "blkio.weight",
+    "read_iops": "io.read_iops",
+    "write_iops": "io.write_iops",
+    "read_bps": "io.read_bps",
+    "write_bps": "io.write_bps",
+    "weight": "io.cost_weight",
 }
 
 
@@ -59,6 +60,9 @@ def parse(given: Any) -> list[DiskLimits]:
     return disks
 
 
-def lines(disks: Iterable[tuple[str, DiskLimits]]) -> list[tuple[str, str]]:
-    """Return knobs and what to write into them, for disks with their numbers (`8:0`)."""
-    return [(knob, f"{number} {getattr(limits, name)}") for number, limits in disks for name, knob in _KNOBS.items()]
+def values(disks: Iterable[tuple[str, DiskLimits]]) -> dict[str, dict[str, int]]:
+    """Return what each knob is set to, by device (`8:0`); -1 is no limit."""
+    listed = list(disks)
+    return {
+        knob: {number: getattr(limits, name) or UNLIMITED for number, limits in listed} for name, knob in _KNOBS.items()
+    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from nri.kube.quantity import MOST
+from nri.policies.koordinator.formulas import UNLIMITED
 from nri.policies.koordinator.shapes import Record, fit
 
 __all__ = ["MemoryQos", "container_values", "parse", "pod_values"]
@@ -59,10 +59,10 @@ def container_values(qos: MemoryQos, request: int, limit: int, allocatable: int)
     values = _values(qos, request)
     if qos.enabled and qos.throttling_percent is not None:
         if qos.throttling_percent == 0:
-            high = MOST
-        else:
-            end = limit if limit > 0 else allocatable
-            high = (request + (end - request) * qos.throttling_percent // 100) // _PAGE * _PAGE
+            values["memory.high"] = UNLIMITED
+            return values
+        end = limit if limit > 0 else allocatable
+        high = (request + (end - request) * qos.throttling_percent // 100) // _PAGE * _PAGE
         values["memory.high"] = max(high, values.get("memory.min", 0), _PAGE)
     return values
 

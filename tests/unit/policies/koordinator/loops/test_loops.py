@@ -1,6 +1,5 @@
 """The strategies as pure decisions, by property where there is arithmetic."""
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -208,22 +207,22 @@ def test_memory_without_a_limit_is_throttled_by_the_node_and_zero_is_no_throttli
     assert values["memory.low"] == values["memory.min"] == 1 << 29
     assert values["memory.wmark_ratio"] == 95
     free = QOS._replace(throttling_percent=0)
-    assert memory_qos.container_values(free, 1, 2, 3)["memory.high"] == 2**63 - 1
+    assert memory_qos.container_values(free, 1, 2, 3)["memory.high"] == -1
     assert "memory.high" not in memory_qos.pod_values(QOS, 1 << 30)
     assert memory_qos.pod_values(memory_qos.parse(None), 1) == {}
     with pytest.raises(ValueError, match="minLimitPercent"):
         memory_qos.parse({"minLimitPercent": "5"})
 
 
-def test_disks_have_a_line_for_each_knob() -> None:
+def test_disks_have_a_value_of_each_knob() -> None:
     given_ = {"enable": True, "blocks": [{"name": "/dev/sda", "type": "device", "ioCfg": {"readBPS": 1048576}}]}
     (disk,) = block_io.parse(given_)
-    assert dict(block_io.lines([("8:0", disk)])) == {
-        "blkio.throttle.read_iops": "8:0 0",
-        "blkio.throttle.write_iops": "8:0 0",
-        "blkio.throttle.read_bps": "8:0 1048576",
-        "blkio.throttle.write_bps": "8:0 0",
-        "blkio.weight": "8:0 100",
+    assert block_io.values([("8:0", disk)]) == {
+        "io.read_iops": {"8:0": -1},
+        "io.write_iops": {"8:0": -1},
+        "io.read_bps": {"8:0": 1048576},
+        "io.write_bps": {"8:0": -1},
+        "io.cost_weight": {"8:0": 100},
     }
     assert block_io.parse({**given_, "enable": False}) == []
     for wrong in ({"readBPS": -1}, {"ioWeightPercent": 0}, {"ioWeightPercent": 101}, {"readBPS": "1"}):
