@@ -1,17 +1,12 @@
-"""Core-scheduling cookies: one for each group, by property on a machine of processes that come and go."""
+"""Core-scheduling cookies: one for each group, by property on processes that come and go."""
 
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.policies.koordinator import names
-from nri.policies.koordinator.contexts import KubeQosContext
-from nri.policies.koordinator.hooks import core_sched
 from nri.policies.koordinator.hooks.cookie_groups import CookieGroups
 from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.rules.node_slo import CoreSchedClass, CoreSchedRule
 
 
 class Processes:
@@ -119,35 +114,3 @@ def test_a_process_that_moved_away_and_back_has_its_groups_cookie() -> None:
             groups.enable(group, f"pod/{pids}", pids)
         found[quirks] = processes.cookies[2] == processes.cookies[1]
     assert found == {Quirks.DEFAULT: True, Quirks.REFERENCE: False}
-
-
-RULE = CoreSchedRule(
-    True,
-    {"LS": CoreSchedClass(True, expeller=True), "BE": CoreSchedClass(True, cpu_idle=True)},
-    {"BestEffort": CoreSchedClass(True, cpu_idle=True)},
-)
-
-
-@pytest.mark.parametrize(
-    ("labels", "rule", "enabled", "group"),
-    [
-        ({names.LABEL_QOS: "LS"}, RULE, True, "-expeller"),
-        ({names.LABEL_QOS: "LS", names.LABEL_CORE_GROUP: "g"}, RULE, True, "g-expeller"),
-        ({names.LABEL_QOS: "BE", names.LABEL_CORE_GROUP: "g"}, RULE, True, "g"),
-        ({names.LABEL_QOS: "BE", names.LABEL_CORE_POLICY: "exclusive"}, RULE, True, "uid"),
-        ({names.LABEL_QOS: "BE", names.LABEL_CORE_POLICY: "none"}, RULE, False, ""),
-        ({names.LABEL_QOS: "BE", names.LABEL_CORE_POLICY: "nonsense"}, RULE, True, ""),
-        ({names.LABEL_QOS: "SYSTEM"}, RULE, False, ""),
-        ({names.LABEL_QOS: "LS"}, CoreSchedRule(), False, ""),
-    ],
-)
-def test_a_pods_group_is_its_label_or_itself(
-    labels: dict[str, str], rule: CoreSchedRule, enabled: bool, group: str
-) -> None:
-    assert core_sched.membership(labels, "Guaranteed", "uid", rule) == (enabled, group)
-
-
-def test_folders_are_idle_if_their_class_is_and_nothing_is_said_before_a_rule() -> None:
-    assert core_sched.kube_class(KubeQosContext("BestEffort"), RULE).changes.cpu_idle == 1
-    assert core_sched.kube_class(KubeQosContext("Burstable"), RULE).changes.cpu_idle == 0
-    assert not core_sched.kube_class(KubeQosContext("BestEffort"), CoreSchedRule()).changes

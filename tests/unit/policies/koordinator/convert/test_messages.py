@@ -1,18 +1,18 @@
-"""Contexts from messages, manifests and hook requests, and changes in the words of each transport."""
+"""Contexts from NRI's messages, and changes in its words."""
 
 import json
-
-import pytest
 
 from nri.api import messages as m
 from nri.policies.koordinator import names
 from nri.policies.koordinator.contexts import Resources
-from nri.policies.koordinator.convert import manifest, messages, proxy
+from nri.policies.koordinator.convert import messages
 from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.values import Changes, Device, Mount, Resctrl
 from nri.policies.koordinator.writes import Write
 
 SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
+
+
 FULL = Changes(
     cpu_shares=2,
     cfs_quota=-1,
@@ -40,6 +40,12 @@ def nri_pod() -> m.PodSandbox:
     )
     pod.linux.cgroup_parent = "/kubepods/podu"
     return pod
+
+
+def container(name: str, cpu: str = "", limit: str = "", **more: str) -> dict[str, object]:
+    requests = {"requests": {"cpu": cpu}} if cpu else {}
+    limits = {"limits": {"cpu": limit, "memory": "1Gi"}} if limit else {}
+    return {"name": name, "resources": {**requests, **limits}, **more}
 
 
 def test_an_nri_container_becomes_a_context() -> None:
@@ -109,106 +115,3 @@ def test_a_clear_that_nri_cannot_say_goes_to_the_executor() -> None:
     assert messages.unsaid("kubepods/podu/c", clear, Quirks.REFERENCE) == []
     assert messages.unsaid("kubepods/podu/c", Changes(cpuset="0")) == []
     assert messages.unsaid("", clear) == []
-
-
-REQUEST = {
-    "pod_meta": {"name": "n", "namespace": "ns", "uid": "u"},
-    "pod_annotations": {names.ANNOTATION_EXTENDED: SPEC},
-    "pod_cgroup_parent": "/kubepods/podu",
-    "container_meta": {"id": "cid", "name": "c"},
-    "container_envs": {"A": ""},
-    "container_resources": {"cpu_shares": 0, "cpu_quota": -1, "memory_limit_in_bytes": -9, "cpuset_cpus": "1"},
-}
-
-
-def test_a_hook_request_becomes_a_context() -> None:
-    context = proxy.container_context(REQUEST)
-    assert context.cgroup_parent == "/kubepods/podu/cri-containerd-cid.scope"
-    assert context.env == {"A": ""}
-    assert context.resources == Resources(cfs_quota=-1, cpuset="1", memory_limit=-1)
-    assert context.extended is not None
-    assert proxy.container_context({}).resources is None
-    pod = proxy.pod_context({"pod_meta": {"uid": "u"}, "labels": {"l": "1"}, "cgroup_parent": "p"})
-    assert (pod.uid, pod.labels, pod.cgroup_parent) == ("u", {"l": "1"}, "p")
-
-
-def test_a_hook_response_clears_cpus_and_keeps_what_nobody_set() -> None:
-    before = {"container_resources": {"cpuset_cpus": "5-6", "cpu_shares": 77}, "container_envs": {"B": "2"}}
-    after = proxy.container_response(Changes(cpuset="", env={"A": "1"}), before)
-    assert after == {
-        "container_resources": {"cpuset_cpus": "", "cpu_shares": 77},
-        "container_envs": {"B": "2", "A": "1"},
-    }
-    assert proxy.container_response(Changes(bvt=1), before) == before
-    assert proxy.pod_response(Changes(cfs_quota=-1), {}) == {"resources": {"cpu_quota": -1}}
-
-
-def test_mounts_and_devices_reach_the_cri_request() -> None:
-    """`proxy_adds_mounts_and_devices`."""
-    assert proxy.cri_extras(FULL) == {
-        "mounts": [{"container_path": "/d", "host_path": "/s", "readonly": False}],
-        "devices": [{"container_path": "/dev/x", "host_path": "/dev/x", "permissions": "rwm"}],
-    }
-    assert proxy.cri_extras(FULL, Quirks.REFERENCE) == {}
-
-
-def container(name: str, cpu: str = "", limit: str = "", **more: str) -> dict[str, object]:
-    requests = {"requests": {"cpu": cpu}} if cpu else {}
-    limits = {"limits": {"cpu": limit, "memory": "1Gi"}} if limit else {}
-    return {"name": name, "resources": {**requests, **limits}, **more}
-
-
-def test_a_pods_resources_are_the_sum_or_the_greatest_initializer_and_the_overhead() -> None:
-    pod = {
-        "spec": {
-            "containers": [container("a", "1", "2"), container("b", "500m", "1")],
-            "initContainers": [container("i", "4"), container("side", "250m", restartPolicy="Always")],
-            "overhead": {"cpu": "100m"},
-        }
-    }
-    resources = manifest.pod_context(pod, "").resources
-    assert resources is not None
-    assert resources.cpu_shares == 4100 * 1024 // 1000
-    assert resources.cfs_quota == 310_000
-    assert resources.memory_limit == 2 << 30
-
-
-def test_a_container_without_limits_is_unlimited() -> None:
-    assert manifest.container_resources(container("a")) == Resources(2, -1, None, -1)
-    assert manifest.container_resources(container("a", "1", "2")) == Resources(1024, 200_000, None, 1 << 30)
-
-
-@pytest.mark.parametrize(
-    ("pod", "kube"),
-    [
-        ({"status": {"qosClass": "Burstable"}}, "Burstable"),
-        ({}, "BestEffort"),
-        ({"spec": {"containers": [container("a", "1")]}}, "Burstable"),
-        (
-            {"spec": {"containers": [{"resources": {"limits": {"cpu": "1", "memory": "1"}}}]}},
-            "Guaranteed",
-        ),
-    ],
-)
-def test_a_pods_class_is_its_status_or_what_its_containers_make(pod: dict[str, object], kube: str) -> None:
-    assert manifest.kube_class(pod) == kube
-
-
-def test_batch_resources_of_the_spec_go_before_the_annotation() -> None:
-    own = {"name": "c", "resources": {"limits": {names.BATCH_CPU: "1k", "cpu": "1"}}}
-    pod = {
-        "metadata": {"annotations": {names.ANNOTATION_EXTENDED: SPEC}},
-        "spec": {"containers": [own]},
-        "status": {"containerStatuses": [{"name": "c", "containerID": "containerd://1"}, {"name": "gone"}]},
-    }
-    context = manifest.container_context(pod, "kubepods/podu", "c")
-    assert context.extended is not None
-    assert context.extended.limits == {names.BATCH_CPU: 1000}
-    assert context.cgroup_parent == "kubepods/podu/cri-containerd-1.scope"
-    assert list(manifest.containers_of(pod)) == ["c"]
-    assert manifest.container_context(pod, "kubepods/podu", "absent").cgroup_parent == ""
-    assert manifest.sandbox_context(pod, "kubepods/podu", "").cgroup_parent == ""
-    bare = {**pod, "spec": {"containers": [{"name": "c"}]}}
-    annotated = manifest.container_context(bare, "", "c").extended
-    assert annotated is not None
-    assert annotated.limits == {names.BATCH_CPU: 500}
