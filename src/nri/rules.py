@@ -97,6 +97,8 @@ class Rules:
     """A file in the plugin folder with a wrong name, or that others may write, is reported and skipped."""
     launched_plugins_restart: bool = True
     """A plugin that the runtime launched is started again when it dies or its configuration changes."""
+    wasm_events_optional: bool = True
+    """A plugin in WebAssembly that lacks the functions of some events is loaded, and not asked about these."""
     shutdown_is_sent: bool = True
     """Plugins are told that the runtime stops."""
     synchronize_timeout_per_message: bool = True

@@ -40,6 +40,14 @@ FORBIDDEN = {
         "engine/state/names.py",
         "nri.engine.process.runtime",
     ),
+    "Inside host each room stands on cgroups, or on files and results alone, and none on its neighbours": (
+        "host/process.py",
+        "nri.host.topology",
+    ),
+    "Values of cgroups go from the writer down through one file and the table of knobs to the units": (
+        "host/cgroups/knobs.py",
+        "nri.host.cgroups.writer",
+    ),
     "Clients and servers of ttRPC stand on services, these on streams, and nothing of it on clients and servers": (
         "ttrpc/services/streams.py",
         "nri.ttrpc.services.client",

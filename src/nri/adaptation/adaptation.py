@@ -88,6 +88,7 @@ class Adaptation(Events):
             `UpdateResult` for each, or None for "all applied".
         evict: acts on evictions that a plugin asks for by itself; None: such requests are answered with an error.
         plugin_path, plugin_config_path, socket_path: the places; see `nri.api.naming` for the defaults.
+        wasm_cache: the folder in which plugins in WebAssembly are kept compiled; None for none.
         disable_connections: only built-in and installed plugins.
         registration_timeout_s, request_timeout_s: how long a plugin has to register, and for one request, in seconds.
         builtin: plugins inside the runtime.
@@ -118,6 +119,7 @@ class Adaptation(Events):
         plugin_path: str = naming.PLUGIN_DIR,
         plugin_config_path: str = naming.CONFIG_DIR,
         socket_path: str = naming.DEFAULT_SOCKET,
+        wasm_cache: str | None = naming.WASM_CACHE,
         disable_connections: bool = False,
         registration_timeout_s: float = naming.REGISTRATION_TIMEOUT_S,
         request_timeout_s: float = naming.REQUEST_TIMEOUT_S,
@@ -149,7 +151,7 @@ class Adaptation(Events):
         invoker = Invoker(self.rules, self._reporting)
         super().__init__(Dispatcher(chain, invoker, context, request_timeout_s, fan_out), trail, chain)
         # The ways in: built into the runtime, installed, or by the socket.
-        settings = RuntimeSettings(name, version, registration_timeout_s, request_timeout_s, self.rules)
+        settings = RuntimeSettings(name, version, registration_timeout_s, request_timeout_s, self.rules, wasm_cache)
         self._wire_registration(settings, updates, synchronize)
         self._builtin = [*default_validators(default_validator, self.rules), *builtin]
         self._installed = Installed(

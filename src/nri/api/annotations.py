@@ -11,12 +11,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nri.api.messages import PodSandbox
 
-__all__ = ["DOMAIN", "REQUIRED_PLUGINS", "effective", "keys"]
+__all__ = ["BOOLEANS", "DOMAIN", "REQUIRED_PLUGINS", "effective", "keys"]
 
 #: Domain of the annotations that the NRI community uses.
 DOMAIN = "noderesource.dev"
 #: List of the plugins without which the default validator refuses the container.
 REQUIRED_PLUGINS = "required-plugins." + DOMAIN
+#: The words for true and false in annotations: those that Go's strconv.ParseBool takes.
+BOOLEANS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
+    ("0", "f", "F", "FALSE", "false", "False"), False
+)
 
 
 def keys(key: str, container_name: str = "") -> tuple[str, ...]:

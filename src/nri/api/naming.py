@@ -28,6 +28,7 @@ __all__ = [
     "REQUEST_TIMEOUT_S",
     "RUNTIME_SERVICE",
     "RUNTIME_SERVICE_CONN",
+    "WASM_CACHE",
     "check_index",
     "check_name",
     "config_file_names",
@@ -47,6 +48,8 @@ DEFAULT_SOCKET: Final = "/var/run/nri/nri.sock"
 #: Where a runtime looks for plugins to launch, and for their configuration.
 PLUGIN_DIR: Final = "/opt/nri/plugins"
 CONFIG_DIR: Final = "/etc/nri/conf.d"
+#: Where a runtime keeps the compiled code of plugins in WebAssembly.
+WASM_CACHE: Final = "/var/cache/nri/wasm"
 #: Beside the socket: notes on plugins that failed, for `nri doctor`.
 FAILED_DIR: Final = "failed-plugins"
 

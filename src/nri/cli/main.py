@@ -28,7 +28,8 @@ class Row(NamedTuple):
 
 
 VERBS = {
-    "run": Row("nri.cli.verbs.run", "run a plugin from a file or a module"),
+    "run": Row("nri.cli.verbs.run", "run plugins: bundled ones by name, yours from a file or a module"),
+    "plugins": Row("nri.cli.verbs.plugins", "show the plugins that have a name, and what each one takes"),
     "new": Row("nri.cli.verbs.new", "start a plugin: code, test, image, manifests"),
     "enable": Row("nri.cli.verbs.enable", "let the runtime launch a plugin from now on"),
     "disable": Row("nri.cli.verbs.disable", "take a plugin out of the runtime's folder again"),

@@ -15,6 +15,7 @@ from nri.text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from nri.config.source import Source
@@ -29,18 +30,28 @@ LONGEST_NUMBER = 4300
 
 def parse_yaml(source: Source) -> Any:
     """The text as dicts, lists and scalars, or None; ConfigError for what is wrong with it, with the line."""
+    return _read(source, MOST_VALUES, lambda loader, node: loader.construct_document(node))
+
+
+def compose_yaml(source: Source, most_values: int = MOST_VALUES) -> Any:
+    """The text as PyYAML's nodes, with lines and scalars as they are written, or None; checked as by `parse_yaml`."""
+    return _read(source, most_values, lambda _, node: node)
+
+
+def _read(source: Source, most_values: int, finish: Callable[[Any, Any], Any]) -> Any:
     import yaml
 
-    loader = _yaml_loader()(source.text)
+    loader = None
     try:
+        loader = _yaml_loader()(source.text)
         _refuse_deep(source)
         node = loader.get_single_node()
         if node is None:
             return None
         _refuse_twice(source, node, (), set())
-        _weigh(source, node, {})
+        _weigh(source, node, {}, most_values)
         _refuse_tags(source, node, set())
-        return loader.construct_document(node)
+        return finish(loader, node)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         problem = str(error.problem or error.context)
@@ -49,7 +60,8 @@ def parse_yaml(source: Source) -> Any:
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ConfigError(source.name, "", f"not valid YAML: {first_line(error)}") from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 #: Scalars that YAML 1.2's core schema gives a type: tag, pattern, first characters.
@@ -108,7 +120,8 @@ def _refuse_twice(source: Source, node: Any, path: Path, seen: set[int]) -> None
                 where = at(source, key.start_mark.line + 1)
                 raise ConfigError(where, show((*path, key.value)), "the key is given twice", "keep one of them")
             keys.add(key.value)
-        _refuse_twice(source, value, (*path, key.value if key is not None else position), seen)
+        part = position if key is None else key.value if key.id == "scalar" else "?"
+        _refuse_twice(source, value, (*path, part), seen)
 
 
 def _refuse_tags(source: Source, node: Any, seen: set[int]) -> None:
@@ -129,7 +142,7 @@ def _refuse_tags(source: Source, node: Any, seen: set[int]) -> None:
             _refuse_tags(source, child, seen)
 
 
-def _weigh(source: Source, node: Any, seen: dict[int, int]) -> int:
+def _weigh(source: Source, node: Any, seen: dict[int, int], most: int) -> int:
     """Count the values that a node stands for, aliases each time. A few lines of YAML can stand for billions.
 
     `seen` holds the weights of nodes that are done, and 0 for those that are being weighed: those hold themselves.
@@ -142,12 +155,10 @@ def _weigh(source: Source, node: Any, seen: dict[int, int]) -> int:
         return seen[id(node)]
     seen[id(node)] = 0
     children = node.value if node.id == "sequence" else [part for pair in node.value for part in pair]
-    weight = 1 + sum(_weigh(source, child, seen) for child in children)
-    if weight > MOST_VALUES:
+    weight = 1 + sum(_weigh(source, child, seen, most) for child in children)
+    if weight > most:
         where = at(source, node.start_mark.line + 1)
-        raise ConfigError(
-            where, "", f"stands for more than {MOST_VALUES} values", "aliases (*name) multiply what they name"
-        )
+        raise ConfigError(where, "", f"stands for more than {most} values", "aliases (*name) multiply what they name")
     seen[id(node)] = weight
     return weight
 

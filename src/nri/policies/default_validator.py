@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from nri.api.annotations import REQUIRED_PLUGINS, effective
+from nri.api.annotations import BOOLEANS, REQUIRED_PLUGINS, effective
 from nri.api.messages import Field, FieldOwners, PluginInstance, SecurityProfile, ValidateContainerAdjustmentRequest
 from nri.api.naming import is_full_name
 from nri.config import Source, parse_text
@@ -22,7 +22,7 @@ from nri.errors import ConfigError, quote
 from nri.rules import Rules
 from nri.text import cut
 
-__all__ = ["INDEX", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "plugin_map", "rejection"]
+__all__ = ["INDEX", "KEYS", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "plugin_map", "rejection"]
 
 #: The validator takes part as a built-in plugin of this index and name.
 INDEX, NAME = "00", "default-validator"
@@ -80,7 +80,7 @@ class ValidatorConfig:
         errors: list[ConfigError] = []
         dialect: list[str] = []
         for key, value in tree.items():
-            name = _KEYS.get(key)
+            name = KEYS.get(key)
             if len(errors) == MOST_PROBLEMS:
                 errors.append(ConfigError(source, "", "and more problems like these"))
                 break
@@ -110,8 +110,8 @@ def _crio_name(name: str) -> str:
     return "nri_enable_default_validator" if name == "enable" else f"nri_validator_{name}"
 
 
-#: Every key that configurations use -> attribute.
-_KEYS = {form(name): name for name in _TYPES for form in (str, _yaml_name, _crio_name)}
+#: Every key that configurations use, in any of the dialects -> attribute.
+KEYS = {form(name): name for name in _TYPES for form in (str, _yaml_name, _crio_name)}
 
 
 def _dialect(tree: Mapping[str, Any]) -> list[str]:
@@ -215,10 +215,10 @@ def _required(
     key = config.tolerate_missing_plugins_annotation
     tolerate = effective(request.pod, key, container) if key else None
     if tolerate is not None:
-        if tolerate not in _BOOLEANS:
+        if tolerate not in BOOLEANS:
             shown = quote(cut(tolerate))
             return f"invalid {key} annotation {shown}: strconv.ParseBool: parsing {shown}: invalid syntax"
-        if _BOOLEANS[tolerate]:
+        if BOOLEANS[tolerate]:
             return None
     required = list(config.required_plugins)
     annotated = effective(request.pod, REQUIRED_PLUGINS, container)
@@ -233,12 +233,6 @@ def _required(
         return None
     plural = "s" if len(missing) > 1 else ""
     return f"validation error: required plugin{plural} {quote(cut(','.join(missing)))} not present"
-
-
-#: What Go's strconv.ParseBool takes.
-_BOOLEANS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
-    ("0", "f", "F", "FALSE", "false", "False"), False
-)
 
 
 @functools.lru_cache(maxsize=64)

@@ -18,7 +18,7 @@ from nri.stub.support.runtime_handle import RuntimeHandle
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Mapping
     from typing import Any, ClassVar, Literal
 
     from nri.api import messages as m
@@ -41,6 +41,8 @@ class PluginBase:
     config_format: ClassVar[Literal["auto", "json", "yaml", "toml"]] = "auto"
     log_file: ClassVar[str | None] = None
     Config: ClassVar[type | None] = None
+    flags: ClassVar[Mapping[str, tuple[str, str, str]]] = {}
+    annotations: ClassVar[Mapping[str, str]] = {}
 
     #: An instance of `Config`, from the runtime's text, `--config FILE` and the defaults. Set before `configure`; until
     #: then, as in a test that calls a handler, the defaults alone.
@@ -50,11 +52,19 @@ class PluginBase:
     #: The other side, with `.name`, `.version`, `.nri_version`, `.update(...)`, `.evict(...)`.
     runtime: RuntimeHandle = RuntimeHandle()
 
+    #: ``NN-name`` where several plugins share a process, and its log.
+    _log_name = ""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         check_class(cls, PluginBase)
         if not cls.__dict__.get("name"):
             cls.name = kebab_case(cls.__name__)
+
+    @classmethod
+    def _connections(cls, options: Any) -> list[tuple[PluginBase, Any]]:
+        """The plugins that a program of this class runs, each with its options: one, but for those that compare."""
+        return [(cls(), options)]
 
     # -- what a handler finds in self ---------------------------------------------------------------------------------
 
@@ -74,7 +84,7 @@ class PluginBase:
         """A logger whose lines carry the pod and container of the present request."""
         from nri.stub.support import logs
 
-        return logs.adapter(self.name)
+        return logs.adapter(self._log_name or self.name)
 
     # -- the life of the plugin ---------------------------------------------------------------------------------------
 

@@ -27,6 +27,9 @@ class Plugin(PluginBase):
         config_format: "auto", "json", "yaml" or "toml": how the runtime's and the file's configuration is written.
         log_file: where to log instead of stderr (or, pre-installed, syslog).
         Config: a plain class with annotations; it is read and checked before `configure`, and then is `self.config`.
+        flags: its own flags: name -> (field of `Config`, name of the value in the help, help). Without a name for its
+            value a flag is a switch. Flags come before all other configuration.
+        annotations: the annotations of pods that it reads: key -> what its value does. For `nri plugins`.
 
     Handlers run one at a time, in the order of the events, in the plugin's one loop. They may be `async def`.
     """

@@ -71,6 +71,7 @@ class FakeRuntime(Events):
         self._policy_path = _write(policy) if policy is not None else None
         options.setdefault("disable_connections", "socket_path" not in options)
         options.setdefault("plugin_path", "/nonexistent")
+        options.setdefault("wasm_cache", None)
         #: Where plugins can connect; "" if nowhere.
         self.socket_path: str = options.get("socket_path", "")
         options.setdefault("policy_path", self._policy_path)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri.config import Source
-from nri.config.yaml_text import DEEPEST, YamlLines, parse_yaml
+from nri.config.yaml_text import DEEPEST, YamlLines, compose_yaml, parse_yaml
 from nri.errors import ConfigError
 
 
@@ -68,3 +68,19 @@ def test_a_comment_alone_is_nothing() -> None:
 
 def test_a_line_is_found_in_json_too() -> None:
     assert YamlLines('{\n\t"a": [\n1,\n2]}').find(("a", 1)) == 4
+
+
+def test_a_key_given_twice_below_a_key_that_is_no_text_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"the key is given twice"):
+        parse_yaml(Source("s", "? [a]\n: {x: 1, x: 2}"))
+
+
+def test_nodes_have_scalars_as_they_are_written_and_are_checked_like_values() -> None:
+    node = compose_yaml(Source("s", "a: 0x10"))
+    ((key, value),) = node.value
+    assert (key.value, value.value, value.start_mark.line) == ("a", "0x10", 0)
+    assert compose_yaml(Source("s", "# nothing")) is None
+    with pytest.raises(ConfigError, match="more than 3 values"):
+        compose_yaml(Source("s", "[1, 2, 3]"), 3)
+    with pytest.raises(ConfigError, match="twice"):
+        compose_yaml(Source("s", "{a: 1, a: 2}"))

@@ -12,6 +12,7 @@ import os
 import stat
 from dataclasses import dataclass
 
+from nri.adaptation.launch.start import INSTALL, is_wasm, missing
 from nri.adaptation.launch.trusted import TrustedFile, UntrustedError, check_interpreter
 from nri.api import naming
 from nri.errors import ConfigError
@@ -25,11 +26,12 @@ CONFIG_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A plugin that can be launched."""
+    """A plugin that can be launched, or loaded if it is WebAssembly."""
 
     path: str
     index: str
     name: str
+    wasm: bool = False
 
     @property
     def label(self) -> str:
@@ -66,7 +68,7 @@ def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[Found], li
             continue  # it is just being tidied up
         if stat.S_ISDIR(mode) or not mode & 0o111:
             continue
-        reason = _unusable(entry.path)
+        reason, wasm = _look_at(entry.path)
         try:
             index, name = naming.split_file_name(entry.name)
         except ValueError as error:
@@ -77,24 +79,24 @@ def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[Found], li
         if reason and rules.bad_files_skipped:
             skipped.append(Skipped(entry.path, reason))
         else:
-            found.append(Found(entry.path, index, name))
+            found.append(Found(entry.path, index, name, wasm))
     return found, skipped
 
 
-def _unusable(path: str) -> str:
-    """Why a file with a good name is not launched; "" if it is."""
-    if path.endswith(".wasm"):
-        return "plugins in WebAssembly are not supported; run it as an external plugin"
+def _look_at(path: str) -> tuple[str, bool]:
+    """Why a file with a good name is not launched, or "" if it is; and whether it is WebAssembly."""
     if not _is_text(path):
-        return "its name is not UTF-8 text"  # messages could not hold it
+        return "its name is not UTF-8 text", False  # messages could not hold it
     try:
         with TrustedFile(path) as file:
+            if is_wasm(file):
+                return INSTALL if missing() else "", True
             check_interpreter(file)
     except UntrustedError as error:
-        return str(error)
+        return str(error), False
     except OSError as error:
-        return f"it cannot be looked at: {error.strerror}"
-    return ""
+        return f"it cannot be looked at: {error.strerror}", False
+    return "", False
 
 
 def _is_text(path: str) -> bool:

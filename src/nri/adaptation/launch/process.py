@@ -16,11 +16,10 @@ import select
 import signal
 import socket
 import threading
-from collections import deque
 from typing import TYPE_CHECKING
 
+from nri.adaptation.launch.last_words import LastWords
 from nri.api import naming
-from nri.text import lines as lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,12 +27,8 @@ if TYPE_CHECKING:
     from nri.adaptation.launch.discovery import Found
     from nri.adaptation.launch.trusted import TrustedFile
 
-__all__ = ["LAST_LINES", "Process"]
+__all__ = ["Process"]
 
-#: Lines and bytes of stderr that are kept.
-LAST_LINES = 20
-LAST_BYTES = 8192
-LINE_BYTES = 1024
 #: How much is read at one time, and how long a plugin that has written more has to wait then, in seconds.
 DRAIN_BYTES = 65536
 DRAIN_READS = 8
@@ -105,8 +100,7 @@ class Process:
         self._stderr = read
         self._stderr_ended = self._flooded = False
         self._closing = threading.Lock()
-        self._lines: deque[bytes] = deque(maxlen=LAST_LINES)
-        self._partial = b""
+        self._words = LastWords()
 
     def wait(self, look: Callable[[], float]) -> None:
         """Read stderr until the process has ended, and reap it. Blocks: for a thread of its own.
@@ -163,9 +157,7 @@ class Process:
             if not data:
                 self._stderr_ended = True
                 return
-            *lines, rest = (self._partial + data).rsplit(b"\n", LAST_LINES + 1)
-            self._lines.extend(_short(line) for line in lines[-LAST_LINES:])
-            self._partial = rest[: LINE_BYTES + 1]  # one more, which shows that the line is too long
+            self._words.add(data)
         self._flooded = True
 
     def _reap(self) -> None:
@@ -181,13 +173,7 @@ class Process:
     @property
     def last_words(self) -> str:
         """The last lines that the plugin wrote to stderr, each of them plain (`nri.text`)."""
-        lines = [*self._lines, *([_short(self._partial)] if self._partial else [])]
-        text = b"\n".join(lines)[-LAST_BYTES:]
-        return lines_of(text.decode(errors="replace").strip())
-
-
-def _short(line: bytes) -> bytes:
-    return line if len(line) <= LINE_BYTES else line[: LINE_BYTES - 3] + b"..."
+        return self._words.text
 
 
 def _closing(but: int) -> list[tuple[int, int]]:

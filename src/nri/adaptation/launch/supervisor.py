@@ -1,9 +1,9 @@
 """Keep one installed plugin running: launch it, watch it and its configuration, start it again as its policy says.
 
-One thread per plugin, which reads its stderr anyway. A run ends when the process ends; a process whose connection is
+One thread per plugin, which reads its stderr anyway. A run ends when its process ends; a process whose connection is
 gone is killed, because a launched plugin cannot connect again. A failed run is followed by a wait (`nri.backoff`); many
 short ones in a row are a crash loop, which is a state to be seen and not an end to trying. Every return is a full
-handshake, so the plugin is synchronized anew. Next: `nri.adaptation.launch.process`.
+handshake, so the plugin is synchronized anew. Next: `nri.adaptation.launch.start`, for both kinds of runs.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.launch.discovery import config_text
-from nri.adaptation.launch.process import Process
-from nri.adaptation.launch.trusted import TrustedFile, UntrustedError, check_interpreter
+from nri.adaptation.launch.start import Starter
+from nri.adaptation.launch.trusted import UntrustedError
 from nri.adaptation.peers.health import PluginHealth, health_of, state_word
-from nri.adaptation.peers.peer import LAUNCHED
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
 from nri.adaptation.plugin_policy import bearer
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nri.adaptation.launch.discovery import Found
+    from nri.adaptation.launch.start import Run
+    from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.policy import Policies
     from nri.adaptation.registration.handshake import RuntimeSettings
     from nri.adaptation.registration.registry import Registry
@@ -66,7 +67,7 @@ class Supervisor:
         interceptors: Sequence[Interceptor] = (),
     ) -> None:
         self.found = found
-        self.peer: RemotePeer | None = None
+        self.peer: Peer | None = None
         self.last_words = ""
         self.restarts = 0
         #: Set as soon as the first run has come to something: it takes part, or it failed.
@@ -74,10 +75,13 @@ class Supervisor:
         self._folder = config_folder
         self._settings = settings
         self._policies = policies
-        self._registry = registry
-        self._interceptors = interceptors
+        rules = settings.rules
+        self._starter = Starter(
+            found, registry, interceptors,
+            trusted=rules.bad_files_skipped, all_events=not rules.wasm_events_optional, cache=settings.wasm_cache,
+        )  # fmt: skip
         self._backoff = Backoff()
-        self._process: Process | None = None
+        self._process: Run | None = None
         self._stopping = threading.Event()
         self._fingerprint: object = None
         self._gone_since = 0.0
@@ -99,7 +103,7 @@ class Supervisor:
         if peer is not None:
             return replace(health_of(peer), state=state_word(state), stage=state.value, **told)
         word = state_word(state) if self.started.is_set() else "starting"
-        return PluginHealth(self.found.label, LAUNCHED, word, word, last_error=self.last_words, **told)
+        return PluginHealth(self.found.label, self._starter.kind, word, word, last_error=self.last_words, **told)
 
     def start(self) -> None:
         """Launch the plugin, and go on in the background."""
@@ -166,44 +170,31 @@ class Supervisor:
         try:
             if refusal:
                 raise ConfigError(found.path, "", refusal)
-            config, process = self._launch()
+            config, _ = config_text(
+                self._folder, found.index, found.name, trusted=self._settings.rules.bad_files_skipped
+            )
+            process, peer = self._starter.start(config)
         except (ConfigError, UntrustedError, OSError) as error:
             reason = str(error) if isinstance(error, ConfigError) else f"{found.path}: {_why(error)}"
             log.warning("plugin %s cannot be launched: %s", found.label, reason)
             self.last_words = reason
             return True
-        peer = RemotePeer(
-            self._registry, process.socket, LAUNCHED,
-            index=found.index, name=found.name, pid=process.pid, uid=os.geteuid(), interceptors=self._interceptors,
-        )  # fmt: skip
-        peer.config = config
         self._process, self.peer = process, peer
         if self._stopping.is_set():
             process.kill()  # the thread that ended the others could not see this one yet
-        self._registry.connect(peer)
+        self._starter.join(peer)
         process.wait(self._look)
         self._process = None
         self.last_words = process.last_words
-        peer.signal(Signal.LOST, f"its process ended ({process.status})")
-        peer.last_error = f"its process ended ({process.status})" + (
-            f": {_last_line(self.last_words)}" if self.last_words else ""
-        )
+        ended = f"its {'process' if peer.pid else 'run'} ended ({process.status})"
+        peer.signal(Signal.LOST, ended)
+        peer.last_error = ended + (f": {_last_line(self.last_words)}" if self.last_words else "")
         if not self._stopping.is_set():
             log.warning("plugin %s ended: %s", peer.qualified, process.status)
             for line in self.last_words.split("\n") if self.last_words else ():  # one by one: none looks like ours
                 log.warning("plugin %s wrote: %s", peer.qualified, line)
         # A plugin that is cut off may well end without an error: there is no runtime left that it could work for.
         return process.failed or peer.cut_off
-
-    def _launch(self) -> tuple[str, Process]:
-        """Read the configuration and start the process. Who decides about either file is looked at each time."""
-        found, trusted = self.found, self._settings.rules.bad_files_skipped
-        config, _ = config_text(self._folder, found.index, found.name, trusted=trusted)
-        if not trusted:
-            return config, Process(found)
-        with TrustedFile(found.path) as file:
-            check_interpreter(file)
-            return config, Process(found, file)
 
     def _look(self) -> float:
         """Do what a running plugin needs now; returns when to look again."""
@@ -220,7 +211,7 @@ class Supervisor:
             if left_s <= 0:
                 process.kill()
             return max(left_s, 0.01) if left_s > 0 else LOOK_S
-        if peer.state is State.CONNECTED:
+        if peer.state is State.CONNECTED and isinstance(peer, RemotePeer):
             left_s = peer.since + self._settings.registration_timeout_s - now
             if left_s <= 0:
                 peer.endpoint.poll()  # it may be us who are late

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import State
 from nri.text import LINE_LENGTH, plain
 
@@ -26,7 +25,7 @@ class PluginHealth:
 
     Attributes:
         plugin: ``NN-name``; ``??-plugin`` if it has not registered yet.
-        kind: "builtin", "external" or "pre-connected" (launched by the runtime).
+        kind: "builtin", "external", "pre-connected" (launched by the runtime) or "pre-connected-wasm" (loaded by it).
         state: "starting", "active", "late", "open" (left out by its breaker), "crash loop" or "gone".
         stage: the same, with the steps of "starting" apart.
         pid, uid: of its process; 0 and None if not known.
@@ -66,7 +65,7 @@ def health_of(peer: Peer) -> PluginHealth:
         state=state_word(peer.state),
         stage=peer.state.value,
         pid=peer.pid,
-        uid=peer.uid if isinstance(peer, RemotePeer) else None,
+        uid=peer.uid,
         nri_version=peer.version,
         events=str(peer.mask),
         latency_s=peer.latency_s,

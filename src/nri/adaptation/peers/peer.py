@@ -3,7 +3,8 @@
 `Peer` has what all kinds share: identity, the lock that makes events pass one at a time, the state. The state machine
 is `nri.adaptation.peers.state`; this is its shell: `signal` looks up what follows and carries it out, through the
 functions of the `Owner` for everything that is not the peer's own. Next: `nri.adaptation.peers.remote` for plugins at
-the other end of a socket, `nri.adaptation.peers.builtin` for those inside the runtime.
+the other end of a socket, `nri.adaptation.peers.builtin` and
+`nri.adaptation.peers.wasm` for those inside the runtime.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
     #: A request on its way, as the connection knows it.
     Exchange = Sent
 
-__all__ = ["BUILTIN", "EXTERNAL", "LAUNCHED", "Owner", "Peer"]
+__all__ = ["BUILTIN", "EXTERNAL", "LAUNCHED", "WASM", "Owner", "Peer"]
 
 #: The kinds of plugins, as they are called in logs.
 BUILTIN, EXTERNAL, LAUNCHED = "builtin", "external", "pre-connected"
+WASM = "pre-connected-wasm"
 
 _THROUGH = frozenset((State.ACTIVE, State.GONE))
 _sequence = itertools.count(1)
@@ -52,8 +54,10 @@ class Peer(ABC):
 
     Attributes:
         index, name: identity; `label` is ``NN-name``.
-        kind: one of BUILTIN, EXTERNAL, LAUNCHED.
+        kind: one of BUILTIN, EXTERNAL, LAUNCHED, WASM.
         pid: process id, 0 if there is none or it is not known.
+        uid: user id of its process, None if not known.
+        config: what it is given with Configure, as text.
         order: counts registrations; equal indices are called in this order.
         lock: passes events one at a time, in order of arrival.
         state: where it stands; changed by `signal` alone.
@@ -73,6 +77,7 @@ class Peer(ABC):
         "_last_error",
         "_owner",
         "breaker",
+        "config",
         "cut_off",
         "declared",
         "event_policies",
@@ -88,6 +93,7 @@ class Peer(ABC):
         "pid",
         "since",
         "state",
+        "uid",
         "version",
     )  # fmt: skip
 
@@ -103,6 +109,8 @@ class Peer(ABC):
         self._owner = owner
         self._guard = threading.Lock()
         self.kind, self.pid = kind, pid
+        self.uid: int | None = None
+        self.config = ""
         self.index, self.name, self.label = index, name, f"{index}-{name}"
         self.order = next(_sequence)
         self.lock = FifoLock()

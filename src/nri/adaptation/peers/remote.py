@@ -48,14 +48,12 @@ class RemotePeer(Peer):
 
     Attributes:
         endpoint: the connection.
-        uid: user id of the process, None if not known.
-        config: what it is given with Configure, as text.
         relay_only: it answered Unimplemented once; its relayed events go by StateChange since.
     """
 
     takes_bytes = True
 
-    __slots__ = ("_remote_owner", "_warned", "config", "endpoint", "relay_only", "uid")
+    __slots__ = ("_remote_owner", "_warned", "endpoint", "relay_only")
 
     def __init__(
         self,
@@ -72,7 +70,6 @@ class RemotePeer(Peer):
         super().__init__(owner, kind, index, name, pid)
         self._remote_owner = owner
         self.uid = uid
-        self.config = ""
         self.relay_only = False
         self._warned = 0
         plugin, runtime = naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN

@@ -23,7 +23,7 @@ from nri.wire import bytes_field
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["hand_over", "parts"]
+__all__ = ["hand_over", "parts", "read_reply"]
 
 #: Room for the envelope around a message (service, method, timeout, lengths), in bytes.
 ENVELOPE = 256
@@ -101,13 +101,14 @@ def hand_over(
     for part, more in _ahead(parts(pods, containers)):
         if each:
             deadline = min(monotonic(), began + (MOST - 1) * timeout_s) + timeout_s
-        reply = _read(call(part, deadline), most)
+        reply = read_reply(call(part, deadline), most)
         if more and (not reply.more or reply.update):
             raise RemoteProtocolError("plugin does not handle split sync requests")
     return list(reply.update)
 
 
-def _read(encoded: bytes, most: int) -> m.SynchronizeResponse:
+def read_reply(encoded: bytes, most: int) -> m.SynchronizeResponse:
+    """A reply to Synchronize; RemoteProtocolError for one that has more entries than `most` or is none."""
     reason = limits.too_much(m.SynchronizeResponse, encoded, most) if most else ""
     if reason:
         raise RemoteProtocolError(f"the reply to Synchronize {reason}")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from nri.adaptation.audit.reporting import SERIALS
 from nri.adaptation.merge import limits
-from nri.adaptation.peers.peer import LAUNCHED
+from nri.adaptation.peers.peer import BUILTIN, EXTERNAL
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
 from nri.adaptation.plugin_policy import bearer
@@ -56,6 +56,7 @@ class RuntimeSettings:
         registration_timeout_s: from connecting to RegisterPlugin, in seconds.
         request_timeout_s: for every request that has no timeout of its own in the policy, in seconds.
         rules: where to differ from the reference.
+        wasm_cache: the folder in which compiled plugins are kept; None for none.
     """
 
     name: str
@@ -63,6 +64,7 @@ class RuntimeSettings:
     registration_timeout_s: float
     request_timeout_s: float
     rules: Rules
+    wasm_cache: str | None = None
 
 
 class Handshake:
@@ -143,7 +145,7 @@ class Handshake:
         """Send Configure, take over subscription and failure policy."""
         settings = self._settings
         request = m.ConfigureRequest(
-            config=peer.config if isinstance(peer, RemotePeer) else "",
+            config=peer.config,
             runtime_name=settings.name,
             runtime_version=settings.version,
             registration_timeout=round(settings.registration_timeout_s * 1000),
@@ -174,10 +176,10 @@ class Handshake:
 
     def refusal(self, peer: Peer, index: str, name: str) -> str:
         """Why the operator's policy does not let this plugin bear a name; "" if it does."""
-        if not isinstance(peer, RemotePeer):
+        if peer.kind == BUILTIN:
             return ""
         policy = self._policies.for_plugin(index, name)
-        return bearer.refusal(policy, naming.full_name(index, name), launched=peer.kind == LAUNCHED, uid=peer.uid)
+        return bearer.refusal(policy, naming.full_name(index, name), launched=peer.kind != EXTERNAL, uid=peer.uid)
 
     def apply_policy(self, peer: Peer) -> None:
         """Work out what the operator's policy means for this plugin, now or after the policy has changed."""

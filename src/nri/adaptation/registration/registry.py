@@ -85,6 +85,14 @@ class Registry:
         """Take a plugin without a connection of its own: it counts as registered."""
         self._claim(peer, peer.index, peer.name)
 
+    def admit(self, peer: Peer) -> None:
+        """Take a plugin without a connection, and take it through the handshake in a thread of its own."""
+        self.adopt(peer)
+        if self._stopped:
+            peer.signal(Signal.STOP, "the runtime stops")
+        else:
+            self._configure(peer)
+
     def unsettled(self) -> list[RemotePeer]:
         """Connections that do not take part yet, oldest first."""
         with self._lock:

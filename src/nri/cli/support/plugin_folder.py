@@ -8,6 +8,8 @@ drop-in configuration comes first and goes last, so that no plugin is launched w
 
 from __future__ import annotations
 
+import difflib
+import importlib.util
 import os
 import re
 import shlex
@@ -35,9 +37,27 @@ def command_of(file: Path) -> list[str]:
                 f"{file}: it never calls main(), so that it would end at once. Add at its end: MyPlugin.main()", USAGE
             )
         return [sys.executable, str(file)]
+    if head.startswith(b"\0asm"):
+        step = f"install -m 755 {shlex.quote(str(file))} /opt/nri/plugins/NN-name"
+        raise Failure(
+            f"{file}: WebAssembly is loaded by the runtime itself and needs no launcher. Put it there: {step}"
+        )
     if not os.access(file, os.X_OK):
         raise Failure(f"{file}: neither a Python file nor executable. First: chmod +x {file}", USAGE)
     return [str(file)]
+
+
+def command_of_module(module: str) -> tuple[list[str], Path]:
+    """Return the command that starts a module as a program, and the module's file. Failure if it cannot be started.
+
+    Without the current folder among its paths: a runtime starts it in the folder /.
+    """
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.origin:
+        raise Failure(f"{module}: there is no such module", USAGE)
+    file = Path(spec.origin).resolve()
+    command_of(file)
+    return [sys.executable, "-P", "-m", module], file
 
 
 def launcher(command: list[str], file_name: str) -> str:
@@ -144,9 +164,17 @@ def find_left_over(folder: Path, drop_ins: Path, name: str) -> Path | None:
 
 def not_there(folder: Path, name: str) -> Failure:
     """Return the error that there is no plugin of a name, with those that there are."""
-    there = ", ".join(path.name for path in _files(folder))
+    there = launched(folder)
+    near = difflib.get_close_matches(name, [*there, *(each[3:] for each in there)], 1, 0.6)
     missing = "The folder is empty" if folder.is_dir() else "There is no such folder"
-    return Failure(f"{folder}: no plugin {name} there. {f'There are: {there}' if there else missing}")
+    meant = f"Did you mean {near[0]}? " if near else ""
+    step = f"{meant}There are: {', '.join(there)}" if there else missing
+    return Failure(f"{folder}: no plugin {name} there. {step}")
+
+
+def launched(folder: Path) -> list[str]:
+    """List what is in the folder of plugins that the runtime launches, as ``NN-name``."""
+    return [path.name for path in _files(folder)]
 
 
 def _files(folder: Path) -> list[Path]:

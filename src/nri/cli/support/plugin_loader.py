@@ -1,4 +1,4 @@
-"""Plugin classes found in a file or a module, as `nri run` and `nri try` name them.
+"""Plugin classes found by registered name, in a file or in a module, as `nri run` and `nri try` name them.
 
 Rules: the author's mistakes are one line each, with the place in the author's file. Next: `nri.stub.program.start` runs
 a class.
@@ -6,6 +6,7 @@ a class.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import os
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from nri.cli.errors import USAGE, Failure
 from nri.cli.settings import is_file
+from nri.cli.support import registered
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -23,12 +25,17 @@ if TYPE_CHECKING:
 
 
 def load(target: str) -> type[Plugin]:
-    """Load the plugin class that `FILE`, `FILE:CLASS` or `MODULE:CLASS` names. Failure says what is wrong."""
+    """Load the plugin class that `NAME`, `FILE`, `FILE:CLASS` or `MODULE:CLASS` names. Failure says what is wrong."""
     place, _, class_name = target.partition(":")
-    module = (
-        _load_file(place) if place.endswith(".py") or os.path.sep in place or os.path.isfile(place) else _import(place)
-    )
-    return pick(module, class_name, place)
+    if is_path(place):
+        return pick(_load_file(place), class_name, place)
+    entry = None if class_name else registered.find(place)
+    return registered.load(entry) if entry else pick(_import(place, bare=not class_name), class_name, place)
+
+
+def is_path(place: str) -> bool:
+    """Whether a target is a file, whether it is there or not."""
+    return place.endswith(".py") or os.path.sep in place or os.path.isfile(place)
 
 
 def pick(module: ModuleType, class_name: str, place: str) -> type[Plugin]:
@@ -75,17 +82,26 @@ def _load_file(path: str) -> ModuleType:
     return module
 
 
-def _import(name: str) -> ModuleType:
+def _import(name: str, *, bare: bool) -> ModuleType:
     """Import a module from the current folder or the installed packages."""
     sys.path.insert(0, os.getcwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and name.startswith(error.name):
-            raise Failure(f"{name}: no such file, and no module of that name", USAGE) from None
+            raise Failure(_not_there(name, bare=bare), USAGE) from None
         raise Failure(explain(error, name), USAGE) from error
     except Exception as error:
         raise Failure(explain(error, name), USAGE) from error
+
+
+def _not_there(name: str, *, bare: bool) -> str:
+    """Say that there is no module; `bare`: a plugin could be registered under that name, too."""
+    if not bare:
+        return f"{name}: no such file, and no module of that name"
+    near = difflib.get_close_matches(name.replace("_", "-"), registered.names(), 1, 0.6)
+    meant = f"; did you mean {near[0]}?" if near else "."
+    return f"{name}: no such file, and no module or plugin of that name{meant} All that have a name: nri plugins list"
 
 
 def explain(error: Exception, place: str) -> str:

@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nri.cli.support import registered
+from nri.cli.support.plugin_loader import is_path
 from nri.config import Watch
 from nri.stub.program.stop import Stop
 from nri.text import escape
@@ -31,9 +33,10 @@ MOST_FILES = 500
 
 def main_file(target: str) -> Path:
     """Return the plugin's own file, whether it is there now or not."""
-    place = target.partition(":")[0]
-    if not (place.endswith(".py") or os.path.sep in place or os.path.isfile(place)):
-        place = _module_file(place) or place
+    place, _, class_name = target.partition(":")
+    if not is_path(place):
+        entry = None if class_name else registered.find(place)
+        place = _module_file(entry.module if entry else place) or place
     return Path(os.path.abspath(place))  # links stay: what they lead to may be swapped
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,14 +15,32 @@ from nri.cli.output import Output
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 EXAMPLES = [
     "nri disable pod-name",
     "nri disable 10-pod-name --purge         # and its drop-in configuration, now or later",
 ]
 
 
+def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete what is in the plugin folder."""
+    from click.shell_completion import CompletionItem
+
+    from nri.api.naming import PLUGIN_DIR
+    from nri.cli.support.plugin_folder import launched
+
+    try:
+        there = launched(ctx.params.get("plugin_dir") or Path(PLUGIN_DIR))
+    except OSError:
+        return []
+    names = [name for file in there for name in (file[3:], file)]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.argument("name")
+@click.argument("name", shell_complete=_complete)
 @click.option("--purge", is_flag=True, help="Remove its drop-in configuration too.")
 @click.option("--plugin-dir", type=click.Path(path_type=Path), metavar="DIR", help="Default: /opt/nri/plugins.")
 @click.option("--config-dir", type=click.Path(path_type=Path), metavar="DIR", help="Default: /etc/nri/conf.d.")

@@ -13,19 +13,21 @@ import click
 
 from nri.cli.output import Output
 from nri.cli.settings import FILE, Settings
+from nri.cli.support.registered import complete
 from nri.cli.support.verb import Verb
 
 EXAMPLES = [
     "nri enable pod_name.py --idx 10",
+    "nri enable template --idx 10                    # a bundled plugin: nri plugins list",
     "nri enable pin.py --idx 20 --config pin.yaml    # becomes /etc/nri/conf.d/20-pin.conf",
     "nri enable pod_name.py --idx 10 --dry-run       # only check it, and say what would be written",
 ]
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.argument("file", type=FILE)
+@click.argument("target", metavar="NAME|FILE", shell_complete=complete)
 @click.option("--idx", "-idx", required=True, metavar="NN", help="Place in the order of plugins, 00 to 99.")
-@click.option("--name", "-name", metavar="NAME", help="The plugin's name; default: the file's, with dashes.")
+@click.option("--name", "-name", metavar="NAME", help="The plugin's name; default: NAME, or the file's, with dashes.")
 @click.option(
     "--config",
     type=FILE,
@@ -38,13 +40,14 @@ EXAMPLES = [
 @click.option("--no-check", is_flag=True, help="Do not start it: it can start only on another machine.")
 @click.pass_obj
 def command(  # noqa: PLR0913, PLR0917 - click gives them by name
-    settings: Settings, file: Path, idx: str, name: str | None, config: Path | None, plugin_dir: Path | None,
+    settings: Settings, target: str, idx: str, name: str | None, config: Path | None, plugin_dir: Path | None,
     config_dir: Path | None, dry_run: bool, no_check: bool,
 ) -> None:  # fmt: skip
     """Let the runtime launch a plugin from its next start on.
 
-    FILE is a Python file that ends with MyPlugin.main(), or any other program. A small launcher for it, with this
-    Python's absolute path, is put into the plugin folder; FILE itself stays where it is.
+    NAME is a bundled plugin's, or of one that another distribution has registered (nri plugins list). FILE is a Python
+    file that ends with MyPlugin.main(), or any other program. A small launcher for it, with this Python's absolute
+    path, is put into the plugin folder; the plugin itself stays where it is.
 
     Before that, the plugin is started once, just as a runtime would: without PATH, with its configuration, against a
     runtime without pods. One that does not register within 5 s (--timeout), or cannot use its configuration, is
@@ -54,25 +57,40 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
     from nri.cli.support import plugin_folder
 
     folder, drop_ins = plugin_dir or Path(PLUGIN_DIR), config_dir or Path(CONFIG_DIR)
-    file_name = plugin_folder.file_name_of(idx, name or re.sub(r"[_ ]+", "-", file.stem).lower())
-    file = file.resolve()
-    start = plugin_folder.command_of(file)
+    start, file, own_name = _found(target)
+    file_name = plugin_folder.file_name_of(idx, name or own_name)
     plugin_folder.refuse_untrusted(file)
     plugin_folder.refuse_clash(folder, file_name)
     writes = [(folder, file_name, plugin_folder.launcher(start, file_name).encode(), 0o755)]
     if not no_check:
-        _check(settings, start, writes[0][2], file_name, config, drop_ins)
+        _check(settings, start, file, writes[0][2], file_name, config, drop_ins)
     if config:
         writes.insert(0, (drop_ins, f"{file_name}.conf", config.read_bytes(), 0o644))
     if not dry_run:
-        for place, target, content, mode in writes:
-            plugin_folder.put(place, target, content, mode)
+        for place, written, content, mode in writes:
+            plugin_folder.put(place, written, content, mode)
     _tell(settings, writes, dry_run)
 
 
+def _found(target: str) -> tuple[list[str], Path, str]:
+    """Find the command that starts a plugin, the file that it is in, and its name. Failure if there is none."""
+    from nri.cli.support import plugin_folder, registered
+    from nri.cli.support.plugin_loader import is_path
+
+    if is_path(target):
+        ctx = click.get_current_context()
+        file = FILE.convert(target, next(param for param in ctx.command.params if param.name == "target"), ctx)
+        return plugin_folder.command_of(file.resolve()), file.resolve(), re.sub(r"[_ ]+", "-", file.stem).lower()
+    entry = registered.find(target)
+    if entry is None:
+        raise registered.not_registered(target, or_file=True)
+    return *plugin_folder.command_of_module(entry.module), entry.name
+
+
 def _check(
-    settings: Settings, start: list[str], launcher: bytes, file_name: str, config: Path | None, drop_ins: Path
-) -> None:
+    settings: Settings, start: list[str], file: Path, launcher: bytes, file_name: str, config: Path | None,
+    drop_ins: Path,
+) -> None:  # fmt: skip
     """Start the plugin once; a Failure says why it must not be enabled, and how to go on."""
     import logging
 
@@ -81,7 +99,7 @@ def _check(
 
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO if settings.verbose else logging.CRITICAL)
     try:
-        rehearse(launcher, file_name, Path(start[-1]), config, drop_ins, settings.timeout_s)
+        rehearse(launcher, file_name, file, config, drop_ins, settings.timeout_s)
     except Failure as error:
         by_hand = shlex.join([*start, "--idx", file_name[:2]])
         raise Failure(

@@ -1,31 +1,95 @@
 """`nri run`: hand a plugin class to the stub, with the flags that the stub knows.
 
-Next: `nri.cli.support.plugin_loader` finds the class, `nri.stub.program.options` and `nri.stub.program.start` run it,
-and `nri.cli.support.reload` runs it again when its file changes.
+Next: `nri.cli.support.run_words` tells whose a flag is, `nri.cli.support.plugin_loader` finds the class,
+`nri.stub.program.options` and `nri.stub.program.start` run it, and `nri.cli.support.reload` runs it again when its file
+changes.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from nri.api.naming import ENV_IDX, ENV_NAME
 from nri.cli.settings import Settings
+from nri.cli.support.registered import complete
+from nri.cli.support.run_words import Wanted, split
 from nri.cli.support.verb import Verb
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nri.stub.plugin import Plugin
+    from nri.stub.program.options import Options
+
+#: Where the plugins with their own flags are kept between parsing and running.
+WANTED = "nri.run.wanted"
 #: The index of a plugin without one: after those that come first, before those that have the last word.
-DEFAULT_INDEX = "50"
+DEFAULT_INDEX = 50
+#: What a runtime that launches a plugin tells it.
+OF_THIS_PROCESS = (ENV_IDX, ENV_NAME)
 
 EXAMPLES = [
     "nri run pod_name.py --idx 10",
+    "nri run template --idx 10               # a bundled plugin: nri plugins list",
     "nri run pod_name.py --reload            # again, whenever the file changes",
     "nri run my_plugins.pin:Pin --config pin.yaml",
+    "nri run 10-logger --events pod 20-template --config template.yaml    # several in one process",
 ]
 
 
-@click.command(cls=Verb, examples=EXAMPLES)
-@click.argument("target", metavar="FILE|MODULE:CLASS")
+class Run(Verb):
+    """The verb; it takes the flags of plugins as well, behind the plugins."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            args, ctx.meta[WANTED] = self.split(args)
+        return super().parse_args(ctx, args)
+
+    def split(self, args: list[str]) -> tuple[list[str], list[Wanted]]:
+        """Split a command line into words for the command, and plugins with the words that are their own."""
+        options = {
+            name: not param.is_flag and not param.count
+            for param in self.params
+            if isinstance(param, click.Option)
+            for name in param.opts
+        }
+        return split(args, options, functools.cache(lambda target: _own_flags(target, patient="--reload" in args)))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Complete flags of the last plugin's own, too."""
+        from click.shell_completion import CompletionItem
+
+        found = super().shell_complete(ctx, incomplete)
+        targets = ctx.params.get("targets") or ()
+        if incomplete.startswith("-") and targets:
+            own = _own_flags(targets[-1], patient=True)
+            found += [
+                CompletionItem(f"--{name}", help=row[2])
+                for name, row in own.items()
+                if f"--{name}".startswith(incomplete)
+            ]
+        return found
+
+
+def _own_flags(target: str, *, patient: bool) -> Mapping[str, tuple[str, str, str]]:
+    """Return the flags of a plugin's own; `patient`: none of one that cannot be loaded."""
+    from nri.cli.errors import Failure
+    from nri.cli.support.plugin_loader import load
+
+    try:
+        return load(target).flags
+    except Failure:
+        if patient:
+            return {}
+        raise
+
+
+@click.command(cls=Run, examples=EXAMPLES)
+@click.argument("targets", metavar="NAME|FILE|MODULE:CLASS...", nargs=-1, required=True, shell_complete=complete)
 @click.option(
     "--idx", "-idx", "-i", metavar="NN", help=f"Place in the order of plugins, 00 to 99; default {DEFAULT_INDEX}."
 )
@@ -38,31 +102,61 @@ EXAMPLES = [
 @click.option("--no-reconnect", is_flag=True, help="End when the runtime is not there or goes away.")
 @click.option("--reload", is_flag=True, help="Start again whenever a file of the plugin changes.")
 @click.pass_obj
-def command(settings: Settings, /, target: str, reload: bool, **flags: Any) -> int:
-    """Run a plugin against the runtime on this machine, until it is stopped.
+def command(settings: Settings, /, targets: tuple[str, ...], reload: bool, **flags: Any) -> int:
+    """Run plugins against the runtime on this machine, until they are stopped.
 
-    FILE holds one plugin class, or is followed by :CLASS. What the plugin's own --help says holds here too.
+    NAME is a bundled plugin's, or of one that another distribution has registered (nri plugins list). FILE holds one
+    plugin class, or is followed by :CLASS. Flags of the plugin's own stand behind it; what its own --help says holds
+    here too.
 
-    All that is printed is the plugin's log: with -q only warnings, with -o json one object a line. --timeout is how
-    long the runtime may take to register and configure it.
+    Several plugins share one process, each with its own connection: --idx, --name, --config and --events are those of
+    the plugin that they stand behind, and NN-NAME gives the index as well. Without one, the first gets 50, each further
+    one the next. They stop together: what ends one for good ends all, with its name and exit code.
+
+    All that is printed is the log: with -q only warnings, with -o json one object a line. --timeout is how long the
+    runtime may take to register and configure a plugin.
     """
+    wanted: list[Wanted] = click.get_current_context().meta[WANTED]
     if reload:
         from nri.cli.support.reload import supervise
 
-        return supervise(target, quiet=settings.quiet)
+        if len(targets) > 1:
+            raise click.UsageError("--reload takes one plugin", click.get_current_context())
+        return supervise(targets[0], quiet=settings.quiet)
+    from nri.stub.program.start import run_all
+
+    if len(wanted) > 1:
+        _refuse_unclear(flags)
+    arguments = stub_arguments(settings, flags)
+    return run_all([_chosen(settings, each, arguments, place, len(wanted)) for place, each in enumerate(wanted)])
+
+
+def _refuse_unclear(flags: dict[str, Any]) -> None:
+    """Refuse a flag of one plugin that stands before several."""
+    for name in ("idx", "name", "config", "events"):
+        if flags.get(name):
+            reason = f"--{name} is of one plugin: write it behind the plugin that is meant"
+            raise click.UsageError(reason, click.get_current_context())
+
+
+def _chosen(
+    settings: Settings, wanted: Wanted, arguments: list[str], place: int, count: int
+) -> tuple[type[Plugin], Options]:
+    """Load one plugin and parse its flags; it is number `place` of `count` in this process."""
     from nri.cli.support.plugin_loader import load
     from nri.stub.program.options import parse
-    from nri.stub.program.start import run
 
-    plugin = load(target)
-    arguments = stub_arguments(settings, flags)
-    known = os.environ.get("NRI_PLUGIN_IDX") or os.path.basename(target)[:2].isdigit()
-    if not flags.get("idx") and not known:
-        arguments += ["--idx", DEFAULT_INDEX]
-    options = parse(arguments, os.environ, target.partition(":")[0], plugin.name)
+    plugin = load(wanted.target)
+    # What the environment says of a plugin can be true of one only.
+    environment = {name: value for name, value in os.environ.items() if count == 1 or name not in OF_THIS_PROCESS}
+    program = wanted.target.partition(":")[0]
+    words = [*arguments, *wanted.words]
+    if not environment.get(ENV_IDX) and not os.path.basename(program)[:2].isdigit():
+        words = ["--idx", str(DEFAULT_INDEX + place), *words]
+    options = parse(words, environment, program, plugin.name, plugin.flags)
     if settings.timeout_s is not None:
         options.registration_timeout_s = settings.timeout_s
-    return run(plugin, options)
+    return plugin, options
 
 
 def stub_arguments(settings: Settings, flags: dict[str, Any]) -> list[str]:

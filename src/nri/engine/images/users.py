@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nri.engine.support.errors import InvalidRequest
-from nri.engine.support.kernel import open_below
+from nri.host.root import open_below
 
 __all__ = ["User", "parse_user", "resolve_user"]
 

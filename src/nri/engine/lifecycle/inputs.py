@@ -19,8 +19,8 @@ from nri.engine.machine import find_devices
 from nri.engine.spec import Account, Device, ImageConfig, Options, wanted_user
 from nri.engine.spec.namespaces import FIELD, id_mappings
 from nri.engine.state import ContainerState
-from nri.engine.support.kernel import open_below
 from nri.errors import RequestError
+from nri.host.root import open_below
 from nri.oci import MountTable
 
 __all__ = ["Inputs", "image_config"]

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nri.host.process import parse_cgroups
+
 __all__ = [
     "ContainerStats",
     "InterfaceStats",
     "parse_interfaces",
-    "parse_paths",
     "read_interfaces",
     "read_stats",
     "stats_v1",
@@ -60,7 +61,7 @@ class InterfaceStats:
 
 def read_stats(pid: int, root: Path = CGROUPS) -> ContainerStats:
     """Read what the cgroup of this process uses. Raises FileNotFoundError if the process is gone."""
-    paths = parse_paths(Path(f"/proc/{pid}/cgroup").read_text())
+    paths = parse_cgroups(Path(f"/proc/{pid}/cgroup").read_text())
     if "memory" in paths:
         return stats_v1({name: root / name / path.lstrip("/") for name, path in paths.items() if name})
     return stats_v2(root / paths.get("", "/").lstrip("/"))
@@ -69,12 +70,6 @@ def read_stats(pid: int, root: Path = CGROUPS) -> ContainerStats:
 def read_interfaces(pid: int) -> list[InterfaceStats]:
     """The network interfaces that this process sees. Raises FileNotFoundError if it is gone."""
     return parse_interfaces(Path(f"/proc/{pid}/net/dev").read_text())
-
-
-def parse_paths(text: str) -> dict[str, str]:
-    """/proc/PID/cgroup: controller to path; the path of cgroup v2 stands under the empty name."""
-    rows = (line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2)
-    return {name: path for _, names, path in rows for name in names.split(",")}
 
 
 def parse_interfaces(text: str) -> list[InterfaceStats]:

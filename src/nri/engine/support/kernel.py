@@ -1,4 +1,4 @@
-"""Calls of the kernel that Python has no function for yet: mounts, namespaces, opening a path below a root.
+"""Calls of the kernel that Python has no function for yet: mounts and namespaces.
 
 Rules: every error is an OSError with the path; nothing here decides anything.
 Next: :mod:`nri.engine.state`.
@@ -11,6 +11,8 @@ import errno
 import os
 from pathlib import Path
 
+from nri.host.cgroups.hierarchies import unescape
+
 __all__ = [
     "CLONE_NEWNET",
     "MS_BIND",
@@ -18,7 +20,6 @@ __all__ = [
     "is_mount_point",
     "mount",
     "mount_mapped",
-    "open_below",
     "setns",
     "unmount",
     "unshare",
@@ -30,7 +31,6 @@ _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _AT_FDCWD, _AT_EMPTY_PATH, _MOVE_MOUNT_F_EMPTY_PATH = -100, 0x1000, 4
 _OPEN_TREE_CLONE, _MOUNT_ATTR_IDMAP = 1, 0x100000
-_OPENAT2, _RESOLVE_IN_ROOT, _RESOLVE_NO_MAGICLINKS = 437, 0x10, 0x02
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -94,14 +94,7 @@ def is_mount_point(path: Path) -> bool:
     """Whether something is mounted at exactly this path, also if it is a file bound onto itself."""
     wanted = os.path.join(os.path.realpath(path.parent), path.name)
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-        return any(_unescape(line.split(" ", 5)[4]) == wanted for line in table)
-
-
-def _unescape(text: str) -> str:
-    """A path of mountinfo: blanks and the like are written as three octal digits."""
-    if "\\" not in text:
-        return text
-    return text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+        return any(unescape(line.split(" ", 5)[4]) == wanted for line in table)
 
 
 def unshare(flags: int) -> None:
@@ -121,21 +114,3 @@ def enter(pid: int, name: str, flags: int) -> None:
         setns(descriptor, flags)
     finally:
         os.close(descriptor)
-
-
-class _OpenHow(ctypes.Structure):
-    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
-
-
-def open_below(root: Path, path: str, flags: int = os.O_RDONLY) -> int:
-    """Open a path as a process would whose root is `root`: symlinks and ``..`` cannot lead out of it.
-
-    Raises OSError. Source: openat2(2) with RESOLVE_IN_ROOT, Linux 5.6.
-    """
-    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
-        found = _libc.syscall(_OPENAT2, top, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how)))
-        return _check(found, path)
-    finally:
-        os.close(top)

@@ -16,7 +16,7 @@ from nri.errors import NriError
 from nri.stub.session import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from nri.stub.base import PluginBase
     from nri.stub.program.stop import Stop
@@ -34,6 +34,7 @@ class ConfigWatch:
     Args:
         plugin: gets the new configuration.
         file: path of the file; read together with the runtime's text.
+        own: the plugin's own flags, which come before the file.
         runtime_text: gives the runtime's latest configuration text.
         session: gives the present session, None while there is no connection.
         stop: ends the watch.
@@ -44,12 +45,14 @@ class ConfigWatch:
         plugin: PluginBase,
         file: str,
         *,
+        own: Mapping[str, list[str] | bool] | None = None,
         runtime_text: Callable[[], str],
         session: Callable[[], Session | None],
         stop: Stop,
     ) -> None:
         self._plugin = plugin
         self._file = file
+        self._own = own or {}
         self._runtime_text = runtime_text
         self._session = session
         self._stop = stop
@@ -66,7 +69,7 @@ class ConfigWatch:
     def _reconfigure(self, session: Session) -> None:
         log = self._plugin.log
         try:
-            session.reconfigure(lambda: settings.apply(self._plugin, self._runtime_text(), self._file))
+            session.reconfigure(lambda: settings.apply(self._plugin, self._runtime_text(), self._file, self._own))
         except NriError as error:
             log.error("configuration not changed: %s", error)  # noqa: TRY400 - the error says where and what
         except Exception:

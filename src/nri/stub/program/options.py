@@ -1,12 +1,14 @@
 """Options of a plugin's program: flags, environment, file name. Parsed by hand: argparse costs 8 ms of a start.
 
 Both `--idx 10` and `-idx 10` work, and both with `=`: manifests of Go plugins use one dash. Flag beats environment
-beats file name beats class. Next: `nri.stub.program.start`, which runs a plugin with them.
+beats file name beats class. Flags of a plugin's own (`Plugin.flags`) are collected as text; what they mean is asked
+with the rest of its configuration. Next: `nri.stub.program.start`, which runs a plugin with them.
 """
 
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from nri.api import naming
 from nri.api.events import EventMask
@@ -16,23 +18,38 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["FLAGS", "Options", "help_text", "parse"]
+__all__ = ["FLAGS", "Flag", "Options", "help_text", "parse"]
 
-#: flag -> (attribute, what its value is called, help). An empty value name: a switch.
-FLAGS: dict[str, tuple[str, str, str]] = {
-    "idx": ("index", "NN", "plugin index, two digits: its place in the order of plugins"),
-    "name": ("name", "NAME", "plugin name, if not the class's"),
-    "socket-path": ("socket", "PATH", f"the runtime's NRI socket (default {naming.DEFAULT_SOCKET}; env NRI_SOCKET)"),
-    "config": ("config", "FILE", "configuration file; watched: a change calls configure() again"),
-    "events": ("events", "LIST", "take only these events: all, pod, container, or names, comma-separated"),
-    "no-reconnect": ("no_reconnect", "", "exit when the runtime is not there or goes away"),
-    "log-level": ("log_level", "LEVEL", "debug, info, warning or error (default info)"),
-    "log-format": ("log_format", "FORM", "text or json (default text)"),
-    "log-file": ("log_file", "FILE", "log there instead of stderr"),
-    "health-addr": ("health_addr", "HOST:PORT", "serve /healthz and /readyz there"),
-    "verbose": ("verbose", "", "the same as --log-level debug"),
-    "version": ("version", "", "print the versions and exit"),
-    "help": ("help", "", "print this and exit"),
+
+class Flag(NamedTuple):
+    """A flag of the command line, without its name.
+
+    Attributes:
+        field: the attribute that it sets: of `Options`, or of the plugin's `Config` for a flag of its own.
+        value_name: the name of its value in the help; empty for a switch.
+        help: what it does, in a few words.
+    """
+
+    field: str
+    value_name: str
+    help: str
+
+
+#: The flags that every plugin has, by name.
+FLAGS: dict[str, Flag] = {
+    "idx": Flag("index", "NN", "plugin index, two digits: its place in the order of plugins"),
+    "name": Flag("name", "NAME", "plugin name, if not the class's"),
+    "socket-path": Flag("socket", "PATH", f"the runtime's socket (default {naming.DEFAULT_SOCKET}; env NRI_SOCKET)"),
+    "config": Flag("config", "FILE", "configuration file; watched: a change calls configure() again"),
+    "events": Flag("events", "LIST", "take only these events: all, pod, container, or names, comma-separated"),
+    "no-reconnect": Flag("no_reconnect", "", "exit when the runtime is not there or goes away"),
+    "log-level": Flag("log_level", "LEVEL", "debug, info, warning or error (default info)"),
+    "log-format": Flag("log_format", "FORM", "text or json (default text)"),
+    "log-file": Flag("log_file", "FILE", "log there instead of stderr"),
+    "health-addr": Flag("health_addr", "HOST:PORT", "serve /healthz and /readyz there"),
+    "verbose": Flag("verbose", "", "the same as --log-level debug"),
+    "version": Flag("version", "", "print the versions and exit"),
+    "help": Flag("help", "", "print this and exit"),
 }
 _ALIASES = {"h": "help", "v": "verbose", "socket": "socket-path", "i": "idx"}
 _LEVELS = ("debug", "info", "warning", "error")
@@ -43,7 +60,7 @@ class Options:
 
     __slots__ = (
         "config", "events", "health_addr", "help", "index", "log_file", "log_format", "log_level", "name",
-        "no_reconnect", "no_wait", "registration_timeout_s", "socket", "socket_fd", "verbose", "version",
+        "no_reconnect", "no_wait", "own", "registration_timeout_s", "socket", "socket_fd", "verbose", "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -59,16 +76,27 @@ class Options:
         #: Descriptor of a connection that the runtime has made already, or None.
         self.socket_fd: int | None = None
         self.registration_timeout_s = naming.REGISTRATION_TIMEOUT_S
+        #: The plugin's own flags as they were given: name of the flag -> its values, or True or False for a switch.
+        self.own: dict[str, list[str] | bool] = {}
 
 
-def parse(arguments: Sequence[str], environment: Mapping[str, str], program: str, class_name: str) -> Options:
-    """Read flags and environment, and find out who we are.
+_NONE: Mapping[str, tuple[str, str, str]] = {}
+
+
+def parse(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    program: str,
+    class_name: str,
+    own: Mapping[str, tuple[str, str, str]] = _NONE,
+) -> Options:
+    """Read flags and environment, and find out who we are. `own` are the plugin's own flags (`Plugin.flags`).
 
     Raises:
         ConfigError: names the flag or variable, and what to do.
     """
     options = Options()
-    _read_flags(options, arguments)
+    _read_flags(options, arguments, own)
     if options.help or options.version:
         return options
     if options.verbose:
@@ -78,25 +106,45 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], program: str
     return options
 
 
-def _read_flags(options: Options, arguments: Sequence[str]) -> None:
+def _read_flags(options: Options, arguments: Sequence[str], own: Mapping[str, tuple[str, str, str]]) -> None:
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
         flag, equals, value = word.lstrip("-").partition("=")
-        flag = _ALIASES.get(flag, flag)
-        if not word.startswith("-") or flag not in FLAGS:
-            raise ConfigError("command line", word, "unknown argument", "see --help")
-        attribute, value_name, _ = FLAGS[flag]
+        flag = flag if flag in own else _ALIASES.get(flag, flag)
+        found = own.get(flag) or FLAGS.get(flag)
+        if not word.startswith("-") or found is None:
+            raise ConfigError("command line", word, "unknown argument", _suggest(flag, (*own, *FLAGS)))
+        field, value_name, _ = found
         if not value_name:
             if equals and value not in ("true", "false"):
                 raise ConfigError("command line", word, "takes no value", f"write --{flag}")
-            setattr(options, attribute, value != "false")
+            if flag in own:
+                options.own[flag] = value != "false"
+            else:
+                setattr(options, field, value != "false")
             continue
         if not equals:
             if not rest:
                 raise ConfigError("command line", f"--{flag}", "needs a value", f"write --{flag} {value_name}")
             value = rest.pop(0)
-        setattr(options, attribute, _value(flag, value))
+        if flag in own:
+            options.own[flag] = [*_given(options.own.get(flag)), value]
+        else:
+            setattr(options, field, _value(flag, value))
+
+
+def _given(values: list[str] | bool | None) -> list[str]:
+    return values if isinstance(values, list) else []
+
+
+def _suggest(flag: str, known: tuple[str, ...]) -> str:
+    """Name the flag that was meant, else the help."""
+    import difflib
+
+    names = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(flag.lower(), names, 1, 0.7)
+    return f"did you mean --{names[near[0]]}?" if near else "see --help"
 
 
 def _value(flag: str, value: str) -> object:
@@ -153,20 +201,42 @@ def identify(options: Options, environment: Mapping[str, str], program: str, cla
     options.index, options.name = index, name
 
 
-def help_text(program: str, summary: str) -> str:
-    """The text of --help: examples first."""
+def help_text(program: str, summary: str, own: Mapping[str, tuple[str, str, str]] = _NONE, module: str = "") -> str:
+    """The text of --help: examples first, then common flags, then the plugin's own.
+
+    Args:
+        program: path of the program.
+        summary: what the plugin does.
+        own: `Plugin.flags`.
+        module: the module that was started with ``python -m``, if it was; a bundled plugin is told by its name.
+    """
     name = os.path.basename(program)
+    started = f"python {name}"
+    if module:
+        name = module.split(".")[2].replace("_", "-") if module.startswith("nri.plugins.") else module
+        started = f"nri run {name}" if name != module else f"python -m {name}"
     lines = [
         f"{summary.strip()}\n" if summary else "",
-        f"Examples:\n  python {name} --idx 10                    run it beside a runtime",
-        f"  nri run {name} --idx 10 --reload         the same, again whenever the file changes",
-        f"  nri enable {name} --idx 10                 let the runtime start it\n",
-        "Flags (one dash works too):",
+        "Examples:",
+        _example(f"{started} --idx 10", "run it beside a runtime"),
+        "" if module else _example(f"nri run {name} --idx 10 --reload", "the same, again whenever the file changes"),
+        "" if name == module else _example(f"nri enable {name} --idx 10", "let the runtime start it"),
+        "\nFlags (one dash works too):",
+        *map(_flag_line, FLAGS.items()),
     ]
-    for flag, (_, value_name, text) in FLAGS.items():
-        lines.append(f"  {f'--{flag} {value_name}'.strip():26s} {text}")
+    if own:
+        lines += ["\nFlags of this plugin; they come before its configuration file:", *map(_flag_line, own.items())]
     lines.append(
         "\nExit codes: 0 stopped, 1 it cannot work as it is (refused by the runtime, its configuration, its events),"
         "\n2 wrong usage, 3 no runtime, 130 Ctrl-C"
     )
     return "\n".join(line for line in lines if line) + "\n"
+
+
+def _example(command: str, purpose: str) -> str:
+    return f"  {command:40s} {purpose}"
+
+
+def _flag_line(row: tuple[str, tuple[str, str, str]]) -> str:
+    flag, (_, value_name, text) = row
+    return f"  {f'--{flag} {value_name}'.strip():26s} {text}"

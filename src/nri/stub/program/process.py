@@ -35,13 +35,14 @@ from nri.text import lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from nri.interfaces import Reporter
     from nri.stub.base import PluginBase
     from nri.stub.program.options import Options
 
-__all__ = ["Program"]
+__all__ = ["Program", "make_log_if_due", "notify_systemd"]
 
 #: Exit code of a plugin that cannot work as it is.
 CANNOT_WORK = 1
@@ -56,22 +57,39 @@ def make_log_if_due() -> None:
 
 
 class Program:
-    """One plugin in one process.
+    """One plugin in one process, or one of several in a process (`nri.stub.program.several`).
 
     Args:
         plugin: the plugin.
         options: what the command line said.
         reporter: gets every step of every request told (`nri.interfaces.Reporter`).
+        silent: wait for the runtime without a word.
+        notify: told "READY=1" and "STOPPING=1", instead of systemd.
+
+    Attributes:
+        label: ``NN-name``.
+        stop: ends it.
     """
 
-    def __init__(self, plugin: PluginBase, options: Options, *, reporter: Reporter | None = None) -> None:
+    def __init__(
+        self,
+        plugin: PluginBase,
+        options: Options,
+        *,
+        reporter: Reporter | None = None,
+        silent: bool = False,
+        notify: Callable[[str], None] | None = None,
+    ) -> None:
         self.plugin = plugin
         self.options = options
-        self._label = naming.full_name(options.index, options.name)
+        self.label = naming.full_name(options.index, options.name)
+        self.stop = Stop(self._stop_session)
         self._reporter = reporter
+        self._notify = notify or notify_systemd
         self._session: Session | None = None
-        self._stop = Stop(self._stop_session)
-        self._reconnect = Reconnect(options.socket, self._stop, once=options.no_reconnect, no_wait=options.no_wait)
+        self._reconnect = Reconnect(
+            options.socket, self.stop, once=options.no_reconnect, no_wait=options.no_wait, silent=silent
+        )
         self._background = Background(plugin)
         self._was_configured = False
         self._runtime_text = ""
@@ -82,35 +100,46 @@ class Program:
 
     def run(self) -> int:
         """Run until stopped; returns the exit code."""
-        self._stop.listen()
+        self.stop.listen()
         try:
-            self._loop()
-            return self._stop.exit_code
+            if self.options.health_addr:
+                from nri.stub.program.health import HealthServer
+
+                self._health = HealthServer(self.options.health_addr, self.is_ready)
+            self.serve()
+            return self.stop.exit_code
         except GiveUp as error:
-            return self._give_up(error.code, error.text)
+            return self.give_up(error.code, error.text)
         except ConfigError as error:
-            return self._give_up(2, str(error))
+            return self.give_up(2, str(error))
         finally:
-            self._background.stop()
-            self._notify("STOPPING=1")
             if self._health is not None:
                 self._health.close()
             stop_loop()
 
-    def _loop(self) -> None:
-        if self.options.health_addr:
-            from nri.stub.program.health import HealthServer
+    def serve(self) -> None:
+        """Run until stopped, with neither signals nor a process of its own.
 
-            self._health = HealthServer(self.options.health_addr, self._is_ready)
+        Raises:
+            GiveUp: it cannot go on.
+            ConfigError: what the environment says cannot be used.
+        """
+        try:
+            self._loop()
+        finally:
+            self._background.stop()
+            self._notify("STOPPING=1")
+
+    def _loop(self) -> None:
         if self.options.socket_fd is not None:
             self._serve_inherited(self.options.socket_fd)
             return
-        while not self._stop:
+        while not self.stop:
             sock = self._reconnect.connect()
             if sock is None:
                 return
             reason = self._serve(sock)
-            if self._stop:
+            if self.stop:
                 return
             if self.options.no_reconnect:
                 raise GiveUp(3, f"lost the runtime at {self.options.socket}: {reason}")
@@ -128,7 +157,7 @@ class Program:
             raise ConfigError("environment", naming.ENV_SOCKET, reason) from None
         os.set_inheritable(fd, False)
         reason = self._serve(sock)
-        if not self._stop:
+        if not self.stop:
             self.plugin.log.info("connection closed by the runtime: %s", reason)
 
     def _serve(self, sock: _socket.socket) -> str:
@@ -145,7 +174,7 @@ class Program:
             on_ready=self._on_ready,
             reporter=self._reporter,
         )
-        if self._stop:
+        if self.stop:
             session.stop()
         try:
             reason = session.run()
@@ -170,21 +199,21 @@ class Program:
         reason = session.failure
         self._write_note(reason)
         only_chance = self.options.no_reconnect or self.options.socket_fd is not None
-        if only_chance and not self._stop:
+        if only_chance and not self.stop:
             raise GiveUp(CANNOT_WORK, reason)
         return reason
 
     def _ended(self, session: Session, reason: str) -> str:
         """Judge the connection that has ended; returns why it did, as far as it can be told."""
         was_good = self._reconnect.ended(answered=session.answered)
-        return reason if was_good or self._stop or not session.suspicion else f"{reason} ({session.suspicion})"
+        return reason if was_good or self.stop or not session.suspicion else f"{reason} ({session.suspicion})"
 
     # -- what a session tells -----------------------------------------------------------------------------------------
 
     def _configure(self, text: str) -> None:
         file = self.options.config
         self._runtime_text = text
-        settings.apply(self.plugin, text, file)
+        settings.apply(self.plugin, text, file, self.options.own)
         make_log_if_due()
         self._was_configured = True
         if file is not None and self._config_watch is None:
@@ -193,19 +222,21 @@ class Program:
             self._config_watch = ConfigWatch(
                 self.plugin,
                 file,
+                own=self.options.own,
                 runtime_text=lambda: self._runtime_text,
                 session=lambda: self._session,
-                stop=self._stop,
+                stop=self.stop,
             )
 
     def _on_ready(self) -> None:
-        runtime, label = self.plugin.runtime, self._label
+        runtime, label = self.plugin.runtime, self.label
         self.plugin.log.info("registered with %s %s as %s", runtime.name, runtime.version, label)
         self._remove_note()
         self._background.start()
         self._notify("READY=1")
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
+        """Whether it takes part: synchronized, or asked for an event already."""
         session = self._session
         return session is not None and session.stage == "ready"
 
@@ -216,7 +247,8 @@ class Program:
 
     # -- what others are told -----------------------------------------------------------------------------------------
 
-    def _give_up(self, code: int, text: str) -> int:
+    def give_up(self, code: int, text: str) -> int:
+        """Say why it ends, where people will see it; returns the exit code."""
         sys.stderr.write(f"error: {lines(text)}\n")
         # No terminal shows the stderr of a pre-installed plugin, and who reads a file does not look at stderr.
         if self.options.socket_fd is not None or self.options.log_file or self.plugin.log_file:
@@ -226,7 +258,7 @@ class Program:
     def _write_note(self, text: str) -> None:
         from nri.stub.program.failure_note import write_note
 
-        write_note(self.options.socket, self._label, text)
+        write_note(self.options.socket, self.label, text)
 
     def _remove_note(self) -> None:
         """Take away what an earlier process, or an earlier connection, has left for `nri doctor`."""
@@ -234,10 +266,12 @@ class Program:
         if os.path.exists(folder):
             from nri.stub.program.failure_note import remove_note
 
-            remove_note(self.options.socket, self._label)
+            remove_note(self.options.socket, self.label)
 
-    def _notify(self, state: str) -> None:
-        if "NOTIFY_SOCKET" in os.environ:
-            from nri.stub.program.health import notify
 
-            notify(state)
+def notify_systemd(state: str) -> None:
+    """Tell systemd a state, if it has started us."""
+    if "NOTIFY_SOCKET" in os.environ:
+        from nri.stub.program.health import notify
+
+        notify(state)

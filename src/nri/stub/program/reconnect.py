@@ -58,16 +58,25 @@ class Reconnect:
         stop: ends every wait.
         once: try once, and give up if the runtime is not there.
         no_wait: the same for the first connection only; later ones are waited for.
+        silent: wait without a word, because another connection of this process says it.
         backoff: how long the pauses are.
     """
 
     def __init__(
-        self, path: str, stop: Stop, *, once: bool, no_wait: bool = False, backoff: Backoff | None = None
+        self,
+        path: str,
+        stop: Stop,
+        *,
+        once: bool,
+        no_wait: bool = False,
+        silent: bool = False,
+        backoff: Backoff | None = None,
     ) -> None:
         self._path = path
         self._stop = stop
         self._once = once
         self._no_wait = once or no_wait
+        self._silent = silent
         self._backoff = backoff
         self._since = 0.0
 
@@ -79,7 +88,7 @@ class Reconnect:
         """
         path = self._path
         began = monotonic()
-        told = False
+        told = self._silent
         while not self._stop:
             try:
                 sock = connect_unix(path)

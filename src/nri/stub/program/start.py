@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import sys
 
+from nri.api import naming
 from nri.errors import ConfigError
 from nri.stub.program.options import Options, help_text, parse
 from nri.stub.program.process import Program, make_log_if_due
+from nri.stub.session import settings
 from nri.stub.support import log_destination
 
 TYPE_CHECKING = False
@@ -20,20 +22,23 @@ if TYPE_CHECKING:
 
     from nri.interfaces import Reporter
     from nri.stub.base import PluginBase
+    from nri.stub.program.several import Several
 
-__all__ = ["main", "run"]
+__all__ = ["main", "run", "run_all"]
 
 
 def main(plugin_class: type[PluginBase], arguments: Sequence[str]) -> int:
     """Parse the flags and run; returns the exit code. Wrong usage is one line on stderr."""
     program = sys.argv[0]
     try:
-        options = parse(arguments, os.environ, program, plugin_class.name)
+        options = parse(arguments, os.environ, program, plugin_class.name, plugin_class.flags)
     except ConfigError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
     if options.help:
-        sys.stdout.write(help_text(program, plugin_class.__doc__ or ""))
+        spec = sys.modules["__main__"].__spec__ if plugin_class.__module__ == "__main__" else None
+        module = spec.name if spec is not None else ""  # started with -m
+        sys.stdout.write(help_text(program, plugin_class.__doc__ or "", plugin_class.flags, module))
         return 0
     if options.version:
         sys.stdout.write(_versions(plugin_class))
@@ -43,6 +48,15 @@ def main(plugin_class: type[PluginBase], arguments: Sequence[str]) -> int:
 
 def run(plugin_class: type[PluginBase], options: Options, *, reporter: Reporter | None = None) -> int:
     """Make the plugin and run it until it is stopped; returns the exit code. For `reporter` see `Program`."""
+    return run_all([(plugin_class, options)], reporter=reporter)
+
+
+def run_all(chosen: Sequence[tuple[type[PluginBase], Options]], *, reporter: Reporter | None = None) -> int:
+    """Make plugins and run them in this process until they are stopped; returns the exit code.
+
+    What is of the process, such as its log, the options of the first say.
+    """
+    plugin_class, options = chosen[0]
     log_destination.choose(
         log_destination.Destination(
             options.log_level.upper(),
@@ -53,9 +67,27 @@ def run(plugin_class: type[PluginBase], options: Options, *, reporter: Reporter 
     )
     make_log_if_due()
     try:
-        return Program(plugin_class(), options, reporter=reporter).run()
+        return _program(chosen, reporter).run()
+    except ConfigError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
     finally:
         log_destination.take()
+
+
+def _program(chosen: Sequence[tuple[type[PluginBase], Options]], reporter: Reporter | None) -> Program | Several:
+    """Make the program of all connections. ConfigError for flags and names that cannot be used."""
+    for plugin_class, options in chosen:
+        settings.check_flags(plugin_class, options.own)
+    made = [each for plugin_class, options in chosen for each in plugin_class._connections(options)]
+    if len(made) == 1:
+        return Program(*made[0], reporter=reporter)
+    if made[0][1].socket_fd is not None:
+        reason = "the runtime has started this process, and for one plugin only"
+        raise ConfigError("environment", naming.ENV_SOCKET, reason, "run it as a service, or in a DaemonSet")
+    from nri.stub.program.several import Several
+
+    return Several(made, reporter=reporter)
 
 
 def _versions(plugin_class: type[PluginBase]) -> str:

@@ -40,9 +40,10 @@ class Stop:
     def listen(self) -> None:
         """Take SIGTERM and SIGINT from now on. Only in the main thread, as Python wants it."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._take)
+            signal.signal(number, self.take)
 
-    def _take(self, number: int, _: object) -> None:
+    def take(self, number: int, _: object = None) -> None:
+        """Stop, as this signal would; from any thread."""
         self.signal = self.signal or number
         self._on_stop()
         if self._wake.locked():

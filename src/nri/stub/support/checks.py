@@ -34,6 +34,8 @@ _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
     "failure_policy": (("FailurePolicy", "NoneType"), "nri.FailurePolicy(...)"),
     "log_file": (("str", "NoneType"), "the path of a file"),
     "Config": (("class", "NoneType"), "a class with annotations"),
+    "flags": (("dict", "mappingproxy"), "flags by name, each a Flag or (field of Config, name of the value, help)"),
+    "annotations": (("dict", "mappingproxy"), "texts by annotation"),
 }
 
 _CAMEL = {spec.rpc: spec.method for spec in EVENTS} | {"Configure": "configure", "Synchronize": "synchronize"}
@@ -91,6 +93,8 @@ def check_class(cls: type, base: type) -> None:
                     f"{cls.__name__}.{name} is not an NRI event; did you mean {meant}? "
                     f"(a helper of that name may start with an underscore)"
                 )
+    if cls.__dict__.get("flags"):
+        _check_flags(cls)
 
 
 def _check_attribute(cls: type, name: str, value: Any) -> None:
@@ -102,6 +106,18 @@ def _check_attribute(cls: type, name: str, value: Any) -> None:
         raise TypeError(f"{cls.__name__}.{name} is {value!r}: {wanted} is expected")
     if name == "config_format" and value not in FORMATS:
         raise ValueError(f"{cls.__name__}.{name} is {value!r}: {wanted} is expected")
+
+
+def _check_flags(cls: Any) -> None:
+    """Raise TypeError for a flag that sets nothing."""
+    fields = {name for base in getattr(cls.Config, "__mro__", ()) for name in base.__dict__.get("__annotations__", ())}
+    for flag, row in cls.flags.items():
+        if not (isinstance(row, tuple) and len(row) == 3):
+            raise TypeError(f"{cls.__name__}.flags[{flag!r}] is {row!r}: a Flag(field, value_name, help) is expected")
+        if row[0] not in fields:
+            raise TypeError(
+                f"{cls.__name__}.flags[{flag!r}] sets {row[0]!r}, which {cls.__name__}.Config does not have"
+            )
 
 
 def _meant(name: str) -> str | None:

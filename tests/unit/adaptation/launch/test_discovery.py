@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from nri.adaptation.launch import discovery
 from nri.adaptation.launch.discovery import config_text, discover
 from nri.errors import ConfigError
 from nri.rules import Rules
-from tests.support.needs import need_root
+from tests.support import wat
+from tests.support.needs import need_module, need_root
 from tests.support.programs import script
 
 
@@ -106,14 +108,13 @@ def test_a_folder_that_is_missing_has_no_plugins(tmp_path: Path) -> None:
     ("make", "reason"),
     [
         (lambda folder: script(folder, "10-a", "", 0o775), "it can be written by group or others (mode 0775)"),
-        (lambda folder: script(folder, "10-a.wasm", ""), "plugins in WebAssembly are not supported"),
         (lambda folder: (folder / "10-a").symlink_to(folder / "gone"), "it cannot be looked at"),
         (
             lambda folder: (script(folder, "10-a", ""), folder.chmod(0o777)),
             "its folder can be written by group or others",
         ),
     ],
-    ids=["writable", "wasm", "dangling link", "writable folder"],
+    ids=["writable", "dangling link", "writable folder"],
 )
 def test_what_cannot_be_launched_is_reported_with_the_reason(tmp_path: Path, make: object, reason: str) -> None:
     folder = tmp_path / "plugins"
@@ -123,6 +124,21 @@ def test_what_cannot_be_launched_is_reported_with_the_reason(tmp_path: Path, mak
     found, skipped = discover(str(folder))
     assert found == []
     assert skipped[0].reason.startswith(reason)
+
+
+def test_webassembly_is_known_by_its_content_and_not_by_its_name(tmp_path: Path) -> None:
+    need_module("wasmtime")
+    script(tmp_path, "10-a.wasm", "")
+    wat.install(tmp_path, "20-b", wat.plugin())
+    assert [(found.label, found.wasm) for found in discover(str(tmp_path))[0]] == [("10-a.wasm", False), ("20-b", True)]
+
+
+def test_webassembly_without_the_extra_is_skipped_with_what_to_install(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "wasmtime", None)  # as if it were not installed
+    wat.install(tmp_path, "20-b", b"\0asm\1\0\0\0")
+    found, skipped = discover(str(tmp_path))
+    assert found == []
+    assert skipped[0].reason == "it is WebAssembly, for which this runtime lacks wasmtime: install nri[wasm]"
 
 
 def test_a_link_to_a_plugin_is_a_plugin(tmp_path: Path) -> None:

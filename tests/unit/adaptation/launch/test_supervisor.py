@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from nri.adaptation.launch.discovery import Found
-from nri.adaptation.launch.process import LAST_LINES, Process
+from nri.adaptation.launch.last_words import LAST_LINES
+from nri.adaptation.launch.process import Process
 
 
 def plugin(folder: Path, script: str) -> Found:

@@ -59,7 +59,10 @@ def test_a_launcher_is_found_by_its_name_with_or_without_index(tmp_path: Path) -
     assert plugin_folder.find(tmp_path, "a") == plugin_folder.find(tmp_path, "10-a") == tmp_path / "10-a"
     assert plugin_folder.find(tmp_path, "20-a") is None
     error = plugin_folder.not_there(tmp_path, "20-a")
-    assert (error.message, error.code) == (f"{tmp_path}: no plugin 20-a there. There are: 10-a", FAILED)
+    assert (error.message, error.code) == (
+        f"{tmp_path}: no plugin 20-a there. Did you mean 10-a? There are: 10-a",
+        FAILED,
+    )
 
 
 def test_configuration_is_left_over_when_its_plugin_is_gone(tmp_path: Path) -> None:
@@ -84,6 +87,10 @@ def test_what_starts_a_plugin_depends_on_what_it_is(tmp_path: Path) -> None:
     assert plugin_folder.command_of(script)[1:] == [str(script)]
     with pytest.raises(Failure, match="neither a Python file nor executable"):
         plugin_folder.command_of(program)
+    wasm = program.with_name("plugin.wasm")
+    wasm.write_bytes(b"\0asm\1\0\0\0")
+    with pytest.raises(Failure, match=r"needs no launcher\. Put it there: install -m 755 .*plugin\.wasm"):
+        plugin_folder.command_of(wasm)
     program.chmod(0o755)
     assert plugin_folder.command_of(program) == [str(program)]
 

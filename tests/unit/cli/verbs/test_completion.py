@@ -57,3 +57,8 @@ def test_verbs_are_completed_from_their_table() -> None:
 def test_options_and_choices_are_completed() -> None:
     assert "--follow" in complete("nri events --f", 2)
     assert complete("nri completion ", 2) == ["bash", "zsh", "fish"]
+
+
+def test_plugins_and_their_own_flags_are_completed() -> None:
+    assert complete("nri run templ", 2) == ["template", "templ"]
+    assert complete("nri run template --cf", 3) == ["--cfg-param1"]

@@ -63,3 +63,10 @@ def test_it_names_what_there_is_when_the_name_is_wrong_or_not_enough(nri, places
         (tmp_path / "plugins" / name).touch()
     assert "no plugin c there. There are: 10-a, 20-a, 30-b" in nri("disable", "c", *places).stderr
     assert "several plugins are called a: 10-a, 20-a. Say which" in nri("disable", "a", *places).stderr
+
+
+def test_a_misspelt_name_is_told_with_what_was_meant(nri, plugin: Path, places) -> None:
+    assert nri("enable", str(plugin), "--idx", "10", *places).returncode == 0
+    done = nri("disable", "pod-nmae", *places)
+    assert done.returncode == 1
+    assert "no plugin pod-nmae there. Did you mean pod-name? There are: 10-pod-name" in done.stderr

@@ -214,3 +214,33 @@ def test_the_check_leaves_nothing_behind(nri, plugin: Path, places, tmp_path: Pa
     temporary.mkdir()
     assert nri("enable", str(plugin), "--idx", "10", *places, env={"TMPDIR": str(temporary)}).returncode == 0
     assert list(temporary.iterdir()) == []
+
+
+def test_a_bundled_plugin_is_enabled_by_its_name(nri, places, tmp_path: Path) -> None:
+    done = nri("enable", "template", "--idx", "10", *places)
+    assert (done.returncode, done.stdout) == (0, f"wrote {tmp_path}/plugins/10-template\n"), done.stderr
+    launched = (tmp_path / "plugins/10-template").read_text().splitlines()[-1]
+    assert launched == f'exec {shlex.quote(sys.executable)} -P -m nri.plugins.template.plugin "$@"'
+    assert nri("disable", "template", *places).stdout == f"removed {tmp_path}/plugins/10-template\n"
+
+
+def test_a_bundled_plugin_is_rehearsed_with_its_configuration(nri, places, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("cfgParm1: x\n")
+    done = nri("enable", "template", "--idx", "10", "--config", str(tmp_path / "c.yaml"), *places)
+    assert done.returncode == 1
+    assert f'{tmp_path}/c.yaml:1: cfgParm1: unknown key (did you mean "cfgParam1"?)' in done.stderr
+    assert "-P -m nri.plugins.template.plugin --idx 10" in done.stderr
+    assert not (tmp_path / "plugins").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("tmplate", "tmplate: no such file, and no plugin has this name; did you mean template?"),
+        ("gone.py", "File 'gone.py' does not exist"),
+    ],
+)
+def test_what_is_neither_a_file_nor_a_name_is_told_with_what_was_meant(nri, places, target: str, reason: str) -> None:
+    done = nri("enable", target, "--idx", "10", *places)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert reason in done.stderr

@@ -275,3 +275,52 @@ def test_the_timeout_is_how_long_the_runtime_may_take_to_register_it(nri, listen
     )  # fmt: skip
     assert done.returncode == 3
     assert "an answer to RegisterPlugin from the runtime (0.3 s)" in done.stderr
+
+
+def test_a_bundled_plugin_runs_by_its_name_with_flags_of_its_own(nri, listen, tmp_path: Path) -> None:
+    runs = Runs(listen)
+    words = ["template", "--idx", "11", "--cfg-param1", "one two", "--no-reconnect", "--socket-path", runs.path]
+    done = nri("run", *words)
+    assert (done.returncode, runs.names) == (3, ["11-template"])
+    assert 'cfgParam1 "one two"' in done.stderr
+
+
+def test_several_plugins_run_in_one_process_each_with_its_own_flags(nri, listen, plugin: Path, tmp_path: Path) -> None:
+    runs = Runs(listen)
+    (tmp_path / "c.yaml").write_text("variable: POD\n")
+    words = [
+        "10-template",
+        str(plugin),
+        "--config",
+        str(tmp_path / "c.yaml"),
+        "template",
+        "-cfg-param1=x",
+        "-name",
+        "t",
+    ]
+    done = nri("run", *words, "--no-reconnect", "--socket-path", runs.path)
+    assert done.returncode == 3
+    assert done.stderr.count("error: ") == 1, "one that ends for good ends all"
+    assert runs.names, done.stderr
+    assert set(runs.names) <= {"10-template", "51-pod-name", "52-t"}
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ["templat"],
+            "no module or plugin of that name; did you mean template? All that have a name: nri plugins list",
+        ),
+        (["template", "--cfg-parm1", "x"], "--cfg-parm1: unknown argument (did you mean --cfg-param1?)"),
+        (["template", "--cfg-param1"], "--cfg-param1: needs a value (write --cfg-param1 TEXT)"),
+        (["--idx", "10", "template", "template"], "--idx is of one plugin: write it behind the plugin that is meant"),
+        (["10-template", "10-template"], "10-template: two plugins have this index and name"),
+        (["template", "template", "--reload"], "--reload takes one plugin"),
+    ],
+)
+def test_mistakes_are_one_line_with_the_next_step_and_code_2(nri, words: list[str], line: str) -> None:
+    done = nri("run", *words)
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nri.engine.process.stats import InterfaceStats, parse_interfaces, parse_paths, stats_v1, stats_v2
+from nri.engine.process.stats import InterfaceStats, parse_interfaces, stats_v1, stats_v2
 
 
 def write(folder: Path, **files: str) -> Path:
@@ -55,12 +55,6 @@ def test_cgroup_v2_is_read(tmp_path: Path) -> None:
 def test_what_a_kernel_does_not_say_is_none_and_never_nothing(tmp_path: Path) -> None:
     assert stats_v2(tmp_path) == stats_v1({})
     assert stats_v2(tmp_path).memory_usage_bytes is None
-
-
-def test_the_cgroups_of_a_process_are_found() -> None:
-    assert parse_paths("4:cpu,cpuacct:/a:b\n1:name=systemd:/\n0::/x\n") == {
-        "cpu": "/a:b", "cpuacct": "/a:b", "name=systemd": "/", "": "/x",
-    }  # fmt: skip
 
 
 def test_interfaces_are_read() -> None:

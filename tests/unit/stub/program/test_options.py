@@ -6,7 +6,7 @@ import pytest
 
 import nri
 from nri.api import naming
-from nri.stub.program.options import FLAGS, Options, help_text, parse
+from nri.stub.program.options import FLAGS, Flag, Options, help_text, parse
 
 
 def parsed(*arguments: str, environment: dict[str, str] | None = None, program: str = "10-pin.py") -> Options:
@@ -86,3 +86,32 @@ def test_the_help_names_every_flag_and_starts_with_the_summary() -> None:
     assert text.startswith("Pins containers.\n")
     assert "python pin.py --idx 10" in text
     assert not [flag for flag in FLAGS if f"--{flag}" not in text]
+
+
+OWN = {"add-env": Flag("add_env", "NAME", "add a variable"), "disableWatch": Flag("disable", "", "look once")}
+
+
+def test_flags_of_the_plugins_own_are_collected_as_text() -> None:
+    options = parse(["-add-env", "A", "--add-env=B", "-disableWatch", "--idx=10"], {}, "p.py", "pin", OWN)
+    assert (options.own, options.index) == ({"add-env": ["A", "B"], "disableWatch": True}, "10")
+    assert parse(["--disableWatch=false", "--idx=10"], {}, "p.py", "pin", OWN).own == {"disableWatch": False}
+
+
+def test_a_misspelt_flag_is_told_with_the_one_that_was_meant() -> None:
+    for wrong, meant in (("--ad-env", "--add-env"), ("-disablewatch", "--disableWatch"), ("--log-flie", "--log-file")):
+        with pytest.raises(nri.ConfigError, match=f"did you mean {meant}"):
+            parse([wrong, "x"], {}, "10-p.py", "pin", OWN)
+
+
+def test_the_help_has_the_plugins_own_flags_below_the_others() -> None:
+    text = help_text("p.py", "Pins.", OWN)
+    assert (
+        text.index("--help") < text.index("Flags of this plugin") < text.index("--add-env NAME             add a var")
+    )
+
+
+def test_the_help_of_a_module_names_the_module_and_of_a_bundled_plugin_its_name() -> None:
+    assert "  python -m my.pin --idx 10 " in help_text("/x/pin.py", "", module="my.pin")
+    assert "  nri run hook-injector --idx 10 " in help_text(
+        "/x/plugin.py", "", module="nri.plugins.hook_injector.plugin"
+    )

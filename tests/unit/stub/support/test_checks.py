@@ -162,3 +162,16 @@ def test_settings_of_the_class_may_be_all_that_they_can_be() -> None:
             return "json"
 
     assert (Right.name, None_().config_format) == ("right", "json")
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ({"x": ("y", "Y", "sets y")}, r"P.flags\['x'\] sets 'y', which P.Config does not have"),
+        ({"x": "y"}, r"P.flags\['x'\] is 'y': a Flag\(field, value_name, help\) is expected"),
+        ([], r"P.flags is \[\]: flags by name"),
+    ],
+)
+def test_a_flag_that_sets_nothing_is_refused_with_the_class(flags: object, reason: str) -> None:
+    with pytest.raises(TypeError, match=reason):
+        type("P", (nri.Plugin,), {"flags": flags, "Config": type("Config", (), {"__annotations__": {"z": str}})})

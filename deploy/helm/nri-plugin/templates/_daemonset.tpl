@@ -1,0 +1,125 @@
+{{/*
+The DaemonSet of a plugin. What it needs of the node stands in the chart's needs.yaml, with the reasons, and no value can
+change it; what an operator may choose stands in values.yaml.
+*/}}
+{{- define "nri-plugin.daemonset" -}}
+{{- $need := .Files.Get "needs.yaml" | fromYaml -}}
+{{- $values := .Values -}}
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: {{ include "nri-plugin.name" . }}
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include "nri-plugin.labels" . | nindent 4 }}
+spec:
+  selector:
+    matchLabels:
+      {{- include "nri-plugin.selector" . | nindent 6 }}
+  updateStrategy:
+    type: RollingUpdate
+    rollingUpdate:
+      maxUnavailable: {{ $values.maxUnavailable }}
+  template:
+    metadata:
+      labels:
+        {{- include "nri-plugin.selector" . | nindent 8 }}
+        app.kubernetes.io/component: nri-plugin
+        {{- with $values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with $values.podAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    spec:
+      priorityClassName: {{ $values.priorityClassName }}
+      automountServiceAccountToken: false
+      enableServiceLinks: false
+      terminationGracePeriodSeconds: 5
+      {{- with $values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      nodeSelector:
+        kubernetes.io/os: linux
+        {{- with $values.nodeSelector }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with $values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- if $need.hostNetwork }}
+      hostNetwork: true
+      {{- end }}
+      containers:
+        - name: plugin
+          image: {{ include "nri-plugin.image" . }}
+          imagePullPolicy: {{ $values.image.pullPolicy }}
+          args:
+            {{- include "nri-plugin.args" . | nindent 12 }}
+          env:
+            - name: NRI_PLUGIN_NAME
+              value: {{ $need.plugin }}
+          {{- if $values.health.enabled }}
+          readinessProbe:
+            httpGet:
+              {{- if $need.hostNetwork }}
+              host: 127.0.0.1
+              {{- end }}
+              path: /readyz
+              port: {{ $values.health.port }}
+          {{- end }}
+          resources:
+            {{- toYaml $values.resources | nindent 12 }}
+          securityContext:
+            {{- include "nri-plugin.securityContext" . | nindent 12 }}
+          volumeMounts:
+            - name: nri-socket
+              mountPath: /var/run/nri
+              readOnly: true
+            {{- range $need.mounts }}
+            - name: {{ .name }}
+              mountPath: {{ .at }}
+              readOnly: true
+              {{- if .changes }}
+              mountPropagation: HostToContainer
+              {{- end }}
+            {{- end }}
+            {{- range $index, $path := $values.readOnlyPaths }}
+            - name: path-{{ $index }}
+              mountPath: {{ $path | quote }}
+              readOnly: true
+            {{- end }}
+            {{- if $values.config }}
+            - name: config
+              mountPath: /etc/nri-plugin
+              readOnly: true
+            {{- end }}
+      volumes:
+        - name: nri-socket
+          hostPath:
+            path: {{ $values.socketDir }}
+            type: Directory
+        {{- range $need.mounts }}
+        - name: {{ .name }}
+          hostPath:
+            path: {{ .host }}
+            type: {{ .type }}
+        {{- end }}
+        {{- range $index, $path := $values.readOnlyPaths }}
+        - name: path-{{ $index }}
+          hostPath:
+            path: {{ $path | quote }}
+        {{- end }}
+        {{- if $values.config }}
+        - name: config
+          configMap:
+            name: {{ include "nri-plugin.name" . }}
+        {{- end }}
+{{- end -}}

@@ -1,0 +1,276 @@
+"""One run of a plugin in WebAssembly: its functions called one at a time, each with an end, until the first that fails.
+
+The thread that looks after the plugin (`Instance.wait`) sees to the deadlines: when one comes, it moves the engine's
+epoch on, and the function traps at its next branch. Whatever a function did not come to the end of (a deadline, a
+trap, an exit) ends the run, because its memory may be in any state; an error that it returned does not.
+Next: `nri.adaptation.launch.supervisor`, which loads the plugin again.
+"""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import wasmtime
+
+from nri.adaptation.launch.last_words import LastWords
+from nri.adaptation.launch.wasm import host
+from nri.adaptation.launch.wasm.program import MEMORY_BYTES
+from nri.errors import ConnectionClosed, DeadlineExceeded, RemoteProtocolError, RpcError
+from nri.text import plain
+from nri.ttrpc import Code
+from nri.ttrpc.frames import MAX_DATA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from nri.adaptation.launch.wasm.program import Program
+
+__all__ = ["API_VERSION", "Instance"]
+
+#: Of the go-plugin service, which a plugin was made for.
+API_VERSION = 1
+
+_ERROR = 1 << 31
+_MASK = 0xFFFFFFFF
+#: Functions of a trap that are named, innermost first.
+_FRAMES = 8
+_FOREVER_S = 3600.0
+
+
+class Instance:
+    """One run of a plugin.
+
+    Attributes:
+        label: for logs, as `nri.adaptation.peers.peer.Peer.qualified`.
+        status: how it ended, in words; "" while it goes on.
+        failed: whether it ended otherwise than by our own word.
+    """
+
+    def __init__(self, label: str, program: Program) -> None:
+        self.label = label
+        self.status = ""
+        self.failed = False
+        self._program = program
+        self._words = LastWords()
+        self._calling = threading.Lock()  # held while a function runs
+        self._changed = threading.Condition()  # over all that follows
+        self._deadline = 0.0  # of what runs; 0.0 if nothing does
+        self._interrupted = self._nudged = False
+        self._ending = ""
+        self._wakes_at = 0.0
+        self._store: Any = None
+        self._linker: Any = None
+        self._exports: dict[str, Any] = {}
+        self._memory: Any = None
+
+    @property
+    def names(self) -> Collection[str]:
+        """What the plugin exports."""
+        return self._program.names
+
+    @property
+    def last_words(self) -> str:
+        """The last lines that it wrote to stderr, each of them plain (`nri.text`)."""
+        return self._words.text
+
+    # -- for the thread that looks after it ---------------------------------------------------------------------------
+
+    def wait(self, look: Callable[[], float]) -> None:
+        """Keep the deadlines until the run has ended, and free what it held.
+
+        `look` is called at once, after every `nudge`, and when as many seconds have passed as it returned.
+        """
+        while not self.status:
+            wakes_at = monotonic() + look()
+            with self._changed:
+                if self._deadline and monotonic() >= self._deadline:
+                    self._interrupt()
+                if self._deadline and not self._interrupted:
+                    wakes_at = min(wakes_at, self._deadline)
+                if not self._nudged and not self.status:
+                    self._wakes_at = wakes_at
+                    self._changed.wait(max(0.0, min(wakes_at - monotonic(), _FOREVER_S)))
+                    self._wakes_at = 0.0
+                self._nudged = False
+        with self._calling:
+            self._exports, self._memory = {}, None
+            for each in (self._store, self._linker):
+                if each is not None:
+                    each.close()
+
+    def nudge(self) -> None:
+        """Have `wait` call its `look` again."""
+        with self._changed:
+            self._nudged = True
+            self._changed.notify_all()
+
+    def kill(self) -> None:
+        """End the run; harmless if it has ended."""
+        self.end("ended by the runtime")
+
+    def end(self, reason: str) -> None:
+        """End the run: at once, or as soon as what runs is interrupted."""
+        with self._changed:
+            if self.status or self._ending:
+                return
+            self._ending = reason
+            if self._deadline:
+                self._interrupt()
+            else:
+                self._ended(reason, failed=False)
+
+    def _interrupt(self) -> None:
+        self._interrupted = True
+        self._program.engine.increment_epoch()
+        self._changed.notify_all()
+
+    def _ended(self, status: str, *, failed: bool) -> None:
+        self.status, self.failed = self.status or status, failed
+        self._nudged = True
+        self._changed.notify_all()
+
+    # -- for those who call -------------------------------------------------------------------------------------------
+
+    def call(self, function: str, payload: bytes, deadline: float) -> bytes:
+        """Run a function on a request; returns the reply's bytes.
+
+        Raises:
+            DeadlineExceeded: it was not done at the deadline, in monotonic seconds; that ends the run.
+            ConnectionClosed: the run has ended, or it trapped; that ends it.
+            RemoteProtocolError: what it gave back is outside of its memory, or too much; that ends the run.
+            RpcError: it returned an error.
+        """
+        if not self._calling.acquire(timeout=max(0.0, deadline - monotonic())):
+            raise DeadlineExceeded(function)
+        try:
+            self._enter(deadline)
+            try:
+                if self._store is None:
+                    self._begin()
+                return self._exchange(function, payload)
+            except RpcError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, the plugin's memory may be in any state
+                failure = self._fail(function, error)
+            except BaseException as error:  # a signal has come
+                self._fail(function, error)
+                raise
+            finally:
+                with self._changed:
+                    self._deadline = 0.0
+                    if self._ending:
+                        self._ended(self._ending, failed=False)
+        finally:
+            self._calling.release()
+        raise failure
+
+    def _enter(self, deadline: float) -> None:
+        with self._changed:
+            if self.status or self._ending:
+                raise ConnectionClosed(self.status or self._ending)
+            self._deadline, self._interrupted = deadline, False
+            if self._store is not None:
+                self._store.set_epoch_deadline(1)
+            if deadline < self._wakes_at:
+                self._changed.notify_all()
+
+    def _begin(self) -> None:
+        """Make the plugin's memory and have it initialize itself."""
+        program = self._program
+        store = self._store = wasmtime.Store(program.engine)
+        store.set_limits(memory_size=MEMORY_BYTES, instances=1, memories=1)
+        store.set_epoch_deadline(1)
+        self._linker = host.linker(program.engine, store, self)
+        instance = self._linker.instantiate(store, program.module)
+        self._exports = dict(instance.exports(store).items())
+        self._memory = self._exports["memory"]
+        if "_initialize" in self._exports:
+            self._exports["_initialize"](store)
+        version = self._exports["plugin_api_version"](store)
+        if version != API_VERSION:
+            raise RemoteProtocolError(f"API version mismatch, host: {API_VERSION}, plugin: {version}")
+
+    def _exchange(self, function: str, payload: bytes) -> bytes:
+        """Put a request into the plugin's memory, run a function on it, and take the reply out."""
+        store, exports = self._store, self._exports
+        place = 0
+        if payload:
+            place = exports["malloc"](store, len(payload)) & _MASK
+            if not place or place + len(payload) > self._memory.data_len(store):
+                raise RemoteProtocolError(f"malloc({len(payload)}) gave it no memory for a request")
+            self._memory.write(store, payload, place)
+        packed = exports[function](store, place, len(payload))
+        at, size = packed >> 32 & _MASK, packed & _MASK & ~_ERROR
+        if at + size > self._memory.data_len(store):
+            raise RemoteProtocolError(f"the reply of {function} is outside of its memory")
+        if size > MAX_DATA:
+            raise RemoteProtocolError(f"the reply of {function} has {size} bytes, at most {MAX_DATA}")
+        reply = bytes(self._memory.read(store, at, at + size))
+        for each in (at, place):
+            if each:
+                exports["free"](store, each)
+        if packed & _ERROR:
+            raise RpcError(Code.UNKNOWN, plain(reply.decode(errors="replace")))
+        return reply
+
+    def _fail(self, function: str, error: BaseException) -> Exception:
+        """End the run because of an error; returns what the call fails with."""
+        what, late = _words_for(error), False
+        with self._changed:
+            if self._interrupted and not self._ending:
+                late, what = True, "interrupted: it took too long"
+            status = self._ending or f"{what} in {function}{self._fullness()}"
+            for line in _frames(error) if not self._ending and not self._words.text else ():
+                self._words.add(f"  in {line}\n".encode())
+            self._ended(status, failed=not self._ending)
+        if late:
+            return DeadlineExceeded(function)
+        return error if isinstance(error, RemoteProtocolError) else ConnectionClosed(status)
+
+    def _fullness(self) -> str:
+        """How much memory it had, if that was close to all that it may have."""
+        size = 0 if self._memory is None else self._memory.data_len(self._store)
+        return f", with {size >> 20} of {MEMORY_BYTES >> 20} MiB of memory" if size > MEMORY_BYTES * 0.9 else ""
+
+    # -- for the host's functions -------------------------------------------------------------------------------------
+
+    @property
+    def deadline(self) -> float:
+        """When the present call ends, in monotonic seconds."""
+        return self._deadline
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, but no longer than the present call may take."""
+        until = monotonic() + seconds
+        with self._changed:
+            until = min(until, self._deadline)
+            while not self._interrupted and (left_s := until - monotonic()) > 0:
+                self._changed.wait(left_s)
+
+    def write(self, data: bytes) -> None:
+        """Keep a piece of what the plugin writes to stderr."""
+        self._words.add(data)
+
+
+def _words_for(error: BaseException) -> str:
+    """How a function ended, in words."""
+    if isinstance(error, wasmtime.ExitTrap):
+        return f"exit code {error.code}"
+    if isinstance(error, wasmtime.Trap):
+        code = error.trap_code
+        return f"trapped ({code.name.lower().replace('_', ' ')})" if code is not None else f"trapped ({_last(error)})"
+    return plain(_last(error))
+
+
+def _last(error: BaseException) -> str:
+    """The cause, which wasmtime writes last."""
+    return next((line.strip() for line in reversed(str(error).split("\n")) if line.strip()), "an error without words")
+
+
+def _frames(error: BaseException) -> list[str]:
+    """The names of the functions in which a trap happened, innermost first."""
+    if not isinstance(error, wasmtime.Trap):
+        return []
+    return [plain(frame.func_name or f"function {frame.func_index}", 200) for frame in error.frames[:_FRAMES]]

@@ -1,0 +1,110 @@
+"""One WebAssembly file, compiled and looked at: what it needs from its host, and what it has to have for one.
+
+The ABI is that of go-plugin, in which the reference's plugins are made: a function ``plugin_<method>`` for each method
+takes a request's place and length in the plugin's memory and returns the reply's, and ``malloc`` and ``free`` give
+and take back the room for them. A plugin may import WASI preview 1 and the function ``log`` of module ``env``. Each
+program has an engine of its own, because to interrupt a function is to interrupt all of an engine.
+Next: `nri.adaptation.launch.wasm.instance`.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import wasmtime
+
+from nri.adaptation.launch.wasm import cache as cache_of
+from nri.adaptation.launch.wasm import host
+from nri.api.events import EVENTS
+from nri.errors import ConfigError
+from nri.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["MEMORY_BYTES", "Program", "digest_of"]
+
+#: How much memory a plugin may have, in bytes.
+MEMORY_BYTES = 256 << 20
+
+_METHODS = ("synchronize", "shutdown", "state_change", *(spec.method for spec in EVENTS))
+#: The functions that a plugin exports, with what they take and return.
+_SIGNATURES = {
+    "malloc": "i32 -> i32",
+    "free": "i32 ->",
+    "plugin_api_version": "-> i64",
+    **{f"plugin_{method}": "i32 i32 -> i64" for method in ("configure", *_METHODS)},
+    "_initialize": "->",
+}
+#: Those that a plugin for an older or a smaller API may lack; the reference wants all but the last of the table.
+_OPTIONAL = frozenset(f"plugin_{method}" for method in _METHODS)
+#: Names of missing imports or exports in one report.
+_NAMED = 8
+
+
+class Program:
+    """A compiled file.
+
+    Attributes:
+        digest: of the file's content.
+        engine, module: what wasmtime knows it by.
+        names: what it exports.
+    """
+
+    def __init__(self, path: str, data: bytes, *, cache: str | None = None, all_events: bool = False) -> None:
+        """Compile a file. Takes seconds for a plugin in Go; other threads run meanwhile.
+
+        Args:
+            path: for errors.
+            cache: the folder in which compiled code is kept; None for none.
+            all_events: it must have the functions of all events, as the reference wants.
+
+        Raises:
+            ConfigError: it is no WebAssembly, needs what it cannot be given, or lacks what it must have.
+        """
+        self.digest = digest_of(data)
+        config = wasmtime.Config()
+        config.epoch_interruption = True
+        config.wasm_threads = False  # none runs beside a call
+        self.engine = wasmtime.Engine(config)
+        try:
+            self.module = cache_of.compiled(self.engine, data, self.digest, cache)
+        except wasmtime.WasmtimeError as error:
+            raise ConfigError(path, "", f"it cannot be compiled: {_first_line(error)}") from None
+        self.names = frozenset(export.name for export in self.module.exports)
+        foreign = host.foreign(self.module, self.engine)
+        if foreign:
+            raise ConfigError(path, "", f"it imports {_named(foreign)}, which a plugin cannot be given here")
+        self._check_exports(path, all_events=all_events)
+
+    def _check_exports(self, path: str, *, all_events: bool) -> None:
+        found = {export.name: export.type for export in self.module.exports}
+        wanted = ["memory", *_SIGNATURES]
+        wanted.remove("_initialize")
+        missing = [name for name in wanted if name not in found and (all_events or name not in _OPTIONAL)]
+        if missing:
+            raise ConfigError(path, "", f"it is no NRI plugin: it does not export {_named(missing)}")
+        for name, signature in _SIGNATURES.items():
+            if name in found and host.signature(found[name]) != signature:
+                reason = f"it exports {name} as {host.signature(found[name])}, and a plugin has it as {signature}"
+                raise ConfigError(path, "", reason)
+        if not isinstance(found["memory"], wasmtime.MemoryType):
+            raise ConfigError(path, "", "it is no NRI plugin: its export memory is no memory")
+
+
+def digest_of(data: bytes) -> bytes:
+    """By which a file's content is known again."""
+    return sha256(data).digest()
+
+
+def _named(names: Iterable[str]) -> str:
+    names = list(dict.fromkeys(names))
+    more = len(names) - _NAMED
+    return ", ".join(plain(name, 80) for name in names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _first_line(error: Exception) -> str:
+    """Wasmtime's error without its causes, or with them where the first line says nothing."""
+    words = [line.strip() for line in str(error).split("\n") if line.strip() and line.strip() != "Caused by:"]
+    return plain(": ".join(words[:3]))

@@ -1,0 +1,121 @@
+"""A plugin in WebAssembly, which this process has loaded: its functions under a `Peer`.
+
+It takes part like every other plugin. Its requests and replies are the bytes that travel to others, without a socket,
+a registration or parts: the whole state is one message. A function runs in the thread of the event, and no longer than
+the plugin's timeout; one that is interrupted leaves its memory in no state to go on with, so that ends the plugin, as
+a trap does, and its supervisor loads it again. A caller that has less time waits for it nevertheless.
+Next: `nri.adaptation.launch.wasm`, where the functions run.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from nri.adaptation.peers.peer import WASM, Owner, Peer
+from nri.adaptation.peers.state import Signal, State
+from nri.adaptation.peers.synchronize import read_reply
+from nri.api import messages as m
+from nri.api.events import EVENTS, EventMask
+from nri.errors import DeadlineExceeded, NriError, RemoteProtocolError, RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from nri.adaptation.peers.event_request import EventRequest
+
+__all__ = ["Functions", "WasmPeer", "function_name"]
+
+
+class Functions(Protocol):
+    """The functions of a loaded plugin."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """What it exports."""
+
+    def call(self, function: str, payload: bytes, deadline: float) -> bytes:
+        """Run a function on a request. Raises DeadlineExceeded, ConnectionClosed, ProtocolError, RpcError."""
+
+    def end(self, reason: str) -> None:
+        """End what runs and call nothing any more."""
+
+
+def function_name(method: str) -> str:
+    """The function that stands for a method: ``plugin_create_container`` for ``CreateContainer``."""
+    return "plugin_" + "".join(f"_{char.lower()}" if char.isupper() else char for char in method).lstrip("_")
+
+
+_EVENTS = {spec: function_name(spec.rpc) for spec in EVENTS}
+
+
+class WasmPeer(Peer):
+    """A plugin in WebAssembly in the chain."""
+
+    takes_bytes = True
+
+    __slots__ = ("_functions",)
+
+    def __init__(self, owner: Owner, index: str, name: str, functions: Functions, config: str, uid: int) -> None:
+        super().__init__(owner, WASM, index, name, state=State.REGISTERED)
+        self._functions = functions
+        self.config, self.uid = config, uid
+
+    def invoke(self, request: EventRequest, deadline: float) -> bytes:
+        """Run the function of an event, for as long as the plugin's own timeout lets it."""
+        spec = request.spec
+        now = monotonic()
+        if now >= deadline:
+            raise DeadlineExceeded(spec.rpc)
+        policy = self.event_policies[spec.number]
+        timeout_s = 0.0 if policy is None else policy.timeout_s
+        return self._call(_EVENTS[spec], request.encoded(), max(deadline, now + timeout_s))
+
+    def command(self, method: str, payload: bytes, deadline: float) -> bytes:
+        """Configure, Synchronize or Shutdown; one that it has no function for does nothing."""
+        function = function_name(method)
+        if function not in self._functions.names:
+            return b""
+        reply = self._call(function, payload, deadline)
+        return self._subscription(reply) if method == "Configure" else reply
+
+    def _call(self, function: str, payload: bytes, deadline: float) -> bytes:
+        try:
+            return self._functions.call(function, payload, deadline)
+        except RpcError:
+            raise
+        except NriError as error:
+            self.signal(Signal.FATAL, str(error))  # what a function has not come to the end of cannot go on
+            raise
+
+    def _subscription(self, encoded: bytes) -> bytes:
+        """The reply to Configure, with 0 for all events as those that it has functions for."""
+        try:
+            reply = m.ConfigureResponse.FromString(encoded)
+        except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+            raise RemoteProtocolError(f"its reply cannot be read: {error}") from None
+        missing = [spec for spec, function in _EVENTS.items() if function not in self._functions.names]
+        if missing and not reply.events:
+            reply.events = EventMask.ALL - EventMask.of(*missing)
+        for spec in missing:
+            if reply.events & spec.bit:
+                raise RemoteProtocolError(f"it subscribes to {spec.rpc}, but exports no {_EVENTS[spec]}")
+        whole: bytes = reply.SerializeToString()
+        return whole
+
+    def synchronize(
+        self,
+        pods: Sequence[m.PodSandbox],
+        containers: Sequence[m.Container],
+        timeout_s: float,
+        *,
+        each: bool,  # noqa: ARG002 - there are no parts
+        most: int,
+    ) -> list[m.ContainerUpdate]:
+        """Hand over the state as one message."""
+        request = m.SynchronizeRequest(pods=pods, containers=containers).SerializeToString()
+        return list(read_reply(self.command("Synchronize", request, monotonic() + timeout_s), most).update)
+
+    def close(self, reason: str) -> None:
+        """Call it no more, and interrupt what runs."""
+        self._functions.end(reason)

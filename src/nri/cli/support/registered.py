@@ -1,0 +1,131 @@
+"""The plugins that are registered by name: entry points of the group `nri.plugins`, of this distribution and of others.
+
+Rules: to list names loads no plugin; one that cannot be loaded is an error of its own and hides no other. Next:
+`nri.cli.support.plugin_loader`, which takes files and modules as well.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nri.cli.errors import USAGE, Failure
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    import click
+    from click.shell_completion import CompletionItem
+
+    from nri.stub.plugin import Plugin
+
+__all__ = ["GROUP", "complete", "complete_name", "describe", "find", "load", "names", "not_registered", "registered"]
+
+#: The group of entry points: name of the plugin -> module:Class.
+GROUP = "nri.plugins"
+
+
+def registered() -> list[EntryPoint]:
+    """List the entry points of plugins by name; a name may be there twice, of two distributions."""
+    from importlib.metadata import entry_points
+
+    return sorted(set(entry_points(group=GROUP)), key=lambda entry: (entry.name, entry.value))
+
+
+def names() -> list[str]:
+    """List the names of all registered plugins."""
+    return sorted({entry.name for entry in registered()})
+
+
+def find(name: str) -> EntryPoint | None:
+    """Find a plugin by its name, with or without an index before it; None if there is none.
+
+    Failure if two distributions have registered the name.
+    """
+    found = [entry for entry in registered() if entry.name in (name, re.sub(r"^\d\d-", "", name))]
+    if len(found) > 1:
+        places = ", ".join(entry.value for entry in found)
+        raise Failure(f"{name}: several plugins are registered under this name. Say which: {places}", USAGE)
+    return found[0] if found else None
+
+
+def load(entry: EntryPoint) -> type[Plugin]:
+    """Load the class of a registered plugin. Failure says why it cannot be loaded."""
+    from nri.stub.plugin import Plugin
+
+    try:
+        loaded = entry.load()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise Failure(f"{entry.name}: {entry.value} cannot be loaded: {reason}") from error
+    if not isinstance(loaded, type) or not issubclass(loaded, Plugin):
+        raise Failure(f"{entry.name}: {entry.value} is not a class that inherits from nri.Plugin")
+    return loaded
+
+
+def not_registered(name: str, *, or_file: bool = False) -> Failure:
+    """Return the error that no plugin has this name, with the nearest that has one; `or_file`: nor is it a file."""
+    near = difflib.get_close_matches(name.replace("_", "-"), names(), 1, 0.6)
+    step = f"; did you mean {near[0]}?" if near else f". There are: {', '.join(names())}"
+    what = "no such file, and no plugin has this name" if or_file else "no plugin has this name"
+    return Failure(f"{name}: {what}{step}", USAGE)
+
+
+def describe(entry: EntryPoint) -> dict[str, Any]:
+    """Describe a plugin by what its class says. Failure if it cannot be loaded."""
+    from importlib.util import find_spec
+
+    from nri.api.events import EVENTS
+    from nri.stub.base import PluginBase
+
+    plugin = load(entry)
+    text = inspect.cleandoc(plugin.__doc__ or "")
+    spec = find_spec(entry.module)
+    readme = Path(spec.origin).with_name("README.md") if spec and spec.origin else None
+    config = plugin.Config
+    return {
+        "name": entry.name,
+        "summary": text.partition("\n")[0].rstrip("."),
+        "description": text,
+        "class": entry.value,
+        "distribution": f"{entry.dist.name} {entry.dist.version}" if entry.dist else "",
+        "events": [spec.rpc for spec in EVENTS if getattr(plugin, spec.method) is not getattr(PluginBase, spec.method)],
+        "annotations": dict(plugin.annotations),
+        "flags": {f"--{name} {row[1]}".strip(): row[2] for name, row in plugin.flags.items()},
+        "configuration": _keys(config) if config else {},
+        "readme": str(readme) if readme and readme.is_file() else "",
+    }
+
+
+def _keys(config: type) -> dict[str, str]:
+    """List the keys of a configuration, each with its type and default."""
+    from nri.config.typed import fields_of
+
+    written = {name: kind for base in reversed(config.__mro__) for name, kind in inspect.get_annotations(base).items()}
+    return {name: f"{_type(written[name])}, {_default(config, name)}" for name in fields_of(config)}
+
+
+def _type(annotation: object) -> str:
+    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+
+
+def _default(config: type, name: str) -> str:
+    return f"default {getattr(config, name)!r}" if hasattr(config, name) else "required"
+
+
+def complete_name(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a plugin, with or without an index before it."""
+    from click.shell_completion import CompletionItem
+
+    index = incomplete[:3] if re.match(r"\d\d-", incomplete) else ""
+    return [CompletionItem(index + name) for name in names() if name.startswith(incomplete.removeprefix(index))]
+
+
+def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a plugin, or a file."""
+    from click.shell_completion import CompletionItem
+
+    return [*complete_name(ctx, param, incomplete), CompletionItem(incomplete, type="file")]

@@ -1,0 +1,105 @@
+"""`nri plugins`: the plugins that have a name, bundled or registered by other distributions, and what each one takes.
+
+Next: `nri.cli.support.registered`, which finds and describes them; `nri.cli.verbs.run` runs one, `nri.cli.verbs.enable`
+has the runtime start it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nri.cli.errors import Failure
+from nri.cli.output import Column, Output, Painted
+from nri.cli.settings import Settings
+from nri.cli.support.registered import complete_name
+from nri.cli.support.verb import Verb, VerbGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from importlib.metadata import EntryPoint
+
+COLUMNS = (Column("NAME", "name"), Column("WHAT IT DOES", "summary"), Column("ANNOTATIONS", "shown"))
+
+
+@click.group(
+    cls=VerbGroup,
+    examples=[
+        "nri plugins list",
+        "nri plugins show template               # its annotations, flags and configuration",
+    ],
+)
+def command() -> None:
+    """Show the plugins that can be run by their names: nri run NAME, nri enable NAME --idx NN.
+
+    They are those of this package, and those of other installed distributions that have entry points in the group
+    nri.plugins.
+    """
+
+
+@command.command("list", cls=Verb, examples=["nri plugins list", "nri plugins list -q     # names only"])
+@click.pass_obj
+def list_(settings: Settings) -> None:
+    """List all plugins that have a name: what each one does, and the annotations of pods that direct it."""
+    from nri.cli.support.registered import registered
+
+    out = Output(settings)
+    rows = [_row(entry) for entry in registered()]
+    if not out.human:
+        out.document([{key: value for key, value in row.items() if key != "shown"} for row in rows])
+        return
+    out.table(COLUMNS, rows)
+
+
+def _row(entry: EntryPoint) -> dict[str, Any]:
+    """Describe one plugin in a row; one that cannot be loaded says so in its own."""
+    from nri.cli.support.registered import describe
+
+    try:
+        row = describe(entry)
+    except Failure as error:
+        return {"name": entry.name, "summary": error.message.partition(": ")[2], "error": error.message}
+    keys = list(row["annotations"])
+    more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+    return {**row, "shown": keys[0] + more if keys else ""}
+
+
+@command.command(cls=Verb, examples=["nri plugins show template", "nri plugins show template -o json"])
+@click.argument("name", shell_complete=complete_name)
+@click.pass_obj
+def show(settings: Settings, name: str) -> None:
+    """Show what a plugin does and takes: events, annotations of pods, flags of its own, keys of its configuration."""
+    from nri.cli.support.registered import describe, find, not_registered
+
+    entry = find(name)
+    if entry is None:
+        raise not_registered(name)
+    found = describe(entry)
+    out = Output(settings)
+    if not out.human:
+        out.document(found)
+        return
+    out.text(Painted(found["name"], "bold"))
+    out.lines(found["description"])
+    _section(out, "Start it", {
+        f"nri run {entry.name} --idx NN": "beside a runtime, until it is stopped",
+        f"nri enable {entry.name} --idx NN": "by the runtime itself, from its next start on",
+    })  # fmt: skip
+    _section(out, "Annotations of pods", found["annotations"])
+    _section(out, "Flags of its own", found["flags"])
+    _section(out, "Keys of its configuration", found["configuration"])
+    parts = {"events": ", ".join(found["events"]), "class": found["class"], "of": found["distribution"]}
+    _section(out, "What it is", {**parts, "more": found["readme"]})
+
+
+def _section(out: Output, title: str, rows: Mapping[str, str]) -> None:
+    """Print names and texts under a title, if there are any."""
+    shown = {name: text for name, text in rows.items() if text}
+    if not shown:
+        return
+    width = max(map(len, shown))
+    out.text("")
+    out.text(Painted(title, "bold"))
+    for name, text in shown.items():
+        out.text(f"  {name:{width}}  {text}")

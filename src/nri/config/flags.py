@@ -1,0 +1,73 @@
+"""Flags of a command line as configuration: each a layer with one key, its text read as what the key holds.
+
+Rules: the annotation decides. A text stays text where text is wanted; a list's items stand between commas, or the flag
+is given several times; all else is read as YAML has it, so that `10`, `true` and `5s` are what they look like. Next:
+`nri.config.layers` merges them over files.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from typing import Any
+
+from nri.config import syntax, typed
+from nri.config.complaint import together
+from nri.config.layers import Layer
+from nri.config.place import show
+from nri.config.source import Source
+from nri.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nri.config.complaint import Problem
+
+__all__ = ["check", "flag_layer"]
+
+
+def flag_layer(cls: type, flag: str, field: str, given: list[str] | bool) -> Layer:
+    """The layer of one flag.
+
+    Args:
+        cls: the class of the configuration.
+        flag: its name, without dashes.
+        field: the key that it sets.
+        given: its values in order, or whether a switch is on.
+    """
+    annotation = typed.fields_of(cls).get(field, str)
+    return Layer({field: given if isinstance(given, bool) else _value(annotation, flag, given)}, lambda _: f"--{flag}")
+
+
+def check(cls: type, layers: Sequence[Layer]) -> None:
+    """Check flags by themselves, without what other sources may give. ConfigError for the first, with all others."""
+    errors = []
+    for layer in layers:
+        problems: list[Problem] = []
+        typed.check(cls, layer.tree, (), problems)
+        errors += [
+            ConfigError(layer.place(found.path), show(found.path), found.reason, found.suggestion) for found in problems
+        ]
+    if errors:
+        raise together(errors)
+
+
+def _value(annotation: Any, flag: str, given: list[str]) -> Any:
+    kinds = {typing.get_origin(each) or each for each in (annotation, *typing.get_args(annotation))}
+    if kinds & {list, tuple, set, frozenset}:
+        items = typing.get_args(annotation)
+        inner = next((each for each in items if each is not Ellipsis), str)
+        return [_scalar(inner, flag, text.strip()) for words in given for text in words.split(",") if text.strip()]
+    return _scalar(annotation, flag, given[-1])
+
+
+def _scalar(annotation: Any, flag: str, text: str) -> Any:
+    if annotation is str or str in typing.get_args(annotation):
+        return text
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+        return int(text)  # also 08, which is no number in YAML
+    try:
+        return syntax.parse_text(Source(f"--{flag}", text, "yaml"))
+    except ConfigError:
+        return text  # what it should have been is said by the check of its type

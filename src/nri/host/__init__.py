@@ -1,0 +1,72 @@
+"""The machine through a root path: cgroups of both versions, processes, topology, pressure, shares of caches.
+
+Everything starts at a :class:`Root`; in a test that is a folder. A knob of a cgroup has one neutral name and one unit
+on every kernel (:data:`KNOBS`), and each write comes back as a :class:`Result`: applied, unchanged, clamped,
+unsupported, refused or gone, with the reason. Nothing decides here: policies do. It is not part of the public
+interface yet.
+
+Reading order: :mod:`nri.host.root`; :mod:`nri.host.outcome`; :mod:`nri.host.cgroups`, most of it; then `process`,
+`core_sched`, `switches`, `net_class`, `pressure`, `resctrl`, `topology` and `usage`, each by itself.
+"""
+
+from nri.host.cgroups import (
+    KNOBS,
+    Driver,
+    Hierarchies,
+    Knob,
+    KubeQos,
+    Write,
+    Writer,
+    detect,
+    knob,
+    parse,
+    pod_path,
+    probe,
+    qos_path,
+    survey,
+)
+from nri.host.core_sched import CoreScheduler
+from nri.host.net_class import ClassId
+from nri.host.outcome import Outcome, Result, Unsupported
+from nri.host.pressure import Pressure, cgroup_pressure, machine_pressure
+from nri.host.process import Process, set_oom_scores
+from nri.host.resctrl import Resctrl
+from nri.host.root import Root
+from nri.host.switches import read_switch, set_switch
+from nri.host.topology import Topology, read_topology
+from nri.host.usage import cgroup_usage, cpu_times
+
+__all__ = [
+    "KNOBS",
+    "ClassId",
+    "CoreScheduler",
+    "Driver",
+    "Hierarchies",
+    "Knob",
+    "KubeQos",
+    "Outcome",
+    "Pressure",
+    "Process",
+    "Resctrl",
+    "Result",
+    "Root",
+    "Topology",
+    "Unsupported",
+    "Write",
+    "Writer",
+    "cgroup_pressure",
+    "cgroup_usage",
+    "cpu_times",
+    "detect",
+    "knob",
+    "machine_pressure",
+    "parse",
+    "pod_path",
+    "probe",
+    "qos_path",
+    "read_switch",
+    "read_topology",
+    "set_oom_scores",
+    "set_switch",
+    "survey",
+]

@@ -1,0 +1,175 @@
+"""The paths of Kubernetes' cgroups under both cgroup drivers: made from QoS class, pod and container, and read back.
+
+Rules: pure; a path is that below a hierarchy, without a leading slash. A container's id may have its runtime's scheme,
+`containerd://ID`. Names follow the kubelet and the runtimes: under systemd each slice has the names of those above in
+its own, and a pod's uid its hyphens as underscores. Reading back knows also paths below a cgroup root of the kubelet's
+(`--cgroup-root`), and what it cannot read is None, never an error. Next: :mod:`nri.host.process`.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import NamedTuple
+
+__all__ = ["Driver", "KubeQos", "Parsed", "container_path", "expand", "kube_qos_of", "parse", "pod_path", "qos_path"]
+
+
+class Driver(enum.Enum):
+    """Who makes cgroups: the runtime itself, or systemd."""
+
+    CGROUPFS = "cgroupfs"
+    SYSTEMD = "systemd"
+
+
+class KubeQos(enum.Enum):
+    """Kubernetes' own QoS classes, by the names that its API gives them."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+class Parsed(NamedTuple):
+    """What a path says. None: it is not that far down, or does not say.
+
+    Attributes:
+        pod_uid: with hyphens, as Kubernetes writes it.
+        runtime: the scheme of the runtime, `containerd`; only a systemd scope has it.
+    """
+
+    driver: Driver
+    kube_qos: KubeQos
+    pod_uid: str | None = None
+    container_id: str | None = None
+    runtime: str | None = None
+
+
+_TOP = "kubepods"
+_CLASSES = {KubeQos.GUARANTEED: "", KubeQos.BURSTABLE: "burstable", KubeQos.BEST_EFFORT: "besteffort"}
+#: A runtime's scheme, and how systemd scopes of its containers begin.
+_SCOPES = {
+    "docker": "docker-",
+    "containerd": "cri-containerd-",
+    "cri-o": "crio-",
+    "isulad": "isulad-",
+    "nri": "nri-",
+    "podman": "libpod-",
+    "pouch": "pouch-",
+}
+_SCHEMES = {"crio": "cri-o", "isula": "isulad"}
+_POD_SLICE = re.compile(r"(?:^|-)pod([^/]+)\.slice$")
+_POD_FOLDER = re.compile(r"^pod([^/]+)$")
+
+
+def qos_path(driver: Driver, kube_qos: KubeQos) -> str:
+    """The cgroup of all pods of a QoS class: `kubepods/burstable`. Guaranteed pods have none but that of all pods."""
+    name = _CLASSES[kube_qos]
+    if driver is Driver.CGROUPFS:
+        return f"{_TOP}/{name}".rstrip("/")
+    return f"{_TOP}.slice" + (f"/{_TOP}-{name}.slice" if name else "")
+
+
+def pod_path(driver: Driver, kube_qos: KubeQos, uid: str) -> str:
+    """The cgroup of a pod. Raises ValueError for a uid that cannot be a part of a path."""
+    _check(uid, "uid of a pod")
+    top = qos_path(driver, kube_qos)
+    if driver is Driver.CGROUPFS:
+        return f"{top}/pod{uid}"
+    slice_name = top.rpartition("/")[2].removesuffix(".slice")
+    return f"{top}/{slice_name}-pod{uid.replace('-', '_')}.slice"
+
+
+def container_path(driver: Driver, pod: str, container_id: str) -> str:
+    """The cgroup of a container below its pod's.
+
+    Args:
+        driver: systemd needs to know the runtime.
+        pod: the pod's cgroup.
+        container_id: with its scheme, `containerd://ID`.
+
+    Raises:
+        ValueError: there is no scheme, or it is of an unknown runtime.
+    """
+    scheme, mark, name = container_id.partition("://")
+    runtime = _SCHEMES.get(scheme, scheme)
+    if not mark or runtime not in _SCOPES:
+        raise ValueError(f"{container_id!r} is no container id with a runtime's scheme, such as containerd://ID")
+    _check(name, "id of a container")
+    last = name if driver is Driver.CGROUPFS else f"{_SCOPES[runtime]}{name}.scope"
+    return f"{pod.rstrip('/')}/{last}" if pod.strip("/") else last
+
+
+def expand(path: str) -> str:
+    """The path of what a runtime is told: `SLICE:PREFIX:ID` becomes a scope below all the slices of that name.
+
+    A path with slashes is returned as it is, without those at its ends. Source: systemd.slice(5).
+
+    Raises:
+        ValueError: it has colons, but not that form, or its slice is none.
+    """
+    if ":" not in path:
+        return path.strip("/")
+    parts = path.split(":")
+    if len(parts) != 3 or not parts[2]:
+        raise ValueError(f"{path!r} is neither a path nor of the form SLICE:PREFIX:ID")
+    name = parts[0] or "system.slice"
+    stem = name.removesuffix(".slice")
+    if stem == name or "/" in name or "" in stem.split("-"):
+        raise ValueError(f"{name!r} is no slice, such as kubepods-besteffort.slice")
+    words = stem.split("-")
+    slices = ["-".join(words[: count + 1]) + ".slice" for count in range(len(words))]
+    last = f"{parts[1]}-{parts[2]}.scope" if parts[1] else f"{parts[2]}.scope"
+    return "/".join([*slices, last])
+
+
+def kube_qos_of(path: str) -> KubeQos:
+    """The QoS class of what is at a path below the cgroup of all pods: Guaranteed, unless a name in it says another."""
+    for name in path.split("/"):
+        for kube_qos in (KubeQos.BEST_EFFORT, KubeQos.BURSTABLE):
+            word = _CLASSES[kube_qos]
+            if name == word or (f"-{word}-" in f"-{name.removesuffix('.slice')}-" and name.endswith(".slice")):
+                return kube_qos
+    return KubeQos.GUARANTEED
+
+
+def parse(path: str) -> Parsed | None:
+    """What the path of a cgroup says of a pod and a container; None if it is not below the cgroup of all pods."""
+    names = [name for name in path.split("/") if name]
+    tops = [number for number, name in enumerate(names) if _is_top(name)]
+    if not tops:
+        return None
+    driver = Driver.SYSTEMD if names[tops[0]].endswith(".slice") else Driver.CGROUPFS
+    pattern = _POD_SLICE if driver is Driver.SYSTEMD else _POD_FOLDER
+    for number, name in enumerate(names[tops[0] :], tops[0]):
+        if match := pattern.search(name):
+            uid = match[1].replace("_", "-") if driver is Driver.SYSTEMD else match[1]
+            below = names[number + 1] if number + 1 < len(names) else None
+            container_id, runtime = _container(driver, below)
+            return Parsed(driver, kube_qos_of("/".join(names)), uid, container_id, runtime)
+    return Parsed(driver, kube_qos_of("/".join(names)))
+
+
+def _is_top(name: str) -> bool:
+    """Whether this is the cgroup of all pods, or a slice that systemd has somewhere below it."""
+    return name == _TOP or (name.endswith(".slice") and _TOP in name.removesuffix(".slice").split("-"))
+
+
+def _container(driver: Driver, name: str | None) -> tuple[str | None, str | None]:
+    """A container's id and its runtime, from the last part of its path."""
+    if name is None:
+        return None, None
+    if driver is Driver.CGROUPFS:
+        return (name.removeprefix("crio-"), "cri-o") if name.startswith("crio-") else (name, None)
+    stem = name.removesuffix(".scope")
+    if stem == name:
+        return None, None
+    for runtime, prefix in _SCOPES.items():
+        if stem.startswith(prefix) and len(stem) > len(prefix):
+            return stem.removeprefix(prefix), runtime
+    return stem, None
+
+
+def _check(name: str, what: str) -> None:
+    if not name or "/" in name or name in (".", ".."):
+        raise ValueError(f"{name!r} cannot be the {what}")

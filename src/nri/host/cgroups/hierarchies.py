@@ -1,0 +1,172 @@
+"""The cgroup hierarchies of a machine: which controller is on which version, and the folder of a cgroup for each.
+
+One job: :class:`Hierarchies`. Rules: a controller is on one version, and on a hybrid machine not all are on the same;
+what the mount table says counts, and where there is none (a tree of a test) the shape of `/sys/fs/cgroup`. The path of
+a cgroup is that below a hierarchy, the same in all of them, without a leading slash. Reads only.
+Next: :mod:`nri.host.cgroups.support`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nri.host.root import Files, Root
+
+__all__ = ["Hierarchies", "Hierarchy", "detect", "unescape"]
+
+_TOP = "/sys/fs/cgroup"
+#: Where processes of a cgroup are looked for; of cgroup v1 each hierarchy would do.
+_LISTING = ("cpu", "memory", "cpuset", "pids", "")
+_V1_PROCESSES, _V1_THREADS, _V2_THREADS = "cgroup.procs", "tasks", "cgroup.threads"
+
+Version = Literal[1, 2]
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """One mounted hierarchy.
+
+    Attributes:
+        version: 1 or 2.
+        path: the folder of the root cgroup.
+        controllers: those that it has; on version 2 all that are not on version 1.
+    """
+
+    version: Version
+    path: str
+    controllers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchies:
+    """All hierarchies of a machine, and its files."""
+
+    files: Files
+    rows: tuple[Hierarchy, ...]
+    _by_controller: dict[str, Hierarchy] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        found: dict[str, Hierarchy] = {}
+        for row in sorted(self.rows, key=lambda row: row.version):
+            for controller in row.controllers:
+                found.setdefault(controller, row)
+            if row.version == 2:
+                found[""] = row
+        object.__setattr__(self, "_by_controller", found)
+
+    @property
+    def mode(self) -> Literal["v1", "v2", "hybrid", "none"]:
+        """The layout: `hybrid` has hierarchies of both versions."""
+        versions = {row.version for row in self.rows}
+        return "none" if not versions else "hybrid" if len(versions) == 2 else "v1" if versions == {1} else "v2"
+
+    def of(self, controller: str) -> Hierarchy | None:
+        """The hierarchy of a controller; of the empty text that of version 2. None if it is not mounted."""
+        return self._by_controller.get(controller)
+
+    def folder(self, controller: str, cgroup: str) -> str | None:
+        """The folder of a cgroup in a controller's hierarchy; None if that is not mounted.
+
+        Raises:
+            ValueError: the path leads out of the hierarchy.
+        """
+        row = self.of(controller)
+        return None if row is None else _join(row.path, cgroup)
+
+    def exists(self, cgroup: str) -> bool:
+        """Whether any hierarchy has this cgroup."""
+        return any(self.files.exists(_join(row.path, cgroup)) for row in self.rows)
+
+    def processes(self, cgroup: str) -> list[int]:
+        """The processes of a cgroup, ascending, without those of cgroups below. Raises FileNotFoundError."""
+        return self._listed(cgroup, _V1_PROCESSES, _V1_PROCESSES)
+
+    def threads(self, cgroup: str) -> list[int]:
+        """The threads of a cgroup, ascending, without those of cgroups below. Raises FileNotFoundError."""
+        return self._listed(cgroup, _V1_THREADS, _V2_THREADS)
+
+    def below(self, cgroup: str, controller: str = "") -> list[str]:
+        """The names of the cgroups directly below one, in a controller's hierarchy or else in the first that has it."""
+        for row in self._in_order(controller):
+            names = self.files.folders(_join(row.path, cgroup))
+            if names:
+                return names
+        return []
+
+    def _in_order(self, controller: str = "") -> Iterator[Hierarchy]:
+        names = (controller,) if controller else _LISTING
+        found = [row for row in map(self.of, names) if row is not None]
+        yield from dict.fromkeys([*found, *(() if controller else self.rows)])
+
+    def _listed(self, cgroup: str, v1: str, v2: str) -> list[int]:
+        for row in self._in_order():
+            try:
+                text = self.files.read(f"{_join(row.path, cgroup)}/{v1 if row.version == 1 else v2}")
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                if error.errno in (errno.ENODEV, errno.EOPNOTSUPP):  # removed meanwhile; not a domain of its own
+                    continue
+                raise
+            return sorted({int(word) for word in text.split()})
+        raise FileNotFoundError(errno.ENOENT, "no hierarchy has this cgroup", cgroup)
+
+
+def detect(root: Root) -> Hierarchies:
+    """Find the hierarchies of a machine, by the mount table of its first process; on this machine, of this one."""
+    table = root.find("/proc/self/mountinfo" if root.is_own else "/proc/1/mountinfo") or ""
+    rows = tuple(_mounted(root, table)) or tuple(_by_shape(root))
+    return Hierarchies(root, rows)
+
+
+def _mounted(root: Root, table: str) -> Iterator[Hierarchy]:
+    """The hierarchies of a mount table, each once: a later mount of the same is another way to it."""
+    seen: set[str] = set()
+    for line in table.splitlines():
+        before, mark, after = line.partition(" - ")
+        words, kind = before.split(" "), after.split(" ")
+        if not mark or len(words) < 6 or kind[0] not in ("cgroup", "cgroup2") or words[2] in seen:
+            continue
+        path = unescape(words[4])
+        if not root.exists(path):
+            continue
+        seen.add(words[2])
+        if kind[0] == "cgroup2":
+            yield _second(root, path)
+        else:
+            options = kind[2].split(",") if len(kind) > 2 else []
+            yield Hierarchy(1, path, frozenset(options) - {"rw", "ro", "xattr", "noprefix", "clone_children"})
+
+
+def _by_shape(root: Root) -> Iterator[Hierarchy]:
+    """The hierarchies below /sys/fs/cgroup, by the names of their folders."""
+    if root.exists(f"{_TOP}/cgroup.controllers"):
+        yield _second(root, _TOP)
+        return
+    for name in root.folders(_TOP):
+        path = f"{_TOP}/{name}"
+        if root.exists(f"{path}/cgroup.controllers"):
+            yield _second(root, path)
+        else:
+            yield Hierarchy(1, path, frozenset(name.split(",")))
+
+
+def _second(root: Root, path: str) -> Hierarchy:
+    return Hierarchy(2, path, frozenset((root.find(f"{path}/cgroup.controllers") or "").split()))
+
+
+def _join(top: str, cgroup: str) -> str:
+    if ".." in cgroup.split("/"):
+        raise ValueError(f"{cgroup!r} leads out of the hierarchy")
+    return os.path.join(top, cgroup.strip("/")).rstrip("/")
+
+
+def unescape(text: str) -> str:
+    """A path of mountinfo: blanks and the like are written as three octal digits. Pure."""
+    if "\\" not in text:
+        return text
+    return text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")

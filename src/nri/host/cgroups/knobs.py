@@ -1,0 +1,217 @@
+"""The table of knobs: the neutral name of each thing that a cgroup can be told, and its file on cgroup v1 and on v2.
+
+Rules: pure, and a row for each knob, so that nothing else in the package knows the name of a file of a cgroup. A value
+has the knob's unit on every kernel; the file's own unit is its codec's business. A row says whether a cgroup must lie
+within its parent in this, and what kernels have a file that mainline does not. Where a version has no file, `instead`
+says what does the same there. Next: :mod:`nri.host.cgroups.hierarchies`, where the files are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nri.host.cgroups.units import (
+    BFQ_WEIGHT,
+    CPUS,
+    IO_WEIGHT,
+    LIMIT_V1,
+    LIMIT_V2,
+    NUMBER,
+    PERIOD_V2,
+    QUOTA_V2,
+    WEIGHT,
+    WORDS_BY_DEVICE,
+    Codec,
+    Value,
+    io_max,
+    throttle,
+)
+
+__all__ = ["KNOBS", "Knob", "Place", "knob", "wider"]
+
+_ANOLIS, _OPENEULER = "Anolis OS and Alibaba Cloud Linux", "openEuler"
+_BOTH = f"{_ANOLIS}, {_OPENEULER}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file that holds a knob.
+
+    Attributes:
+        effective: the file that says what of the value is in force, if the kernel has one.
+        only: whose kernels have the file, if mainline has not.
+    """
+
+    controller: str
+    file: str
+    codec: Codec
+    effective: str = ""
+    only: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One row of the table. Of several files of a version, the first that is there is the knob's.
+
+    Attributes:
+        unit: what a value is, and its unit.
+        nested: a cgroup's value has to lie within its parent's: the kernel refuses or cuts what does not.
+        least: the smallest value; None for none, or where the kernel takes any as the nearest.
+        most: the greatest value, or None.
+        since: the version of mainline Linux that added it, if kernels in use may be older.
+        instead: for a version without a file: the reason, or what does the same.
+        resets: knobs of the same cgroup that the kernel changes when this one is changed.
+    """
+
+    name: str
+    unit: str
+    v1: tuple[Place, ...]
+    v2: tuple[Place, ...]
+    nested: bool = False
+    least: int | None = None
+    most: int | None = None
+    since: str = ""
+    instead: str = ""
+    resets: tuple[str, ...] = ()
+
+    def places(self, version: int) -> tuple[Place, ...]:
+        """The files of one cgroup version, 1 or 2."""
+        return self.v1 if version == 1 else self.v2
+
+    def complaint(self, value: Value) -> str:
+        """The reason why this cannot be a value of the knob; empty if it can. Pure."""
+        if not isinstance(value, int):
+            return ""
+        low = self.least is not None and value < self.least
+        high = self.most is not None and value > self.most
+        if not low and not high:
+            return ""
+        if self.most is None:
+            return f"{value} is less than {self.least}"
+        return f"{value} is not between {self.least} and {self.most}"
+
+
+_Places = tuple[Place, ...]
+
+
+def _same(file: str, only: str) -> tuple[_Places, _Places]:
+    """A number in the same file on both versions."""
+    place = (Place(file.partition(".")[0], file, NUMBER, only=only),)
+    return place, place
+
+
+def _memory(file: str, codec: Codec = NUMBER, only: str = _ANOLIS) -> _Places:
+    """A file that cgroup v1 has with these kernels alone."""
+    return (Place("memory", file, codec, only=only),)
+
+
+def _limits(v1: str, key: str) -> tuple[_Places, _Places]:
+    first = Place("blkio", f"blkio.throttle.{v1}_device", throttle())
+    return (first,), (Place("io", "io.max", io_max(key)),)
+
+
+def _cost(name: str) -> tuple[_Places, _Places]:
+    first = Place("blkio", f"blkio.cost.{name}", WORDS_BY_DEVICE, only=_BOTH)
+    return (first,), (Place("io", f"io.cost.{name}", WORDS_BY_DEVICE),)
+
+
+_MICROSECONDS, _SWITCH = "microseconds", "0 or 1"
+_LIMIT, _BY_DEVICE = "bytes, -1 for no limit", "{} a second by device, -1 for no limit"
+
+_ROWS = (
+    Knob("cpu.shares", "shares, 2 to 262144",
+         (Place("cpu", "cpu.shares", NUMBER),), (Place("cpu", "cpu.weight", WEIGHT),)),
+    Knob("cpu.cfs_quota", f"{_MICROSECONDS} in a period, -1 for no limit",
+         (Place("cpu", "cpu.cfs_quota_us", LIMIT_V1),), (Place("cpu", "cpu.max", QUOTA_V2),), nested=True),
+    Knob("cpu.cfs_period", _MICROSECONDS,
+         (Place("cpu", "cpu.cfs_period_us", NUMBER),), (Place("cpu", "cpu.max", PERIOD_V2),),
+         least=1000, most=1_000_000),
+    Knob("cpu.cfs_burst", _MICROSECONDS,
+         (Place("cpu", "cpu.cfs_burst_us", NUMBER),), (Place("cpu", "cpu.max.burst", NUMBER),), least=0, since="5.14"),
+    Knob("cpu.idle", _SWITCH, *_same("cpu.idle", ""), least=0, most=1, since="5.15", resets=("cpu.shares",)),
+    Knob("cpu.bvt", "group identity, -1 to 2", *_same("cpu.bvt_warp_ns", _ANOLIS), least=-1, most=2,
+         instead="cpu.idle or cpu.shares"),
+    Knob("cpu.qos_level", "-1 offline, 0 online", (Place("cpu", "cpu.qos_level", NUMBER, only=_OPENEULER),), (),
+         least=-1, most=0, instead="cpu.idle"),
+    Knob("cpu.rt_runtime", _MICROSECONDS, (Place("cpu", "cpu.rt_runtime_us", NUMBER),), (), nested=True),
+    Knob("cpu.rt_period", _MICROSECONDS, (Place("cpu", "cpu.rt_period_us", NUMBER),), (), least=1),
+    Knob("cpuset.cpus", "set of CPUs", (Place("cpuset", "cpuset.cpus", CPUS, "cpuset.effective_cpus"),),
+         (Place("cpuset", "cpuset.cpus", CPUS, "cpuset.cpus.effective"),), nested=True),
+    Knob("cpuset.mems", "set of memory nodes", (Place("cpuset", "cpuset.mems", CPUS, "cpuset.effective_mems"),),
+         (Place("cpuset", "cpuset.mems", CPUS, "cpuset.mems.effective"),), nested=True),
+    Knob("memory.limit", _LIMIT, (Place("memory", "memory.limit_in_bytes", LIMIT_V1),),
+         (Place("memory", "memory.max", LIMIT_V2),), nested=True),
+    Knob("memory.soft_limit", _LIMIT, (Place("memory", "memory.soft_limit_in_bytes", LIMIT_V1),), (),
+         instead="memory.low"),
+    Knob("memory.and_swap_limit", "bytes of memory and swap together, -1 for no limit",
+         (Place("memory", "memory.memsw.limit_in_bytes", LIMIT_V1),), (), nested=True, instead="memory.swap_limit"),
+    Knob("memory.swap_limit", "bytes of swap alone, -1 for no limit", (),
+         (Place("memory", "memory.swap.max", LIMIT_V2),), nested=True, instead="memory.and_swap_limit"),
+    *(Knob(name, _LIMIT, _memory(name, LIMIT_V1), (Place("memory", name, LIMIT_V2),), nested=True)
+      for name in ("memory.min", "memory.low", "memory.high")),
+    Knob("memory.oom_group", _SWITCH, _memory("memory.oom.group"), (Place("memory", "memory.oom.group", NUMBER),),
+         least=0, most=1, since="4.19"),
+    Knob("memory.swappiness", "0 to 200", (Place("memory", "memory.swappiness", NUMBER),), (), least=0, most=200),
+    Knob("memory.wmark_ratio", "percent of the limit", *_same("memory.wmark_ratio", _ANOLIS), least=0, most=100,
+         instead="memory.high"),
+    Knob("memory.wmark_scale_factor", "hundredths of a percent", *_same("memory.wmark_scale_factor", _ANOLIS),
+         least=1, most=1000),
+    Knob("memory.wmark_min_adj", "percent, -25 to 50", *_same("memory.wmark_min_adj", _ANOLIS), least=-25, most=50),
+    Knob("memory.priority", "0 to 12", *_same("memory.priority", _ANOLIS), least=0, most=12,
+         instead="the OOM score of its processes"),
+    Knob("memory.use_priority_oom", _SWITCH, *_same("memory.use_priority_oom", _ANOLIS), least=0, most=1),
+    Knob("memory.qos_level", "-1 offline, 0 online", _memory("memory.qos_level", only=_OPENEULER), (),
+         least=-1, most=0, instead="memory.low and the OOM score of its processes"),
+    Knob("memory.high_async_ratio", "percent of memory.high", *_same("memory.high_async_ratio", _OPENEULER),
+         least=1, most=100),
+    Knob("pids.limit", "processes and threads, -1 for no limit", (Place("pids", "pids.max", LIMIT_V2),),
+         (Place("pids", "pids.max", LIMIT_V2),), nested=True),
+    Knob("io.weight", "10 to 1000",
+         (Place("blkio", "blkio.bfq.weight", BFQ_WEIGHT), Place("blkio", "blkio.weight", NUMBER)),
+         (Place("io", "io.bfq.weight", BFQ_WEIGHT), Place("io", "io.weight", IO_WEIGHT)), least=10, most=1000),
+    Knob("io.read_bps", _BY_DEVICE.format("bytes"), *_limits("read_bps", "rbps")),
+    Knob("io.write_bps", _BY_DEVICE.format("bytes"), *_limits("write_bps", "wbps")),
+    Knob("io.read_iops", _BY_DEVICE.format("requests"), *_limits("read_iops", "riops")),
+    Knob("io.write_iops", _BY_DEVICE.format("requests"), *_limits("write_iops", "wiops")),
+    Knob("io.cost_model", "words by device, of the root cgroup", *_cost("model"), since="5.4"),
+    Knob("io.cost_qos", "words by device, of the root cgroup", *_cost("qos"), since="5.4"),
+    Knob("io.cost_weight", "1 to 10000", (Place("blkio", "blkio.cost.weight", NUMBER, only=_BOTH),), (),
+         least=1, most=10000, instead="io.weight"),
+    Knob("net_cls.classid", "32 bits: a traffic class's major number, then its minor one",
+         (Place("net_cls", "net_cls.classid", NUMBER),), (), least=0, most=0xFFFF_FFFF,
+         instead="a filter by the path of the cgroup"),
+    Knob("hugetlb.SIZE.limit", _LIMIT, (Place("hugetlb", "hugetlb.SIZE.limit_in_bytes", LIMIT_V1),),
+         (Place("hugetlb", "hugetlb.SIZE.max", LIMIT_V2),), nested=True),
+)  # fmt: skip
+
+KNOBS = {row.name: row for row in _ROWS}
+"""Each knob by its neutral name. That of huge pages has its page size instead of `SIZE`; :func:`knob` knows it."""
+
+_SIZED = ("hugetlb.", ".limit")
+
+
+def knob(name: str) -> Knob:
+    """The row of a name, such as `cpu.shares` or `hugetlb.2MB.limit`. Raises KeyError."""
+    found = KNOBS.get(name)
+    if found is not None:
+        return found
+    size = name.removeprefix(_SIZED[0]).removesuffix(_SIZED[1])
+    if f"{_SIZED[0]}{size}{_SIZED[1]}" != name or not size.isalnum():
+        raise KeyError(name)
+    row = KNOBS["hugetlb.SIZE.limit"]
+    v1, v2 = (
+        tuple(replace(place, file=place.file.replace("SIZE", size)) for place in each) for each in (row.v1, row.v2)
+    )
+    return replace(row, name=name, v1=v1, v2=v2)
+
+
+def wider(one: Value, two: Value) -> Value:
+    """The least value that contains both: of limits the greater one, of sets the union. Pure.
+
+    Of values by device, and of what is no limit, it is the second.
+    """
+    if isinstance(one, frozenset) and isinstance(two, frozenset):
+        return one | two
+    if isinstance(one, int) and isinstance(two, int):
+        return -1 if -1 in (one, two) else max(one, two)
+    return two

@@ -1,0 +1,119 @@
+"""Which knobs work on this machine, and of each other one the reason.
+
+One job: from a knob and the hierarchies to the file, or to :class:`Unsupported`; :func:`survey` does so for the whole
+table. Rules: reads only; there is always a reason, and it names what does the same, if something does. On cgroup v2 the
+root cgroup has few files, so that without a cgroup the first ones below the root are looked at.
+Next: :mod:`nri.host.cgroups.writer`, which writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nri.host.cgroups.hierarchies import Hierarchies, Version
+from nri.host.cgroups.knobs import KNOBS, Knob, Place, knob
+from nri.host.outcome import Unsupported
+
+__all__ = ["Located", "locate", "probe", "survey"]
+
+#: How many cgroups below the root are looked at, and how deep, before a file counts as not there.
+_MOST_LOOKS, _DEEPEST = 40, 3
+
+
+class Located(NamedTuple):
+    """A knob's file in one cgroup, which need not be there yet."""
+
+    place: Place
+    folder: str
+    path: str
+
+
+def locate(hierarchies: Hierarchies, row: Knob, cgroup: str) -> Located | Unsupported:
+    """Find the file of a knob in a cgroup: the first of its places that is there, else the last that could be.
+
+    Raises:
+        ValueError: the path of the cgroup leads out of the hierarchy.
+    """
+    version, places = _places(hierarchies, row)
+    if not places:
+        return Unsupported(_no_place(hierarchies, row, version))
+    found = []
+    for place in places:
+        folder = hierarchies.folder(place.controller, cgroup)
+        assert folder is not None  # `_places` has only those that are mounted
+        found.append(Located(place, folder, f"{folder}/{place.file}"))
+        if hierarchies.files.exists(found[-1].path):
+            return found[-1]
+    return found[-1]
+
+
+def probe(hierarchies: Hierarchies, name: str, cgroup: str | None = None) -> Located | Unsupported:
+    """Whether a knob works: in a cgroup, or in any if none is given. Raises KeyError for a name that is no knob's."""
+    row = knob(name)
+    for candidate in _looked_at(hierarchies, row) if cgroup is None else (cgroup,):
+        found = locate(hierarchies, row, candidate)
+        if isinstance(found, Unsupported) or hierarchies.files.exists(found.path):
+            return found
+    where = "no cgroup here" if cgroup is None else f"/{cgroup.strip('/')}"
+    return Unsupported(missing_file(hierarchies, row, where))
+
+
+def survey(hierarchies: Hierarchies) -> dict[str, Located | Unsupported]:
+    """Every knob of the table with its file, or the reason why it does not work here; without that of huge pages."""
+    return {name: probe(hierarchies, name) for name in KNOBS if "SIZE" not in name}
+
+
+def missing_file(hierarchies: Hierarchies, row: Knob, where: str) -> str:
+    """The reason why a cgroup lacks a knob's file. Pure, but for the controllers that are enabled."""
+    version, places = _places(hierarchies, row)
+    place = places[-1]
+    has = "has" if where.startswith("no ") else "lacks"
+    reason = f"{where} {has} {place.file}"
+    if place.only:
+        reason += f": on cgroup v{version} only kernels of {place.only} have it" + _hint(row, "; ")
+    elif row.since:
+        reason += f": the kernel is older than Linux {row.since}, or built without it"
+    elif version == 2:
+        reason += f": the controller {place.controller} is not enabled for it, or the kernel is built without it"
+    return reason
+
+
+def _places(hierarchies: Hierarchies, row: Knob) -> tuple[Version | None, tuple[Place, ...]]:
+    """The version that a knob's controller is on, and the places there."""
+    version: Version | None = None
+    for each in (*row.v1, *row.v2):
+        mounted = hierarchies.of(each.controller)
+        if mounted is not None:
+            version = mounted.version
+            places = tuple(place for place in row.places(version) if hierarchies.of(place.controller) is mounted)
+            if places:
+                return version, places
+    return version, ()
+
+
+def _no_place(hierarchies: Hierarchies, row: Knob, version: Version | None) -> str:
+    if version is None and (row.v2 or hierarchies.mode != "v2"):
+        names = sorted({place.controller for place in (*row.v1, *row.v2)})
+        return f"the controller {' or '.join(names)} is not mounted"
+    return f"cgroup v{version or 2} has no {row.name}" + _hint(row, ": ")
+
+
+def _hint(row: Knob, mark: str) -> str:
+    return f"{mark}use {row.instead}" if row.instead else ""
+
+
+def _looked_at(hierarchies: Hierarchies, row: Knob) -> Iterator[str]:
+    """The root cgroup and the first ones below it, level by level."""
+    _, places = _places(hierarchies, row)
+    controller = places[0].controller if places else ""
+    level, looks = [""], 0
+    for _ in range(_DEEPEST):
+        following: list[str] = []
+        for cgroup in level:
+            yield cgroup
+            looks += 1
+            if looks >= _MOST_LOOKS:
+                return
+            following += [f"{cgroup}/{name}".lstrip("/") for name in hierarchies.below(cgroup, controller)]
+        level = following

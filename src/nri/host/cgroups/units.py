@@ -1,0 +1,206 @@
+"""The units of cgroup files: from a knob's neutral value to the text that a file wants, and back.
+
+One job: one :class:`Codec` for each way in which a kernel writes a value. Rules: pure. -1 is "no limit" wherever there
+is one, on both cgroup versions; shares are the unit of processor weights, 10 to 1000 that of block I/O weights, as in
+the CRI and the OCI spec; a value for a device is keyed by its number, `8:0`. Encoding knows the file's present text,
+because some files hold two knobs. Next: :mod:`nri.host.cgroups.knobs`, which says what file has which codec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nri.api import cpuset
+
+__all__ = [
+    "BFQ_WEIGHT",
+    "CPUS",
+    "IO_WEIGHT",
+    "LIMIT_V1",
+    "LIMIT_V2",
+    "NUMBER",
+    "PERIOD_V2",
+    "QUOTA_V2",
+    "WEIGHT",
+    "WORDS_BY_DEVICE",
+    "Codec",
+    "Value",
+    "blkio_to_io_weight",
+    "io_max",
+    "io_to_blkio_weight",
+    "shares_to_weight",
+    "throttle",
+    "weight_to_shares",
+]
+
+#: A number, a set of CPUs or memory nodes, or a number or some words for each device.
+Value = int | frozenset[int] | Mapping[str, int] | Mapping[str, str]
+
+UNLIMITED = -1
+#: A limit of this size is none: the largest page-aligned number, as cgroup v1 writes "no limit".
+_NO_LIMIT_V1 = 1 << 62
+_DEFAULT_PERIOD = "100000"
+_SHARES, _WEIGHTS = (2, 262144), (1, 10000)
+_BLKIO = (10, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """Both directions of one unit.
+
+    Attributes:
+        encode: the texts to write, one call each, for a value and the file's present text.
+        decode: the value that a file's text says; raises ValueError if it says none.
+    """
+
+    encode: Callable[[Any, str], tuple[str, ...]]
+    decode: Callable[[str], Value]
+
+    def holds(self, text: str, value: Value) -> bool:
+        """Whether a file with this text has this value, as far as the unit can tell values apart.
+
+        For devices: each that the value names; one that the text does not name has no limit.
+        """
+        try:
+            found = self.decode(text)
+        except ValueError:
+            return False
+        if isinstance(value, Mapping):
+            assert isinstance(found, Mapping)
+            return all(found.get(device, UNLIMITED) == wanted for device, wanted in value.items())
+        return found == self.decode(self.encode(value, text)[-1])
+
+
+def shares_to_weight(shares: int) -> int:
+    """CPU shares of cgroup v1 (2 to 262144) as a weight of v2 (1 to 10000), as Kubernetes and the OCI spec convert.
+
+    Shares outside of the range count as its ends, as the kernel takes them.
+    """
+    least, most = _SHARES
+    return _WEIGHTS[0] + (min(max(shares, least), most) - least) * (_WEIGHTS[1] - _WEIGHTS[0]) // (most - least)
+
+
+def weight_to_shares(weight: int) -> int:
+    """The least CPU shares that become this weight. Raises ValueError outside of 1 to 10000."""
+    _within(weight, _WEIGHTS, "weight")
+    least, most = _SHARES
+    return least - (-(weight - 1) * (most - least) // (_WEIGHTS[1] - 1))
+
+
+def blkio_to_io_weight(weight: int) -> int:
+    """A block I/O weight of cgroup v1 (10 to 1000) as one of v2 (1 to 10000). Raises ValueError for another."""
+    _within(weight, _BLKIO, "block I/O weight")
+    return 1 + (weight - _BLKIO[0]) * 9999 // (_BLKIO[1] - _BLKIO[0])
+
+
+def io_to_blkio_weight(weight: int) -> int:
+    """The least block I/O weight of v1 that becomes this weight of v2, or a smaller one where none does."""
+    _within(weight, _WEIGHTS, "weight")
+    return _BLKIO[0] + -(-(weight - 1) * (_BLKIO[1] - _BLKIO[0]) // 9999)
+
+
+def _within(number: int, bounds: tuple[int, int], what: str) -> None:
+    if not bounds[0] <= number <= bounds[1]:
+        raise ValueError(f"{number} is no {what}: it is not between {bounds[0]} and {bounds[1]}")
+
+
+def _number(text: str) -> int:
+    word = text.strip()
+    try:
+        return int(word)
+    except ValueError:
+        raise ValueError(f"{word[:40]!r} is no number") from None
+
+
+def _limit_v1(text: str) -> int:
+    number = _number(text)
+    return UNLIMITED if number < 0 or number >= _NO_LIMIT_V1 else number
+
+
+def _limit_v2(text: str) -> int:
+    return UNLIMITED if text.strip() == "max" else _number(text)
+
+
+def _to_limit_v2(value: int) -> str:
+    return "max" if value < 0 else str(value)
+
+
+def _word(text: str, index: int) -> str:
+    words = text.split()
+    if len(words) <= index:
+        raise ValueError(f"{text.strip()[:40]!r} has no quota and period")
+    return words[index]
+
+
+def _encode_period(value: int, text: str) -> tuple[str, ...]:
+    words = text.split()
+    return (f"{words[0] if words else 'max'} {value}",)
+
+
+def _encode_cpus(value: frozenset[int], _text: str) -> tuple[str, ...]:
+    """The kernel does not see a write of nothing, so an empty set is an empty line."""
+    return (cpuset.to_text(value) or "\n",)
+
+
+NUMBER = Codec(lambda value, _: (str(value),), _number)
+LIMIT_V1 = Codec(lambda value, _: (str(max(value, UNLIMITED)),), _limit_v1)
+LIMIT_V2 = Codec(lambda value, _: (_to_limit_v2(value),), _limit_v2)
+#: Shares, as `cpu.weight` has them.
+WEIGHT = Codec(lambda value, _: (str(shares_to_weight(value)),), lambda text: weight_to_shares(_number(text)))
+#: The first word of `cpu.max`; the kernel keeps the second if only one is written.
+QUOTA_V2 = Codec(lambda value, _: (_to_limit_v2(value),), lambda text: _limit_v2(_word(text, 0)))
+#: The second word of `cpu.max`, written with the first as it is.
+PERIOD_V2 = Codec(_encode_period, lambda text: _number(_word(f"{text} {_DEFAULT_PERIOD}", 1)))
+CPUS = Codec(_encode_cpus, cpuset.parse)
+
+
+def _by_device(text: str) -> dict[str, str]:
+    """Lines of `8:0 words`."""
+    rows = (line.strip().partition(" ") for line in text.splitlines())
+    return {device: rest.strip() for device, _, rest in rows if ":" in device}
+
+
+#: Words for each device, as in `io.cost.model`.
+WORDS_BY_DEVICE = Codec(lambda value, _: tuple(f"{device} {words}" for device, words in value.items()), _by_device)
+
+
+def throttle() -> Codec:
+    """Limits by device, as files of `blkio.throttle` have them: lines of `8:0 1048576`, where 0 takes one away."""
+    return Codec(
+        lambda value, _: tuple(f"{device} {max(limit, 0)}" for device, limit in value.items()),
+        lambda text: {device: _number(words) or UNLIMITED for device, words in _by_device(text).items()},
+    )
+
+
+def io_max(key: str) -> Codec:
+    """One of the four limits by device of `io.max`: `rbps`, `wbps`, `riops`, `wiops`."""
+
+    def decode(text: str) -> dict[str, int]:
+        rows = {device: dict(_pairs(words)) for device, words in _by_device(text).items()}
+        return {device: _limit_v2(pairs[key]) for device, pairs in rows.items() if key in pairs}
+
+    return Codec(
+        lambda value, _: tuple(
+            f"{device} {key}={_to_limit_v2(limit if limit > 0 else -1)}" for device, limit in value.items()
+        ),
+        decode,
+    )
+
+
+def _pairs(words: str) -> list[tuple[str, str]]:
+    return [(name, value) for name, mark, value in (word.partition("=") for word in words.split()) if mark]
+
+
+def _default_weight(text: str) -> int:
+    """The default of `io.weight`: `default 100`, with lines for devices below, or the number alone."""
+    first = next(iter(text.split("\n")), "")
+    return _number(first.removeprefix("default "))
+
+
+#: A block I/O weight of 10 to 1000, as `io.weight` has it; and the same without conversion, as BFQ takes it.
+IO_WEIGHT = Codec(
+    lambda value, _: (f"default {blkio_to_io_weight(value)}",), lambda text: io_to_blkio_weight(_default_weight(text))
+)
+BFQ_WEIGHT = Codec(lambda value, _: (str(value),), _default_weight)

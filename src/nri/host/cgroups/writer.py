@@ -1,0 +1,168 @@
+"""Values into cgroups, batch by batch, and of each write the truth.
+
+One job: :class:`Writer`: the order of :mod:`nri.host.cgroups.batch`, and a memory of what was written. Rules: what was
+written is believed for `refresh_s`, as long as the file is the same one (a cgroup that was made anew has another);
+`force` looks anyway. One bad cgroup never stops the others of a batch. Memory is bounded by what is written within
+`refresh_s`. Next: :mod:`nri.host.cgroups.drivers`, for the paths of cgroups.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from nri.host.cgroups import knob_file
+from nri.host.cgroups.batch import Write, order
+from nri.host.cgroups.hierarchies import Hierarchies
+from nri.host.cgroups.knobs import knob
+from nri.host.cgroups.support import Located
+from nri.host.cgroups.units import Value
+from nri.host.outcome import Outcome, Result, Unsupported
+from nri.host.root import Identity
+
+__all__ = ["Writer"]
+
+
+class _Known(NamedTuple):
+    """The result of an earlier write: of which file, and when."""
+
+    identity: Identity
+    at: float
+    result: Result
+
+
+class Writer:
+    """Writes knobs of cgroups. Any thread may call it; calls wait for each other.
+
+    Args:
+        hierarchies: where the files are.
+        refresh_s: for how many seconds a value that was written is believed; 0 for never.
+        now: the clock, in seconds.
+    """
+
+    def __init__(
+        self, hierarchies: Hierarchies, *, refresh_s: float = 60.0, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._hierarchies, self._refresh_s, self._now = hierarchies, refresh_s, now
+        self._known: dict[tuple[str, str], _Known] = {}
+        self._swept = now()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """How many values are remembered."""
+        return len(self._known)
+
+    def read(self, cgroup: str, name: str) -> Value | Unsupported:
+        """The value of a knob, from its file.
+
+        Raises:
+            KeyError: the name is no knob's.
+            FileNotFoundError: there is no such cgroup.
+            ValueError: the file's text cannot be understood, or the path leads out of the hierarchy.
+        """
+        return knob_file.read(self._hierarchies, cgroup, name)
+
+    def write(self, write: Write, *, force: bool = False) -> Result:
+        """Write one value. Raises KeyError for a name that is no knob's."""
+        return self.write_all([write], force=force)[0]
+
+    def write_all(self, writes: Sequence[Write], *, force: bool = False) -> list[Result]:
+        """Write a batch, level by level; one result for each, in the order of `writes`.
+
+        Args:
+            writes: of several for the same knob of the same cgroup the last counts, and the others are refused.
+            force: look at files that are believed to be right, too.
+
+        Raises:
+            KeyError: a name is no knob's; nothing is written then.
+        """
+        for write in writes:
+            knob(write.name)
+        with self._lock:
+            self._sweep()
+            results: dict[int, Result] = {}
+            located = self._settle(writes, force, results)
+            self._write(writes, located, results)
+            return [results[number] for number in range(len(writes))]
+
+    def forget(self, cgroup: str) -> None:
+        """Drop what is remembered of a cgroup that was removed, and of those below it."""
+        path = cgroup.strip("/")
+        with self._lock:
+            for key in [key for key in self._known if key[0] == path or key[0].startswith(f"{path}/")]:
+                del self._known[key]
+
+    def _settle(self, writes: Sequence[Write], force: bool, results: dict[int, Result]) -> dict[int, Located]:
+        """Give those their result that need no write; the files of the others."""
+        last = {_key(write): number for number, write in enumerate(writes)}
+        located: dict[int, Located] = {}
+        for number, write in enumerate(writes):
+            if last[_key(write)] != number:
+                reason = "a later write of the same batch sets it as well"
+                results[number] = Result(write.cgroup, write.name, write.value, Outcome.REFUSED, reason)
+                continue
+            found = knob_file.find(self._hierarchies, write, knob(write.name))
+            if isinstance(found, Result):
+                results[number] = found
+            elif not force and (known := self._believed(write, found)) is not None:
+                results[number] = known
+            else:
+                located[number] = found
+        return located
+
+    def _write(self, writes: Sequence[Write], located: dict[int, Located], results: dict[int, Result]) -> None:
+        """Go through the steps of those that have a file."""
+        numbers = list(located)
+        chosen = [writes[number] for number in numbers]
+        first = [knob_file.present(self._hierarchies, located[number]) for number in numbers]
+        for step in order(chosen, first):
+            write, file = chosen[step.number], located[numbers[step.number]]
+            row = knob(write.name)
+            result = knob_file.put(self._hierarchies, write, row, file, step.value)
+            if result.outcome is Outcome.APPLIED:
+                for name in row.resets:
+                    self._known.pop((_key(write)[0], name), None)
+            if step.final:
+                result = _since(first[step.number], result)
+                results[numbers[step.number]] = result
+                self._believe(write, file, result)
+
+    def _believed(self, write: Write, file: Located) -> Result | None:
+        """The result of an earlier write of the same, if it still counts."""
+        known = self._known.get(_key(write))
+        if known is None or known.result.wanted != write.value or self._now() - known.at >= self._refresh_s:
+            return None
+        if self._hierarchies.files.identity(file.path) != known.identity:
+            return None
+        outcome = Outcome.UNCHANGED if known.result.in_force else known.result.outcome
+        return replace(known.result, target=write.cgroup, outcome=outcome, before=known.result.after)
+
+    def _believe(self, write: Write, file: Located, result: Result) -> None:
+        """Remember a result; one that was refused is tried again the next time."""
+        self._known.pop(_key(write), None)
+        if self._refresh_s > 0 and (result.in_force or result.outcome is Outcome.CLAMPED):
+            identity = self._hierarchies.files.identity(file.path)
+            if identity is not None:
+                self._known[_key(write)] = _Known(identity, self._now(), result)
+
+    def _sweep(self) -> None:
+        """Drop what is too old to be believed, so that removed cgroups leave nothing behind."""
+        now = self._now()
+        if now - self._swept >= self._refresh_s:
+            self._swept = now
+            self._known = {key: known for key, known in self._known.items() if now - known.at < self._refresh_s}
+
+
+def _key(write: Write) -> tuple[str, str]:
+    return write.cgroup.strip("/"), write.name
+
+
+def _since(first: Value | None, result: Result) -> Result:
+    """The result of a last step, told from what was there before all steps."""
+    if first is None or first == result.before:
+        return result
+    changed = result.outcome is Outcome.UNCHANGED and result.after != first
+    return replace(result, before=first, outcome=Outcome.APPLIED if changed else result.outcome)

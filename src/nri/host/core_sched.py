@@ -1,0 +1,139 @@
+"""Core scheduling: threads with the same cookie may share a core, others not.
+
+One job: :class:`CoreScheduler` over prctl(PR_SCHED_CORE). Rules: a cookie is a number that the kernel makes, 0 for
+none; it cannot be chosen, only made for one process and passed on. Passing on goes through a thread that takes the
+cookie and ends, so that no thread of this program keeps it. Numbers of processes are this process's own, so an agent
+needs the machine's pid namespace. Next: :mod:`nri.host.switches`.
+
+Source: Documentation/admin-guide/hw-vuln/core-scheduling.rst, Linux 5.14.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterable
+
+from nri.host.outcome import Outcome, Result, Unsupported, explain
+
+__all__ = ["CoreScheduler", "Prctl", "Scope"]
+
+_PR_SCHED_CORE = 62
+_GET, _CREATE, _SHARE_TO, _SHARE_FROM = range(4)
+_NAME = "core_sched.cookie"
+#: The machine's first process, which has no cookie.
+_FIRST = 1
+
+#: command, pid, scope -> cookie for a GET, else 0. Raises OSError.
+Prctl = Callable[[int, int, int], int]
+
+
+class Scope(enum.IntEnum):
+    """Whom a call concerns: a thread, all threads of a process, all processes of a group."""
+
+    THREAD = 0
+    PROCESS = 1
+    PROCESS_GROUP = 2
+
+
+def _prctl(command: int, pid: int, scope: int) -> int:
+    cookie = ctypes.c_ulong(0)
+    pointer = ctypes.byref(cookie) if command == _GET else ctypes.c_void_p(0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SCHED_CORE, ctypes.c_ulong(command), ctypes.c_ulong(pid), ctypes.c_ulong(scope), pointer) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return int(cookie.value)
+
+
+class CoreScheduler:
+    """Gives cookies to processes and takes them away. `prctl` is the system call."""
+
+    def __init__(self, prctl: Prctl = _prctl) -> None:
+        self._prctl = prctl
+
+    def probe(self) -> Unsupported | None:
+        """The reason why this machine does no core scheduling; None if it does."""
+        try:
+            self._prctl(_GET, 0, Scope.THREAD)
+        except OSError as error:
+            return Unsupported(_reason(error))
+        return None
+
+    def cookie(self, pid: int) -> int:
+        """The cookie of a process's first thread; 0 for none. Raises OSError: ESRCH if it has ended."""
+        return self._prctl(_GET, pid, Scope.THREAD)
+
+    def create(self, pid: int, scope: Scope = Scope.PROCESS) -> Result:
+        """Give a process a new cookie, which is `after` of the result."""
+        try:
+            self._prctl(_CREATE, pid, scope)
+            return Result(_target(pid), _NAME, "new", Outcome.APPLIED, after=self.cookie(pid))
+        except OSError as error:
+            return _failed(pid, "new", error)
+
+    def share(self, source: int, pids: Iterable[int], scope: Scope = Scope.PROCESS) -> list[Result]:
+        """Give processes the cookie of the process `source`; one result for each, never an error."""
+        try:
+            cookie = self.cookie(source)
+        except OSError as error:
+            return [_failed(pid, f"that of process {source}", error) for pid in pids]
+        return self._pass_on(source, cookie, list(pids), scope)
+
+    def clear(self, pids: Iterable[int], scope: Scope = Scope.PROCESS) -> list[Result]:
+        """Take their cookies from processes; one result for each, never an error."""
+        return self._pass_on(_FIRST, 0, list(pids), scope)
+
+    def _pass_on(self, source: int, cookie: int, pids: list[int], scope: Scope) -> list[Result]:
+        results: list[Result] = []
+
+        def work() -> None:
+            try:
+                # A thread begins with the cookie of the one that made it, which mostly is none.
+                if self._prctl(_GET, 0, Scope.THREAD) != cookie:
+                    self._prctl(_SHARE_FROM, source, Scope.THREAD)
+                if (own := self._prctl(_GET, 0, Scope.THREAD)) != cookie:
+                    raise OSError(errno.EAGAIN, f"the cookie of process {source} is {own} now")
+            except OSError as error:
+                results.extend(_failed(pid, cookie, error) for pid in pids)
+            else:
+                results.extend(self._give(pid, cookie, scope) for pid in pids)
+
+        thread = threading.Thread(target=work, name="nri-core-sched", daemon=True)
+        thread.start()
+        thread.join()
+        return results
+
+    def _give(self, pid: int, cookie: int, scope: Scope) -> Result:
+        try:
+            before = self.cookie(pid)
+            self._prctl(_SHARE_TO, pid, scope)
+            after = self.cookie(pid)
+        except OSError as error:
+            return _failed(pid, cookie, error)
+        if after != cookie:
+            return Result(_target(pid), _NAME, cookie, Outcome.CLAMPED, f"its cookie is {after}", before, after)
+        outcome = Outcome.UNCHANGED if before == cookie else Outcome.APPLIED
+        return Result(_target(pid), _NAME, cookie, outcome, "", before, after)
+
+
+def _target(pid: int) -> str:
+    return f"process {pid}"
+
+
+def _failed(pid: int, wanted: object, error: OSError) -> Result:
+    if error.errno in (errno.EINVAL, errno.ENODEV):
+        return Result(_target(pid), _NAME, wanted, Outcome.UNSUPPORTED, _reason(error))
+    return Result(_target(pid), _NAME, wanted, *explain(error))
+
+
+def _reason(error: OSError) -> str:
+    """Why the machine does not do it. EINVAL is what prctl says of a command that it does not know."""
+    if error.errno == errno.EINVAL:
+        return "the kernel is older than Linux 5.14, or built without CONFIG_SCHED_CORE"
+    if error.errno == errno.ENODEV:
+        return "the processor has no hyper-threads, or they are switched off"
+    return error.strerror or str(error)

@@ -1,0 +1,78 @@
+"""Pressure stall information: the share of time in which tasks wait for processors, memory or block I/O.
+
+Rules: reads only; shares are percent of the time, over the last 10, 60 and 300 seconds. A kernel that does not count is
+:class:`Unsupported` with the reason; a cgroup that is not there is FileNotFoundError. Next: :mod:`nri.host.resctrl`.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Literal, NamedTuple
+
+from nri.host.cgroups.hierarchies import Hierarchies
+from nri.host.outcome import Unsupported
+from nri.host.root import Root
+
+__all__ = ["Pressure", "Stall", "cgroup_pressure", "machine_pressure", "parse_pressure"]
+
+Resource = Literal["cpu", "memory", "io", "irq"]
+_OFF = "the kernel counts none: boot it with psi=1"
+
+
+class Stall(NamedTuple):
+    """Percent of the time, and all microseconds so far, in which tasks waited."""
+
+    avg10: float
+    avg60: float
+    avg300: float
+    total_us: int
+
+
+class Pressure(NamedTuple):
+    """`some` while at least one task waits, `full` while all that are not idle do. None: the kernel does not say."""
+
+    some: Stall | None
+    full: Stall | None
+
+
+def parse_pressure(text: str) -> Pressure:
+    """Read a pressure file. Raises ValueError."""
+    rows: dict[str, Stall] = {}
+    for line in text.splitlines():
+        kind, _, words = line.partition(" ")
+        pairs = dict(word.split("=", 1) for word in words.split() if "=" in word)
+        try:
+            avg10, avg60, avg300 = (float(pairs[key]) for key in ("avg10", "avg60", "avg300"))
+            rows[kind] = Stall(avg10, avg60, avg300, int(pairs["total"]))
+        except (KeyError, ValueError):
+            raise ValueError(f"{line[:80]!r} is no line of a pressure file") from None
+    return Pressure(rows.get("some"), rows.get("full"))
+
+
+def machine_pressure(root: Root, resource: Resource) -> Pressure | Unsupported:
+    """The pressure on the whole machine. Raises ValueError for a text that cannot be understood."""
+    try:
+        return parse_pressure(root.read(f"/proc/pressure/{resource}"))
+    except OSError:
+        return Unsupported(f"/proc/pressure/{resource} cannot be read: {_OFF}")
+
+
+def cgroup_pressure(hierarchies: Hierarchies, cgroup: str, resource: Resource) -> Pressure | Unsupported:
+    """The pressure on a cgroup: from cgroup v2, or from the hierarchy of cpuacct where a kernel has it on v1.
+
+    Raises:
+        FileNotFoundError: there is no such cgroup.
+        ValueError: the path leads out of the hierarchy, or the text cannot be understood.
+    """
+    reason = "on cgroup v1 only kernels of openEuler with psi_v1=1 have it"
+    for controller in ("", "cpuacct"):
+        folder = hierarchies.folder(controller, cgroup)
+        if folder is None or not hierarchies.files.exists(folder):
+            continue
+        try:
+            return parse_pressure(hierarchies.files.read(f"{folder}/{resource}.pressure"))
+        except OSError:
+            reason = f"{resource}.pressure of {cgroup or '/'} cannot be read" + ("" if controller else f": {_OFF}")
+    if not hierarchies.exists(cgroup):
+        raise FileNotFoundError(errno.ENOENT, "there is no such cgroup", cgroup)
+    return Unsupported(reason)

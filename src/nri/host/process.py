@@ -1,0 +1,159 @@
+"""Processes of the machine: their cgroups, their groups, when they began, their OOM score.
+
+Rules: a process is its number and the tick at which it began, because numbers are given again; a write goes to the
+folder of /proc that was opened and compared before, so that it never meets another process. Reading one that has
+ended is None. Next: :mod:`nri.host.core_sched`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nri.host.outcome import Outcome, Result, explain
+from nri.host.root import Root
+
+__all__ = [
+    "OOM_SCORES",
+    "Process",
+    "Stat",
+    "cgroups",
+    "find",
+    "oom_score",
+    "parse_cgroups",
+    "parse_stat",
+    "process_groups",
+    "set_oom_scores",
+]
+
+#: The range of an OOM score; -1000 is never killed.
+OOM_SCORES = range(-1000, 1001)
+_NAME = "oom_score_adj"
+
+
+class Process(NamedTuple):
+    """A process that is not another one later.
+
+    Attributes:
+        pid: its number, as the root sees it.
+        started: the ticks from the machine's start to its own.
+    """
+
+    pid: int
+    started: int
+
+
+class Stat(NamedTuple):
+    """What /proc/PID/stat says, as far as it is used here."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    group: int
+    session: int
+    started: int
+
+
+def parse_stat(text: str) -> Stat:
+    """Read /proc/PID/stat; the name in it may have blanks and parentheses. Raises ValueError."""
+    number, opening, rest = text.partition(" (")
+    name, closing, after = rest.rpartition(") ")
+    words = after.split()
+    if not opening or not closing or len(words) < 20 or len(words[0]) != 1:
+        raise ValueError(f"{text[:80]!r} is not what /proc/PID/stat says")
+    parent, group, session, started = (int(words[index]) for index in (1, 2, 3, 19))
+    return Stat(int(number), name, words[0], parent, group, session, started)
+
+
+def parse_cgroups(text: str) -> dict[str, str]:
+    """/proc/PID/cgroup: controller to path; the path of cgroup v2 stands under the empty name."""
+    rows = (line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2)
+    return {name: path for _, names, path in rows for name in names.split(",")}
+
+
+def find(root: Root, pid: int) -> Process | None:
+    """The process that has this number now; None if none has, or its entry is not understood."""
+    text = root.find(f"/proc/{pid}/stat")
+    try:
+        return None if text is None else Process(pid, parse_stat(text).started)
+    except ValueError:
+        return None
+
+
+def process_groups(root: Root, pids: Iterable[int]) -> list[int]:
+    """The process groups of processes, ascending, each once. Those that have ended have none."""
+    found = set()
+    for pid in pids:
+        text = root.find(f"/proc/{pid}/stat")
+        try:
+            if text is not None:
+                found.add(parse_stat(text).group)
+        except ValueError:
+            continue
+    return sorted(found)
+
+
+def cgroups(root: Root, pid: int) -> dict[str, str] | None:
+    """The cgroups of a process, by controller; None if it has ended."""
+    text = root.find(f"/proc/{pid}/cgroup")
+    return None if text is None else parse_cgroups(text)
+
+
+def oom_score(root: Root, pid: int) -> int | None:
+    """How much likelier than others a process is killed when memory runs out; None if it has ended."""
+    text = root.find(f"/proc/{pid}/{_NAME}")
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return None
+
+
+def set_oom_scores(root: Root, processes: Iterable[Process], score: int) -> list[Result]:
+    """Set the OOM score of processes, -1000 to 1000; one result for each, never an error."""
+    return [_set_oom_score(root, process, score) for process in processes]
+
+
+def _set_oom_score(root: Root, process: Process, score: int) -> Result:
+    target = f"process {process.pid}"
+    if score not in OOM_SCORES:
+        return Result(target, _NAME, score, Outcome.REFUSED, f"{score} is not between -1000 and 1000")
+    try:
+        folder = root.open(f"/proc/{process.pid}", os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        return Result(target, _NAME, score, *explain(error))
+    try:
+        if parse_stat(_read(folder, "stat")).started != process.started:
+            return Result(target, _NAME, score, Outcome.GONE, "another process has its number now")
+        before = int(_read(folder, _NAME))
+        if before == score:
+            return Result(target, _NAME, score, Outcome.UNCHANGED, before=before, after=before)
+        _write(folder, _NAME, str(score))
+        after = int(_read(folder, _NAME))
+    except OSError as error:
+        return Result(target, _NAME, score, *explain(error))
+    except ValueError as error:
+        return Result(target, _NAME, score, Outcome.UNSUPPORTED, str(error))
+    finally:
+        os.close(folder)
+    if after == score:
+        return Result(target, _NAME, score, Outcome.APPLIED, before=before, after=after)
+    return Result(target, _NAME, score, Outcome.CLAMPED, f"it reads back as {after}", before, after)
+
+
+def _read(folder: int, name: str) -> str:
+    with open(
+        os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder),
+        encoding="utf-8",
+        errors="surrogateescape",
+    ) as file:
+        return file.read()
+
+
+def _write(folder: int, name: str, text: str) -> None:
+    descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_TRUNC, dir_fd=folder)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)

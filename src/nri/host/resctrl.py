@@ -1,0 +1,226 @@
+"""Shares of the last cache and of memory bandwidth, given to groups of processes through the file system resctrl.
+
+One job: :class:`Resctrl`. Rules: a group is a folder, its shares are lines by resource (`L3`, `MB`) and cache domain;
+masks are numbers here and hexadecimal in the file. What the processor cannot do is :class:`Unsupported` with the
+reason, and what the kernel refuses has its own words for it (`info/last_cmd_status`). Next: :mod:`nri.host.topology`.
+
+Source: Documentation/filesystems/resctrl.rst.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from nri.host.outcome import GONE_ERRORS, Outcome, Result, Unsupported, explain
+from nri.host.root import Root
+
+__all__ = ["Bandwidth", "Cache", "Capabilities", "Resctrl", "Schemata", "format_line", "parse_schemata"]
+
+#: resource -> cache domain -> mask of the cache, or share of the bandwidth.
+Schemata = dict[str, dict[int, int]]
+
+_TOP = "/sys/fs/resctrl"
+#: What is in the folder of a group and is no group itself.
+_OWN = frozenset({"info", "mon_groups", "mon_data"})
+_FLAGS = ("cat_l3", "cat_l2", "mba")
+
+
+class Cache(NamedTuple):
+    """The shares of a cache that can be given: all bits of a mask, how many a mask has at least, how many groups."""
+
+    mask: int
+    least_bits: int
+    groups: int
+    sparse: bool = False
+
+    def complaint(self, mask: int) -> str:
+        """The reason why this is no mask here; empty if it is one. Pure."""
+        if mask <= 0 or mask & ~self.mask:
+            return f"{mask:x} is not within {self.mask:x}"
+        if mask.bit_count() < self.least_bits:
+            return f"{mask:x} has fewer bits than {self.least_bits}"
+        low = mask >> ((mask & -mask).bit_length() - 1)
+        if not self.sparse and low & (low + 1):
+            return f"{mask:x} has a gap, which this processor does not take"
+        return ""
+
+
+class Bandwidth(NamedTuple):
+    """The shares of memory bandwidth: the least one, the step, how many groups."""
+
+    least: int
+    step: int
+    groups: int
+
+
+class Capabilities(NamedTuple):
+    """What resctrl can do here. `domains` are the numbers of the caches, by resource."""
+
+    caches: Mapping[str, Cache]
+    bandwidth: Bandwidth | None
+    domains: Mapping[str, tuple[int, ...]]
+
+
+class Resctrl:
+    """The resctrl file system of a machine."""
+
+    def __init__(self, root: Root, path: str = _TOP) -> None:
+        self._root, self._path = root, path
+
+    def capabilities(self) -> Capabilities | Unsupported:
+        """What can be shared here, or the reason why nothing can. Raises ValueError for a text not understood."""
+        text = self._root.find(f"{self._path}/schemata")
+        if text is None:
+            return Unsupported(self._missing())
+        caches = {name: found for name in self._infos() if (found := self._cache(name)) is not None}
+        domains = {name: tuple(sorted(shares)) for name, shares in parse_schemata(text).items()}
+        return Capabilities(caches, self._bandwidth(), domains)
+
+    def groups(self) -> list[str]:
+        """The names of the groups, without the one that all others come from."""
+        return [name for name in self._root.folders(self._path) if name not in _OWN]
+
+    def create(self, group: str) -> Result:
+        """Make a group; unchanged if it is there."""
+        return self._folder(group, "group", "there", self._root.make_folder, errno.EEXIST)
+
+    def remove(self, group: str) -> Result:
+        """Remove a group, whose processes go back to the first one; unchanged if it is not there."""
+        return self._folder(group, "group", "removed", self._root.remove_folder, errno.ENOENT)
+
+    def schemata(self, group: str = "") -> Schemata:
+        """The shares of a group. Raises FileNotFoundError if there is none, ValueError for what is not understood."""
+        return parse_schemata(self._root.read(f"{self._at(group)}/schemata"))
+
+    def set_schemata(self, group: str, wanted: Mapping[str, Mapping[int, int]]) -> list[Result]:
+        """Give a group shares; one result for each resource. Domains that are not named stay as they are."""
+        return [self._set_line(group, resource, shares) for resource, shares in wanted.items()]
+
+    def tasks(self, group: str = "") -> list[int]:
+        """The threads of a group, ascending. Raises FileNotFoundError if there is no such group."""
+        return sorted({int(word) for word in self._root.read(f"{self._at(group)}/tasks").split()})
+
+    def add_tasks(self, group: str, threads: Iterable[int]) -> list[Result]:
+        """Put threads into a group, one by one; those that have ended are gone, and stop no other."""
+        present: set[int] = set()
+        try:
+            present = set(self.tasks(group))
+        except (OSError, ValueError):
+            pass  # each write will say so
+        return [self._add(group, thread, thread in present) for thread in threads]
+
+    def _add(self, group: str, thread: int, present: bool) -> Result:
+        if present:
+            return Result(group, "tasks", thread, Outcome.UNCHANGED)
+        try:
+            self._root.write(f"{self._at(group)}/tasks", str(thread))
+        except (OSError, ValueError) as error:
+            return Result(group, "tasks", thread, *self._explained(group, error))
+        return Result(group, "tasks", thread, Outcome.APPLIED)
+
+    def _set_line(self, group: str, resource: str, shares: Mapping[int, int]) -> Result:
+        name = f"schemata.{resource}"
+        try:
+            before = self.schemata(group).get(resource)
+            if before is None:
+                return Result(group, name, shares, Outcome.UNSUPPORTED, f"the processor has no {resource} to share")
+            if all(before.get(domain) == share for domain, share in shares.items()):
+                return Result(group, name, shares, Outcome.UNCHANGED, "", before, before)
+            self._root.write(f"{self._at(group)}/schemata", format_line(resource, shares))
+            after = self.schemata(group).get(resource, {})
+        except (OSError, ValueError) as error:
+            return Result(group, name, shares, *self._explained(group, error))
+        if all(after.get(domain) == share for domain, share in shares.items()):
+            return Result(group, name, shares, Outcome.APPLIED, "", before, after)
+        reason = f"it reads back as {format_line(resource, after).strip()}"
+        return Result(group, name, shares, Outcome.CLAMPED, reason, before, after)
+
+    def _folder(self, group: str, name: str, wanted: str, call: Callable[[str], None], fine: int) -> Result:
+        try:
+            call(self._at(group))
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno == fine and self._root.exists(self._path):
+                return Result(group, name, wanted, Outcome.UNCHANGED)
+            return Result(group, name, wanted, *self._explained(group, error))
+        return Result(group, name, wanted, Outcome.APPLIED)
+
+    def _explained(self, group: str, error: OSError | ValueError) -> tuple[Outcome, str]:
+        if not isinstance(error, OSError):
+            return Outcome.REFUSED, str(error)
+        if not self._root.exists(f"{self._path}/schemata"):
+            return Outcome.UNSUPPORTED, self._missing()
+        outcome, words = explain(error)
+        if error.errno == errno.ENOSPC:
+            return outcome, "the processor has no more groups"
+        if error.errno in GONE_ERRORS:
+            return Outcome.GONE, words if self._root.exists(self._at(group)) else "there is no such group"
+        said = (self._root.find(f"{self._path}/info/last_cmd_status") or "").strip()
+        return outcome, f"{words}: {said}" if said not in ("", "ok") else words
+
+    def _missing(self) -> str:
+        """Why there is no resctrl: the processor, or nobody has mounted it."""
+        flags: set[str] = set()
+        for line in (self._root.find("/proc/cpuinfo") or "").splitlines():
+            if line.startswith(("flags", "Features")):
+                flags = set(line.partition(":")[2].split())
+                break
+        found = [flag for flag in _FLAGS if flag in flags]
+        if not found:
+            return "the processor, or the hypervisor, shares neither cache nor memory bandwidth"
+        return f"resctrl is not mounted at {self._path}; the processor has {', '.join(found)}"
+
+    def _at(self, group: str) -> str:
+        if not group:
+            return self._path
+        if "/" in group or group in {".", "..", *_OWN}:
+            raise ValueError(f"{group!r} cannot be the name of a group")
+        return f"{self._path}/{group}"
+
+    def _infos(self) -> list[str]:
+        return [name for name in self._root.folders(f"{self._path}/info") if name.startswith("L")]
+
+    def _number(self, resource: str, file: str, base: int = 10) -> int | None:
+        text = self._root.find(f"{self._path}/info/{resource}/{file}")
+        return None if text is None else int(text, base)
+
+    def _cache(self, name: str) -> Cache | None:
+        mask = self._number(name, "cbm_mask", 16)
+        if mask is None:  # the counters of a cache have a folder as well
+            return None
+        least, groups = self._number(name, "min_cbm_bits"), self._number(name, "num_closids")
+        return Cache(mask, least or 1, groups or 0, bool(self._number(name, "sparse_masks")))
+
+    def _bandwidth(self) -> Bandwidth | None:
+        least = self._number("MB", "min_bandwidth")
+        if least is None:
+            return None
+        return Bandwidth(least, self._number("MB", "bandwidth_gran") or 1, self._number("MB", "num_closids") or 0)
+
+
+def parse_schemata(text: str) -> Schemata:
+    """Read lines such as `L3:0=fff;1=ff0`. Masks are hexadecimal, bandwidths (`MB`, `SMBA`) not. Raises ValueError."""
+    found: Schemata = {}
+    for line in text.splitlines():
+        resource, mark, shares = line.strip().partition(":")
+        if not mark:
+            continue
+        try:
+            pairs = [share.split("=") for share in shares.split(";") if share.strip()]
+            found[resource] = {int(domain): int(share, _base(resource)) for domain, share in pairs}
+        except ValueError:
+            raise ValueError(f"{line.strip()[:80]!r} is no line of schemata") from None
+    return found
+
+
+def format_line(resource: str, shares: Mapping[int, int]) -> str:
+    """One line for a schemata file, with the end that the kernel insists on. Pure."""
+    words = (
+        f"{domain}={share:x}" if _base(resource) == 16 else f"{domain}={share}" for domain, share in shares.items()
+    )
+    return f"{resource}:{';'.join(words)}\n"
+
+
+def _base(resource: str) -> int:
+    return 16 if resource.startswith("L") else 10

@@ -1,0 +1,240 @@
+"""The files of the machine below a root path: read, written, listed, made and removed, and never outside of it.
+
+Rules: a path is taken as a process would take it whose root directory this is, so neither a symlink nor `..` leads
+out, and an absolute symlink stays inside; an error is an OSError with the path, but where a method says otherwise.
+A test gives a tree of its own; an agent in a container gives the place where the machine's root is mounted.
+Next: :mod:`nri.host.cgroups`, most of what is written.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections import deque
+from typing import Protocol
+
+__all__ = ["Files", "Identity", "Root", "open_below"]
+
+#: Device and inode of a file: a cgroup that was removed and made again has another one.
+Identity = tuple[int, int]
+
+_OPENAT2, _RESOLVE_IN_ROOT, _RESOLVE_NO_MAGICLINKS = 437, 0x10, 0x02
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_MOST_LINKS = 40
+_CHUNK = 1 << 16
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Files(Protocol):
+    """The part of :class:`Root` that reading and writing of knobs needs: what a simulated kernel gives in a test."""
+
+    def read(self, path: str) -> str:
+        """The text of a file."""
+        ...
+
+    def write(self, path: str, text: str) -> None:
+        """Write a text in one call."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or a folder."""
+        ...
+
+    def identity(self, path: str) -> Identity | None:
+        """Device and inode; None if nothing is there."""
+        ...
+
+    def folders(self, path: str) -> list[str]:
+        """The names of the folders in a folder, sorted; none if there is no such folder."""
+        ...
+
+
+class Root:
+    """A machine's file system below `path`; `/` is this machine's own."""
+
+    def __init__(self, path: str | os.PathLike[str] = "/") -> None:
+        self.path = os.fspath(path)
+
+    def __repr__(self) -> str:
+        return f"Root({self.path!r})"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this is the root that this process itself has."""
+        return os.path.normpath(self.path) == "/"
+
+    def open(self, path: str, flags: int = os.O_RDONLY) -> int:
+        """A descriptor, which the caller closes. It never makes a file."""
+        return open_below(self.path, path, flags)
+
+    def read(self, path: str) -> str:
+        """The text of a file; bytes that are no UTF-8 come back when it is written."""
+        descriptor = self.open(path)
+        try:
+            chunks = []
+            while chunk := os.read(descriptor, _CHUNK):
+                chunks.append(chunk)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
+        finally:
+            os.close(descriptor)
+        return b"".join(chunks).decode("utf-8", "surrogateescape")
+
+    def find(self, path: str) -> str | None:
+        """The text of a file; None if it is not there or cannot be read."""
+        try:
+            return self.read(path)
+        except OSError:
+            return None
+
+    def write(self, path: str, text: str) -> None:
+        """Write a text into a file that is there, in one call, as files of the kernel want it."""
+        descriptor = self.open(path, os.O_WRONLY | os.O_TRUNC)
+        try:
+            os.write(descriptor, text.encode("utf-8", "surrogateescape"))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
+        finally:
+            os.close(descriptor)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or a folder."""
+        return self.identity(path) is not None
+
+    def identity(self, path: str) -> Identity | None:
+        """Device and inode; None if nothing is there."""
+        try:
+            descriptor = self.open(path, os.O_PATH)
+        except OSError:
+            return None
+        try:
+            found = os.fstat(descriptor)
+            return found.st_dev, found.st_ino
+        finally:
+            os.close(descriptor)
+
+    def names(self, path: str) -> list[str]:
+        """The names in a folder, sorted; none if there is no such folder."""
+        try:
+            descriptor = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return []
+        try:
+            return sorted(os.listdir(descriptor))
+        except OSError:  # a process or a cgroup that ended meanwhile
+            return []
+        finally:
+            os.close(descriptor)
+
+    def folders(self, path: str) -> list[str]:
+        """The names of the folders in a folder, sorted; links to folders are not among them."""
+        try:
+            descriptor = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return []
+        try:
+            with os.scandir(descriptor) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        except OSError:
+            return []
+        finally:
+            os.close(descriptor)
+
+    def make_folder(self, path: str) -> None:
+        """Make one folder, whose parent is there. A cgroup or a resctrl group is made like this."""
+        parent, name = self._parent(path)
+        try:
+            os.mkdir(name, dir_fd=parent)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
+        finally:
+            os.close(parent)
+
+    def remove_folder(self, path: str) -> None:
+        """Remove one folder. The files that the kernel shows in a cgroup or a resctrl group go with it."""
+        parent, name = self._parent(path)
+        try:
+            os.rmdir(name, dir_fd=parent)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
+        finally:
+            os.close(parent)
+
+    def _parent(self, path: str) -> tuple[int, str]:
+        folder, _, name = path.rstrip("/").rpartition("/")
+        if name in ("", ".", ".."):
+            raise OSError(errno.EINVAL, "not the path of a folder below the root", path)
+        return self.open(folder or "/", _FOLDER), name
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def open_below(root: str | os.PathLike[str], path: str, flags: int = os.O_RDONLY) -> int:
+    """Open a path as a process would whose root is `root`: symlinks and ``..`` cannot lead out of it.
+
+    Raises OSError. Source: openat2(2) with RESOLVE_IN_ROOT, Linux 5.6; kernels before that go through the path folder
+    by folder, with the same result.
+    """
+    top = os.open(root, _FOLDER)
+    try:
+        how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
+        found: int = _libc.syscall(
+            _OPENAT2, top, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
+        )
+        if found >= 0:
+            return found
+        number = ctypes.get_errno()
+        if number != errno.ENOSYS:
+            raise OSError(number, os.strerror(number), path)
+        return _walk(top, path, flags)
+    finally:
+        os.close(top)
+
+
+def _walk(top: int, path: str, flags: int) -> int:
+    """Open a path below a folder, one name after the other, each opened without following a link."""
+    folders = [os.dup(top)]
+    names, links = deque(path.split("/")), 0
+    try:
+        while names:
+            name = names.popleft()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                _leave(folders, 1)
+                continue
+            target = _link(name, folders[-1])
+            if target is not None:
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                if target.startswith("/"):
+                    _leave(folders, len(folders))
+                names.extendleft(reversed(target.split("/")))
+            elif any(each not in ("", ".") for each in names):
+                folders.append(os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folders[-1]))
+            else:
+                return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folders[-1])
+        return os.open(".", flags | os.O_CLOEXEC, dir_fd=folders[-1])
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    finally:
+        for folder in folders:
+            os.close(folder)
+
+
+def _leave(folders: list[int], count: int) -> None:
+    """Go up by folders, never above the first."""
+    for _ in range(min(count, len(folders) - 1)):
+        os.close(folders.pop())
+
+
+def _link(name: str, folder: int) -> str | None:
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except OSError:  # no link, or not there, which opening it will say
+        return None

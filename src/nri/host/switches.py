@@ -1,0 +1,124 @@
+"""Switches of the kernel for the whole machine: sysctls of scheduling, and the scheduler's features.
+
+Rules: a switch that excludes another switches that off first, because the kernel refuses both; what is not there is
+unsupported, with the kernels that have it. Next: :mod:`nri.host.net_class`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nri.host.outcome import GONE_ERRORS, Outcome, Result, Unsupported, explain
+from nri.host.root import Root
+
+__all__ = ["SWITCHES", "Switch", "read_features", "read_switch", "set_features", "set_switch"]
+
+_FEATURES = ("/sys/kernel/debug/sched/features", "/sys/kernel/debug/sched_features")
+_MACHINE = "machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """One sysctl: its file, the kernels that have it, and another that must be 0 while it is not."""
+
+    path: str
+    only: str
+    excludes: str = ""
+
+
+_ANOLIS = "Anolis OS and Alibaba Cloud Linux"
+
+SWITCHES = {
+    "kernel.sched_core": Switch("/proc/sys/kernel/sched_core", _ANOLIS, "kernel.sched_group_identity_enabled"),
+    "kernel.sched_group_identity_enabled": Switch(
+        "/proc/sys/kernel/sched_group_identity_enabled", _ANOLIS, "kernel.sched_core"
+    ),
+    "vm.memcg_qos_enable": Switch("/proc/sys/vm/memcg_qos_enable", "openEuler"),
+    "kernel.sched_cfs_bandwidth_slice_us": Switch("/proc/sys/kernel/sched_cfs_bandwidth_slice_us", "Linux before 5.13"),
+}
+"""Each switch by the name that sysctl(8) gives it."""
+
+
+def read_switch(root: Root, name: str) -> int | Unsupported:
+    """The value of a switch. Raises KeyError for a name that is not in the table."""
+    switch = SWITCHES[name]
+    text = root.find(switch.path)
+    try:
+        return Unsupported(_missing(name)) if text is None else int(text)
+    except ValueError:
+        return Unsupported(f"{name} says {text!r}, which is no number")
+
+
+def set_switch(root: Root, name: str, value: int) -> Result:
+    """Set a switch, after what it excludes has been switched off. Raises KeyError for a name not in the table."""
+    switch = SWITCHES[name]
+    before = read_switch(root, name)
+    if isinstance(before, Unsupported):
+        return Result(_MACHINE, name, value, Outcome.UNSUPPORTED, before.reason)
+    if value and switch.excludes:
+        other = read_switch(root, switch.excludes)
+        if isinstance(other, int) and other != 0:
+            off = _write(root, switch.excludes, 0, other)
+            if not off.in_force:
+                reason = f"{switch.excludes} excludes it, and cannot be switched off: {off.reason}"
+                return Result(_MACHINE, name, value, Outcome.REFUSED, reason, before, before)
+    if before == value:
+        return Result(_MACHINE, name, value, Outcome.UNCHANGED, "", before, before)
+    return _write(root, name, value, before)
+
+
+def _write(root: Root, name: str, value: int, before: int) -> Result:
+    try:
+        root.write(SWITCHES[name].path, str(value))
+    except OSError as error:
+        return Result(_MACHINE, name, value, *_explained(name, error), before)
+    after = read_switch(root, name)
+    if after == value:
+        return Result(_MACHINE, name, value, Outcome.APPLIED, "", before, after)
+    return Result(_MACHINE, name, value, Outcome.CLAMPED, f"it reads back as {after}", before, after)
+
+
+def _explained(name: str, error: OSError) -> tuple[Outcome, str]:
+    if error.errno in GONE_ERRORS:
+        return Outcome.UNSUPPORTED, _missing(name)
+    return explain(error)
+
+
+def _missing(name: str) -> str:
+    return f"this kernel has no {name}: only {SWITCHES[name].only} has it"
+
+
+def read_features(root: Root) -> dict[str, bool] | Unsupported:
+    """The features of the scheduler, and whether each is on; they are in debugfs, which must be mounted."""
+    for path in _FEATURES:
+        text = root.find(path)
+        if text is not None:
+            return {word.removeprefix("NO_"): not word.startswith("NO_") for word in text.split()}
+    return Unsupported(f"neither {_FEATURES[0]} nor {_FEATURES[1]} can be read: is debugfs mounted?")
+
+
+def set_features(root: Root, wanted: Mapping[str, bool]) -> list[Result]:
+    """Switch features of the scheduler; one result for each, never an error."""
+    present = read_features(root)
+    if isinstance(present, Unsupported):
+        return [Result(_MACHINE, name, on, Outcome.UNSUPPORTED, present.reason) for name, on in wanted.items()]
+    return [_set_feature(root, name, on, present) for name, on in wanted.items()]
+
+
+def _set_feature(root: Root, name: str, on: bool, present: Mapping[str, bool]) -> Result:
+    if name not in present:
+        return Result(_MACHINE, name, on, Outcome.UNSUPPORTED, f"this kernel's scheduler has no feature {name}")
+    before = present[name]
+    if before == on:
+        return Result(_MACHINE, name, on, Outcome.UNCHANGED, "", before, before)
+    path = next(path for path in _FEATURES if root.exists(path))
+    try:
+        root.write(path, name if on else f"NO_{name}")
+    except OSError as error:
+        return Result(_MACHINE, name, on, *explain(error), before)
+    found = read_features(root)
+    after = found.get(name) if isinstance(found, dict) else None
+    if after == on:
+        return Result(_MACHINE, name, on, Outcome.APPLIED, "", before, after)
+    return Result(_MACHINE, name, on, Outcome.CLAMPED, "it is still as it was", before, after)

@@ -1,0 +1,122 @@
+"""What the machine and its cgroups use: processor time and memory, as loops that watch a node need them.
+
+Rules: reads only; a counter is since the start, so that a share of time is a difference of two readings; a value that
+this kernel does not have is None, never 0. Working set is usage less what the kernel can drop first, as the kubelet
+counts. This is the last room of :mod:`nri.host`.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import NamedTuple
+
+from nri.host.cgroups.hierarchies import Hierarchies
+from nri.host.root import Root
+
+__all__ = ["CgroupUsage", "CpuTimes", "cgroup_usage", "cpu_times", "memory"]
+
+#: Of the first ten words of a line of /proc/stat: user, nice, system, irq, softirq, steal; the guests' are in user's.
+_BUSY, _IDLE = (0, 1, 2, 5, 6, 7), (3, 4)
+
+
+class CpuTimes(NamedTuple):
+    """Ticks of all processors since the start. Waiting for block I/O counts as idle, and apart."""
+
+    busy: int
+    idle: int
+    io_wait: int
+
+    def share(self, earlier: CpuTimes) -> float:
+        """The busy share, 0 to 1, of the time since an earlier reading; 0 if no time has passed."""
+        busy, idle = self.busy - earlier.busy, self.idle - earlier.idle
+        return min(max(busy / (busy + idle), 0.0), 1.0) if busy + idle > 0 else 0.0
+
+
+class CgroupUsage(NamedTuple):
+    """One reading of a cgroup, with all below it.
+
+    Attributes:
+        cpu_ns: nanoseconds of processor time.
+        periods: the periods in which its quota was looked at, and `throttled` those in which it was used up.
+        throttled_ns: nanoseconds in which it did not run because of that.
+    """
+
+    cpu_ns: int | None
+    periods: int | None
+    throttled: int | None
+    throttled_ns: int | None
+    memory_bytes: int | None
+    working_set_bytes: int | None
+
+
+def cpu_times(root: Root) -> CpuTimes:
+    """The processor time of the machine. Raises OSError, ValueError for a text that cannot be understood."""
+    first = root.read("/proc/stat").partition("\n")[0].split()
+    if len(first) < 9 or first[0] != "cpu":
+        raise ValueError("/proc/stat does not begin with the times of all processors")
+    ticks = [int(word) for word in first[1:]]
+    return CpuTimes(sum(ticks[i] for i in _BUSY), sum(ticks[i] for i in _IDLE), ticks[4])
+
+
+def memory(root: Root) -> dict[str, int]:
+    """/proc/meminfo in bytes, by its own names: `MemTotal`, `MemAvailable`. Raises OSError."""
+    rows = (line.partition(":") for line in root.read("/proc/meminfo").splitlines())
+    return {
+        name: int(words[0]) * (1024 if words[-1] == "kB" else 1)
+        for name, _, text in rows
+        if (words := text.split()) and words[0].isdigit()
+    }
+
+
+def cgroup_usage(hierarchies: Hierarchies, cgroup: str) -> CgroupUsage:
+    """What a cgroup uses.
+
+    Raises:
+        FileNotFoundError: there is no such cgroup.
+        ValueError: the path leads out of the hierarchy.
+    """
+    if not hierarchies.exists(cgroup):
+        raise FileNotFoundError(errno.ENOENT, "there is no such cgroup", cgroup)
+    statistics = _table(hierarchies, "cpu", cgroup, "cpu.stat")
+    first = hierarchies.of("cpuacct")
+    if first is not None and first.version == 1:
+        cpu_ns = _number(hierarchies, "cpuacct", cgroup, "cpuacct.usage")
+    else:
+        cpu_ns = _thousandfold(_table(hierarchies, "", cgroup, "cpu.stat").get("usage_usec"))
+    row = hierarchies.of("memory")
+    v1 = row is not None and row.version == 1
+    used = _number(hierarchies, "memory", cgroup, "memory.usage_in_bytes" if v1 else "memory.current")
+    droppable = _table(hierarchies, "memory", cgroup, "memory.stat").get(
+        "total_inactive_file" if v1 else "inactive_file", 0
+    )
+    return CgroupUsage(
+        cpu_ns=cpu_ns,
+        periods=statistics.get("nr_periods"),
+        throttled=statistics.get("nr_throttled"),
+        throttled_ns=statistics.get("throttled_time", _thousandfold(statistics.get("throttled_usec"))),
+        memory_bytes=used,
+        working_set_bytes=None if used is None else max(used - droppable, 0),
+    )
+
+
+def _thousandfold(micros: int | None) -> int | None:
+    return None if micros is None else micros * 1000
+
+
+def _text(hierarchies: Hierarchies, controller: str, cgroup: str, file: str) -> str:
+    folder = hierarchies.folder(controller, cgroup)
+    try:
+        return "" if folder is None else hierarchies.files.read(f"{folder}/{file}")
+    except OSError:
+        return ""
+
+
+def _number(hierarchies: Hierarchies, controller: str, cgroup: str, file: str) -> int | None:
+    text = _text(hierarchies, controller, cgroup, file).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _table(hierarchies: Hierarchies, controller: str, cgroup: str, file: str) -> dict[str, int]:
+    """A file of words and numbers; empty if it is not there."""
+    rows = (line.split() for line in _text(hierarchies, controller, cgroup, file).splitlines())
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}

@@ -1,0 +1,69 @@
+"""`default-validator`: refuse containers by what plugins did to them, or because a required plugin took no part.
+
+The decision is `nri.policies.default_validator`, which a runtime on our adaptation has built in. This is for runtimes
+without it, or with one that cannot be configured as wanted. Unlike there, to run it is to want it: `enable` is true
+unless the configuration says otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import nri
+from nri.api.annotations import REQUIRED_PLUGINS
+from nri.config import Source, parse_text
+from nri.errors import ConfigError
+from nri.policies.default_validator import KEYS, DefaultValidator, ValidatorConfig
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import ClassVar
+
+__all__ = ["DefaultValidatorPlugin", "read"]
+
+#: TOML begins with `key =`, after comments; YAML has a colon there.
+TOML = re.compile(r"(?:\s*#.*\n)*\s*[\w-]+\s*=")
+
+
+class DefaultValidatorPlugin(nri.Plugin):
+    """Refuse containers by a configuration: hooks, seccomp, namespaces, sysctls, missing plugins."""
+
+    name = "default-validator"
+    annotations: ClassVar[Mapping[str, str]] = {
+        REQUIRED_PLUGINS: "list of plugins without which the container is not created"
+    }
+
+    def __init__(self) -> None:
+        self._validator = DefaultValidator(ValidatorConfig(enable=True))
+
+    def configure(self) -> None:
+        config = read(self.config)
+        self._validator = DefaultValidator(config)
+        wanted = sorted({name for name in KEYS.values() if name != "enable" and getattr(config, name)})
+        state = "checks" if config.enable else "disabled"
+        self.log.info("%s: %s", state, ", ".join(wanted) or "plugins that pods require")
+
+    def validate_container_adjustment(self, request: nri.ValidationRequest) -> None:
+        if not self._validator.config.enable:
+            return
+        reason = self._validator.validate(request.message)
+        if reason is not None:
+            raise nri.Reject(reason)
+
+
+def read(text: str) -> ValidatorConfig:
+    """The configuration, as YAML, JSON or TOML, under the keys of any of its dialects. ConfigError names the key."""
+    source = Source("default validator", text, "toml" if TOML.match(text) else "auto")
+    tree = parse_text(source)
+    if tree is None:
+        tree = {}
+    if not isinstance(tree, dict):
+        raise ConfigError(source.name, "", "expected keys with values", "write such as 'rejectSysctlAdjustment: true'")
+    config = ValidatorConfig.from_dict(tree, source.name)
+    return config if any(KEYS[key] == "enable" for key in tree) else replace(config, enable=True)
+
+
+if __name__ == "__main__":
+    DefaultValidatorPlugin.main()

@@ -1,0 +1,221 @@
+"""One hooks.d file as a `Hook`: schema 1.0.0, and the old one, which is 0.1.0 or says no version.
+
+One job: text in, a hook out, or a ConfigError with all that is wrong, by file, line and key. Rules: keys match in any
+case, because Go's do, and a key without a value (null) counts as not given; a key that is not known is read past with a
+warning, for so do other readers of these files, which podman and CRI-O share. Whether the hook's program is there is
+not asked here. Next: `nri.plugins.hook_injector.directories` reads all files.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, NoReturn
+
+from nri.config import typed
+from nri.config.complaint import Problem, shorten, suggest, together
+from nri.config.reader import located
+from nri.config.source import Source
+from nri.config.syntax import parse_text
+from nri.errors import ConfigError
+from nri.plugins.hook_injector.regex.pattern import Pattern
+from nri.plugins.hook_injector.when import When
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nri.config.place import Path
+
+__all__ = ["Hook", "parse_hook"]
+
+Stage = Literal["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
+
+#: Seconds that a hook may be given: the numbers of the protocol.
+LONGEST_TIMEOUT_S = 2**63 - 1
+
+
+class Hook(NamedTuple):
+    """A hook and for whom it is.
+
+    Attributes:
+        name: of its file.
+        path: of its program, absolute.
+        args: its command line, the program's name first.
+        env: its environment, `NAME=value`.
+        timeout_s: seconds that it may take; None: as long as it likes.
+        stages: at which moments of a container's life it runs.
+        when: for which containers.
+    """
+
+    name: str
+    path: str
+    args: tuple[str, ...]
+    env: tuple[str, ...]
+    timeout_s: int | None
+    stages: tuple[str, ...]
+    when: When
+
+
+class _Program:
+    path: str
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    timeout: int | None = None
+
+
+class _Conditions:
+    always: bool | None = None
+    annotations: dict[str, str] | None = None
+    commands: tuple[str, ...] = ()
+    hasBindMounts: bool | None = None
+
+
+class _Current:
+    version: str
+    hook: _Program
+    when: _Conditions
+    stages: list[Stage]
+
+
+class _Old:
+    version: str = ""
+    hook: str
+    arguments: list[str] | None = None
+    stages: list[Stage] | None = None
+    stage: list[Stage] | None = None
+    cmds: list[str] | None = None
+    cmd: list[str] | None = None
+    annotations: list[str] | None = None
+    annotation: list[str] | None = None
+    hasbindmounts: bool | None = None
+
+
+def parse_hook(name: str, source: Source) -> tuple[Hook, list[ConfigError]]:
+    """Read a file's text.
+
+    Args:
+        name: of the file, without its directory.
+        source: the text, under the name by which errors call it.
+
+    Returns:
+        the hook, and what is worth a warning.
+
+    Raises:
+        ConfigError: the text holds no hook; further errors in `others`.
+    """
+    tree = parse_text(Source(source.name, source.text, "json"))
+    if not isinstance(tree, dict):
+        raise ConfigError(source.name, "", f"expected a table of keys, not {shorten(tree)}")
+    version = next((value for key, value in tree.items() if key.lower() == "version" and value is not None), "")
+    if version not in ("1.0.0", "0.1.0", ""):
+        _refuse(source, [Problem(("version",), f"unrecognized hook version: {shorten(version)}", 'write "1.0.0"')])
+    return _Reading(name, source, tree, _Current if version == "1.0.0" else _Old).hook()
+
+
+class _Reading:
+    """One file that is being read."""
+
+    def __init__(self, name: str, source: Source, tree: dict[str, Any], schema: type) -> None:
+        self._name = name
+        self._source = source
+        self._problems: list[Problem] = []
+        self._warnings: list[Problem] = []
+        self._given = self._instance(schema, tree)
+
+    def hook(self) -> tuple[Hook, list[ConfigError]]:
+        given = self._given
+        made = self._current(given) if isinstance(given, _Current) else self._old(given)
+        if self._problems:
+            _refuse(self._source, self._problems)
+        if not made.when.commands and not self._may_match(made.when):
+            self._warnings.append(Problem(("when",), "is never true, so the hook is for no container"))
+        return made, located(self._source, self._warnings)
+
+    @staticmethod
+    def _may_match(when: When) -> bool:
+        """Whether any container can meet the conditions, `commands` aside; one that is switched off is meant so."""
+        if when.always is False:
+            return True
+        return when.has_bind_mounts is True or bool(when.annotations) or bool(when.always)
+
+    # -- keys ---------------------------------------------------------------------------------------------------------
+
+    def _instance(self, schema: type, tree: dict[str, Any]) -> Any:
+        tree = self._as_declared(schema, tree, ())
+        made = typed.build(typed.check(schema, tree, (), self._problems), (), self._problems)
+        if self._problems:
+            _refuse(self._source, self._problems)
+        return made
+
+    def _as_declared(self, schema: type, tree: dict[str, Any], path: Path) -> dict[str, Any]:
+        """The tree with its keys in the schema's spelling, without nulls, and without what is not known."""
+        known = typed.fields_of(schema)
+        names = {name.lower(): name for name in known}
+        declared: dict[str, Any] = {}
+        for key, value in tree.items():
+            name = names.get(key.lower())
+            if name is None:
+                self._warnings.append(Problem((*path, key), "unknown key, left out", suggest(key, known)))
+            elif name in declared:
+                self._problems.append(Problem((*path, key), "the key is given twice", "keep one of them"))
+            elif value is not None:
+                inner = known[name]
+                nested = isinstance(value, dict) and typed.is_plain(inner)
+                declared[name] = self._as_declared(inner, value, (*path, name)) if nested else value
+        return declared
+
+    # -- schemas ------------------------------------------------------------------------------------------------------
+
+    def _current(self, given: _Current) -> Hook:
+        program, conditions = given.hook, given.when
+        self._check_program(program.path, ("hook", "path"))
+        if program.timeout is not None and not 0 < program.timeout <= LONGEST_TIMEOUT_S:
+            self._problems.append(Problem(("hook", "timeout"), f"{program.timeout} is no number of seconds above 0"))
+        annotations = [
+            (
+                self._pattern(key, ("when", "annotations", key), "the key"),
+                self._pattern(value, ("when", "annotations", key), "the value"),
+            )
+            for key, value in (conditions.annotations or {}).items()
+        ]
+        commands = [self._pattern(text, ("when", "commands", place)) for place, text in enumerate(conditions.commands)]
+        when = When(conditions.always, conditions.hasBindMounts, tuple(annotations), tuple(commands))
+        stages = tuple(given.stages)
+        return Hook(self._name, program.path, program.args, program.env, program.timeout, stages, when)
+
+    def _old(self, given: _Old) -> Hook:
+        self._check_program(given.hook, ("hook",))
+        stages = self._either("stages", given.stages, "stage", given.stage)
+        if stages is None:
+            self._problems.append(Problem(("stages",), "missing, and it has no default", "add it"))
+        commands = self._either("cmds", given.cmds, "cmd", given.cmd) or []
+        values = self._either("annotations", given.annotations, "annotation", given.annotation)
+        key = "annotations" if given.annotations is not None else "annotation"
+        pairs = () if values is None else ((Pattern(".*"), self._pattern("|".join(values), (key,))),)
+        patterns = [self._pattern(text, ("cmds", place)) for place, text in enumerate(commands)]
+        when = When(None, given.hasbindmounts, pairs, tuple(patterns), any_of=True)
+        args = () if given.arguments is None else (given.hook, *given.arguments)
+        return Hook(self._name, given.hook, args, (), None, tuple(stages or ()), when)
+
+    def _either(self, name: str, one: list[Any] | None, other_name: str, other: list[Any] | None) -> list[Any] | None:
+        """The value of a key that has two spellings."""
+        if one is not None and other is not None:
+            self._problems.append(Problem((other_name,), f'stands beside "{name}", which means the same', "keep one"))
+        return other if one is None else one
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def _check_program(self, path: str, place: Path) -> None:
+        if not path:
+            self._problems.append(Problem(place, "is empty", "write the path of the hook's program"))
+        elif not path.startswith("/"):
+            self._problems.append(Problem(place, f"{shorten(path)} is not absolute", "OCI runtimes want it from /"))
+
+    def _pattern(self, text: str, place: Path, what: str = "") -> Pattern:
+        try:
+            return Pattern(text)
+        except ValueError as error:
+            reason = f"{what} {shorten(text)} is no regular expression: {error}".lstrip()
+            self._problems.append(Problem(place, reason))
+            return Pattern("")
+
+
+def _refuse(source: Source, problems: list[Problem]) -> NoReturn:
+    raise together(located(source, problems))

@@ -1,0 +1,131 @@
+"""`hook-injector`: OCI hooks from hooks.d directories, for runtimes that do not read those themselves.
+
+One job: which hooks a container gets. Which hooks there are is known to `nri.plugins.hook_injector.directories`, and
+for whom one is to `nri.plugins.hook_injector.when`. Rules: directories are looked at before each creation, so that a
+hook counts for the first container after its file was written, and every second, so that a mistake is told when it is
+made. At the start a broken file ends the plugin; later the hooks stay what they were.
+"""
+
+from __future__ import annotations
+
+import nri
+from nri.plugins.hook_injector.directories import HookDirectories
+from nri.plugins.hook_injector.regex.pattern import Budget
+from nri.plugins.hook_injector.when import Facts, Unanswerable
+from nri.stub.program.options import Flag
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import ClassVar
+
+    from nri.plugins.hook_injector.directories import News
+
+__all__ = ["DIRECTORIES", "HookInjector"]
+
+#: Where hooks are, as podman and CRI-O have it: of packages, and of the administrator, who has the last word.
+DIRECTORIES = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
+
+#: How often directories are looked at while no container is created, in seconds.
+WATCH_S = 1.0
+
+#: Stage as files spell it -> list of hooks in an adjustment. `prestart` is deprecated, and its hooks run at the same
+#: moment as those of `createRuntime`.
+_LISTS = {
+    "prestart": "create_runtime",
+    "createRuntime": "create_runtime",
+    "createContainer": "create_container",
+    "startContainer": "start_container",
+    "poststart": "poststart",
+    "poststop": "poststop",
+}
+
+
+class HookInjector(nri.Plugin):
+    """Add OCI hooks to containers, as files in hooks.d directories say."""
+
+    name = "hook-injector"
+    flags: ClassVar[Mapping[str, Flag]] = {
+        "hooks-dirs": Flag(
+            "hooks_dirs", "DIR,DIR", f"directories of hooks, the last counts most ({','.join(DIRECTORIES)})"
+        ),
+        "disableWatch": Flag("disable_watch", "", "read the directories once, and not again when they change"),
+    }
+
+    class Config:
+        """Keys of the configuration."""
+
+        hooks_dirs: list[str] = list(DIRECTORIES)  # noqa: RUF012 - a default, which is copied
+        disable_watch: bool = False
+
+    config: Config
+
+    def __init__(self) -> None:
+        self._found: HookDirectories | None = None
+        self._told = ""
+
+    def configure(self) -> None:
+        directories = tuple(self.config.hooks_dirs)
+        if self._found is not None and self._found.directories == directories:
+            self._look()
+            return
+        found = HookDirectories(directories)
+        news = found.refresh()
+        assert news is not None  # a first look brings news
+        if news.error is not None:
+            raise news.error
+        self._found = found
+        self._tell(news)
+
+    @nri.every(WATCH_S)
+    def watch(self) -> None:
+        """Look whether hooks have changed, so that a mistake is told when it is made."""
+        self._look()
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
+        self._look()
+        annotations = {**container.annotations, **pod.annotations}
+        facts = Facts(container.args, annotations, bool(container.mounts), Budget())
+        adjustment = nri.Adjustment()
+        added: list[str] = []
+        for hook in self._found.hooks if self._found is not None else ():
+            try:
+                if not hook.when.match(facts):
+                    continue
+            except Unanswerable as error:
+                raise nri.Reject(f'hook generation failed: matching hook "{hook.name}": {error}') from None
+            added.append(hook.name)
+            adjustment.message.hooks.SetInParent()  # a hook for no stage is a match all the same
+            for stage in hook.stages:
+                adjustment.add_hook(_LISTS[stage], hook.path, hook.args, hook.env, hook.timeout_s)
+        if not added:
+            self.log.debug("no hooks to inject")
+            return None
+        self.log.info("OCI hooks injected: %s", ", ".join(added))
+        return adjustment
+
+    def _look(self) -> None:
+        if self._found is not None and not self.config.disable_watch:
+            news = self._found.refresh()
+            if news is not None:
+                self._tell(news)
+
+    def _tell(self, news: News) -> None:
+        """Log what a look has brought, once."""
+        assert self._found is not None
+        errors = [] if news.error is None else [news.error, *news.error.others]
+        told = "\n".join(str(each) for each in (*errors, *news.warnings))
+        if errors and told == self._told:
+            return
+        self._told = told
+        for error in errors:
+            self.log.error("%s; all hooks stay what they were", error)
+        for warning in news.warnings:
+            self.log.warning("%s", warning)
+        if not errors:
+            names = ", ".join(hook.name for hook in self._found.hooks)
+            self.log.info("hooks of %s: %s", ", ".join(self._found.directories), names or "none")
+
+
+if __name__ == "__main__":
+    HookInjector.main()

@@ -1,0 +1,203 @@
+"""Move network devices from the host to a pod and back, with the way back kept for each step that was taken.
+
+One job: the order of the steps. Devices are renamed only while they are down, and travel under a name that nobody else
+has, `temp_<index>`. What must be known when the pod ends, the device's name on the host, its MTU and its alias, travels
+in the alias: the plugin may have been restarted meanwhile. Rules: `move_in` leaves everything as it was if a step
+fails, addresses and routes included; `move_out` leaves a device down, so that it does nothing on the host by itself.
+Next: `nri.plugins.network_device_injector.plugin`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import ExitStack
+from typing import NamedTuple, Self
+
+from nri.errors import NriError, describe
+from nri.plugins.network_device_injector.namespace import OWN
+from nri.plugins.network_device_injector.netlink import Netlink
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from nri.plugins.network_device_injector.devices import NetworkDevice
+    from nri.plugins.network_device_injector.netlink import Device, Record
+
+__all__ = ["MoveError", "Origin", "Sides"]
+
+#: Bytes of an alias.
+_LONGEST_ALIAS = 255
+_ORIGIN = re.compile(r"(\S{1,15}) nri:(\d{1,10}):(.*)", re.DOTALL)
+
+
+class MoveError(NriError):
+    """A device could not be moved; the text says which, and at which step."""
+
+
+class Origin(NamedTuple):
+    """What a device was on the host, as it stands in its alias."""
+
+    name: str
+    mtu: int
+    alias: str
+
+    def __str__(self) -> str:
+        return f"{self.name} nri:{self.mtu}:{self.alias}".encode()[:_LONGEST_ALIAS].decode(errors="ignore")
+
+    @classmethod
+    def read(cls, alias: str) -> Origin | None:
+        """The origin that an alias holds, or None if it holds none."""
+        found = _ORIGIN.fullmatch(alias)
+        return None if found is None else cls(found[1], int(found[2]), found[3])
+
+
+class Sides:
+    """The host's network and that of a pod, both open.
+
+    Args:
+        pod_path: file of the pod's network namespace.
+
+    Raises:
+        OSError: it is not there, or cannot be entered.
+    """
+
+    def __init__(self, pod_path: str) -> None:
+        with ExitStack() as opened:
+            self.host = opened.enter_context(Netlink())
+            self.pod = opened.enter_context(Netlink(pod_path))
+            self._host_file = _open(OWN, opened)
+            self._pod_file = _open(pod_path, opened)
+            self._close = opened.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close.close()
+
+    # -- to the pod ---------------------------------------------------------------------------------------------------
+
+    def move_in(self, devices: Iterable[NetworkDevice]) -> None:
+        """Move devices to the pod: all of them, or none.
+
+        Raises:
+            MoveError: one could not be moved; all that were are back. `__notes__` say what could not be undone.
+        """
+        undo: list[tuple[str, Callable[[], None]]] = []
+        device = None
+        try:
+            for device in devices:
+                self._move_in(device, undo)
+        except (OSError, MoveError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else describe(error)
+            failed = MoveError(f"network device {device.name if device else ''}: {reason}")
+            for what, step in reversed(undo):
+                try:
+                    step()
+                except OSError as trouble:
+                    failed.add_note(f"{what}: {trouble.strerror}")
+            raise failed from None
+
+    def _move_in(self, wanted: NetworkDevice, undo: list[tuple[str, Callable[[], None]]]) -> None:
+        host, pod = self.host, self.pod
+        found = host.device(wanted.name)
+        if found is None:
+            raise MoveError("the host has no such device")
+        if pod.device(wanted.new_name) is not None:
+            raise MoveError(f"the pod has a device {wanted.new_name} already")
+        records = host.records(found.number)
+        temporary = f"temp_{found.number}"
+
+        def did(what: str, back: Callable[[], None]) -> None:
+            undo.append((f"{wanted.name}: {what}", back))
+
+        did("addresses, routes, up", lambda: self._put_back(found, records))
+        host.set_up(found.number, False)
+        host.rename(found.number, temporary)
+        did("name", lambda: host.rename(_index(host, temporary), found.name))
+        host.move(found.number, self._pod_file)
+        did("move back", lambda: pod.move(_index(pod, temporary), self._host_file))
+        index = _index(pod, temporary)
+        pod.set_alias(index, str(Origin(found.name, found.mtu, found.alias)))
+        did("alias", lambda: pod.set_alias(index, found.alias))
+        pod.rename(index, wanted.new_name)
+        did("temporary name", lambda: pod.rename(index, temporary))
+        if wanted.mtu:
+            pod.set_mtu(index, wanted.mtu)
+            did("MTU", lambda: pod.set_mtu(index, found.mtu))
+        if wanted.address:
+            pod.add_address(index, wanted.packed, wanted.prefix)
+        pod.set_up(index, True)
+        did("down", lambda: pod.set_up(index, False))
+
+    def _put_back(self, device: Device, records: Iterable[Record]) -> None:
+        """Give a device that is on the host again the state that it had there."""
+        if _index(self.host, device.name) != device.number:
+            raise OSError(0, "the kernel gave it another number, so its addresses and routes are lost")
+        if device.up:
+            self.host.set_up(device.number, True)
+        for record in records:
+            self.host.put_back(record)
+
+    # -- back to the host ---------------------------------------------------------------------------------------------
+
+    def move_out(self, wanted: NetworkDevice) -> bool:
+        """Move a device back to the host; False if the pod does not have it (any more).
+
+        Raises:
+            OSError: a step failed; the device is where it was before that, or on the host under a temporary name.
+        """
+        device = self.pod.device(wanted.new_name)
+        if device is None:
+            return False
+        temporary = f"temp_{device.number}"
+        self.pod.set_up(device.number, False)
+        self.pod.rename(device.number, temporary)
+        try:
+            self.pod.move(device.number, self._host_file)
+        except OSError:
+            self.pod.rename(device.number, device.name)
+            self.pod.set_up(device.number, device.up)
+            raise
+        settle(self.host, temporary, Origin.read(device.alias) or Origin(wanted.name, device.mtu, ""))
+        return True
+
+
+def settle(host: Netlink, name: str, origin: Origin) -> None:
+    """Make a device that has come back to the host what it was there, but for being up."""
+    index = _index(host, name)
+    host.set_mtu(index, origin.mtu)
+    host.rename(index, origin.name)
+    host.set_alias(index, origin.alias)
+
+
+def settle_strays(host: Netlink) -> list[str]:
+    """Settle devices that the kernel has brought back to the host because their pod's network had ended.
+
+    Returns:
+        their names on the host.
+    """
+    settled: list[str] = []
+    for device in host.devices():
+        origin = Origin.read(device.alias)
+        if origin is not None:
+            host.set_up(device.number, False)
+            settle(host, device.name, origin)
+            settled.append(origin.name)
+    return settled
+
+
+def _index(side: Netlink, name: str) -> int:
+    """The number of a device that is there."""
+    device = side.device(name)
+    if device is None:
+        raise OSError(19, f"there is no device {name} any more")
+    return device.number
+
+
+def _open(path: str, opened: ExitStack) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    opened.callback(os.close, descriptor)
+    return descriptor

@@ -1,0 +1,70 @@
+"""Network namespaces: do one thing inside of another one, and tell whether two are the same.
+
+Rules: a thread that enters a namespace ends in it and does nothing else, so no other code of this process ever runs
+there. Next: `nri.plugins.network_device_injector.netlink` makes its sockets there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TypeVar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["OWN", "enter", "same"]
+
+#: The namespace of the thread that opens it.
+OWN = "/proc/thread-self/ns/net"
+
+_CLONE_NEWNET = 0x40000000
+
+T = TypeVar("T")
+
+
+def enter(path: str, action: Callable[[], T]) -> T:
+    """Do something in the network namespace of the file `path`, in a thread of its own; returns what that returns.
+
+    Raises:
+        OSError: the file cannot be opened, is no network namespace, or we may not enter it; and what `action` raises.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    made: list[T] = []
+    failed: list[OSError] = []
+
+    def inside() -> None:
+        try:
+            _setns(descriptor)
+            made.append(action())
+        except OSError as error:
+            failed.append(error)
+
+    try:
+        thread = threading.Thread(target=inside, name="nri-network-namespace")
+        thread.start()
+        thread.join()
+    finally:
+        os.close(descriptor)
+    if failed:
+        raise failed[0]
+    return made[0]
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two files are the same namespace."""
+    return os.path.samestat(os.stat(one), os.stat(other))
+
+
+def _setns(descriptor: int) -> None:
+    """`os.setns`, which Python has since 3.12."""
+    if hasattr(os, "setns"):
+        os.setns(descriptor, _CLONE_NEWNET)
+        return
+    import ctypes  # noqa: PLC0415 - only where a pod asks for devices
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(descriptor, _CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,104 @@
+"""`network-device-injector`: network devices of the host in the pods that ask for them, and back when those end.
+
+One job: when devices move. Which ones a pod asks for is read by `nri.plugins.network_device_injector.devices`, how they
+are moved is in `move`. Rules: a pod gets all its devices or does not start; the end of a pod is never held up, so what
+fails there is an error in the log. The plugin runs in the host's network namespace, with CAP_NET_ADMIN and
+CAP_SYS_ADMIN, and sees the files of the pods' namespaces.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import nri
+from nri.plugins.network_device_injector.devices import KEYS, wanted_devices
+from nri.plugins.network_device_injector.move import MoveError, Sides, settle_strays
+from nri.plugins.network_device_injector.namespace import OWN, same
+from nri.plugins.network_device_injector.netlink import Netlink
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import ClassVar
+
+__all__ = ["NetworkDeviceInjector"]
+
+
+class NetworkDeviceInjector(nri.Plugin):
+    """Move network devices of the host to the pods that ask for them, and back when the pods end."""
+
+    name = "network-device-injector"
+    annotations: ClassVar[Mapping[str, str]] = dict.fromkeys(KEYS, "network devices of the host for the pod")
+
+    def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+        """Settle devices whose pods ended while this plugin was not there."""
+        self._settle_strays()
+
+    def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        devices, warnings = wanted_devices(pod)
+        for warning in warnings:
+            self.log.warning("%s", warning)
+        if not devices:
+            return
+        path = _network(pod)
+        if not path:
+            raise nri.Reject("network devices are asked for by a pod on the host's network; they are there already")
+        try:
+            with Sides(path) as sides:
+                sides.move_in(devices)
+        except MoveError as error:
+            for note in getattr(error, "__notes__", ()):
+                self.log.error("cannot undo: %s", note)  # noqa: TRY400 - the note says why
+            raise nri.Reject(f"{error}; all network devices are back on the host") from None
+        except OSError as error:
+            raise nri.Reject(f"network namespace {path}: {error.strerror}") from None
+        for device in devices:
+            self.log.info("network device %s is %s in the pod", device.name, device.new_name)
+
+    def stop_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self._take_back(pod)
+
+    def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self._take_back(pod)  # of a pod whose stop was not told; else there is nothing any more
+
+    def _take_back(self, pod: nri.PodSandbox) -> None:
+        try:
+            devices, _ = wanted_devices(pod)
+        except nri.Reject:
+            return  # it never had one
+        path = _network(pod)
+        if not devices or not path:
+            return
+        try:
+            with Sides(path) as sides:
+                for device in devices:
+                    try:
+                        if sides.move_out(device):
+                            self.log.info("network device %s is back on the host", device.name)
+                    except OSError as error:
+                        self.log.error("network device %s: cannot take it back: %s", device.name, error.strerror)  # noqa: TRY400 - the reason is the kernel's
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EINVAL):  # gone, or a file that has stayed of it
+                self.log.error("network namespace %s: %s", path, error.strerror)  # noqa: TRY400
+        self._settle_strays()
+
+    def _settle_strays(self) -> None:
+        try:
+            with Netlink() as host:
+                for name in settle_strays(host):
+                    self.log.info("network device %s had come back by itself", name)
+        except OSError as error:
+            self.log.error("devices that have come back: %s", error.strerror)  # noqa: TRY400
+
+
+def _network(pod: nri.PodSandbox) -> str:
+    """File of the pod's network namespace; "" if that is the host's."""
+    path = next((each.path for each in pod.linux.namespaces if each.type == "network"), "")
+    try:
+        return "" if path and same(path, OWN) else path
+    except OSError:
+        return path  # opening it says why
+
+
+if __name__ == "__main__":
+    NetworkDeviceInjector.main()

@@ -1,0 +1,46 @@
+"""`network-logger`: logs the network namespace and the addresses of pods as they start, stop and are removed.
+
+One job: the lines. They read as those of the Go plugin of this name, with the pod at the end as in each plugin's log.
+"""
+
+from __future__ import annotations
+
+import nri
+
+__all__ = ["NetworkLogger"]
+
+#: For a pod that has no network namespace of its own.
+HOST_NETWORK = "<host-network>"
+
+
+class NetworkLogger(nri.Plugin):
+    """Log the network namespace and the addresses of each pod. Changes nothing."""
+
+    name = "network-logger"
+
+    def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+        self.log.info("Synchronized state with the runtime (%d pods, %d containers)...", len(pods), len(containers))
+        for pod in pods:
+            self.log.info("%s", _line("pod", pod))
+
+    def shutdown(self) -> None:
+        self.log.info("Runtime shutting down...")
+
+    def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self.log.info("%s", _line("Started pod", pod))
+
+    def stop_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self.log.info("%s", _line("Stopped pod", pod))
+
+    def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self.log.info("%s", _line("Removed pod", pod))
+
+
+def _line(event: str, pod: nri.PodSandbox) -> str:
+    """What happened to which pod, its network namespace and its addresses."""
+    namespace = next((each.path for each in pod.linux.namespaces if each.type == "network"), HOST_NETWORK)
+    return f"{event} {pod.namespace}/{pod.name}: namespace={namespace} ips=[{' '.join(pod.ips)}]"
+
+
+if __name__ == "__main__":
+    NetworkLogger.main()

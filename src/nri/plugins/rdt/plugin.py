@@ -1,0 +1,95 @@
+"""`rdt`: set the class, the schemata and the monitoring of Intel RDT that annotations ask for, for one container each.
+
+One job: three annotations to three fields. How annotations are found is in `nri.plugins.annotated`.
+"""
+
+from __future__ import annotations
+
+import re
+
+import nri
+from nri.api.annotations import BOOLEANS
+from nri.plugins.annotated import find, only_for_containers
+from nri.text import plain, quote
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import ClassVar
+
+    from nri.plugins.annotated import Annotation
+
+__all__ = ["Rdt"]
+
+DOMAIN = "rdt.noderesource.dev"
+#: One line of schemata: a resource, and for each of its domains a bit mask or a share.
+LINE = re.compile(r"\s*\w+\s*:\s*[0-9]+\s*=\s*[0-9a-fA-F]+\s*(;\s*[0-9]+\s*=\s*[0-9a-fA-F]+\s*)*")
+#: Directories of resctrl that are no classes.
+NO_CLASSES = (".", "..", "info", "mon_data", "mon_groups")
+
+
+def _class(found: Annotation, adjustment: nri.Adjustment) -> None:
+    name = found.text
+    if not name or name in NO_CLASSES or "/" in name or not name.isprintable():
+        raise found.wrong("", f"{quote(name[:64])} cannot be the name of a class", "write one such as 'gold'")
+    adjustment.set_rdt_clos_id(name)
+
+
+def _schemata(found: Annotation, adjustment: nri.Adjustment) -> None:
+    lines = found.text.split(",")
+    for place, line in enumerate(lines):
+        if LINE.fullmatch(line) is None:
+            shown = quote(line[:64])
+            raise found.wrong(f"[{place}]", f"{shown} is no line of schemata", "write such as 'L3:0=ff;1=ff,MB:0=50'")
+    adjustment.set_rdt_schemata(lines)
+
+
+def _monitoring(found: Annotation, adjustment: nri.Adjustment) -> None:
+    if found.text not in BOOLEANS:
+        raise found.wrong("", f"{quote(found.text[:64])} is neither true nor false", "write one of the two")
+    adjustment.set_rdt_enable_monitoring(BOOLEANS[found.text])
+
+
+#: Annotation, without domain and container -> what sets it, and its value in words.
+FIELDS: dict[str, tuple[Callable[[Annotation, nri.Adjustment], None], str]] = {
+    "closid": (_class, "name of a class of service, a directory of resctrl"),
+    "schemata": (_schemata, "lines of schemata, between commas"),
+    "enablemonitoring": (_monitoring, "true or false: a monitoring group for the container"),
+}
+
+
+class Rdt(nri.Plugin):
+    """Set class, schemata and monitoring of Intel RDT of containers, by annotations."""
+
+    name = "rdt"
+    annotations: ClassVar[Mapping[str, str]] = {
+        f"{field}.{DOMAIN}/container.NAME": words for field, (_, words) in FIELDS.items()
+    }
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
+        adjustment = nri.Adjustment()
+        done = []
+        for field, (put, _) in FIELDS.items():
+            found = find(pod, container.name, f"{field}.{DOMAIN}", pod_scope=False)
+            if found is not None:
+                put(found, adjustment)
+                done.append(f"{field}={found.text}")
+        self._warn(pod, container)
+        if not done:
+            return None
+        self.log.info("%s", plain(", ".join(done)))
+        return adjustment
+
+    def _warn(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        """Tell of annotations that look like these and have no effect."""
+        stray = only_for_containers(pod, *(f"{field}.{DOMAIN}" for field in FIELDS))
+        if stray:
+            self.log.warning("%s", stray)
+        for key in pod.annotations:
+            field, here, _ = key.partition(f".{DOMAIN}/container.{container.name}")
+            if here and field not in FIELDS and key.endswith(here):
+                self.log.warning("annotation %s is not known; known: %s", quote(key), ", ".join(FIELDS))
+
+
+if __name__ == "__main__":
+    Rdt.main()

@@ -1,0 +1,1 @@
+"""Process resource limits by annotations of pods. Next: `plugin`."""

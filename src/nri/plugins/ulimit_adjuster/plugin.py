@@ -1,0 +1,78 @@
+"""`ulimit-adjuster`: set the process resource limits that an annotation asks for, for one container each.
+
+One job: read the limits, check them, add them. How annotations are found and read is in `nri.plugins.annotated`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import nri
+from nri.plugins.annotated import find, only_for_containers
+from nri.text import plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import ClassVar
+
+    from nri.plugins.annotated import Annotation
+
+__all__ = ["UlimitAdjuster"]
+
+#: The annotations, of the present domain and of the old one.
+KEYS = ("ulimits.noderesource.dev", "ulimits.nri.containerd.io")
+PREFIX = "RLIMIT_"
+
+
+class Ulimit(NamedTuple):
+    """One limit."""
+
+    type: str
+    hard: int = 0
+    soft: int = 0
+
+
+class UlimitAdjuster(nri.Plugin):
+    """Set process resource limits (ulimits) of containers, by annotations."""
+
+    name = "ulimit-adjuster"
+    annotations: ClassVar[Mapping[str, str]] = {
+        f"{key}/container.NAME": "list of {type, hard, soft}: process resource limits" for key in KEYS
+    }
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
+        stray = only_for_containers(pod, *KEYS)
+        if stray:
+            self.log.warning("%s", stray)
+        found = find(pod, container.name, *KEYS, pod_scope=False)
+        if found is None:
+            return None
+        limits = read(found)
+        for words in found.unknown:
+            self.log.warning("%s", words)
+        if not limits:
+            return None
+        adjustment = nri.Adjustment()
+        for place, limit in enumerate(limits):
+            with found.at(f"[{place}]"):
+                adjustment.add_rlimit(limit.type, limit.hard, limit.soft)
+        said = ", ".join(f"{kind.removeprefix(PREFIX)} {soft}:{hard}" for kind, hard, soft in limits)
+        self.log.info("limits: %s", plain(said))
+        return adjustment
+
+
+def read(found: Annotation) -> list[Ulimit]:
+    """The limits of an annotation, their types as `RLIMIT_` and a name. Reject for what is no limit."""
+    limits = []
+    for place, (kind, hard, soft) in enumerate(found.many(Ulimit)):
+        if hard < soft:
+            step = "write a hard limit that is as high" if hard else "add 'hard: ...'"
+            raise found.wrong(f"[{place}]", f"the soft limit, {soft}, is above the hard one, {hard}", step)
+        limits.append(Ulimit(PREFIX + kind.upper().removeprefix(PREFIX), hard, soft))
+    found.different((f"[{place}].type", limit.type) for place, limit in enumerate(limits))
+    return limits
+
+
+if __name__ == "__main__":
+    UlimitAdjuster.main()

@@ -1,0 +1,102 @@
+"""`writable-cgroups`: let an annotation make a container's own control group writable to it.
+
+Only where the host mounts cgroup v2 with `nsdelegate`, for then the kernel keeps a container from its own limits: it
+can make groups below its own and nothing else. That is looked up when the plugin is configured. How annotations are
+found is in `nri.plugins.annotated`.
+"""
+
+from __future__ import annotations
+
+import os
+
+import nri
+from nri.plugins.annotated import find
+from nri.stub.program.options import Flag
+from nri.text import quote
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import ClassVar
+
+__all__ = ["WritableCgroups", "is_delegated", "made_writable"]
+
+KEY = "writable-cgroups.noderesource.dev"
+#: Where containers have their control group.
+CGROUPS = "/sys/fs/cgroup"
+#: Where hosts mount cgroup v2: alone, or beside v1.
+HOST_CGROUPS = (CGROUPS, f"{CGROUPS}/unified")
+#: The host's mounts, as a pod of this plugin sees them, and what shows the same option on the host itself.
+HOST_MOUNTS, OWN_MOUNTS = "/host/proc/1/mountinfo", "/proc/self/mountinfo"
+
+
+class WritableCgroups(nri.Plugin):
+    """Make the control group of a container writable to it, by an annotation, where the host delegates safely."""
+
+    name = "writable-cgroups"
+    annotations: ClassVar[Mapping[str, str]] = {KEY: '"true": the container may write its own control group'}
+    flags: ClassVar[Mapping[str, Flag]] = {
+        "host-mount-file": Flag("hostMountFile", "FILE", f"the host's mountinfo (default {HOST_MOUNTS}, else our own)")
+    }
+
+    class Config:
+        """Keys of the configuration: hostMountFile is a mountinfo file that shows the host's control groups."""
+
+        hostMountFile: str = ""
+
+    config: Config
+
+    def __init__(self) -> None:
+        self.delegated = False
+
+    def configure(self) -> None:
+        path = self.config.hostMountFile or (HOST_MOUNTS if os.path.exists(HOST_MOUNTS) else OWN_MOUNTS)
+        try:
+            with open(path, encoding="utf-8", errors="replace") as lines:
+                self.delegated = is_delegated(lines)
+        except OSError as error:
+            self.delegated = False
+            self.log.warning("cannot read %s, no control group is made writable: %s", path, error.strerror or error)
+            return
+        if self.delegated:
+            self.log.info("%s: the host's control groups are mounted with nsdelegate", path)
+        else:
+            self.log.warning("%s: no cgroup v2 mounted with nsdelegate, no control group is made writable", path)
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
+        found = find(pod, container.name, KEY)
+        if found is None or found.text in ("", "false"):
+            return None
+        if found.text != "true":
+            raise found.wrong("", f"{quote(found.text[:64])} is neither true nor false", 'write "true" or "false"')
+        if not self.delegated:
+            self.log.warning("annotation %s has no effect: the host has no cgroup v2 with nsdelegate", found.key)
+            return None
+        mount = next((each for each in container.mounts if each.destination == CGROUPS), None)
+        if mount is None:
+            raise found.wrong("", f"the container has no mount at {CGROUPS}", "leave the annotation out")
+        options = made_writable(mount.options)
+        if options == list(mount.options):
+            return None
+        self.log.info("%s is writable", CGROUPS)
+        return nri.Adjustment().remove_mount(CGROUPS).add_mount(CGROUPS, mount.source, mount.type, options)
+
+
+def made_writable(options: Sequence[str]) -> list[str]:
+    """Mount options without `ro`, and with `rw`."""
+    kept = [option for option in options if option != "ro"]
+    return kept if "rw" in kept else [*kept, "rw"]
+
+
+def is_delegated(lines: Iterable[str]) -> bool:
+    """Whether mountinfo (proc(5)) shows the host's cgroup v2 with `nsdelegate`; its first mount counts."""
+    for line in lines:
+        mount, _, filesystem = line.partition(" - ")
+        where, what = mount.split(" "), filesystem.split()
+        if len(where) > 4 and len(what) > 2 and what[0] == "cgroup2" and where[4] in HOST_CGROUPS:
+            return "nsdelegate" in what[2].split(",")
+    return False
+
+
+if __name__ == "__main__":
+    WritableCgroups.main()

@@ -1,0 +1,147 @@
+"""Plugins in WebAssembly that never end, trap, or cannot be loaded: what that costs the node, and what is told."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.adaptation.peers.health import PluginHealth
+from nri.api import messages as m
+from nri.errors import NriError, PluginError
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support import wat
+from tests.support.needs import need_module
+
+need_module("wasmtime")
+
+PATIENCE_S = 20.0
+SETS_A = wat.reply(m.CreateContainerResponse(adjust=m.ContainerAdjustment(env=[m.KeyValue(key="A", value="1")])))
+
+
+def eventually(condition: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} never came true"
+        time.sleep(0.01)
+
+
+def health(runtime: FakeRuntime, label: str) -> PluginHealth:
+    (row,) = [row for row in runtime.plugins if row.plugin == label]
+    return row
+
+
+def create(runtime: FakeRuntime) -> Any:
+    return runtime.create_container(make_pod(), make_container())
+
+
+def test_an_endless_loop_costs_the_event_its_timeout_and_no_other_plugin_anything(tmp_path: Path) -> None:
+    wat.install(tmp_path, "10-endless", wat.plugin({"create_container": wat.NEVER_ENDS}))
+    wat.install(tmp_path, "20-good", wat.plugin({"create_container": SETS_A}))
+    with FakeRuntime(plugin_path=str(tmp_path), request_timeout_s=0.5) as runtime:
+        assert runtime.adaptation.ready(["10-endless", "20-good"], PATIENCE_S), runtime.plugins
+        began = time.monotonic()
+        assert create(runtime).env == {"A": "1"}
+        assert time.monotonic() - began < 10
+        eventually(lambda: health(runtime, "10-endless").restarts, "its return")
+        assert runtime.adaptation.ready(["10-endless"], PATIENCE_S), runtime.plugins
+        assert health(runtime, "20-good").restarts == 0
+
+
+def test_a_required_one_that_never_ends_refuses_by_name(tmp_path: Path) -> None:
+    wat.install(tmp_path, "10-endless", wat.plugin({"create_container": wat.NEVER_ENDS}))
+    policy = '["10-endless"]\nrequired = true\n'
+    with FakeRuntime(plugin_path=str(tmp_path), request_timeout_s=0.5, policy=policy) as runtime:
+        assert runtime.adaptation.ready(["10-endless"], PATIENCE_S), runtime.plugins
+        with pytest.raises(NriError, match="10-endless"):
+            create(runtime)
+
+
+def test_a_trap_ends_the_run_is_told_and_the_plugin_comes_back_with_the_state(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = "(i32.store (i32.const 16) (i32.const 1)) (return (i64.const 0))"
+    once = f"(if (i32.eqz (i32.load (i32.const 16))) (then {first})) (unreachable)"
+    wat.install(tmp_path, "10-trap", wat.plugin({"create_container": once}))
+    with FakeRuntime(plugin_path=str(tmp_path)) as runtime:
+        assert runtime.adaptation.ready(["10-trap"], PATIENCE_S), runtime.plugins
+        create(runtime)
+        create(runtime)  # it traps, and the request goes on, as when a process dies
+        eventually(lambda: health(runtime, "10-trap").restarts, "its return")
+        assert runtime.adaptation.ready(["10-trap"], PATIENCE_S), runtime.plugins
+        create(runtime)  # its memory is new
+        assert health(runtime, "10-trap").restarts == 1
+    texts = [record.getMessage() for record in caplog.records]
+    assert any(
+        "plugin pre-connected-wasm:10-trap ended: trapped (unreachable) in plugin_create_container" in text
+        for text in texts
+    ), texts
+
+
+def test_an_error_that_it_returns_fails_the_request_by_name_and_nothing_else(tmp_path: Path) -> None:
+    wat.install(tmp_path, "10-no", wat.plugin({"create_container": wat.error("not on this node")}))
+    with FakeRuntime(plugin_path=str(tmp_path)) as runtime:
+        assert runtime.adaptation.ready(["10-no"], PATIENCE_S), runtime.plugins
+        with pytest.raises(PluginError, match=r"10-no.*not on this node"):
+            create(runtime)
+        assert health(runtime, "10-no").state == "active"
+
+
+def test_what_cannot_be_loaded_is_told_by_name_and_the_others_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wat.install(tmp_path, "10-gpu", wat.plugin(imports='(import "env" "gpu_open" (func))'))
+    wat.install(tmp_path, "20-good", wat.plugin({"create_container": SETS_A}))
+    with FakeRuntime(plugin_path=str(tmp_path)) as runtime:
+        assert runtime.adaptation.ready(["20-good"], PATIENCE_S), runtime.plugins
+        assert create(runtime).env == {"A": "1"}
+        row = health(runtime, "10-gpu")
+    assert "it imports env.gpu_open, which a plugin cannot be given here" in row.last_words
+    assert any("10-gpu cannot be launched" in record.getMessage() for record in caplog.records)
+
+
+def test_a_changed_configuration_loads_it_anew(tmp_path: Path) -> None:
+    config = tmp_path / "conf.d"
+    config.mkdir()
+    (config / "10-a.conf").write_text("first")
+    log = '(import "env" "log" (func $log (param i32 i32) (result i64)))'
+    says = "(drop (call $log (local.get $place) (local.get $size))) (i64.const 0)"  # field 1 of either is a text
+    wat.install(tmp_path / "plugins", "10-a", wat.plugin({"configure": says}, imports=log))
+    records: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("nri.adaptation")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        with FakeRuntime(plugin_path=str(tmp_path / "plugins"), plugin_config_path=str(config)) as runtime:
+            assert runtime.adaptation.ready(["10-a"], PATIENCE_S), runtime.plugins
+            (config / "10-a.conf").write_text("second")
+            eventually(lambda: any(text.endswith("10-a: second") for text in records), "the new configuration")
+            assert any(text.endswith("10-a: first") for text in records)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def test_the_operators_policy_holds_for_it_too(tmp_path: Path) -> None:
+    wat.install(tmp_path, "10-a", wat.plugin({"create_container": SETS_A}))
+    policy = '["10-a"]\nallow = { fields = ["Annotations"] }\n'
+    with FakeRuntime(plugin_path=str(tmp_path), policy=policy) as runtime:
+        assert runtime.adaptation.ready(["10-a"], PATIENCE_S), runtime.plugins
+        with pytest.raises(PluginError, match="10-a"):
+            create(runtime)
+
+
+def test_the_end_of_the_runtime_does_not_wait_for_one_that_never_ends(tmp_path: Path) -> None:
+    wat.install(tmp_path, "10-endless", wat.plugin({"shutdown": wat.NEVER_ENDS}))
+    runtime = FakeRuntime(plugin_path=str(tmp_path))
+    assert runtime.adaptation.ready(["10-endless"], PATIENCE_S), runtime.plugins
+    began = time.monotonic()
+    runtime.adaptation.stop()
+    assert time.monotonic() - began < 15

@@ -1,0 +1,201 @@
+"""Functions of a plugin in WebAssembly that end, fail, or never end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from time import monotonic
+
+import pytest
+
+from nri.api import messages as m
+from nri.errors import ConnectionClosed, DeadlineExceeded, RemoteProtocolError, RpcError
+from tests.support import wat
+from tests.support.needs import need_module
+
+need_module("wasmtime")
+
+from nri.adaptation.launch.wasm.instance import Instance  # noqa: E402 - needs wasmtime
+from nri.adaptation.launch.wasm.program import MEMORY_BYTES, Program  # noqa: E402
+
+Start = Callable[..., Instance]
+CREATE = "plugin_create_container"
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Runs of plugins, each looked after by a thread, as a supervisor does."""
+    runs: list[tuple[Instance, threading.Thread]] = []
+
+    def begin(body: object = wat.NOTHING, **options: object) -> Instance:
+        code = wat.plugin({"create_container": body}, **options)  # type: ignore[dict-item, arg-type]
+        run = Instance("10-a", Program("10-a", code))
+        thread = threading.Thread(target=run.wait, args=(lambda: 1.0,), daemon=True)
+        thread.start()
+        runs.append((run, thread))
+        return run
+
+    yield begin
+    for run, thread in runs:
+        run.kill()
+        thread.join(10)
+        assert not thread.is_alive(), "a run has ended, and its thread has not"
+
+
+def call(run: Instance, payload: bytes = b"", within_s: float = 5.0) -> bytes:
+    return run.call(CREATE, payload, monotonic() + within_s)
+
+
+def ended(run: Instance) -> str:
+    until = monotonic() + 10
+    while not run.status and monotonic() < until:
+        threading.Event().wait(0.01)
+    return run.status
+
+
+def test_a_reply_is_what_its_memory_holds(start: Start) -> None:
+    adjusted = m.CreateContainerResponse(adjust=m.ContainerAdjustment(env=[m.KeyValue(key="A", value="B")]))
+    assert call(start(wat.reply(adjusted))) == adjusted.SerializeToString()
+
+
+def test_a_request_is_in_its_memory_where_it_is_told(start: Start) -> None:
+    echo = (
+        "(i64.or (i64.shl (i64.extend_i32_u (local.get $place)) (i64.const 32)) (i64.extend_i32_u (local.get $size)))"
+    )
+    run = start(echo)
+    assert call(run, b"a request") == b"a request"
+    assert call(run, b"") == b""
+
+
+def test_an_error_is_an_answer_and_it_goes_on(start: Start) -> None:
+    run = start(wat.error("not \x1b this one"))
+    for _ in range(2):
+        with pytest.raises(RpcError, match=r"not \\x1b this one"):
+            call(run)
+    assert run.status == ""
+
+
+def test_an_endless_loop_ends_at_the_deadline(start: Start) -> None:
+    run = start(wat.NEVER_ENDS)
+    with pytest.raises(DeadlineExceeded, match=CREATE):
+        call(run, within_s=0.2)
+    assert ended(run) == f"interrupted: it took too long in {CREATE}"
+    assert run.failed
+    with pytest.raises(ConnectionClosed, match="took too long"):
+        call(run)
+
+
+def test_a_sleep_ends_at_the_deadline(start: Start) -> None:
+    imports = '(import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))'
+    hour_ns = 3600 * 10**9
+    body = f"""(i64.store (i32.const 24) (i64.const {hour_ns}))
+        (drop (call $poll (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)))
+        (loop $rest (br_if $rest (i32.const 0))) (i64.const 0)"""
+    run = start(body, imports=imports)
+    with pytest.raises(DeadlineExceeded):
+        call(run, within_s=0.2)
+    assert "took too long" in ended(run)
+
+
+def test_a_trap_ends_the_run_and_says_where(start: Start) -> None:
+    run = start("(call $deep)", more="(func $deep (result i64) (unreachable))")
+    with pytest.raises(ConnectionClosed, match="trapped"):
+        call(run)
+    assert ended(run) == f"trapped (unreachable) in {CREATE}"
+    assert run.last_words.splitlines()[0].strip() == "in deep"
+
+
+def test_an_exit_ends_the_run_with_its_code(start: Start) -> None:
+    imports = '(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))'
+    run = start("(call $exit (i32.const 7)) (i64.const 0)", imports=imports)
+    with pytest.raises(ConnectionClosed):
+        call(run)
+    assert ended(run) == f"exit code 7 in {CREATE}"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("(i64.const 0x7fffff0000000010)", "outside of its memory"),
+        (f"(i64.const {5 << 20})", "outside of its memory"),
+        (f"(drop (memory.grow (i32.const 100))) (i64.const {5 << 20})", "at most 4194304"),
+    ],
+    ids=["far away", "too long for it", "too long for us"],
+)
+def test_a_reply_that_cannot_be_one_ends_the_run(start: Start, body: str, reason: str) -> None:
+    run = start(body)
+    with pytest.raises(RemoteProtocolError, match=reason):
+        call(run)
+    assert reason in ended(run)
+
+
+@pytest.mark.parametrize("place", ["0", "-16"], ids=["none", "outside"])
+def test_no_room_for_a_request_ends_the_run(start: Start, place: str) -> None:
+    run = start(malloc=f"(i32.const {place})")
+    with pytest.raises(RemoteProtocolError, match=r"malloc\(4\) gave it no memory"):
+        call(run, b"four")
+    assert "malloc" in ended(run)
+
+
+def test_memory_has_a_limit_that_the_plugin_can_see(start: Start) -> None:
+    pages = MEMORY_BYTES >> 16
+    body = f"(if (i32.ne (memory.grow (i32.const {pages})) (i32.const -1)) (then (unreachable))) (i64.const 0)"
+    assert call(start(body)) == b""
+
+
+def test_another_version_of_the_interface_is_refused_with_both(start: Start) -> None:
+    run = start(version=2)
+    with pytest.raises(RemoteProtocolError, match="API version mismatch, host: 1, plugin: 2"):
+        call(run)
+    assert ended(run)
+
+
+def test_it_initializes_itself_before_the_first_call(start: Start) -> None:
+    more = '(func (export "_initialize") (i32.store8 (i32.const 0) (i32.const 65)))'
+    assert call(start("(i64.const 1)", more=more)) == b"A"
+
+
+def test_a_run_that_is_ended_from_outside_lets_its_caller_go_at_once(start: Start) -> None:
+    run = start(wat.NEVER_ENDS)
+    threading.Timer(0.2, run.kill).start()
+    began = monotonic()
+    with pytest.raises(ConnectionClosed, match="ended by the runtime"):
+        call(run, within_s=60)
+    assert monotonic() - began < 30
+    assert not run.failed
+
+
+def test_two_calls_at_a_time_are_one_after_the_other(start: Start) -> None:
+    run = start(wat.NEVER_ENDS)
+    failures: list[Exception] = []
+
+    def call_first() -> None:
+        try:
+            call(run, within_s=1.0)
+        except DeadlineExceeded as error:
+            failures.append(error)
+
+    first = threading.Thread(target=call_first)
+    first.start()
+    threading.Event().wait(0.2)
+    with pytest.raises(DeadlineExceeded):
+        call(run, within_s=0.1)
+    first.join()
+    assert failures
+
+
+def test_what_ended_leaves_no_callback_behind(start: Start) -> None:
+    from wasmtime._func import FUNCTIONS
+
+    def held() -> int:
+        return len(FUNCTIONS.handles)
+
+    before = held()
+    runs = [start() for _ in range(3)]
+    for run in runs:
+        call(run)
+        run.kill()
+    until = monotonic() + 10
+    while held() > before and monotonic() < until:
+        threading.Event().wait(0.01)
+    assert held() == before

@@ -1,0 +1,59 @@
+"""A file of WebAssembly that is looked at before anything of it runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.api.events import EVENTS
+from nri.errors import ConfigError
+from tests.support import wat
+from tests.support.needs import need_module
+
+need_module("wasmtime")
+
+from nri.adaptation.launch.wasm.program import Program  # noqa: E402 - needs wasmtime
+
+
+def refusal(code: bytes, **options: bool) -> str:
+    with pytest.raises(ConfigError) as told:
+        Program("/plugins/10-a", code, **options)  # type: ignore[arg-type]
+    return str(told.value)
+
+
+def test_what_it_exports_is_known() -> None:
+    program = Program("10-a", wat.plugin({"create_container": wat.NOTHING}))
+    assert {"malloc", "plugin_configure", "plugin_create_container"} <= program.names
+
+
+def test_an_import_that_it_cannot_be_given_is_named() -> None:
+    code = wat.plugin(imports='(import "env" "gpu_open" (func (param i32))) (import "net" "dial" (func))')
+    assert refusal(code) == "/plugins/10-a: it imports env.gpu_open, net.dial, which a plugin cannot be given here"
+
+
+def test_an_import_of_another_type_is_named_with_it() -> None:
+    code = wat.plugin(imports='(import "env" "log" (func (param i64)))')
+    assert "it imports env.log as i64 ->, which a plugin cannot be given here" in refusal(code)
+
+
+@pytest.mark.parametrize("name", ["malloc", "free", "plugin_api_version", "memory"])
+def test_a_function_that_every_plugin_has_is_missed_by_name(name: str) -> None:
+    assert refusal(wat.plugin(without=(name,))) == (f"/plugins/10-a: it is no NRI plugin: it does not export {name}")
+
+
+def test_a_function_of_another_type_is_named_with_both() -> None:
+    code = wat.plugin(more='(func (export "plugin_create_container") (param i32))')
+    assert refusal(code).endswith("it exports plugin_create_container as i32 ->, and a plugin has it as i32 i32 -> i64")
+
+
+def test_what_is_cut_off_in_the_middle_is_no_crash() -> None:
+    assert "it cannot be compiled: " in refusal(wat.plugin()[:40])
+
+
+def test_functions_of_events_may_be_missing_except_in_the_reference_wasm_events_optional() -> None:
+    code = wat.plugin({"create_container": wat.NOTHING})
+    Program("10-a", code)
+    assert "it does not export plugin_synchronize, plugin_shutdown, plugin_state_change, " in refusal(
+        code, all_events=True
+    )
+    methods = ("synchronize", "shutdown", "state_change", *(spec.method for spec in EVENTS))
+    Program("10-a", wat.plugin(dict.fromkeys(methods, wat.NOTHING)), all_events=True)

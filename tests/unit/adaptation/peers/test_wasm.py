@@ -1,0 +1,140 @@
+"""A plugin in WebAssembly as the runtime side sees it: its subscription, its timeout, its end."""
+
+from __future__ import annotations
+
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nri.adaptation.peers.event_request import EventRequest
+from nri.adaptation.peers.peer import Peer
+from nri.adaptation.peers.state import Action, State
+from nri.adaptation.peers.wasm import WasmPeer, function_name
+from nri.api import messages as m
+from nri.api.events import BY_RPC, EVENTS, EventMask
+from nri.errors import ConnectionClosed, DeadlineExceeded, NriError, RemoteProtocolError, RpcError
+
+ALL_NAMES = frozenset(("plugin_configure", "plugin_synchronize", *(f"plugin_{spec.method}" for spec in EVENTS)))
+
+
+class Functions:
+    """Functions that answer what they are told to."""
+
+    def __init__(self, names: frozenset[str] = ALL_NAMES) -> None:
+        self.names = names
+        self.answer: bytes | NriError = b""
+        self.calls: list[tuple[str, bytes, float]] = []
+        self.ended: list[str] = []
+
+    def call(self, function: str, payload: bytes, deadline: float) -> bytes:
+        self.calls.append((function, payload, deadline))
+        if isinstance(self.answer, NriError):
+            raise self.answer
+        return self.answer
+
+    def end(self, reason: str) -> None:
+        self.ended.append(reason)
+
+
+class Nobody:
+    """An owner that only notes."""
+
+    def __init__(self) -> None:
+        self.actions: list[Action] = []
+
+    def act(self, peer: Peer, action: Action) -> None:
+        self.actions.append(action)
+
+
+def peer(functions: Functions, *, timeout_s: float = 2.0) -> WasmPeer:
+    made = WasmPeer(Nobody(), "10", "a", functions, "its: configuration", 0)
+    policy: Any = SimpleNamespace(timeout_s=timeout_s)
+    made.event_policies = (policy,) * 16
+    return made
+
+
+def test_functions_are_named_after_methods() -> None:
+    assert [function_name(name) for name in ("Configure", "RunPodSandbox")] == [
+        "plugin_configure",
+        "plugin_run_pod_sandbox",
+    ]
+
+
+def test_it_is_called_as_the_reference_calls_it() -> None:
+    assert peer(Functions()).qualified == "pre-connected-wasm:10-a"
+
+
+def test_an_event_is_the_same_bytes_as_for_others() -> None:
+    functions = Functions()
+    request = EventRequest(BY_RPC["StartContainer"], m.PodSandbox(id="p"), m.Container(id="c"))
+    assert peer(functions).invoke(request, monotonic() + 2) == b""
+    ((function, payload, _),) = functions.calls
+    assert (function, payload) == ("plugin_start_container", request.encoded())
+
+
+def test_a_caller_in_a_hurry_does_not_cost_the_plugin_its_life() -> None:
+    functions = Functions()
+    request = EventRequest(BY_RPC["StartContainer"], m.PodSandbox(), m.Container())
+    began = monotonic()
+    peer(functions, timeout_s=9.0).invoke(request, began + 0.1)
+    assert functions.calls[0][2] >= began + 9.0
+    with pytest.raises(DeadlineExceeded):
+        peer(functions).invoke(request, began - 1)
+
+
+def test_all_events_are_those_that_it_has_functions_for() -> None:
+    functions = Functions(frozenset(("plugin_configure", "plugin_create_container", "plugin_stop_container")))
+    reply = m.ConfigureResponse.FromString(peer(functions).command("Configure", b"", 0.0))
+    assert EventMask(reply.events) == EventMask.of("CreateContainer", "StopContainer")
+    whole = m.ConfigureResponse.FromString(peer(Functions()).command("Configure", b"", 0.0))
+    assert whole.events == 0
+
+
+def test_an_event_that_it_subscribes_to_without_a_function_is_named() -> None:
+    functions = Functions(frozenset(("plugin_configure",)))
+    functions.answer = m.ConfigureResponse(events=EventMask.of("UpdatePodSandbox")).SerializeToString()
+    with pytest.raises(RemoteProtocolError, match="to UpdatePodSandbox, but exports no plugin_update_pod_sandbox"):
+        peer(functions).command("Configure", b"", 0.0)
+
+
+def test_a_reply_to_configure_that_is_none_is_its_error() -> None:
+    functions = Functions()
+    functions.answer = b"\xff"
+    with pytest.raises(RemoteProtocolError, match="its reply cannot be read"):
+        peer(functions).command("Configure", b"", 0.0)
+
+
+def test_the_state_is_one_message_whatever_its_size() -> None:
+    functions = Functions()
+    functions.answer = m.SynchronizeResponse(update=[m.ContainerUpdate(container_id="c7")]).SerializeToString()
+    containers = [m.Container(id=f"c{number}", args=["x" * 100_000]) for number in range(60)]
+    updates = peer(functions).synchronize([m.PodSandbox(id="p")], containers, 1.0, each=True, most=10)
+    assert [update.container_id for update in updates] == ["c7"]
+    ((_, payload, _),) = functions.calls
+    assert len(m.SynchronizeRequest.FromString(payload).containers) == 60
+    functions.answer = m.SynchronizeResponse(update=[m.ContainerUpdate(container_id="c")] * 100).SerializeToString()
+    with pytest.raises(RemoteProtocolError, match="the reply to Synchronize"):
+        peer(functions).synchronize([], [], 1.0, each=True, most=10)
+
+
+def test_what_it_has_no_function_for_is_done() -> None:
+    functions = Functions(frozenset())
+    assert peer(functions).command("Shutdown", b"", 0.0) == b""
+    assert peer(functions).synchronize([], [], 1.0, each=True, most=10) == []
+    assert functions.calls == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "lives"),
+    [(RpcError(2, "no"), True), (DeadlineExceeded("x"), False), (ConnectionClosed("trapped"), False)],
+    ids=["error", "late", "trap"],
+)
+def test_an_error_is_an_answer_and_anything_else_its_end(failure: NriError, lives: bool) -> None:
+    functions = Functions()
+    functions.answer = failure
+    made = peer(functions)
+    with pytest.raises(type(failure)):
+        made.command("Synchronize", b"", 0.0)
+    assert (made.state is not State.GONE, functions.ended == []) == (lives, lives)

@@ -1,0 +1,67 @@
+"""Plugins that are registered by name: the bundled ones, those of other distributions, and broken ones."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from nri.cli.errors import Failure
+from nri.cli.support import registered
+
+
+@pytest.fixture
+def others(monkeypatch: pytest.MonkeyPatch):
+    """Has other distributions register plugins."""
+
+    def add(*pairs: tuple[str, str]) -> None:
+        entries = [EntryPoint(name, value, registered.GROUP) for name, value in pairs]
+        monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries)
+
+    return add
+
+
+def test_every_bundled_plugin_loads_and_bears_the_name_it_is_registered_with() -> None:
+    bundled = [entry for entry in registered.registered() if entry.value.startswith("nri.plugins.")]
+    assert "template" in [entry.name for entry in bundled]
+    assert [entry.name for entry in bundled if registered.load(entry).name != entry.name] == []
+
+
+def test_a_plugin_is_found_with_and_without_an_index() -> None:
+    assert registered.find("template") is not None
+    assert registered.find("10-template") == registered.find("template")
+    assert registered.find("10-templ") is None
+
+
+def test_a_name_of_two_distributions_has_to_be_said_by_module(others) -> None:
+    others(("pin", "a.b:Pin"), ("pin", "c:Pin"))
+    with pytest.raises(Failure, match=r"several plugins are registered under this name\. Say which: a\.b:Pin, c:Pin"):
+        registered.find("pin")
+
+
+def test_a_plugin_that_cannot_be_loaded_is_told_with_its_reason(others) -> None:
+    others(("gone", "no.such:Pin"), ("odd", "nri.api.naming:check_index"))
+    with pytest.raises(Failure, match=r"gone: no\.such:Pin cannot be loaded: \w+: No module named 'no'"):
+        registered.load(registered.find("gone"))
+    with pytest.raises(Failure, match=r"odd: nri\.api\.naming:check_index is not a class that inherits"):
+        registered.load(registered.find("odd"))
+
+
+def test_names_are_listed_once_and_in_order(others) -> None:
+    others(("pin", "a:Pin"), ("dot", "d:Dot"), ("pin", "c:Pin"))
+    assert registered.names() == ["dot", "pin"]
+
+
+def test_names_are_completed_with_and_without_an_index(others) -> None:
+    others(("pin", "a:Pin"), ("dot", "d:Dot"))
+
+    def completed(text: str) -> list[str]:
+        return [item.value for item in registered.complete(None, None, text) if item.type == "plain"]
+
+    assert (completed("p"), completed("10-"), completed("10-d"), completed("./")) == (
+        ["pin"],
+        ["10-dot", "10-pin"],
+        ["10-dot"],
+        [],
+    )

@@ -1,0 +1,50 @@
+"""`nri plugins`: which plugins have a name, and what each one takes."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import entry_points
+
+import pytest
+
+BUNDLED = sorted(entry.name for entry in entry_points(group="nri.plugins") if entry.value.startswith("nri.plugins."))
+
+
+def test_the_list_is_a_table_with_what_each_does_and_its_annotations(nri) -> None:
+    done = nri("plugins", "list")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].split("  ")[0] == "NAME"
+    assert "ANNOTATIONS" in lines[0]
+    assert [line.split()[0] for line in lines[1:]] == BUNDLED
+    assert "Log a line for each event and change nothing" in next(line for line in lines if line.startswith("template"))
+
+
+def test_the_names_alone_are_for_programs(nri) -> None:
+    assert nri("plugins", "list", "-q").stdout.split() == BUNDLED
+
+
+def test_json_has_all_that_is_known(nri) -> None:
+    rows = {row["name"]: row for row in json.loads(nri("plugins", "list", "-o", "json").stdout)}
+    assert list(rows) == BUNDLED
+    template = rows["template"]
+    assert template["class"] == "nri.plugins.template.plugin:Template"
+    assert template["configuration"] == {"cfgParam1": "str, default ''"}
+    assert "CreateContainer" in template["events"]
+    assert template == json.loads(nri("plugins", "show", "template", "-o", "json").stdout)
+
+
+def test_one_plugin_is_shown_with_the_lines_that_start_it(nri) -> None:
+    done = nri("plugins", "show", "template")
+    assert done.returncode == 0
+    for line in ("nri run template --idx NN", "nri enable template --idx NN", "--cfg-param1 TEXT", "cfgParam1  str"):
+        assert line in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "step"), [("tempalte", "; did you mean template?"), ("zzz", f". There are: {', '.join(BUNDLED)}")]
+)
+def test_a_name_that_is_not_there_is_told_with_the_nearest(nri, name: str, step: str) -> None:
+    done = nri("plugins", "show", name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {name}: no plugin has this name{step}\n"

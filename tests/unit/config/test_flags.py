@@ -1,0 +1,56 @@
+"""Flags of a command line as configuration: read as what their key holds, and wrong ones told by the flag."""
+
+from __future__ import annotations
+
+import pytest
+
+import nri
+from nri.config import Duration, Source
+from nri.config.flags import check, flag_layer
+from nri.config.layers import layer_of, merge
+
+
+class Config:
+    text: str = ""
+    maybe: str | None = None
+    number: int = 1
+    share: float = 0.5
+    wait: Duration = 1.0
+    switch: bool = False
+    words: list[str] = []  # noqa: RUF012
+    places: tuple[int, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "value"),
+    [
+        ("text", ["10"], "10"),
+        ("text", ["first", "last: one"], "last: one"),
+        ("maybe", ["true"], "true"),
+        ("number", ["10"], 10),
+        ("share", ["0.25"], 0.25),
+        ("wait", ["5s"], 5.0),
+        ("switch", True, True),
+        ("switch", ["false"], False),
+        ("words", ["a,b", "1"], ["a", "b", "1"]),
+        ("places", ["0, 08"], (0, 8)),
+    ],
+)
+def test_a_value_is_read_as_what_its_key_holds(field: str, given: list[str] | bool, value: object) -> None:
+    made = merge(Config, [flag_layer(Config, "flag", field, given)]).value
+    assert getattr(made, field) == value
+
+
+def test_a_flag_comes_before_a_file() -> None:
+    file = layer_of(Source("f.yaml", "number: 2\ntext: file\n"))
+    made = merge(Config, [file, flag_layer(Config, "number", "number", ["3"])]).value
+    assert (made.number, made.text) == (3, "file")
+
+
+def test_wrong_values_are_told_by_their_flags_all_at_once() -> None:
+    layers = [flag_layer(Config, "how-many", "number", ["x"]), flag_layer(Config, "places", "places", ["1,y"])]
+    with pytest.raises(nri.ConfigError) as caught:
+        check(Config, layers)
+    assert str(caught.value) == (
+        '--how-many: number: expected a whole number, not "x"\n--places: places[1]: expected a whole number, not "y"'
+    )

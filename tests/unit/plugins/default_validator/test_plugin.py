@@ -1,0 +1,83 @@
+"""`default-validator` as a plugin: the decisions and texts of the built-in one, under the keys of each dialect."""
+
+from __future__ import annotations
+
+import pytest
+
+import nri
+from nri.plugins.default_validator.plugin import DefaultValidatorPlugin, read
+from nri.policies.default_validator import ValidatorConfig
+from nri.testing import FakeRuntime, make_container, make_pod
+
+
+class Sysctl(nri.Plugin):
+    """A plugin that sets a kernel parameter."""
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        return nri.Adjustment().set_sysctl("net.ipv4.ip_forward", "1")
+
+
+DIALECTS = [
+    "rejectSysctlAdjustment: true",
+    '{"rejectSysctlAdjustment": true}',
+    "reject_sysctl_adjustment = true",
+    "nri_validator_reject_sysctl_adjustment = true",
+]
+
+
+@pytest.mark.parametrize("config", DIALECTS)
+def test_it_refuses_as_the_built_in_one_does(nri_runtime: FakeRuntime, config: str) -> None:
+    nri_runtime.add(Sysctl(), idx="20").add(DefaultValidatorPlugin(), idx="00", config=config)
+    with FakeRuntime(default_validator=ValidatorConfig(enable=True, reject_sysctl_adjustment=True)) as built_in:
+        built_in.add(Sysctl(), idx="20")
+        said = []
+        for runtime in (nri_runtime, built_in):
+            with pytest.raises(nri.ValidationRejected) as raised:
+                runtime.create_container(make_pod(), make_container())
+            said.append((raised.value.plugin, raised.value.reason))
+    reason = "validation error: attempted restricted sysctl adjustment by plugin(s) 20-sysctl"
+    assert said == [("00-default-validator", reason)] * 2
+
+
+def test_without_a_configuration_it_heeds_what_pods_require(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(DefaultValidatorPlugin(), idx="00")
+    nri_runtime.create_container(make_pod(), make_container())
+    pod = make_pod(annotations={"required-plugins.noderesource.dev": "[sysctl]"})
+    with pytest.raises(nri.ValidationRejected, match='required plugin "sysctl" not present'):
+        nri_runtime.create_container(pod, make_container())
+    nri_runtime.add(Sysctl(), idx="20").create_container(pod, make_container())
+
+
+@pytest.mark.parametrize("config", ["enable: false\nrequiredPlugins: [x]", "enable = false\nrequired_plugins = ['x']"])
+def test_it_is_off_where_its_configuration_says_so(nri_runtime: FakeRuntime, config: str) -> None:
+    nri_runtime.add(DefaultValidatorPlugin(), idx="00", config=config)
+    nri_runtime.create_container(make_pod(), make_container())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rejectSysctl: true", r'rejectSysctl: unknown key \(did you mean "rejectSysctlAdjustment"\?\)'),
+        ("requiredPlugins: x", "requiredPlugins: expected a list of plugin names"),
+        ("[a]", "expected keys with values"),
+        ("just words", "expected keys with values"),
+        ("required_plugins = x", "not valid TOML"),
+        ("a: [", "not valid YAML"),
+    ],
+)
+def test_a_wrong_configuration_keeps_it_from_taking_part(nri_runtime: FakeRuntime, text: str, said: str) -> None:
+    with pytest.raises(nri.ConfigError, match=said):
+        read(text)
+    with pytest.raises(nri.NriError, match=said):
+        nri_runtime.add(DefaultValidatorPlugin(), idx="00", config=text)
+
+
+def test_it_is_on_unless_the_configuration_says_otherwise() -> None:
+    assert read("") == ValidatorConfig(enable=True)
+    assert read("nri_enable_default_validator = false") == ValidatorConfig()
+
+
+def test_toml_is_told_by_its_first_key() -> None:
+    made = read('# ours\n\n# all of them\ntolerate_missing_plugins_annotation = "a: b"\nrequired_plugins = ["x"]\n')
+    wanted = ValidatorConfig(enable=True, tolerate_missing_plugins_annotation="a: b", required_plugins=("x",))
+    assert made == wanted

@@ -1,0 +1,172 @@
+"""Values of annotations: found where they count, read as YAML, and refused by name."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from nri import Adjustment, Reject
+from nri.plugins.annotated import LONGEST, MOST_VALUES, Annotation, find, only_for_containers
+from nri.testing import make_pod
+
+KEYS = ("new.example", "old.example")
+
+
+class Thing(NamedTuple):
+    """A table."""
+
+    path: str
+    major: int = 0
+    options: tuple[str, ...] = ()
+
+
+def given(text: str) -> Annotation:
+    return Annotation("k/container.c", text)
+
+
+def refusal(call: Any, *args: Any) -> str:
+    with pytest.raises(Reject) as raised:
+        call(*args)
+    return str(raised.value)
+
+
+# -- which annotation counts ------------------------------------------------------------------------------------------
+
+ORDER = [f"{key}{scope}" for scope in ("/container.c", "/pod", "") for key in KEYS]
+
+
+@pytest.mark.parametrize("first", range(len(ORDER)))
+def test_the_nearest_scope_counts_and_within_it_the_new_domain(first: int) -> None:
+    found = find(make_pod(annotations={key: f"at {key}" for key in ORDER[first:]}), "c", *KEYS)
+    assert found is not None
+    assert (found.key, found.text) == (ORDER[first], f"at {ORDER[first]}")
+
+
+def test_annotations_of_other_containers_and_keys_do_not_count() -> None:
+    pod = make_pod(annotations={"new.example/container.d": "x", "new.example/container.": "x", "other": "x"})
+    assert find(pod, "c", *KEYS) is None
+    assert find(make_pod(), "c", *KEYS) is None
+
+
+def test_where_only_containers_count_the_pods_annotation_is_told() -> None:
+    pod = make_pod(annotations={"new.example/pod": "x"})
+    assert find(pod, "c", *KEYS, pod_scope=False) is None
+    said = only_for_containers(pod, *KEYS)
+    assert said == "annotation new.example/pod has no effect; write new.example/container.NAME"
+    assert only_for_containers(make_pod(annotations={"new.example/container.c": "x"}), *KEYS) == ""
+
+
+def test_without_a_container_the_pods_own_scopes_count() -> None:
+    found = find(make_pod(annotations={"new.example": "1", "old.example/pod": "2"}), "", *KEYS)
+    assert found is not None
+    assert found.key == "old.example/pod"
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "# nothing yet", "~", "null"])
+def test_a_value_that_says_nothing_asks_for_nothing(text: str) -> None:
+    found = given(text)
+    assert (found.one(Thing), found.many(Thing), found.texts(), found.pairs()) == (None, [], [], {})
+
+
+def test_json_with_blanks_or_tabs_is_yaml_too() -> None:
+    assert given('[\n\t{"path": "/a",\n\t"major": 1}]').many(Thing) == [Thing("/a", 1)]
+
+
+def test_a_key_that_is_not_known_is_left_out_and_told_with_a_suggestion() -> None:
+    found = given("path: x\nmajr: 3")
+    assert found.one(Thing) == Thing("x")
+    assert found.unknown == ['annotation k/container.c: majr: unknown key, left out (did you mean "major"?)']
+
+
+def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
+    found = given('path: x\n"\\e[2J' + "k" * 1000 + '": 1')
+    assert found.one(Thing) == Thing("x")
+    (line,) = found.unknown
+    assert line.isprintable()
+    assert len(line) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{path: x}", "expected a list, not a table of keys; begin each of its items with '- '"),
+        ("x", "expected a list, not \"x\"; begin each of its items with '- '"),
+        ("[x]", "[0]: expected keys with values, not \"x\"; write 'key: value'"),
+        ("[{path: a}, ~]", "[1]: expected keys with values, not nothing; write 'key: value'"),
+        ("[{major: 1}]", "[0]: path is missing; add 'path: ...'"),
+        ("[{path: a, major: x}]", '[0].major: "x" is not a number; write a whole number'),
+        ("[{path: a, options: [ro, ~]}]", "[0].options[1]: it has no value; write one, or leave the key out"),
+        ("[{path: a, Path: b}]", "[0].Path: the key is given twice; keep one of them"),
+        ("[{path: a, path: b}]", "line 1, [0].path: the key is given twice; keep one of them"),
+        ("[{path: a}, {path: b}, {path: a}]", '[2].path: "a" is already at [0].path; leave one of them out'),
+        ("- path: a\n  major 3", "line 3: not valid YAML: could not find expected ':'"),
+        ("- &a [*a]", "line 1: the value holds itself"),
+        ("[" * 150, "line 1: nested deeper than 100 levels"),
+        ("a: b\n---\nc: d", "line 2: not valid YAML: but found another document"),
+        ("[{path: !!python/name:os.system x}]", None),
+    ],
+)
+def test_a_wrong_value_is_refused_with_annotation_place_and_next_step(text: str, said: str | None) -> None:
+    found = refusal(given(text).many, Thing, "path")
+    assert found.startswith("annotation k/container.c: ")
+    if said is not None:
+        assert found == f"annotation k/container.c: {said}"
+
+
+def test_texts_are_read_as_they_are_written_and_once_each() -> None:
+    assert given("[a, 1.0, 0x1, ~x]").texts() == ["a", "1.0", "0x1", "~x"]
+    assert refusal(given("- a\n- b\n- a").texts).endswith('[2]: "a" is already at [0]; leave one of them out')
+    assert refusal(given("- a\n-").texts).endswith("[1]: it has no value; write one, or leave the key out")
+
+
+def test_pairs_are_texts_by_any_key() -> None:
+    assert given("net.core.somaxconn: 1024\nkernel.x: '0 7'").pairs() == {
+        "net.core.somaxconn": "1024",
+        "kernel.x": "0 7",
+    }
+    assert refusal(given("a.b:").pairs).endswith("a.b: it has no value; write one, or leave the key out")
+    assert refusal(given("[a]").pairs).endswith("expected keys with values, not a list; write 'key: value'")
+
+
+def test_a_value_that_is_too_long_is_not_parsed() -> None:
+    said = refusal(given("[" + "a," * LONGEST + "]").texts)
+    assert said == f"annotation k/container.c: it has {LONGEST * 2 + 2} characters; write {LONGEST} at most"
+
+
+def test_aliases_that_multiply_are_refused() -> None:
+    lines = ["- &h0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"- &h{n} [{', '.join([f'*h{n - 1}'] * 9)}]" for n in range(1, 30)]
+    assert f"stands for more than {MOST_VALUES} values" in refusal(given("\n".join(lines)).texts)
+
+
+def test_a_refusal_is_one_short_line_whatever_the_annotation_holds() -> None:
+    said = refusal(Annotation("k\n\x1b[2J", '[{path: a, major: "' + "x" * 5000 + '\\n\\e[2J"}]').many, Thing)
+    assert said.isprintable()
+    assert len(said) < 1000
+
+
+# -- errors of builders -----------------------------------------------------------------------------------------------
+
+
+def test_the_error_of_a_builder_names_the_key_of_the_annotation() -> None:
+    found = given("")
+
+    def build() -> None:
+        with found.at("[3]", device="path"):
+            Adjustment().add_device("dev/null")
+
+    assert refusal(build) == "annotation k/container.c: [3].path: must be an absolute path, not 'dev/null'"
+
+
+def test_the_error_of_a_builder_about_one_of_several_keeps_its_position() -> None:
+    found = given("")
+
+    def build() -> None:
+        with found.at("", options="Options"):
+            Adjustment().add_mount("/a", options=["ro", "\0"])
+
+    assert refusal(build).startswith("annotation k/container.c: Options[1]: must not contain NUL")

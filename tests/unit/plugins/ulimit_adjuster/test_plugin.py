@@ -1,0 +1,87 @@
+"""`ulimit-adjuster`: limits of the container's annotation are added, and what is no limit is refused with its name."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+import nri
+from nri.plugins.ulimit_adjuster.plugin import UlimitAdjuster
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.pruned import pruned
+
+NEW = "ulimits.noderesource.dev/container.c0"
+OLD = "ulimits.nri.containerd.io/container.c0"
+
+
+def create(runtime: FakeRuntime, annotations: dict[str, str]) -> nri.Adjustment:
+    if not runtime.plugins:
+        runtime.add(UlimitAdjuster(), idx="10")
+    reply = runtime.create_container(make_pod(annotations=annotations), make_container("c0"))
+    adjustment: nri.Adjustment = pruned(reply.adjust)
+    return adjustment
+
+
+@pytest.mark.parametrize("annotations", [{}, {NEW: ""}, {NEW: "[]"}, {NEW: "~"}, {"other": "[1]"}])
+def test_a_container_without_limits_is_left_alone(nri_runtime: FakeRuntime, annotations: dict[str, str]) -> None:
+    assert create(nri_runtime, annotations) == nri.Adjustment()
+
+
+def test_types_are_taken_in_any_case_and_with_or_without_prefix(nri_runtime: FakeRuntime) -> None:
+    made = create(
+        nri_runtime,
+        {NEW: "- {type: RLIMIT_NOFILE, soft: 1024, hard: 4096}\n- {type: rlimit_memlock, hard: 5}\n- {type: nproc}"},
+    )
+    wanted = nri.Adjustment().add_rlimit("RLIMIT_NOFILE", 4096, 1024).add_rlimit("RLIMIT_MEMLOCK", 5, 0)
+    assert made == wanted.add_rlimit("RLIMIT_NPROC", 0, 0)
+
+
+def test_the_largest_limit_is_taken(nri_runtime: FakeRuntime) -> None:
+    largest = (1 << 64) - 1
+    made = create(nri_runtime, {NEW: f"[{{type: core, soft: {largest}, hard: {largest}}}]"})
+    assert made == nri.Adjustment().add_rlimit("RLIMIT_CORE", largest, largest)
+
+
+def test_the_old_domain_counts_where_the_new_one_is_not_there(nri_runtime: FakeRuntime) -> None:
+    one, two = "[{type: cpu, hard: 1}]", "[{type: cpu, hard: 2}]"
+    assert create(nri_runtime, {OLD: one}) == nri.Adjustment().add_rlimit("RLIMIT_CPU", 1, 0)
+    assert create(nri_runtime, {OLD: one, NEW: two}) == nri.Adjustment().add_rlimit("RLIMIT_CPU", 2, 0)
+
+
+def test_an_annotation_for_the_whole_pod_has_no_effect_and_the_log_says_what_has(
+    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert create(nri_runtime, {"ulimits.noderesource.dev": "[{type: cpu, hard: 1}]"}) == nri.Adjustment()
+    said = "annotation ulimits.noderesource.dev has no effect; write ulimits.noderesource.dev/container.NAME"
+    assert any(said in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[{type: RLIMIT_FILES, hard: 1}]", "[0].type: must be RLIMIT_ and one of AS, CORE, "),
+        ("[{hard: 1}]", "[0]: type is missing; add 'type: ...'"),
+        ("[{type: cpu, soft: 2, hard: 1}]", "[0]: the soft limit, 2, is above the hard one, 1; write a hard limit"),
+        ("[{type: cpu, soft: 2}]", "[0]: the soft limit, 2, is above the hard one, 0; add 'hard: ...'"),
+        ("[{type: cpu, hard: unlimited}]", '[0].hard: "unlimited" is not a number; write a whole number'),
+        ("[{type: cpu, hard: -1, soft: -1}]", "[0].hard: must be between 0 and 18446744073709551615, not -1"),
+        ("[{type: cpu}, {type: RLIMIT_CPU}]", '[1].type: "RLIMIT_CPU" is already at [0].type; leave one of them out'),
+        ("{type: cpu}", "expected a list, not a table of keys; begin each of its items with '- '"),
+    ],
+)
+@pytest.mark.parametrize("key", [NEW, OLD])
+def test_a_wrong_value_is_refused_with_its_annotation(nri_runtime: FakeRuntime, key: str, text: str, said: str) -> None:
+    with pytest.raises(nri.PluginRejected) as raised:
+        create(nri_runtime, {key: text})
+    assert raised.value.reason.startswith(f"annotation {key}: {said}")
+
+
+def test_what_it_does_is_in_the_log(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    create(nri_runtime, {NEW: "[{type: cpu, hard: 2, sotf: 1}]"})
+    lines = [one.getMessage().partition(" [pod")[0] for one in caplog.records if one.name.startswith("nri.plugin")]
+    assert lines == [
+        f'annotation {NEW}: [0].sotf: unknown key, left out (did you mean "soft"?)',
+        "limits: CPU 0:2",
+    ]

@@ -1,0 +1,204 @@
+"""Several plugins in one process: connections apart, one end for all, and the name of the one that failed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nri
+from nri.stub.program.options import Options
+from nri.stub.program.several import Several
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.unit.stub.plugins import wait_for
+
+
+class Env(nri.Plugin):
+    """Says in a variable who it is."""
+
+    class Config:
+        value: str = "?"
+
+    config: Config
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        self.log.info("asked")
+        return nri.Adjustment().add_env(f"BY_{self.config.value}", threading.current_thread().name)
+
+    def stop_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        raise SystemExit(7)
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[FakeRuntime]:
+    """A runtime that listens."""
+    with FakeRuntime(socket_path=str(tmp_path / "nri.sock")) as made:
+        yield made
+
+
+def options_of(runtime_path: str, index: str, name: str = "env", config: Path | None = None) -> Options:
+    made = Options()
+    made.index, made.name, made.socket = index, name, runtime_path
+    made.config = None if config is None else str(config)
+    return made
+
+
+def meanwhile(runtime: FakeRuntime, labels: list[str], then) -> threading.Thread:
+    """Do something in a thread when all plugins take part; the plugins have the main thread, for its signals."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            assert runtime.adaptation.ready(labels, 10)
+            then()
+        except BaseException as error:
+            failures.append(error)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=run)
+    thread.failures = failures  # type: ignore[attr-defined]
+    thread.start()
+    return thread
+
+
+def ended(thread: threading.Thread) -> None:
+    thread.join(10)
+    assert not thread.failures, repr(thread.failures)  # type: ignore[attr-defined]
+
+
+def test_each_has_its_index_configuration_and_thread_and_a_signal_stops_all(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    pairs = []
+    for index in ("10", "20", "30"):
+        (tmp_path / index).write_text(f"value: '{index}'\n")
+        pairs.append((Env(), options_of(runtime.socket_path, index, config=tmp_path / index)))
+    replies = []
+
+    def ask() -> None:
+        replies.append(runtime.create_container(make_pod(), make_container()).env)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = meanwhile(runtime, ["10-env", "20-env", "30-env"], ask)
+    assert Several(pairs).run() == 0
+    ended(thread)
+    assert replies == [{"BY_10": "MainThread", "BY_20": "nri-plugin-20-env", "BY_30": "nri-plugin-30-env"}]
+    asked = {record.name for record in caplog.records if "asked" in record.getMessage()}
+    assert asked == {f"nri.plugin.{index}-env" for index in (10, 20, 30)}, "the log says which plugin"
+    wait_for(lambda: {row.state for row in runtime.plugins} == {"gone"}, "all connections ended")
+
+
+def test_ctrl_c_is_130(runtime: FakeRuntime) -> None:
+    pairs = [(Env(), options_of(runtime.socket_path, index)) for index in ("10", "20")]
+    thread = meanwhile(runtime, ["10-env", "20-env"], lambda: os.kill(os.getpid(), signal.SIGINT))
+    assert Several(pairs).run() == 130
+    ended(thread)
+
+
+@pytest.mark.parametrize("bad", ["10", "20"])
+def test_one_that_cannot_work_ends_all_with_its_name_and_exit_code(
+    runtime: FakeRuntime, tmp_path: Path, capsys: pytest.CaptureFixture[str], bad: str
+) -> None:
+    (tmp_path / "c").write_text("valeu: x\n")
+    pairs = [
+        (Env(), options_of(runtime.socket_path, index, config=tmp_path / "c" if index == bad else None))
+        for index in ("10", "20", "30")
+    ]
+    assert Several(pairs).run() == 1
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
+    assert told == [f'error: {bad}-env: {tmp_path}/c:1: valeu: unknown key (did you mean "value"?)']
+
+
+def test_a_handler_that_exits_ends_all_with_its_code(runtime: FakeRuntime, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = [(Env(), options_of(runtime.socket_path, "10")), (Env(), options_of(runtime.socket_path, "20"))]
+
+    def stop() -> None:
+        pod = make_pod()
+        runtime.run_pod_sandbox(pod)
+        try:
+            runtime.stop_pod_sandbox(pod)
+        except nri.NriError:
+            pass
+
+    thread = meanwhile(runtime, ["10-env", "20-env"], stop)
+    assert Several(pairs).run() == 7
+    ended(thread)
+    assert "error: 10-env: it has called sys.exit(7)" in capsys.readouterr().err
+
+
+def test_a_lost_runtime_is_exit_3_where_nobody_reconnects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = [(Env(), options_of(str(tmp_path / "gone.sock"), index)) for index in ("10", "20")]
+    for _, options in pairs:
+        options.no_reconnect = True
+    assert Several(pairs).run() == 3
+    told = capsys.readouterr().err
+    assert told.count("error: ") == 1
+    assert "-env: cannot connect to" in told
+
+
+def test_all_come_back_after_a_restart_of_the_runtime(tmp_path: Path) -> None:
+    path = str(tmp_path / "nri.sock")
+    pairs = [(Env(), options_of(path, index)) for index in ("10", "20")]
+    first = FakeRuntime(socket_path=path)
+    seen = []
+
+    def restart() -> None:
+        first.close()
+        with FakeRuntime(socket_path=path) as second:
+            assert second.adaptation.ready(["10-env", "20-env"], 10)
+            seen.append(len(second.plugins))
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = meanwhile(first, ["10-env", "20-env"], restart)
+    assert Several(pairs).run() == 0
+    ended(thread)
+    assert seen == [2]
+
+
+def test_it_is_ready_when_all_are(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, socket.socket() as free:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        pairs = [(Env(), options_of(runtime.socket_path, index)) for index in ("10", "20")]
+        pairs[0][1].health_addr = f"127.0.0.1:{port}"
+        codes = []
+
+        def look() -> None:
+            assert systemd.recv(100) == b"READY=1"
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+                codes.append(answer.status)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        thread = meanwhile(runtime, ["10-env", "20-env"], look)
+        assert Several(pairs).run() == 0
+        ended(thread)
+        assert codes == [200]
+        assert systemd.recv(100) == b"STOPPING=1"
+        with pytest.raises(urllib.error.URLError):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5)
+
+
+def test_two_of_one_index_and_name_are_refused() -> None:
+    pairs = [(Env(), options_of("/x", "10")), (Env(), options_of("/x", "10"))]
+    with pytest.raises(nri.ConfigError, match=r"command line: 10-env: two plugins have this index and name \(give one"):
+        Several(pairs)

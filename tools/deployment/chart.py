@@ -1,0 +1,198 @@
+"""The Helm chart of a plugin over the library chart `nri-plugin` (deploy/helm/nri-plugin, written by hand).
+
+Rules: what the plugin needs of the node is needs.yaml, which no value changes; what an operator may choose is
+values.yaml, and its schema names every key, so that a misspelt one is refused. Next: `unit`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from tools.deployment.kustomize import HEAD, IMAGE
+from tools.deployment.table import HEALTH_PORT, SOCKET_DIR, Need, semantic_version, version
+
+LIBRARY = "nri-plugin"
+Json = dict[str, Any]
+
+VALUES = """\
+# What an operator may choose. What the plugin needs of a node is in needs.yaml.
+image:
+  # Build it with deploy/Containerfile, push it to your registry, and name it here.
+  repository: {image}
+  tag: "" # the chart's appVersion
+  digest: "" # sha256:..., in place of the tag
+  pullPolicy: IfNotPresent
+imagePullSecrets: []
+
+{place}
+# Further flags, word by word, for example ["-verbose"].
+args: []
+# The plugin's configuration; it becomes a ConfigMap, and the plugin heeds its changes without a restart.{example}
+config: {{}}
+
+log:
+  level: info # debug, info, warning, error
+  format: text # or json
+health:
+  enabled: false # serve /readyz, and be ready only when the runtime has synchronized the plugin
+  port: {port}
+
+# The node's folder of the runtime's socket.
+socketDir: {socket_dir}
+# Further paths of the node that it must see, read-only, at the same places{paths}
+readOnlyPaths: []
+# The socket belongs to root. Where yours belongs to another user or group, name them.
+runAsUser: 0
+runAsGroup: 0
+# With SELinux, a type that may connect to the runtime's socket, for example {{type: spc_t}}.
+seLinuxOptions: {{}}
+# Let nothing talk to it, and it to nothing: all it needs is the socket.{no_policy}
+networkPolicy: true
+
+priorityClassName: system-node-critical
+resources:
+  requests:
+    cpu: 2m
+    memory: 24Mi
+  limits:
+    memory: 128Mi
+nodeSelector: {{}}
+tolerations:
+  - operator: Exists
+affinity: {{}}
+maxUnavailable: 1
+podAnnotations: {{}}
+podLabels: {{}}
+"""
+
+
+def files(need: Need) -> dict[str, str]:
+    """The chart's files below deploy/helm, by path."""
+    made = {
+        "Chart.yaml": HEAD + chart(need),
+        "needs.yaml": HEAD + needs(need),
+        "values.yaml": HEAD + values(need),
+        "values.schema.json": json.dumps(schema(need), indent=2) + "\n",
+        "templates/plugin.yaml": '{{ include "nri-plugin.all" . }}\n',
+        "templates/NOTES.txt": '{{ include "nri-plugin.notes" . }}\n',
+    }
+    return {f"{need.name}/{path}": text for path, text in made.items()}
+
+
+def library() -> dict[str, str]:
+    """What of the library chart has a version in it."""
+    text = _yaml(
+        {
+            "apiVersion": "v2",
+            "name": LIBRARY,
+            "description": "What the charts of all bundled NRI plugins share.",
+            "type": "library",
+            "version": semantic_version(),
+        }
+    )
+    return {f"{LIBRARY}/Chart.yaml": HEAD + text}
+
+
+def chart(need: Need) -> str:
+    """Chart.yaml; the library lies in charts/ as a link, so that nothing has to be fetched."""
+    return _yaml(
+        {
+            "apiVersion": "v2",
+            "name": need.name,
+            "description": need.does,
+            "type": "application",
+            "version": semantic_version(),
+            "appVersion": version(),
+            "dependencies": [{"name": LIBRARY, "version": semantic_version(), "repository": f"file://../{LIBRARY}"}],
+        }
+    )
+
+
+def needs(need: Need) -> str:
+    """needs.yaml: what the plugin needs of a node, with the reasons."""
+    mounts = [
+        {"name": one.name, "host": one.host, "at": one.path, "type": one.type, "changes": one.changes, "why": one.why}
+        for one in need.mounts
+    ]
+    return _yaml(
+        {
+            "plugin": need.name,
+            "hostNetwork": need.host_network,  # the reason, or nothing
+            "capabilities": [{"name": name, "why": why} for name, why in need.capabilities.items()],
+            "mounts": mounts,
+        }
+    )
+
+
+def values(need: Need) -> str:
+    """values.yaml, with a line on each choice."""
+    place = "# Its place in the order of plugins.\n" + (
+        'idx: "10"\n' if need.indexed else f'indices: "{need.args[1]}"\n'
+    )
+    example = "".join(f"\n#   {line}" for line in yaml.safe_dump(need.config).splitlines()) if need.config else ""
+    return VALUES.format(
+        image=IMAGE,
+        place=place.rstrip("\n"),
+        example=f" For example:{example}" if example else "",
+        port=HEALTH_PORT,
+        socket_dir=SOCKET_DIR,
+        paths=f", {need.paths}." if need.paths else ".",
+        no_policy=" It is in the node's network, where this means nothing." if need.host_network else "",
+    )
+
+
+def schema(need: Need) -> Json:
+    """values.schema.json: every key by name."""
+    place: Json = {"idx": {"type": ["string", "integer"], "pattern": "^[0-9]{2}$", "minimum": 10, "maximum": 99}}
+    if not need.indexed:
+        place = {"indices": {"type": "string", "pattern": "^[0-9]{2}(,[0-9]{2})+$"}}
+    properties: Json = {
+        "image": _object(
+            repository={"type": "string", "minLength": 1},
+            tag={"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"},
+            digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+            pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
+        ),
+        "imagePullSecrets": {"type": "array", "items": _object(name={"type": "string"})},
+        **place,
+        "args": {"type": "array", "items": {"type": "string"}},
+        "config": {"type": "object"},
+        "log": _object(
+            level={"enum": ["debug", "info", "warning", "error"]},
+            format={"enum": ["text", "json"]},
+        ),
+        "health": _object(enabled={"type": "boolean"}, port={"type": "integer", "minimum": 1, "maximum": 65535}),
+        "socketDir": {"type": "string", "pattern": "^/[^.]"},
+        "readOnlyPaths": {"type": "array", "items": {"type": "string", "pattern": "^/[^.]"}},
+        "runAsUser": {"type": "integer", "minimum": 0},
+        "runAsGroup": {"type": "integer", "minimum": 0},
+        "seLinuxOptions": _object(**{key: {"type": "string"} for key in ("user", "role", "type", "level")}),
+        "networkPolicy": {"type": "boolean"},
+        "priorityClassName": {"type": "string"},
+        "resources": _object(requests=_map("string", "number"), limits=_map("string", "number")),
+        "nodeSelector": _map("string"),
+        "tolerations": {"type": "array", "items": {"type": "object"}},
+        "affinity": {"type": "object"},
+        "maxUnavailable": {"type": ["integer", "string"], "minimum": 1, "pattern": "^[0-9]{1,3}%$"},
+        "podAnnotations": _map("string"),
+        "podLabels": _map("string"),
+        # Helm itself puts these there.
+        "global": {"type": "object"},
+        LIBRARY: {"type": "object"},
+    }
+    return {"$schema": "http://json-schema.org/draft-07/schema#", "title": need.name, **_object(**properties)}
+
+
+def _object(**properties: Json) -> Json:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _map(*types: str) -> Json:
+    return {"type": "object", "additionalProperties": {"type": list(types)}}
+
+
+def _yaml(value: Json) -> str:
+    return yaml.safe_dump(value, sort_keys=False, width=118)

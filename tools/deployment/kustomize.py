@@ -1,0 +1,223 @@
+"""The kustomize folders of a plugin: base, stable, unstable, and one with a configuration if it has any.
+
+Rules: what overlays for the reference's folders patch has the same place and name here: the layout of the folders, the
+DaemonSet, its container `plugin`, its image `plugin`, volumes, labels, and the two components of images.
+Next: `chart`.
+"""
+
+from __future__ import annotations
+
+import yaml
+
+from tools.deployment.table import CONFIG_DIR, SOCKET_DIR, Mount, Need, version
+
+HEAD = "# Written by tools/generate_deploy.py from deploy/plugins.yaml.\n"
+#: A name that no registry has: a stranger's image of that name can never be pulled by mistake.
+IMAGE = "localhost/nri-plugins"
+KUSTOMIZATION = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+COMPONENT = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"
+
+BASE = """\
+{kustomization}namespace: kube-system
+resources:
+  - daemonset.yaml
+images:
+  - name: plugin
+    newName: {image}
+labels:
+  - includeSelectors: true
+    pairs:
+      app.kubernetes.io/name: {object_name}
+  - includeTemplates: true
+    pairs:
+      app.kubernetes.io/component: nri-plugin
+"""
+
+DAEMON_SET = """\
+# {does}
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: {object_name}
+spec:
+  updateStrategy:
+    type: RollingUpdate
+    rollingUpdate:
+      maxUnavailable: 1
+  template:
+    spec:
+      # It has to be there before the pods that it adjusts, on every node, and it talks to no API server.
+      priorityClassName: system-node-critical
+      automountServiceAccountToken: false
+      enableServiceLinks: false
+      terminationGracePeriodSeconds: 5
+      nodeSelector:
+        kubernetes.io/os: linux
+      tolerations:
+        - operator: Exists
+{host_network}      containers:
+        - name: plugin
+          image: plugin:latest
+          args:
+{args}
+          env:
+            - name: NRI_PLUGIN_NAME # which of the image's plugins
+              value: {name}
+          resources:
+            requests:
+              cpu: "2m"
+              memory: "24Mi"
+            limits:
+              memory: "128Mi"
+          securityContext:
+            runAsUser: 0 # the socket belongs to root; {power}
+            runAsGroup: 0
+            privileged: false
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities:
+{capabilities}
+            seccompProfile:
+              type: RuntimeDefault
+          volumeMounts:
+            # The folder, not the socket: a runtime that restarts makes a new one, and a mount of the old stays dead.
+            - name: nri-socket
+              mountPath: {socket_dir}
+              readOnly: true
+{mounts}      volumes:
+        - name: nri-socket
+          hostPath:
+            path: {socket_dir}
+            type: Directory
+{volumes}"""
+
+CONFIGURED = """\
+resources:
+  - ../base
+components:
+  - ../../components/image-stable
+configMapGenerator:
+  - name: {name}
+    namespace: kube-system
+    files:
+      - config.yaml
+patches:
+  - target:
+      kind: DaemonSet
+    patch: |
+      - op: add
+        path: /spec/template/spec/containers/0/args/-
+        value: --config={folder}/config.yaml
+      - op: add
+        path: /spec/template/spec/containers/0/volumeMounts/-
+        value: {{name: config, mountPath: {folder}, readOnly: true}}
+      - op: add
+        path: /spec/template/spec/volumes/-
+        value: {{name: config, configMap: {{name: {name}}}}}
+"""
+
+IMAGES = """\
+images:
+  - name: "*"
+    newTag: "{tag}"
+patches:
+  - target:
+      kind: DaemonSet
+    patch: |
+      - op: add
+        path: /spec/template/spec/containers/0/imagePullPolicy
+        value: {policy}
+"""
+
+NETWORK_POLICY = """\
+# Nothing may talk to plugins, and they to nothing: all that they need is the socket.
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: nri-plugins
+  namespace: kube-system
+spec:
+  podSelector:
+    matchLabels:
+      app.kubernetes.io/component: nri-plugin
+  policyTypes:
+    - Ingress
+    - Egress
+"""
+
+
+def files(need: Need) -> dict[str, str]:
+    """The plugin's files below deploy/kustomize, by path."""
+    base = BASE.format(kustomization=KUSTOMIZATION, image=IMAGE, object_name=need.object_name)
+    made = {
+        "base/daemonset.yaml": daemon_set(need),
+        "base/kustomization.yaml": base,
+        "kustomization.yaml": f"{KUSTOMIZATION}resources:\n  - base\ncomponents:\n  - ../components/image-stable\n",
+        "unstable/kustomization.yaml": (
+            f"{KUSTOMIZATION}resources:\n  - ../base\ncomponents:\n  - ../../components/image-unstable\n"
+        ),
+    }
+    if need.config:  # an overlay that gives the plugin the file config.yaml beside it
+        configured = CONFIGURED.format(name=need.object_name, folder=CONFIG_DIR)
+        made["configured/kustomization.yaml"] = KUSTOMIZATION + configured
+    found = {f"{need.name}/{path}": HEAD + text for path, text in made.items()}
+    if need.config:
+        found[f"{need.name}/configured/config.yaml"] = yaml.safe_dump(need.config)
+    return found
+
+
+def daemon_set(need: Need) -> str:
+    """The DaemonSet, with the reason of everything that it asks for."""
+    power = "of root's powers it keeps those below" if need.capabilities else "nothing else of root's power is kept"
+    return DAEMON_SET.format(
+        does=need.does,
+        name=need.name,
+        object_name=need.object_name,
+        socket_dir=SOCKET_DIR,
+        power=power,
+        host_network=f"      # {need.host_network}\n      hostNetwork: true\n" if need.host_network else "",
+        args="\n".join(f'            - "{word}"' for word in need.args),
+        capabilities="\n".join(_capabilities(need)),
+        mounts="".join(map(_mount, need.mounts)),
+        volumes="".join(map(_volume, need.mounts)),
+    )
+
+
+def _capabilities(need: Need) -> list[str]:
+    lines = ["              drop:", "                - ALL"]
+    if need.capabilities:
+        lines.append("              add:")
+        lines += [f"                - {name} # {why}" for name, why in need.capabilities.items()]
+    return lines
+
+
+def _mount(mount: Mount) -> str:
+    lines = [
+        f"            # {mount.why}",
+        f"            - name: {mount.name}",
+        f"              mountPath: {mount.path}",
+        "              readOnly: true",
+    ]
+    if mount.changes:
+        lines.append("              mountPropagation: HostToContainer")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _volume(mount: Mount) -> str:
+    return (
+        f"        - name: {mount.name}\n"
+        "          hostPath:\n"
+        f"            path: {mount.host}\n"
+        f"            type: {mount.type}\n"
+    )
+
+
+def components() -> dict[str, str]:
+    """What all plugins share: which image, and what an operator may add."""
+    made = {
+        "image-stable/kustomization.yaml": COMPONENT + IMAGES.format(tag=version(), policy="IfNotPresent"),
+        "image-unstable/kustomization.yaml": COMPONENT + IMAGES.format(tag="unstable", policy="Always"),
+        "no-network/kustomization.yaml": f"{COMPONENT}resources:\n  - network-policy.yaml\n",
+        "no-network/network-policy.yaml": NETWORK_POLICY,
+    }
+    return {f"components/{path}": HEAD + text for path, text in made.items()}
