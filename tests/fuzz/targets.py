@@ -24,7 +24,7 @@ from nri.ttrpc import frames
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, decode_request, decode_response, encode_request, encode_response, request_prefix
 from nri.wire import iter_fields
-from tests.fuzz import files, inputs, merges, oci, plugin_side, runtime_side, streams
+from tests.fuzz import files, inputs, merges, oci, plugin_side, plugins, runtime_side, streams
 from tests.fuzz.engine import Target
 
 __all__ = ["TARGETS"]
@@ -159,6 +159,7 @@ _ROWS = (
     *files.TARGETS,
     *oci.TARGETS,
     *streams.TARGETS,
+    *plugins.TARGETS,
     Target(
         "quantity",
         _words("500m", "1.5Gi", "2e3", "-.5", "1Ei"),
