@@ -3,6 +3,9 @@
     python tools/check.py            everything but what is only run on demand
     python tools/check.py lint unit  only these groups (their names are in `stages`), with all that they have
 
+Where everything is run, the compiled wheel and other Pythons are tried in a second lane beside the rest, if there is a
+second core.
+
 Rules: a failed stage does not stop the later ones, so that one run shows everything; a stage that finds no test
 has failed; every skip is listed again at the end with its reason, and so is what failed stages have said last
 (tools/last_words.py); what a stage puts into the temporary folder goes with it. Exit code 0 only if all stages passed.
@@ -10,15 +13,18 @@ With CI=true or NRI_NO_SKIP=1 a missing tool fails its tests instead of skipping
 other Pythons are no such tools: one that is not there is named in the table, and that is all.
 """
 
+import io
 import os
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -70,6 +76,7 @@ class Stage:
         needs: what an earlier stage has to make; without it this one is left out.
         missing: why it cannot be run on this machine, which is no failure.
         on_demand: run only if its group is asked for by name.
+        beside: run in a second lane, beside those before it, where everything is run and there is a core for it.
     """
 
     group: str
@@ -80,6 +87,7 @@ class Stage:
     needs: Path | None = None
     missing: str = ""
     on_demand: bool = False
+    beside: bool = False
 
 
 @dataclass(slots=True)
@@ -153,9 +161,12 @@ def compiled_stages() -> list[Stage]:
     tests = (sys.executable, "-m", "pytest", "-q", "-m", "not pure", "tests", *left_out)
     folder = compiled.FOLDER
     return [
-        Stage("compiled", "compile", (sys.executable, "tools/compiled.py")),
-        Stage("compiled", "compiled", tests, tests=True, environment={"PYTHONPATH": str(folder)}, needs=folder),
-    ]
+        Stage("compiled", "compile", (sys.executable, "tools/compiled.py"), beside=True),
+        Stage(
+            "compiled", "compiled", tests,
+            tests=True, environment={"PYTHONPATH": str(folder)}, needs=folder, beside=True,
+        ),
+    ]  # fmt: skip
 
 
 def python_stages() -> list[Stage]:
@@ -170,7 +181,7 @@ def python_stages() -> list[Stage]:
         python = pythons.place(version)
         newest = version == there[-1]
         made = (sys.executable, "tools/pythons.py", version)
-        rows.append(Stage("pythons", f"{version} made", made, on_demand=not newest))
+        rows.append(Stage("pythons", f"{version} made", made, on_demand=not newest, beside=True))
         for name, arguments in suites.items():
             argv = (str(python), "-m", "pytest", "-q", *arguments)
             path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath), *SBIN])
@@ -178,16 +189,18 @@ def python_stages() -> list[Stage]:
                 Stage(
                     "pythons", f"{version} {name}", argv,
                     tests=True, environment={"PATH": path}, needs=python, on_demand=not newest or name != "quick",
+                    beside=True,
                 )
             )  # fmt: skip
     return rows
 
 
-def run(stage: Stage) -> Outcome:
-    """Run one stage with its output on ours."""
+def run(stage: Stage, output: TextIO | None = None) -> Outcome:
+    """Run one stage with its output on ours, or on `output`."""
     if stage.missing:
         return Outcome(stage, skips=Counter([stage.missing]))
-    print(f"\n=== {stage.name}: {' '.join(stage.argv).replace(str(BIN), '.venv/bin')}", flush=True)
+    out = output or sys.stdout
+    print(f"\n=== {stage.name}: {' '.join(stage.argv).replace(str(BIN), '.venv/bin')}", file=out, flush=True)
     outcome = Outcome(stage)
     start = time.monotonic()
     # A short name: sockets lie below it, and their paths must fit into 107 bytes.
@@ -195,7 +208,7 @@ def run(stage: Stage) -> Outcome:
         report = Path(folder, "report.xml")
         extra = (f"--junit-xml={report}", f"--basetemp={folder}/t") if stage.tests else ()
         environment = {**os.environ, "TMPDIR": folder, **stage.environment}
-        outcome.code, outcome.said = last_words.run(stage.argv + extra, cwd=ROOT, environment=environment)
+        outcome.code, outcome.said = last_words.run(stage.argv + extra, cwd=ROOT, environment=environment, output=out)
         if outcome.code == CANNOT and not any(os.environ.get(name) for name in ("CI", "NRI_NO_SKIP")):
             outcome.code, outcome.skips = 0, Counter(["this machine cannot build it, see above"])
         if report.exists():
@@ -204,6 +217,36 @@ def run(stage: Stage) -> Outcome:
     if stage.tests and not outcome.code and not outcome.passed and not outcome.skips:
         outcome.code, outcome.note = 5, "no test was run"
     return outcome
+
+
+def is_due(stage: Stage) -> bool:
+    """Whether what the stage needs is there; if not, the stage that makes it has said why."""
+    return stage.needs is None or stage.needs.exists()
+
+
+def run_all(rows: Iterable[Stage], outcomes: list[Outcome]) -> None:
+    """Run stages one after the other, and note what each came to."""
+    outcomes.extend(run(row) for row in rows if is_due(row))
+
+
+class Lane(threading.Thread):
+    """Runs stages beside the others; the output of each is printed in one piece, at its end."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        super().__init__(daemon=True)
+        self._stages = stages
+        self.outcomes: list[Outcome] = []
+
+    def run(self) -> None:
+        """Run them in order."""
+        for stage in self._stages:
+            if is_due(stage):
+                output = io.StringIO()
+                try:
+                    self.outcomes.append(run(stage, output))
+                except Exception as error:  # noqa: BLE001 - what ends a thread fails nothing by itself
+                    self.outcomes.append(Outcome(stage, code=1, note=repr(error)))
+                print(output.getvalue(), end="", flush=True)
 
 
 def read_report(report: Path, outcome: Outcome) -> None:
@@ -248,16 +291,19 @@ def main(arguments: list[str]) -> int:
         print(f"check: error: no stage {', '.join(sorted(unknown))}; there are {groups}", file=sys.stderr)
         return 2
     os.environ["PATH"] = os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath), *SBIN])
-    outcomes: list[Outcome] = []
+    wanted = [row for row in rows if (row.group in arguments if arguments else not row.on_demand)]
+    beside = [] if arguments or (os.cpu_count() or 1) == 1 else [row for row in wanted if row.beside]
+    lane = Lane(beside)
     interrupted = False
+    outcomes: list[Outcome] = []
     try:
-        for row in rows:
-            wanted = row.group in arguments if arguments else not row.on_demand
-            if wanted and (row.needs is None or row.needs.exists()):  # else the stage that makes it has said why
-                outcomes.append(run(row))
+        lane.start()
+        run_all((row for row in wanted if row not in beside), outcomes)
+        lane.join()
     except KeyboardInterrupt:
         interrupted = True
-    print_table(outcomes)
+    print_table([*outcomes, *lane.outcomes])
+    outcomes += lane.outcomes
     return 130 if interrupted else int(any(row.code for row in outcomes))
 
 

@@ -1,4 +1,4 @@
-"""Run a command with its output on ours, and keep what has to be said again below a table: its last words.
+"""Run a command with its output passed on, and keep what has to be said again below a table: its last words.
 
 A log of CI is cut in the middle, so the reason of a failure is only seen if it stands at the very end. Rules: of pytest
 these are the lines of its summary (FAILED, ERROR); of anything else, and of a pytest that has not come to one, the last
@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 #: So many last lines of a command are kept, and so many of pytest's summary.
 LAST = 30
@@ -29,9 +30,10 @@ _FAILED = re.compile(r"(FAILED|ERROR) ")
 
 
 class LastWords:
-    """Passes text on to our output, and keeps the end of it and pytest's summary."""
+    """Passes text on to an output, and keeps the end of it and pytest's summary."""
 
-    def __init__(self) -> None:
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
         self._last: deque[str] = deque(maxlen=LAST)
         self._summary: list[str] = []
         self._line = ""
@@ -40,8 +42,8 @@ class LastWords:
 
     def say(self, text: str) -> None:
         """Print some output, and keep it."""
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        self._output.write(text)
+        self._output.flush()
         *lines, self._line = (self._line + text).split("\n")
         for line in lines:
             self._keep(line)
@@ -60,9 +62,11 @@ class LastWords:
         return self._summary or [line for line in self._last if line]
 
 
-def run(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> tuple[int, list[str]]:
-    """Run a command without input; returns its exit code and its last words."""
-    words = LastWords()
+def run(
+    argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], output: TextIO | None = None
+) -> tuple[int, list[str]]:
+    """Run a command without input, its output on ours or on `output`; returns its exit code and its last words."""
+    words = LastWords(output or sys.stdout)
     with subprocess.Popen(
         argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:

@@ -156,7 +156,7 @@ def test_other_pythons_run_the_quick_suite_and_all_of_them_when_asked(
     monkeypatch.setattr(check.pythons, "others", lambda: ["3.19"])
     monkeypatch.setattr(check.pythons, "find", Path)
     monkeypatch.setattr(check.pythons, "place", lambda version: tmp_path / "python")
-    monkeypatch.setattr(check, "run", lambda stage: ran.append(stage.name) or check.Outcome(stage))
+    monkeypatch.setattr(check, "run", lambda stage, output=None: ran.append(stage.name) or check.Outcome(stage))
 
     assert check.main(["pythons"]) == 0
     assert ran == ["3.19 made"]  # and nothing made it
@@ -183,3 +183,38 @@ def test_the_unit_and_fault_tests_are_measured_and_what_they_miss_is_a_stage_of_
     monkeypatch.setattr(check.pythons, "others", list)
     rows = [row for row in check.stages() if "tools/covered.py" in row.argv]
     assert [(row.name, row.argv[2:3]) for row in rows] == [("unit", ("run",)), ("faults", ("add",)), ("covered", ())]
+
+
+def test_the_second_lane_runs_beside_the_others_and_its_failures_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    met = tmp_path / "met"
+    waits = f"import time\nwhile not __import__('os').path.exists({str(met)!r}): time.sleep(0.01)\n"
+    rows = [
+        check.Stage("a", "first", (sys.executable, "-c", waits)),
+        check.Stage("b", "other", (sys.executable, "-c", f"print('hello'); open({str(met)!r}, 'w')"), beside=True),
+        check.Stage("b", "broken", (sys.executable, "-c", "raise SystemExit('it is broken')"), beside=True),
+        check.Stage("b", "no program", ("/does/not/exist",), beside=True),
+    ]
+    monkeypatch.setattr(check, "stages", lambda: rows)
+    monkeypatch.setattr(check.os, "cpu_count", lambda: 2)
+    assert check.main([]) == 1
+    out = capsys.readouterr().out
+    assert "hello" in out
+    table = out[out.index("stage  ") :]
+    assert [line.split()[1] for line in table.splitlines()[1:4]] == ["ok", "ok", "FAILED"]
+    assert "no program      FAILED" in table
+    assert "it is broken" in table, "the last words of the lane's failures stand below the table"
+    assert "2 failed" in table
+
+
+def test_one_core_has_one_lane(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        check.Stage("b", "beside", (sys.executable, "-c", "print('one')"), beside=True),
+        check.Stage("a", "last", (sys.executable, "-c", "print('two')")),
+    ]
+    monkeypatch.setattr(check, "stages", lambda: rows)
+    monkeypatch.setattr(check.os, "cpu_count", lambda: 1)
+    assert check.main([]) == 0
+    out = capsys.readouterr().out
+    assert out.index("one") < out.index("two")

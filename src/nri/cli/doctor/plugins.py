@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import re
 import stat
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from nri.api.naming import check_name, is_full_name, split_file_name
+from nri.cli.doctor import engine
 from nri.cli.doctor.findings import Finding
 from nri.config.root import inside
 
@@ -34,7 +36,10 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> None:
             continue
         names.setdefault(index, []).append(name)
         _trust(path, real, findings)
-        _interpreter(root, path, real, findings)
+        if _is_wasm(real):
+            _wasm(nri, path, findings)
+        else:
+            _interpreter(root, path, real, findings)
     for index, same in names.items():
         if len(same) > 1:
             what = f"{', '.join(sorted(same))} share index {index}: their order is not defined"
@@ -96,6 +101,24 @@ def _trust(path: str, real: str, findings: list[Finding]) -> None:
         findings.append(Finding("problem", what, path, f"chmod go-w {path}"))
     if not found.st_mode & 0o111:
         findings.append(Finding("problem", "the link's target is not executable", path, "chmod +x its target"))
+
+
+def _is_wasm(real: str) -> bool:
+    try:
+        with open(real, "rb") as file:
+            return file.read(8) == b"\0asm\1\0\0\0"
+    except OSError:
+        return False
+
+
+def _wasm(nri: RuntimeNri, path: str, findings: list[Finding]) -> None:
+    """Judge whether a runtime can load WebAssembly: ours if wasmtime is installed, others if they were built so."""
+    if nri.name != engine.NAME:
+        findings.append(Finding("note", f"WebAssembly, which {nri.name} loads if it was built with that", path))
+    elif find_spec("wasmtime") is None:
+        findings.append(Finding("problem", "WebAssembly, for which wasmtime is missing", path, "install nri[wasm]"))
+    else:
+        findings.append(Finding("ok", f"WebAssembly, which {nri.name} loads into its own process", path))
 
 
 def _interpreter(root: str, path: str, real: str, findings: list[Finding]) -> None:

@@ -37,6 +37,11 @@ def command_of(file: Path) -> list[str]:
                 f"{file}: it never calls main(), so that it would end at once. Add at its end: MyPlugin.main()", USAGE
             )
         return [sys.executable, str(file)]
+    if head.startswith(b"\0asm"):
+        step = f"install -m 755 {shlex.quote(str(file))} /opt/nri/plugins/NN-name"
+        raise Failure(
+            f"{file}: WebAssembly is loaded by the runtime itself and needs no launcher. Put it there: {step}"
+        )
     if not os.access(file, os.X_OK):
         raise Failure(f"{file}: neither a Python file nor executable. First: chmod +x {file}", USAGE)
     return [str(file)]

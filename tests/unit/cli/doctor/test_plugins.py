@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,18 @@ def look(root: Path, **settings: object) -> list[str]:
     findings: list[Finding] = []
     plugins.check(str(root), RuntimeNri("containerd", enabled=True, **settings), findings)  # type: ignore[arg-type]
     return lines(findings)
+
+
+def test_webassembly_is_told_with_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin(tmp_path, "10-a", "\0asm\1\0\0\0 #!/gone")
+    assert "note: /opt/nri/plugins/10-a: WebAssembly, which containerd loads if it was built with that" in look(
+        tmp_path
+    )
+    findings: list[Finding] = []
+    monkeypatch.setitem(sys.modules, "wasmtime", None)  # as if it were not installed
+    plugins.check(str(tmp_path), RuntimeNri("nri-engine", enabled=True), findings)
+    (problem,) = [each for each in findings if each.level == "problem"]
+    assert (problem.what, problem.next) == ("WebAssembly, for which wasmtime is missing", "install nri[wasm]")
 
 
 def test_good_plugins_are_listed(tmp_path: Path) -> None:

@@ -87,6 +87,10 @@ def test_what_starts_a_plugin_depends_on_what_it_is(tmp_path: Path) -> None:
     assert plugin_folder.command_of(script)[1:] == [str(script)]
     with pytest.raises(Failure, match="neither a Python file nor executable"):
         plugin_folder.command_of(program)
+    wasm = program.with_name("plugin.wasm")
+    wasm.write_bytes(b"\0asm\1\0\0\0")
+    with pytest.raises(Failure, match=r"needs no launcher\. Put it there: install -m 755 .*plugin\.wasm"):
+        plugin_folder.command_of(wasm)
     program.chmod(0o755)
     assert plugin_folder.command_of(program) == [str(program)]
 
