@@ -15,6 +15,7 @@ from nri.config import Source
 from nri.errors import PluginRejected
 from nri.kube.manifest import read_manifests
 from nri.plugins.network_device_injector import plugin
+from nri.plugins.network_device_injector.netlink import Netlink
 from nri.plugins.network_device_injector.plugin import NetworkDeviceInjector
 from nri.testing import FakeRuntime, make_pod
 from tests.support.networks import add_pair, in_own_network, ip, pod_network
@@ -184,3 +185,63 @@ def test_a_network_that_has_ended_does_not_hold_up_the_pod_s_end(
 def test_it_says_what_it_reads() -> None:
     assert set(NetworkDeviceInjector.annotations) >= {KEY, "netdevices.nri.containerd.io"}
     assert issubclass(NetworkDeviceInjector, nri.Plugin)
+
+
+def test_keys_that_are_not_known_are_warned_of(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
+    nri_runtime.add(NetworkDeviceInjector())
+    with pytest.raises(PluginRejected, match="/no/such"):
+        nri_runtime.run_pod_sandbox(pod_with("[{name: eth1, mtuu: 1400}]", "/no/such"))
+    assert any("[0].mtuu: unknown key" in text for text in caplog.messages)
+
+
+def test_a_mistake_in_the_annotation_does_not_hold_up_the_pod_s_end(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(NetworkDeviceInjector()).stop_pod_sandbox(pod_with("[{name: eth1, mtu: x}]", "/no/such"))
+
+
+@in_own_network
+def end_in_trouble(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime.add(NetworkDeviceInjector())
+
+    def refuse(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(plugin, "Netlink", refuse)
+    runtime.stop_pod_sandbox(pod_with("[{name: eth1}]", f"{__file__}/net"))
+
+
+def test_what_goes_wrong_at_the_end_of_a_pod_is_logged(
+    nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    end_in_trouble(nri_runtime, monkeypatch)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert [text.partition(" [pod")[0] for text in said] == [
+        f"network namespace {__file__}/net: Not a directory",
+        "devices that have come back: Too many open files",
+    ]
+
+
+@in_own_network
+def fail_to_undo(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_pair("eth1", "peer")
+    runtime.add(NetworkDeviceInjector())
+
+    def refuse(*_: object) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(Netlink, "add_address", refuse)
+    monkeypatch.setattr(Netlink, "put_back", refuse)
+    ip("addr", "add", "198.51.100.1/24", "dev", "eth1")
+    with pod_network() as network:
+        pod = pod_with("[{name: eth1, address: 192.0.2.7}]", network.path)
+        with pytest.raises(
+            PluginRejected,
+            match="eth1: Device or resource busy; not all of it could be undone: eth1: addresses, routes, up",
+        ):
+            runtime.run_pod_sandbox(pod)
+
+
+def test_what_cannot_be_undone_is_in_the_log_and_in_the_refusal(
+    nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fail_to_undo(nri_runtime, monkeypatch)
+    assert any("cannot undo: eth1: addresses, routes, up: Device or resource busy" in each for each in caplog.messages)
