@@ -52,8 +52,8 @@ def command(
 ) -> int:
     """Show what plugins would do to the containers of a pod, or of several. Needs no runtime and no root.
 
-    PLUGIN is the name of a bundled one (nri plugins list), FILE.py, FILE.py:CLASS, MODULE:CLASS, or a program. Its index
-    is the NN before it, else that of the file's name, else its place. A plugin has as long to answer as with real
+    PLUGIN is the name of a bundled one (nri plugins list), FILE.py, FILE.py:CLASS, MODULE:CLASS, or a program. Its
+    index is the NN before it, else that of the file's name, else its place. A plugin has as long to answer as with real
     runtimes: 2 s, or --timeout.
 
     Ends with 4 if the plugins are in conflict, or refuse the pod; with 1 if one fails, or does not answer in time. What
