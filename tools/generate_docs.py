@@ -24,6 +24,10 @@ from nri.api.versions import RUNTIMES
 from nri.stub.support.checks import ARGUMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.deployment import table as deployment  # noqa: E402
+
 PROTO = ROOT / "proto/nri/pkg/api/v1alpha1/api.proto"
 REGION = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FILE = m.PodSandbox.DESCRIPTOR.file
@@ -197,7 +201,18 @@ def go_table(names: Iterable[tuple[str, str, str]]) -> Callable[[], str]:
     return lambda: table(("Go", "Python", "what differs"), [(f"`{go}`", f"`{ours}`", note) for go, ours, note in names])
 
 
+def plugin_needs() -> str:
+    """What each bundled plugin needs of a node besides the socket, from deploy/plugins.yaml."""
+    rows = []
+    for need in deployment.read():
+        paths = ", ".join(f"`{mount.host}`" for mount in need.mounts) or "-"
+        powers = ", ".join(f"{name} ({why})" for name, why in need.capabilities.items()) or "-"
+        rows.append((f"`{need.name}`", paths, powers, "the node's" if need.host_network else "-"))
+    return table(("plugin", "paths of the node, to read", "capabilities", "network"), rows)
+
+
 REGIONS: dict[str, Callable[[], str]] = {
+    "plugin-needs": plugin_needs,
     "messages": messages,
     "enums": enums,
     "services": services,

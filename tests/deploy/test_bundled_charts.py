@@ -7,7 +7,9 @@ import json
 import pytest
 import yaml
 
-from tests.deploy.rendered import DEPLOY, NEEDS, PLUGINS, Json, charted, container, objects, pod, render
+from nri.cli.support import registered
+from nri.testing import FakeRuntime
+from tests.deploy.rendered import BUNDLED, DEPLOY, NEEDS, PLUGINS, Json, charted, container, objects, pod, render
 from tools.deployment.chart import LIBRARY
 
 pytestmark = pytest.mark.timeout(900)
@@ -43,6 +45,30 @@ def test_the_schema_refuses_a_bad_value_by_its_name(setting: str, named: str) ->
     done = render("device-injector", setting)
     assert done.returncode == 1, done.stdout
     assert named in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "named"),
+    [
+        ("logger", "config.logfile=/x", "at '/config': additional properties 'logfile' not allowed"),
+        ("logger", "config.events=all", "at '/config/events'"),
+        ("default-validator", "config.rejectSysctlAdjustment=maybe", "at '/config/rejectSysctlAdjustment'"),
+        ("hook-injector", "config.hooks_dirs=/x", "at '/config/hooks_dirs'"),
+        ("rdt", "config.any=1", "at '/config'"),
+    ],
+)
+def test_the_schema_knows_each_plugin_s_own_configuration(name: str, setting: str, named: str) -> None:
+    done = render(name, setting)
+    assert done.returncode == 1, done.stdout
+    assert named in done.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in BUNDLED if NEEDS[name].config])
+def test_a_plugin_takes_the_configuration_that_its_chart_shows(name: str, nri_runtime: FakeRuntime) -> None:
+    entry = registered.find(name)
+    assert entry is not None
+    nri_runtime.add(registered.load(entry)(), idx="10", config=yaml.safe_dump(NEEDS[name].config))
+    assert render(name, f"config={json.dumps(NEEDS[name].config)}").returncode == 0
 
 
 @pytest.mark.parametrize("setting", ["idx=05", "idx=99", "maxUnavailable=10%", "global.anything=1"])

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from tools.deployment.config_schema import config_schema
 from tools.deployment.kustomize import HEAD, IMAGE
 from tools.deployment.table import HEALTH_PORT, SOCKET_DIR, Need, semantic_version, version
 
@@ -30,7 +31,7 @@ imagePullSecrets: []
 {place}
 # Further flags, word by word, for example ["-verbose"].
 args: []
-# The plugin's configuration; it becomes a ConfigMap, and the plugin heeds its changes without a restart.{example}
+{config}
 config: {{}}
 
 log:
@@ -132,11 +133,15 @@ def values(need: Need) -> str:
     place = "# Its place in the order of plugins.\n" + (
         'idx: "10"\n' if need.indexed else f'indices: "{need.args[1]}"\n'
     )
-    example = "".join(f"\n#   {line}" for line in yaml.safe_dump(need.config).splitlines()) if need.config else ""
+    config = "# It has no configuration."
+    if config_schema(need.name).get("maxProperties") != 0:
+        config = "# Its configuration; it becomes a ConfigMap, and the plugin heeds its changes without a restart."
+    if need.config:
+        config += " For example:" + "".join(f"\n#   {line}" for line in yaml.safe_dump(need.config).splitlines())
     return VALUES.format(
         image=IMAGE,
         place=place.rstrip("\n"),
-        example=f" For example:{example}" if example else "",
+        config=config,
         port=HEALTH_PORT,
         socket_dir=SOCKET_DIR,
         paths=f", {need.paths}." if need.paths else ".",
@@ -159,7 +164,7 @@ def schema(need: Need) -> Json:
         "imagePullSecrets": {"type": "array", "items": _object(name={"type": "string"})},
         **place,
         "args": {"type": "array", "items": {"type": "string"}},
-        "config": {"type": "object"},
+        "config": config_schema(need.name),
         "log": _object(
             level={"enum": ["debug", "info", "warning", "error"]},
             format={"enum": ["text", "json"]},
