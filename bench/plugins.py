@@ -189,7 +189,7 @@ def written(found: Mapping[str, Sequence[Sample]]) -> str:
     rounds = len(next(iter(found.values())))
     about = (
         f"{rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}, CPython {platform.python_version()}, "
-        f"Linux {platform.release()}, {platform.machine()}, {os.cpu_count()} cores shared with other work. "
+        f"Linux {platform.release().partition('-')[0]}, {platform.machine()}, {os.cpu_count()} cores shared with other work. "
         "Medians; in brackets the middle half."
     )
     return f"{about}\n\n{table(head, rows)}"

@@ -324,3 +324,17 @@ def test_mistakes_are_one_line_with_the_next_step_and_code_2(nri, words: list[st
     assert done.returncode == 2
     assert line in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_the_help_of_a_plugin_that_is_named_has_its_own_flags(nri) -> None:
+    done = nri("run", "template", "--help")
+    assert done.returncode == 0
+    assert done.stdout.index("Flags of template, behind it:") < done.stdout.index("--cfg-param1 TEXT  a parameter")
+    assert ", behind it" not in nri("run", "--help").stdout
+
+
+def test_behind_two_dashes_stands_what_the_plugin_is_asked_for_itself(nri) -> None:
+    done = nri("run", "template", "--", "--help")
+    assert done.returncode == 0
+    assert "Flags of this plugin" in done.stdout and "nri run template --idx 10" in done.stdout
+    assert nri("run", "template", "--", "--version").stdout.startswith("template: nri ")
