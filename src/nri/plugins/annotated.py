@@ -152,7 +152,7 @@ class Annotation:
     @property
     def unknown(self) -> list[str]:
         """What was read past, in words: keys that are not known, with a suggestion for each."""
-        return [f"annotation {self.key}: {words}" for words in self._unknown]
+        return [plain(f"annotation {self.key}: {words}") for words in self._unknown]
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:

@@ -82,6 +82,14 @@ def test_a_key_that_is_not_known_is_left_out_and_told_with_a_suggestion() -> Non
     assert found.unknown == ['annotation k/container.c: majr: unknown key, left out (did you mean "major"?)']
 
 
+def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
+    found = given('path: x\n"\\e[2J' + "k" * 1000 + '": 1')
+    assert found.one(Thing) == Thing("x")
+    (line,) = found.unknown
+    assert line.isprintable()
+    assert len(line) <= 1024
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

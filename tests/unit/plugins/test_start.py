@@ -13,7 +13,11 @@ from tests.support.commands import unmeasured
 from tests.unit.stub.test_imports import NEVER
 
 #: What a plugin needs from the start, with the reason.
-NEEDED = {"default-validator": {"dataclasses", "inspect"}}  # its configuration is that of the policy, a dataclass
+NEEDED = {
+    "default-validator": {"dataclasses", "inspect"},  # its configuration is that of the policy, a dataclass
+    "differ": {"logging"},  # these two write each request into the log
+    "logger": {"logging"},
+}
 
 PROGRAM = """
 import importlib, json, sys
