@@ -156,6 +156,7 @@ def _chosen(
 ) -> tuple[type[Plugin], Options]:
     """Load one plugin and parse its flags; it is number `place` of `count` in this process."""
     from nri.cli.support.plugin_loader import load
+    from nri.errors import ConfigError
     from nri.stub.program.options import parse
 
     plugin = load(wanted.target)
@@ -165,7 +166,12 @@ def _chosen(
     words = [*arguments, *wanted.words]
     if not environment.get(ENV_IDX) and not os.path.basename(program)[:2].isdigit():
         words = ["--idx", str(DEFAULT_INDEX + place), *words]
-    options = parse(words, environment, program, plugin.name, plugin.flags)
+    try:
+        options = parse(words, environment, program, plugin.name, plugin.flags)
+    except ConfigError as error:
+        if count > 1:
+            error = ConfigError(f"{error.source}, {wanted.target}", error.key, error.reason, error.suggestion)
+        raise error from None
     if settings.timeout_s is not None:
         options.registration_timeout_s = settings.timeout_s
     return plugin, options

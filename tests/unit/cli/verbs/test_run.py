@@ -316,6 +316,7 @@ def test_several_plugins_run_in_one_process_each_with_its_own_flags(nri, listen,
         (["template", "--cfg-param1"], "--cfg-param1: needs a value (write --cfg-param1 TEXT)"),
         (["--idx", "10", "template", "template"], "--idx is of one plugin: write it behind the plugin that is meant"),
         (["10-template", "10-template"], "10-template: two plugins have this index and name"),
+        (["template", "10-template", "--idx"], "command line, 10-template: --idx: needs a value (write --idx NN)"),
         (["template", "template", "--reload"], "--reload takes one plugin"),
     ],
 )
