@@ -1,4 +1,4 @@
-"""`python -m bench` is `python -m bench.run`, and `python -m bench engine` is `python -m bench.engine.run`."""
+"""`python -m bench` is `python -m bench.run`; `engine` is `bench.engine.run`, `plugins` `bench.plugins`."""
 
 import sys
 
@@ -6,6 +6,11 @@ if sys.argv[1:2] == ["engine"]:
     from bench.engine.run import main
 
     raise SystemExit(main(sys.argv[2:]))
+
+if sys.argv[1:2] == ["plugins"]:
+    from bench.plugins import main as plugins
+
+    raise SystemExit(plugins(sys.argv[2:]))
 
 from bench.run import main as run
 

@@ -81,6 +81,15 @@ def fill_engine_settings(_app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = source[0].replace("<!-- engine settings -->", reference())
 
 
+def fill_plugins(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Put the bundled plugins where their page asks for them."""
+    if page == "reference/plugins":
+        sys.path.insert(0, str(ROOT / "docs"))
+        from plugins_reference import reference
+
+        source[0] = source[0].replace("<!-- bundled plugins -->", reference())
+
+
 def mark_examples(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
     """What a docstring indents after a blank line is an example or drawing, and `|` a table: show them as they are."""
     before = [""]
@@ -126,3 +135,4 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", fill_changelog)
     app.connect("source-read", fill_command_line)
     app.connect("source-read", fill_engine_settings)
+    app.connect("source-read", fill_plugins)

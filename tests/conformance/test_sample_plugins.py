@@ -6,6 +6,7 @@ that comes out alike is an error too: then the list is out of date. docs/deviati
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,15 @@ import pytest
 
 import nri
 from nri.plugins.device_injector.plugin import DeviceInjector
+from nri.plugins.logger.config import FLAGS
+from nri.plugins.logger.plugin import Logger
 from nri.plugins.rdt.plugin import Rdt
 from nri.plugins.ulimit_adjuster.plugin import UlimitAdjuster
 from nri.plugins.writable_cgroups.plugin import WritableCgroups
+from nri.stub.program.options import parse
 from tests.support.go_plugins import REFUSED, Asked, Row, captured
+
+ANNOTATE = ("-add-annotation ann", "-set-annotation ann", "-add-annotation ann -set-annotation ann")
 
 #: Plugin -> difference, in words -> the cases that show it.
 DEVIATIONS: dict[str, dict[str, list[str]]] = {
@@ -72,6 +78,13 @@ DEVIATIONS: dict[str, dict[str, list[str]]] = {
             "value 'True'", "value 'TRUE'", "value '1'", "value 'yes'", "value ' true'", "value 'true '",
         ],
     },
+    "logger": {
+        "a removal takes out what the same answer has set before": [
+            f"flags {before}-add-env VAR -set-env VAR{after}"
+            for before in ("", *(f"{flags} " for flags in ANNOTATE))
+            for after in ("", ", nothing there before")
+        ],
+    },
 }  # fmt: skip
 
 PLUGINS: dict[str, type[nri.Plugin]] = {
@@ -107,8 +120,24 @@ def test_each_answer_of_writable_cgroups_is_that_of_the_go_plugin(tmp_path: Path
     compare("writable-cgroups", answers)
 
 
+def test_each_answer_of_logger_is_that_of_the_go_plugin() -> None:
+    answers = []
+    for row in captured("logger"):
+        own = parse(["-idx", "10", *row.setting], {}, "logger", "logger", FLAGS).own
+        config = json.dumps({FLAGS[flag].field: values[-1] for flag, values in own.items()})
+        with Asked(Logger(), config) as asked:
+            answers.append((row, asked.answer(row)))
+    compare("logger", answers)
+
+
 @pytest.mark.parametrize("name", [*PLUGINS, "writable-cgroups"])
 def test_the_captured_answers_are_of_all_kinds(name: str) -> None:
     answers = [row.answer for row in captured(name)]
     assert REFUSED in answers
     assert any(answer != REFUSED and answer.HasField("adjust") for answer in answers if not isinstance(answer, str))
+
+
+def test_each_listed_difference_has_its_reason_on_the_page_of_deviations() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "deviations.md").read_text().lower()
+    missing = [words for found in DEVIATIONS.values() for words in found if words.lower() not in page]
+    assert not missing

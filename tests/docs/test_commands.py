@@ -13,11 +13,12 @@ import yaml
 
 from nri.cli.main import nri as command_line
 from nri.cli.settings import Settings
+from nri.cli.verbs.run import Run
 from nri.stub.program.options import parse
 from tests.support.pages import read_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.md")])
 SPAN = re.compile(r"`((?:nri|python) [^`]+)`")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)")
 OPERATORS = {"|", "||", "&&", ">", "<", ";", "2>/dev/null"}
@@ -47,6 +48,8 @@ def check_nri(words: list[str]) -> None:
     command: click.Command = command_line
     context = click.Context(command, info_name="nri", obj=settings)
     while True:
+        if isinstance(command, Run):
+            words, _ = command.split(words)
         _, rest, _ = command.make_parser(context).parse_args(list(words))
         if not isinstance(command, click.Group) or not rest:
             return

@@ -9,7 +9,7 @@ from tests.support.pages import read_blocks
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = [
     (page, block.action.removeprefix("file="), block)
-    for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+    for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.md")])
     for block in read_blocks(page)
     if block.action.startswith("file=") and (ROOT / "examples" / block.action.removeprefix("file=")).exists()
 ]

@@ -10,7 +10,9 @@ import pytest
 from tests.support.pages import Block, commands, output_matches, read_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+PAGES = sorted(
+    [page for places in ("*.md", "docs/**/*.md", "examples/**/*.md", "src/**/*.md") for page in ROOT.glob(places)]
+)
 # A block is not `__main__`, so that a plugin's last lines do not connect to a runtime.
 RUN_FILE = "import runpy, sys; sys.path.insert(0, '.'); runpy.run_path(sys.argv[1], run_name='example')"
 

@@ -16,7 +16,9 @@ from tests.support.names import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Source(ROOT / "src")
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+PAGES = sorted(
+    [page for places in ("*.md", "docs/**/*.md", "examples/**/*.md", "src/**/*.md") for page in ROOT.glob(places)]
+)
 CODE = sorted(
     path
     for folder in ("src", "tools", "examples", "bench", "docs", "tests/support")

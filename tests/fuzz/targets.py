@@ -24,7 +24,7 @@ from nri.ttrpc import frames
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, decode_request, decode_response, encode_request, encode_response, request_prefix
 from nri.wire import iter_fields
-from tests.fuzz import files, inputs, merges, oci, plugin_side, runtime_side, streams
+from tests.fuzz import files, injectors, inputs, merges, oci, plugin_side, runtime_side, streams
 from tests.fuzz.engine import Target
 
 __all__ = ["TARGETS"]
@@ -157,6 +157,7 @@ _ROWS = (
     *runtime_side.TARGETS,
     *merges.TARGETS,
     *files.TARGETS,
+    *injectors.TARGETS,
     *oci.TARGETS,
     *streams.TARGETS,
     Target(

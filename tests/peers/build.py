@@ -67,6 +67,20 @@ def _go(
     )  # fmt: skip
 
 
+def _charts(program: str, package: str) -> Module:
+    """Helm, or what renders charts with its packages; only what is asked for is built, since helm takes minutes."""
+    where = HERE / "charts"
+    return Module(
+        tool="go",
+        folder=where,
+        command=("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", "{out}/", package),
+        programs=(program,),
+        sources=(where,),
+        version=("go", "env", "GOVERSION", "GOARCH"),
+        environment=(("CGO_ENABLED", "0"),),
+    )
+
+
 MODULES = (
     _go("tests/peers/go", programs=("refruntime", "refplugin", "fieldplugin", "oracle", "ttrpcpeer")),
     _go(
@@ -79,6 +93,8 @@ MODULES = (
     _go("bench/peers/go", programs=("benchrt", "benchpl")),
     _go("tests/peers/registry", programs=("registry",)),
     _go("tests/peers/streams", programs=("streamclient",)),
+    _charts("chartrender", "./cmd/chartrender"),
+    _charts("helm", "helm.sh/helm/v4/cmd/helm"),
     Module(
         tool="go",
         folder=HERE / "v010",

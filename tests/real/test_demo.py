@@ -18,6 +18,7 @@ from tools.runtimes.leftovers import PLACES, PREFIX, cgroup_dirs, remove
 from tools.runtimes.machine import ensure_packages
 
 ROOT = HERE.parents[1]
+NRI = Path(sys.executable).with_name("nri")
 COMMAND = [sys.executable, str(ROOT / "tools/demo/demo.py")]
 
 
@@ -171,6 +172,30 @@ def test_it_leaves_a_working_engine_when_asked_to() -> None:
         look = [sys.executable, "-m", "tools.runtimes", "look", str(run_dir)]
         seen = subprocess.run(look, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
         assert "hello" in seen, "the plugin is at work still"
+        words = dict(line.strip().split("  ", 1) for line in done.stdout.splitlines() if f"{NRI} " in line)
+        told = {what: shown(command.strip().removeprefix(str(NRI)).split()) for what, command in words.items()}
     finally:
         remove(run_dir)
     assert not run_dir.exists()
+    assert [line.split()[1] for line in told["pods"].splitlines()[1:]] == ["hello"]
+    assert [line.split()[4] for line in told["containers"].splitlines()[1:]] == ["main"]
+    assert "POD_NAME=hello" in told["its log"]
+    assert "10-demo" in told["who changed it"]
+
+
+def shown(arguments: list[str]) -> str:
+    """What a command prints that the demo names."""
+    argv = [str(NRI), *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout
+
+
+def test_a_reader_that_has_enough_gets_no_traceback_and_all_is_cleaned_up() -> None:
+    before = leftovers()
+    demo = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert demo.stdout is not None and demo.stderr is not None
+    assert demo.stdout.readline() == "\n"
+    demo.stdout.close()
+    with demo.stderr:
+        assert demo.stderr.read() == ""
+    assert demo.wait(120) == 0
+    assert leftovers() <= before

@@ -46,6 +46,7 @@ def traces(run_dir: Path) -> list[str]:
     name = run_dir.name
     found = [str(path) for path in (run_dir, Path("/sys/class/net", name)) if path.exists()]
     found += leftovers.cgroup_dirs(name)
+    found += map(str, leftovers.cni_results(run_dir))
     return found + [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if name in line]
 
 
@@ -57,6 +58,7 @@ def test_a_sweep_removes_what_a_killed_owner_left(key: str, installed: Installed
     finally:
         end(owner)
     assert traces(run_dir), "the test shows nothing: there were no traces"
+    assert leftovers.cni_results(run_dir), "the test shows nothing of what CNI remembers"
     assert run_dir in leftovers.sweep()
     assert traces(run_dir) == []
 

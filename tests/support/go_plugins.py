@@ -6,11 +6,12 @@ Both are asked through the real adaptation, so what is compared is what was on t
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from google.protobuf.json_format import ParseDict
+from google.protobuf.json_format import Parse, ParseDict
 
 import nri
 from nri.api import messages as m
@@ -50,7 +51,8 @@ def _row(found: dict[str, Any]) -> Row:
     request = ParseDict(found["request"], m.CreateContainerRequest())
     answer: Any = DIED if "died" in found else REFUSED
     if "reply" in found:
-        answer = comparable(ParseDict(found["reply"], m.CreateContainerResponse()))
+        text = json.dumps(found["reply"]).replace("-pid-PID", f"-pid-{os.getpid()}")  # logger's mark has its process
+        answer = comparable(Parse(text, m.CreateContainerResponse()))
     return Row(found["case"], request, answer, found.get("flags", found.get("mountinfo")))
 
 

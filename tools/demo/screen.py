@@ -30,7 +30,7 @@ class Screen:
 
     def say(self, text: str = "") -> None:
         """Print a line as it is."""
-        print(text, file=self._out, flush=True)
+        self._print(f"{text}\n")
 
     def heading(self, text: str) -> None:
         """Print a line in bold between empty ones."""
@@ -81,13 +81,20 @@ class Screen:
     def _show(self, text: str) -> None:
         """Print a line that `_erase` can take back; nothing where lines cannot be taken back."""
         if self._terminal:
-            print(text, end="", file=self._out, flush=True)
+            self._print(text)
             self._pending = text
 
     def _erase(self) -> None:
         if self._pending:
-            print("\r\033[K", end="", file=self._out, flush=True)
+            self._print("\r\033[K")
             self._pending = ""
+
+    def _print(self, text: str) -> None:
+        """Print; nothing any more once the reader has had enough, as in `make demo | head`: all is still cleaned up."""
+        try:
+            print(text, end="", file=self._out, flush=True)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._out.fileno())  # for what Python still wants to print
 
     def _style(self, code: str, text: str) -> str:
         return f"\033[{code}m{text}\033[0m" if self._colour and code else text

@@ -20,7 +20,7 @@ from tools.demo.screen import Screen
 from tools.runtimes import MissingError
 from tools.runtimes.engine import PACKAGES, Engine
 from tools.runtimes.images import image_archive
-from tools.runtimes.look import MEMORY_BYTES, look, look_dry, mebibytes
+from tools.runtimes.look import MEMORY_BYTES, POD_NAME, look, look_dry, mebibytes
 from tools.runtimes.machine import ensure_packages
 
 #: What a container is asked besides its environment and its memory limit.
@@ -51,8 +51,9 @@ def run(screen: Screen, *, keep: bool, dry: bool) -> None:
         clean_up(screen, engine)
         raise
     if keep:
+        container = keep_pod(screen, engine)
         engine.detach()
-        keep_hints(screen, engine)
+        keep_hints(screen, engine, container)
     else:
         clean_up(screen, engine)
         next_steps(screen, dry=engine.dry)
@@ -173,13 +174,22 @@ def next_steps(screen: Screen, *, dry: bool) -> None:
     if dry:
         screen.say("  sudo make demo                     the same with a real container")
     screen.say(f"  edit {DEMO.relative_to(ROOT)} and run this again: it takes seconds now")
-    screen.say("  make demo ARGS=--keep              leave engine and plugins running")
+    screen.say("  make demo ARGS=--keep              leave engine, plugins and a pod running")
     screen.say("  make demo ARGS='--containerd 2.1'  the first plugin in a real containerd")
     screen.say("  docs/quickstart.md                 write a plugin of your own, test it, deploy it")
     screen.say("  docs/howto/engine.md               run the engine under a kubelet\n")
 
 
-def keep_hints(screen: Screen, engine: Engine) -> None:
+def keep_pod(screen: Screen, engine: Engine) -> str:
+    """Run a pod that stays, with a container that says what it got; returns the container's id."""
+    with screen.step("a pod to look at") as outcome:
+        command = ("/bin/sh", "-c", "env; ulimit -n; df -k /scratch; while true; do sleep 1000; done")
+        container = engine.cri.run(engine.cri.run_pod(POD_NAME), "main", command, memory_limit_in_bytes=MEMORY_BYTES)
+        outcome.append(f"pod {POD_NAME} with container {container[:13]} stays")
+    return container
+
+
+def keep_hints(screen: Screen, engine: Engine, container: str) -> None:
     """Say how to use what was left running, and how to end it."""
     command = Path(sys.executable).with_name("nri")
     python, socket, cri = Path(sys.executable), engine.nri_socket, engine.cri_socket
@@ -188,8 +198,12 @@ def keep_hints(screen: Screen, engine: Engine) -> None:
     screen.say(f"  CRI socket      {cri}")
     screen.say(f"  engine's log    {engine.log}")
     screen.say(f"  pods            {command} pods --cri-socket {cri}")
+    screen.say(f"  containers      {command} ps --cri-socket {cri}")
+    if not engine.dry:
+        screen.say(f"  its log         {command} logs {POD_NAME} --cri-socket {cri}")
+    screen.say(f"  who changed it  {command} why {container[:13]} --admin-socket {engine.admin_socket}")
     screen.say(f"  plugins         {command} why --plugins --admin-socket {engine.admin_socket}")
     screen.say(f"  your plugin     {python} YOUR_PLUGIN.py --idx 30 --socket-path {socket}")
     if not engine.dry:
-        screen.say(f"  a container     {python} -m tools.runtimes look {engine.run_dir}")
+        screen.say(f"  another one     {python} -m tools.runtimes look {engine.run_dir}")
     screen.say(f"  end it all      {python} -m tools.runtimes clean\n")

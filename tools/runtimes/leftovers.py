@@ -1,4 +1,4 @@
-"""Remove everything that a private runtime left behind: processes, mounts, cgroups, bridge, files.
+"""Remove everything that a private runtime left behind: processes, mounts, cgroups, bridge, files, CNI's memory.
 
 Rules: works from the run directory's name alone, whether or not the runtime still lives, so
 it serves the normal end, an interrupted one, and a sweep after a kill. A live owner holds a
@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import glob
 import os
+import re
 import shutil
 import signal
 import socket
@@ -23,6 +24,8 @@ from tools.runtimes.mounts import unmount_all
 PREFIX = "nri-rt-"
 PLACES = ("/run", "/tmp")
 SHIM_SOCKETS = "/run/containerd/s"
+#: Where the library of CNI keeps what it has told plugins, whatever the runtime's folders are.
+CNI_RESULTS = Path("/var/lib/cni/results")
 KEEP = "keep"
 """A file of this name in a run directory says: its owner has ended and wants it to stay."""
 
@@ -40,6 +43,8 @@ def sweep(*, kept: bool = False) -> list[Path]:
             if (kept or not (run_dir / KEEP).exists()) and not is_owned(run_dir):
                 remove(run_dir)
                 removed.append(run_dir)
+    for path in cni_results():
+        path.unlink(missing_ok=True)
     return removed
 
 
@@ -62,7 +67,7 @@ def is_owned(run_dir: Path) -> bool:
 
 
 def remove(run_dir: Path) -> None:
-    """End all processes of this run directory, then remove its mounts, cgroups, bridge, files and shims' sockets."""
+    """End all processes of this run directory, then remove its mounts, cgroups, bridge and files, wherever they lie."""
     sockets = shim_sockets(run_dir)
     for _ in range(_ATTEMPTS):
         # Containers first: a shim that sees its container end tidies up by itself.
@@ -77,8 +82,24 @@ def remove(run_dir: Path) -> None:
     _remove_cgroups(run_dir.name)
     _remove_bridge(run_dir.name)
     shutil.rmtree(run_dir, ignore_errors=True)
-    for path in sockets:
+    for path in (*sockets, *cni_results(run_dir)):
         path.unlink(missing_ok=True)
+
+
+def cni_results(run_dir: Path | None = None) -> list[Path]:
+    """What the library of CNI remembers of this run's pods, or of all runs whose directory is gone.
+
+    It forgets only pods that were removed in order.
+    """
+    there = {path.name for place in PLACES for path in Path(place).glob(f"{PREFIX}*")}
+    found = []
+    for path in CNI_RESULTS.glob("*"):
+        with contextlib.suppress(OSError):
+            run = re.search(rf"{PREFIX}\w+", path.name) or re.search(rf"/{PREFIX}\w+", path.read_text(errors="replace"))
+            name = run[0].lstrip("/") if run else ""
+            if name and (name not in there if run_dir is None else name == run_dir.name):
+                found.append(path)
+    return found
 
 
 def shim_sockets(run_dir: Path) -> list[Path]:

@@ -7,6 +7,7 @@ is given several times; all else is read as YAML has it, so that `10`, `true` an
 
 from __future__ import annotations
 
+import re
 import typing
 from typing import Any
 
@@ -64,6 +65,8 @@ def _value(annotation: Any, flag: str, given: list[str]) -> Any:
 def _scalar(annotation: Any, flag: str, text: str) -> Any:
     if annotation is str or str in typing.get_args(annotation):
         return text
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+        return int(text)  # also 08, which is no number in YAML
     try:
         return syntax.parse_text(Source(f"--{flag}", text, "yaml"))
     except ConfigError:

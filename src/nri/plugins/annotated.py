@@ -11,24 +11,26 @@
             adjustment.add_device(*device)
 
 The author of a pod writes them, so all of it is bounded, and each mistake is a `Reject` that names annotation, place,
-value and the next step. Keys match in any case and with or without `_` and `-`; keys that are not known are collected
-in `unknown`, for the reference reads past them. An empty value, or one of comments only, asks for nothing. Numbers and
-the like are texts where a text is wanted, as they are written. Next: `nri.plugins.device_injector.plugin`.
+value and the next step. Keys that are not known are collected in `unknown`, for the reference reads past them. An empty
+value, or one of comments only, asks for nothing. What values are taken is in `nri.plugins.values`.
+Next: `nri.plugins.device_injector.plugin`.
 """
 
 from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import NewType, TypeVar, get_type_hints
+from typing import TypeVar
 
 from nri.api import annotations as convention
 from nri.errors import ConfigError, Reject
+from nri.plugins import values
+from nri.plugins.values import Mode, Wrong
 from nri.text import cut, plain, quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from nri.api.messages import PodSandbox
@@ -39,11 +41,6 @@ __all__ = ["LONGEST", "MOST_VALUES", "Annotation", "Mode", "find", "only_for_con
 LONGEST = 65_536
 #: Values that one annotation may stand for, aliases each time.
 MOST_VALUES = 10_000
-#: Digits that a number may have; 64 bits need 20.
-LONGEST_NUMBER = 32
-
-#: Permission bits. `0660` is octal here, as in YAML 1.1 and `chmod`; elsewhere it is no number.
-Mode = NewType("Mode", int)
 
 T = TypeVar("T", bound=tuple[object, ...])
 
@@ -58,7 +55,10 @@ def find(pod: PodSandbox, container_name: str, *keys: str, pod_scope: bool = Tru
         pod_scope: whether `KEY/pod` and `KEY` count as well as `KEY/container.NAME`.
     """
     there = pod.annotations
-    if not there:
+    for name in there:  # most pods have other annotations only, and names are many to try
+        if name.startswith(keys):
+            break
+    else:
         return None
     scopes = list(zip(*(convention.keys(key, container_name) for key in keys), strict=True))
     for scope in scopes if pod_scope else scopes[:1]:
@@ -84,15 +84,14 @@ class Annotation:
     Attributes:
         key: as the pod has it.
         text: the value, as it is.
-        unknown: what was read past: places and keys that the readers do not know, with a suggestion, in words.
     """
 
-    __slots__ = ("key", "text", "unknown")
+    __slots__ = ("_unknown", "key", "text")
 
     def __init__(self, key: str, text: str) -> None:
         self.key = key
         self.text = text
-        self.unknown: list[str] = []
+        self._unknown: list[str] = []
 
     def wrong(self, place: str, reason: str, step: str = "") -> Reject:
         """The refusal to raise: where in the value, "" for the whole; what is wrong; and what to do instead."""
@@ -115,43 +114,57 @@ class Annotation:
 
     def one(self, kind: type[T]) -> T | None:
         """A table of keys, as the NamedTuple `kind`: its fields are the keys, those without a default are needed."""
-        root = self._root()
-        return None if root is None else self._table(root, "", kind)
+        with self._refusing():
+            root = self._root()
+            return None if root is None else values.table(root, "", kind, self._unknown)
 
     def many(self, kind: type[T], key: str = "") -> list[T]:
         """A list of tables. No two of them may have the same value of the field `key`, if that is given."""
-        made = [self._table(node, f"[{place}]", kind) for place, node in enumerate(self._items(self._root(), ""))]
+        with self._refusing():
+            nodes = enumerate(values.items(self._root(), ""))
+            made = [values.table(node, f"[{place}]", kind, self._unknown) for place, node in nodes]
         if key:
-            self.different(((f"[{place}].{key}", getattr(one, key)) for place, one in enumerate(made)))
+            self.different((f"[{place}].{key}", getattr(one, key)) for place, one in enumerate(made))
         return made
 
     def texts(self) -> list[str]:
         """A list of texts, each of them given once."""
-        made = self._texts(self._root(), "")
+        with self._refusing():
+            made = list(values.texts(self._root(), ""))
         self.different((f"[{place}]", text) for place, text in enumerate(made))
         return made
 
     def pairs(self) -> dict[str, str]:
         """A table of any keys, with texts for values."""
-        root = self._root()
-        if root is None:
-            return {}
-        return {key: self._needed(self._text(node, key), key) for key, node in self._keys(root, "")}
+        with self._refusing():
+            root = self._root()
+            return {} if root is None else {key: values.text(node, key) for key, node in values.keys(root, "")}
 
-    def different(self, values: Iterable[tuple[str, str]]) -> None:
-        """Refuse a value that is there a second time; `values` are places with what stands there."""
+    def different(self, found: Iterable[tuple[str, str]]) -> None:
+        """Refuse a value that is there a second time; `found` are places with what stands there."""
         seen: dict[str, str] = {}
-        for place, value in values:
+        for place, value in found:
             if value in seen:
-                raise self.wrong(place, f"{_show(value)} is already at {seen[value]}", "leave one of them out")
+                shown = quote(cut(value, 60))
+                raise self.wrong(place, f"{shown} is already at {seen[value]}", "leave one of them out")
             seen[value] = place
 
-    # -- nodes --------------------------------------------------------------------------------------------------------
+    @property
+    def unknown(self) -> list[str]:
+        """What was read past, in words: keys that are not known, with a suggestion for each."""
+        return [plain(f"annotation {self.key}: {words}") for words in self._unknown]
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except Wrong as error:
+            raise self.wrong(error.place, error.reason, error.step) from None
 
     def _root(self) -> Any:
         """The node of the whole value; None if it says nothing."""
         if len(self.text) > LONGEST:
-            raise self.wrong("", f"it has {len(self.text)} characters", f"write {LONGEST} at most")
+            raise Wrong("", f"it has {len(self.text)} characters", f"write {LONGEST} at most")
         if not self.text.strip():
             return None
         from nri.config.source import Source
@@ -162,111 +175,5 @@ class Annotation:
         except ConfigError as error:
             line = error.source.lstrip(":")
             place = ", ".join(filter(None, (line and f"line {line}", error.key)))
-            raise self.wrong(place, error.reason, error.suggestion) from None
-        return None if _is_null(node) else node
-
-    def _items(self, node: Any, place: str) -> list[Any]:
-        if _is_null(node):
-            return []
-        if node.id != "sequence":
-            raise self.wrong(place, f"expected a list, not {_describe(node)}", "begin each of its items with '- '")
-        return list(node.value)
-
-    def _keys(self, node: Any, place: str) -> Iterator[tuple[str, Any]]:
-        if node.id != "mapping":
-            raise self.wrong(place, f"expected keys with values, not {_describe(node)}", "write 'key: value'")
-        for key, value in node.value:
-            if key.id != "scalar" or key.tag.endswith(":merge"):
-                raise self.wrong(place, f"a key is {_describe(key)}", "write out keys as text")
-            yield key.value, value
-
-    def _table(self, node: Any, place: str, kind: type[T]) -> T:
-        """The values of the keys of `kind`. A key without a value counts as not given."""
-        hints, defaults = get_type_hints(kind), kind._field_defaults  # type: ignore[attr-defined]  # a NamedTuple
-        names = {_folded(name): name for name in hints}
-        values: dict[str, Any] = {}
-        for key, value in self._keys(node, place):
-            name = names.get(_folded(key))
-            where = f"{place}.{key}".lstrip(".")
-            if name is None:
-                self._note_unknown(where, key, [name.rstrip("_") for name in hints])
-            elif name in values:
-                raise self.wrong(where, "the key is given twice", "keep one of them")
-            elif not _is_null(value):
-                values[name] = _READERS[hints[name]](self, value, where)
-        for name in hints:
-            if name not in values and name not in defaults:
-                raise self.wrong(place, f"{name.rstrip('_')} is missing", f"add '{name.rstrip('_')}: ...'")
-        return kind(**values)
-
-    def _note_unknown(self, place: str, key: str, known: Iterable[str]) -> None:
-        from nri.config.complaint import suggest
-
-        if len(self.unknown) < 10:
-            self.unknown.append(f"annotation {self.key}: {place}: unknown key, left out ({suggest(key[:64], known)})")
-
-    # -- values -------------------------------------------------------------------------------------------------------
-
-    def _needed(self, value: str | None, place: str) -> str:
-        if value is None:
-            raise self.wrong(place, "it has no value", "write one, or leave the key out")
-        return value
-
-    def _text(self, node: Any, place: str) -> str | None:
-        if node.id != "scalar":
-            raise self.wrong(place, f"expected text, not {_describe(node)}")
-        return None if _is_null(node) else str(node.value)
-
-    def _texts(self, node: Any, place: str) -> list[str]:
-        nodes = enumerate(self._items(node, place))
-        return [self._needed(self._text(item, f"{place}[{at}]"), f"{place}[{at}]") for at, item in nodes]
-
-    def _number(self, node: Any, place: str) -> int:
-        written = _written(node)
-        if not (node.id == "scalar" and node.tag.endswith(":int")):
-            step = "write a whole number"
-            if re.fullmatch("[1-9][0-9]*|0", written):
-                step = "write it without quotes"
-            elif re.fullmatch("0[0-9]+", written):
-                step = "write it without the leading 0; octal is 0o17"
-            raise self.wrong(place, f"{_describe(node)} is not a number", step)
-        if len(written) > LONGEST_NUMBER:
-            raise self.wrong(place, f"{_describe(node)} is too large a number")
-        return int(written, 0)
-
-    def _mode(self, node: Any, place: str) -> int:
-        if re.fullmatch("0[0-7]{1,6}", _written(node)):
-            return int(node.value, 8)
-        return self._number(node, place)
-
-
-def _folded(key: str) -> str:
-    """A key as keys are compared: `hostIf`, `HostIF` and `host_if` are one."""
-    return key.replace("_", "").replace("-", "").lower()
-
-
-def _is_null(node: Any) -> bool:
-    return node is None or (node.id == "scalar" and node.tag.endswith(":null"))
-
-
-def _written(node: Any) -> str:
-    return str(node.value) if node.id == "scalar" else ""
-
-
-def _show(text: str) -> str:
-    return quote(cut(text, 60))
-
-
-def _describe(node: Any) -> str:
-    if node.id != "scalar":
-        return "a list" if node.id == "sequence" else "a table of keys"
-    return "nothing" if _is_null(node) else _show(node.value)
-
-
-#: Annotation of a field -> how its value is read.
-_READERS: dict[Any, Callable[[Annotation, Any, str], Any]] = {
-    str: Annotation._text,
-    int: Annotation._number,
-    Mode: Annotation._mode,
-    tuple[str, ...]: lambda found, node, place: tuple(found._texts(node, place)),
-}
+            raise Wrong(place, error.reason, error.suggestion) from None
+        return None if values.is_null(node) else node

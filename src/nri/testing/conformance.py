@@ -48,8 +48,13 @@ class Failure:
         return f"case {self.case} ({self.op}) differs:\n{self.diff}"
 
 
-def read_cases(path: str | Path) -> Iterator[Case]:
-    """Yield the cases of a file. Raises ConfigError naming file and line if it cannot be read."""
+def read_cases(path: str | Path, wrong: Callable[[Any], str] | None = None) -> Iterator[Case]:
+    """Yield the cases of a file. Raises ConfigError naming file and line if it cannot be read.
+
+    Args:
+        path: JSON lines, plain or xz.
+        wrong: says why a line is no case, "" if it is one; by default what a merge or spec case must have.
+    """
     source = Path(path)
     try:
         raw = source.read_bytes()
@@ -60,7 +65,7 @@ def read_cases(path: str | Path) -> Iterator[Case]:
         raise ConfigError(str(path), "", f"neither JSON lines nor xz: {error}") from error
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            yield _case(line, f"{path}:{number}")
+            yield _case(line, f"{path}:{number}", wrong or _wrong)
 
 
 def _unpacked(raw: bytes, path: str) -> bytes:
@@ -73,16 +78,15 @@ def _unpacked(raw: bytes, path: str) -> bytes:
     return text + (_unpacked(unpacker.unused_data, path) if unpacker.unused_data.startswith(_XZ_MAGIC) else b"")
 
 
-def _case(line: str, where: str) -> Case:
+def _case(line: str, where: str, wrong: Callable[[Any], str]) -> Case:
     try:
         case = json.loads(line)
     except json.JSONDecodeError as error:
         raise ConfigError(where, "", f"not a JSON object: {error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:  # too many digits, too deep
         raise ConfigError(where, "", f"not a JSON object: {str(error).partition(';')[0]}") from error
-    wrong = _wrong(case)
-    if wrong:
-        raise ConfigError(where, "", f"not a case: {wrong}")
+    if reason := wrong(case):
+        raise ConfigError(where, "", f"not a case: {reason}")
     return case  # type: ignore[no-any-return]  # an object, as `_wrong` says
 
 

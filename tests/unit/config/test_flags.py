@@ -33,7 +33,7 @@ class Config:
         ("switch", True, True),
         ("switch", ["false"], False),
         ("words", ["a,b", "1"], ["a", "b", "1"]),
-        ("places", ["0, 99"], (0, 99)),
+        ("places", ["0, 08"], (0, 8)),
     ],
 )
 def test_a_value_is_read_as_what_its_key_holds(field: str, given: list[str] | bool, value: object) -> None:

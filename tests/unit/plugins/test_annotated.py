@@ -7,20 +7,18 @@ from typing import Any, NamedTuple
 import pytest
 
 from nri import Adjustment, Reject
-from nri.plugins.annotated import LONGEST, MOST_VALUES, Annotation, Mode, find, only_for_containers
+from nri.plugins.annotated import LONGEST, MOST_VALUES, Annotation, find, only_for_containers
 from nri.testing import make_pod
 
 KEYS = ("new.example", "old.example")
 
 
 class Thing(NamedTuple):
-    """A table with a field of every kind."""
+    """A table."""
 
     path: str
     major: int = 0
-    mode: Mode = Mode(0)
     options: tuple[str, ...] = ()
-    hostIf: str = ""  # noqa: N815 - as the reference's keys are
 
 
 def given(text: str) -> Annotation:
@@ -68,11 +66,6 @@ def test_without_a_container_the_pods_own_scopes_count() -> None:
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_table_is_read_with_keys_in_any_form() -> None:
-    read = given("Path: /dev/x\nMAJOR: 0x10\nmode: 0660\nOptions: [ro, 1.50, yes]\nhost_if: 007").one(Thing)
-    assert read == Thing("/dev/x", 16, Mode(0o660), ("ro", "1.50", "yes"), "007")
-
-
 @pytest.mark.parametrize("text", ["", "  \n", "# nothing yet", "~", "null"])
 def test_a_value_that_says_nothing_asks_for_nothing(text: str) -> None:
     found = given(text)
@@ -83,28 +76,18 @@ def test_json_with_blanks_or_tabs_is_yaml_too() -> None:
     assert given('[\n\t{"path": "/a",\n\t"major": 1}]').many(Thing) == [Thing("/a", 1)]
 
 
-@pytest.mark.parametrize(("text", "mode"), [("0660", 0o660), ('"0660"', 0o660), ("0o660", 0o660), ("432", 0o660)])
-def test_a_mode_is_octal_with_a_leading_zero(text: str, mode: int) -> None:
-    read = given(f"{{path: p, mode: {text}}}").one(Thing)
-    assert read is not None
-    assert read.mode == mode
-
-
-def test_a_key_without_a_value_counts_as_not_given() -> None:
-    assert given("path: x\nmajor:\noptions: ~").one(Thing) == Thing("x")
-    assert refusal(given("path:").one, Thing) == "annotation k/container.c: path is missing; add 'path: ...'"
-
-
 def test_a_key_that_is_not_known_is_left_out_and_told_with_a_suggestion() -> None:
     found = given("path: x\nmajr: 3")
     assert found.one(Thing) == Thing("x")
     assert found.unknown == ['annotation k/container.c: majr: unknown key, left out (did you mean "major"?)']
 
 
-def test_very_many_keys_that_are_not_known_are_told_in_a_few_lines() -> None:
-    found = given("path: x\n" + "".join(f"k{number}: 1\n" for number in range(1000)))
+def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
+    found = given('path: x\n"\\e[2J' + "k" * 1000 + '": 1')
     assert found.one(Thing) == Thing("x")
-    assert len(found.unknown) == 10
+    (line,) = found.unknown
+    assert line.isprintable()
+    assert len(line) <= 1024
 
 
 @pytest.mark.parametrize(
@@ -114,29 +97,17 @@ def test_very_many_keys_that_are_not_known_are_told_in_a_few_lines() -> None:
         ("x", "expected a list, not \"x\"; begin each of its items with '- '"),
         ("[x]", "[0]: expected keys with values, not \"x\"; write 'key: value'"),
         ("[{path: a}, ~]", "[1]: expected keys with values, not nothing; write 'key: value'"),
-        ("[{path: [a]}]", "[0].path: expected text, not a list"),
-        ("[{path: {a: b}}]", "[0].path: expected text, not a table of keys"),
         ("[{major: 1}]", "[0]: path is missing; add 'path: ...'"),
         ("[{path: a, major: x}]", '[0].major: "x" is not a number; write a whole number'),
-        ("[{path: a, major: '3'}]", '[0].major: "3" is not a number; write it without quotes'),
-        ("[{path: a, major: 010}]", '[0].major: "010" is not a number; write it without the leading 0; octal is 0o17'),
-        ("[{path: a, major: 1.0}]", '[0].major: "1.0" is not a number; write a whole number'),
-        ("[{path: a, major: true}]", '[0].major: "true" is not a number; write a whole number'),
-        ("[{path: a, major: [1]}]", "[0].major: a list is not a number; write a whole number"),
-        ("[{path: a, mode: 0680}]", '[0].mode: "0680" is not a number; write it without the leading 0; octal is 0o17'),
-        ("[{path: a, options: ro}]", "[0].options: expected a list, not \"ro\"; begin each of its items with '- '"),
         ("[{path: a, options: [ro, ~]}]", "[0].options[1]: it has no value; write one, or leave the key out"),
         ("[{path: a, Path: b}]", "[0].Path: the key is given twice; keep one of them"),
         ("[{path: a, path: b}]", "line 1, [0].path: the key is given twice; keep one of them"),
-        ("[{[a]: b}]", "[0]: a key is a list; write out keys as text"),
-        ("[&a {path: a}, {<<: *a, path: b}]", '[1]: a key is "<<"; write out keys as text'),
         ("[{path: a}, {path: b}, {path: a}]", '[2].path: "a" is already at [0].path; leave one of them out'),
         ("- path: a\n  major 3", "line 3: not valid YAML: could not find expected ':'"),
         ("- &a [*a]", "line 1: the value holds itself"),
         ("[" * 150, "line 1: nested deeper than 100 levels"),
         ("a: b\n---\nc: d", "line 2: not valid YAML: but found another document"),
         ("[{path: !!python/name:os.system x}]", None),
-        ("[{path: a, major: " + "9" * 40 + "}]", f'[0].major: "{"9" * 40}" is too large a number'),
     ],
 )
 def test_a_wrong_value_is_refused_with_annotation_place_and_next_step(text: str, said: str | None) -> None:

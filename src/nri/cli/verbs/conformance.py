@@ -2,7 +2,7 @@
 
 Prints each failing case as a readable diff, and as the last line ``N passed, M failed``. Exit code 0 if all passed, 1
 if some failed or none was there to run, 2 if a file cannot be read. Next: `nri.testing.conformance` for merges,
-`nri.testing.spec_cases` for specs.
+`nri.testing.spec_cases` for specs, `nri.testing.hook_cases` for Koordinator's hooks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from nri.testing.conformance import Failure as Difference
 
 
-@click.group(cls=VerbGroup, examples=["nri conformance merge cases.jsonl.xz", "nri conformance spec cases.jsonl.xz"])
+@click.group(
+    cls=VerbGroup,
+    examples=[
+        "nri conformance merge cases.jsonl.xz",
+        "nri conformance spec cases.jsonl.xz",
+        "nri conformance hooks koordinator-hooks.jsonl.xz",
+    ],
+)
 def conformance() -> None:
     """Compare this package with recorded outcomes of the reference."""
 
@@ -57,6 +64,54 @@ def spec(settings: Settings, files: tuple[str, ...]) -> int:
     from nri.testing.spec_cases import run_spec_case
 
     return run(settings, files, frozenset({"spec"}), run_spec_case)
+
+
+@conformance.command(
+    cls=Verb,
+    examples=["nri conformance hooks cases.jsonl.xz", "nri conformance hooks --compat default cases.jsonl.xz"],
+)
+@click.option(
+    "--compat",
+    type=click.Choice(["reference", "default"]),
+    default="reference",
+    show_default=True,
+    help="Decide as Koordinator does, or as this package does by default: then what differs is a deviation.",
+)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.pass_obj
+def hooks(settings: Settings, compat: str, files: tuple[str, ...]) -> int:
+    """Run the cases of Koordinator's hooks in FILEs.
+
+    Inputs of koordlet's runtime hooks, of their rules, of conversions and of its proxy, with what the original made of
+    them. Cases of its inner helpers are counted apart, in a line of their own behind that of the hooks.
+    """
+    from nri.policies.koordinator.quirks import Quirks
+    from nri.testing.conformance import read_cases
+    from nri.testing.hook_cases import is_helper, run_hook_case, wrong
+
+    quirks = Quirks.REFERENCE if compat == "reference" else Quirks.DEFAULT
+    out = Output(settings)
+    counts = {"hooks": [0, 0], "helpers": [0, 0]}
+    failed: list[Difference] = []
+    for case in (case for file in files for case in read_cases(file, wrong)):
+        if "hook" not in case:
+            continue
+        difference = run_hook_case(case, quirks)
+        counts["helpers" if is_helper(case) else "hooks"][difference is not None] += 1
+        if difference is not None:
+            failed.append(difference)
+            if out.human:
+                out.lines(difference.case if out.quiet else f"{difference}\n")
+    if not out.human:
+        failures = [{"case": one.case, "stage": one.op, "diff": one.diff} for one in failed]
+        totals = {name: {"passed": passed, "failed": missed} for name, (passed, missed) in counts.items()}
+        out.document({**totals, "failures": failures})
+    elif not out.quiet:
+        for name, (passed, missed) in counts.items():
+            out.text(f"{passed} passed, {missed} failed ({name})")
+    if not any(map(sum, counts.values())):
+        raise Failure(f"{', '.join(files)}: no case of a hook in there, so nothing was run")
+    return FAILED if failed else 0
 
 
 def run(

@@ -46,15 +46,18 @@ class Run(Verb):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
-            options = {
-                name: not param.is_flag and not param.count
-                for param in self.params
-                if isinstance(param, click.Option)
-                for name in param.opts
-            }
-            own_of = functools.cache(lambda target: _own_flags(target, patient="--reload" in args))
-            args, ctx.meta[WANTED] = split(args, options, own_of)
+            args, ctx.meta[WANTED] = self.split(args)
         return super().parse_args(ctx, args)
+
+    def split(self, args: list[str]) -> tuple[list[str], list[Wanted]]:
+        """Split a command line into words for the command, and plugins with the words that are their own."""
+        options = {
+            name: not param.is_flag and not param.count
+            for param in self.params
+            if isinstance(param, click.Option)
+            for name in param.opts
+        }
+        return split(args, options, functools.cache(lambda target: _own_flags(target, patient="--reload" in args)))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete flags of the last plugin's own, too."""

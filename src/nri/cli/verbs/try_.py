@@ -14,6 +14,7 @@ import click
 
 from nri.cli.output import Output, Painted
 from nri.cli.settings import Settings
+from nri.cli.support.registered import complete
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 EXAMPLES = [
     "nri try pod_name.py --pod web.yaml",
     "nri try 10=inject.py 20=pin.py:Pin --pod web.yaml --config 20=pin.yaml",
-    "nri try ./10-device-injector --pod web.yaml --image-config config.json -o json",
+    "nri try device-injector --pod web.yaml             # a bundled plugin, see nri plugins list",
+    "nri try ./10-my-program --pod web.yaml --image-config config.json -o json",
     "kubectl get pod web -o yaml | nri try pod_name.py --pod -",
 ]
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.argument("plugins", nargs=-1, required=True, metavar="[NN=]PLUGIN...")
+@click.argument("plugins", nargs=-1, required=True, metavar="[NN=]PLUGIN...", shell_complete=complete)
 @click.option(
     "--pod", "manifest", required=True, metavar="FILE|-", help="Pods, or anything with a pod template, as YAML."
 )
@@ -50,8 +52,9 @@ def command(
 ) -> int:
     """Show what plugins would do to the containers of a pod, or of several. Needs no runtime and no root.
 
-    PLUGIN is FILE.py, FILE.py:CLASS, MODULE:CLASS, or a program. Its index is the NN before it, else that of the file's
-    name, else its place. A plugin has as long to answer as with real runtimes: 2 s, or --timeout.
+    PLUGIN is the name of a bundled one (nri plugins list), FILE.py, FILE.py:CLASS, MODULE:CLASS, or a program. Its
+    index is the NN before it, else that of the file's name, else its place. A plugin has as long to answer as with real
+    runtimes: 2 s, or --timeout.
 
     Ends with 4 if the plugins are in conflict, or refuse the pod; with 1 if one fails, or does not answer in time. What
     shadow plugins would have done is shown, and counts for nothing. With -q: the names of what changes or is refused.

@@ -1,8 +1,9 @@
 """Root file systems of containers: an image's files below, what the container writes above.
 
 Rules: overlayfs where the kernel mounts it on this folder, else a copy, decided once and said in `driver`; each
-container's folder carries its id, so that what a crash left is found by name; mounting twice is mounting once.
-Next: :mod:`nri.engine.images.users`.
+container's folder carries its id, so that what a crash left is found by name; mounting twice is mounting once. Where
+ids are mapped, the image's files are mounted mapped; a file system that cannot do that has them copied.
+Next: :mod:`nri.engine.images.mapping`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from nri.engine.images.mapping import Mapping, open_way
 from nri.engine.images.unpack import Usage, tree_usage
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, InvalidRequest
@@ -35,15 +37,16 @@ class Snapshots:
         self.root = private_folder(root)
         self.driver = driver if driver != "auto" else "overlay" if overlay_works(self.root) else "copy"
 
-    def mount(self, lower: Path, container_id: str, image_id: str = "") -> Path:
+    def mount(self, lower: Path, container_id: str, image_id: str = "", mapping: Mapping | None = None) -> Path:
         """The root file system of a container over an image's files; mounted again if it was there before.
 
-        Raises EngineError; nothing new is left then.
+        With `mapping` the files belong to those that its user namespace maps their owners to. Raises EngineError;
+        nothing new is left then.
         """
         folder = self._folder(container_id)
         fresh = not folder.exists()
         try:
-            return self._mount(private_folder(folder), lower, image_id)
+            return self._mount(private_folder(folder), lower, image_id, mapping)
         except (OSError, EngineError) as error:
             if fresh:
                 self.unmount(container_id)
@@ -51,26 +54,25 @@ class Snapshots:
                 raise
             raise EngineError(f"the root file system of {container_id} cannot be made: {error}") from error
 
-    def _mount(self, folder: Path, lower: Path, image_id: str) -> Path:
+    def _mount(self, folder: Path, lower: Path, image_id: str, mapping: Mapping | None) -> Path:
         record = folder / "snapshot.json"
         merged = folder / "merged"
         if not record.exists():
-            if self.driver == "copy":
-                partial = folder / "partial"
-                remove_tree(partial)
-                run(
-                    ["cp", "-a", "--reflink=auto", str(lower), str(partial)],
-                    timeout_s=_COPY_S,
-                    action="copying the image",
-                )
-                partial.rename(merged)
+            driver = self.driver
+            if mapping is not None:
+                open_way(folder, mapping.gid)
+                if driver == "overlay":
+                    below = mapping.mount(lower, folder / "lower")
+                    lower, driver = (below, driver) if below is not None else (lower, "copy")
+            if driver == "copy":
+                _copy(lower, folder, mapping)
             else:
                 for name in ("upper", "work", "merged"):
                     (folder / name).mkdir(exist_ok=True)
                 shutil.copystat(lower, folder / "upper")
                 owner = lower.stat()
                 os.chown(folder / "upper", owner.st_uid, owner.st_gid)
-            data = {"driver": self.driver, "image": image_id, "lower": str(lower)}
+            data = {"driver": driver, "image": image_id, "lower": str(lower)}
             write_whole(record, json.dumps(data).encode(), sync=False)  # mounts do not outlive the machine either
         kept = self._record(folder)
         if kept["driver"] == "overlay" and not is_mount_point(merged):
@@ -86,11 +88,12 @@ class Snapshots:
 
     def detach(self, container_id: str) -> None:
         """Unmount only: what was written stays, for logs and for a later :meth:`mount`. Raises EngineError."""
-        merged = self._folder(container_id) / "merged"
-        while unmount(merged, lazily=True):
-            pass  # once for each time that it was mounted
-        if is_mount_point(merged):
-            raise EngineError(f"{merged} is still mounted")  # and nothing below it may be deleted
+        for name in ("merged", "lower"):
+            path = self._folder(container_id) / name
+            while unmount(path, lazily=True):
+                pass  # once for each time that it was mounted
+            if is_mount_point(path):
+                raise EngineError(f"{path} is still mounted")  # and nothing below it may be deleted
 
     def images(self) -> dict[str, str]:
         """The image that each container uses, by container: what must not be removed."""
@@ -127,6 +130,15 @@ class Snapshots:
     @staticmethod
     def _record(folder: Path) -> dict[str, str]:
         return dict(json.loads((folder / "snapshot.json").read_bytes()))
+
+
+def _copy(lower: Path, folder: Path, mapping: Mapping | None) -> None:
+    partial = folder / "partial"
+    remove_tree(partial)
+    run(["cp", "-a", "--reflink=auto", str(lower), str(partial)], timeout_s=_COPY_S, action="copying the image")
+    if mapping is not None:
+        mapping.give(partial)
+    partial.rename(folder / "merged")
 
 
 def overlay_works(folder: Path) -> bool:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nri.engine.images.image import Image
+from nri.engine.images.mapping import Mapping
 from nri.engine.images.reference import DIGEST, parse_reference
 from nri.engine.images.registries import Credentials
 from nri.engine.images.snapshots import Snapshots
@@ -166,15 +167,15 @@ class ImageStore:
 
     # --- root file systems ---
 
-    def mount(self, image: Image, container_id: str) -> Path:
-        """The root file system of a container over an image, mounted. Raises NotThere, EngineError."""
+    def mount(self, image: Image, container_id: str, mapping: Mapping | None = None) -> Path:
+        """The root file system of a container over an image, mounted; its ids mapped, if so. NotThere, EngineError."""
         with self._lock:
             if image.id not in self._known:
                 raise NotThere("image", image.id)
             lower = self._place(image.id) / "rootfs"
             if self.snapshots.driver == "overlay":
-                return self.snapshots.mount(lower, container_id, image.id)
-        return self.snapshots.mount(lower, container_id, image.id)  # a copy takes long, and the others go on
+                return self.snapshots.mount(lower, container_id, image.id, mapping)
+        return self.snapshots.mount(lower, container_id, image.id, mapping)  # a copy takes long, and the others go on
 
     def unmount(self, container_id: str) -> None:
         """Take a container's root file system away, and its image if that was removed meanwhile."""

@@ -58,7 +58,9 @@ class Creation:
                 undo.step("record", lambda: self._lives.add(life), lambda: self._lives.drop(life))
                 bundle = Path(life.record.bundle)
                 undo.step("bundle", lambda: private_folder(bundle), lambda: remove_tree(bundle))
-                folders = undo.step("root", lambda: self._inputs.mount(life, image), lambda: self._inputs.unmount(life))
+                folders = undo.step(
+                    "root", lambda: self._inputs.mount(pod, life, image), lambda: self._inputs.unmount(life)
+                )
                 life.spec = self._spec(pod, life, image, folders)
                 with self._domain.block():
                     self._make(pod, life, undo)

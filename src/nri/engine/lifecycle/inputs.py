@@ -12,10 +12,12 @@ from pathlib import Path
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.images import Image, resolve_user
+from nri.engine.images.mapping import Mapping
 from nri.engine.lifecycle.lives import ContainerLife, Lives, PodLife, to_json
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.machine import find_devices
 from nri.engine.spec import Account, Device, ImageConfig, Options, wanted_user
+from nri.engine.spec.namespaces import FIELD, id_mappings
 from nri.engine.state import ContainerState
 from nri.errors import RequestError
 from nri.host.root import open_below
@@ -54,19 +56,19 @@ class Inputs:
 
     # --- root file systems ---
 
-    def mount(self, life: ContainerLife, image: Image) -> dict[int, str]:
+    def mount(self, pod: PodLife, life: ContainerLife, image: Image) -> dict[int, str]:
         """Mount the container's root and the images that it mounts, all noted in its record; these by their place.
 
         Raises NotThere, EngineError, RequestError.
         """
-        images = self._machinery.images
-        life.record.rootfs = str(images.mount(image, life.id))
+        images, mapping = self._machinery.images, _mapping(pod, life.config)
+        life.record.rootfs = str(images.mount(image, life.id, mapping))
         life.record.mounts = [to_json(mount) for mount in life.config.mounts]
         folders = {}
         for index, name, mount in _mounted(life.config):
             found = images.get(name)
             life.record.mounts[index]["image"]["image_ref"] = found.id
-            folders[index] = _below(images.mount(found, _of_mount(life.id, index)), mount, index)
+            folders[index] = _below(images.mount(found, _of_mount(life.id, index), mapping), mount, index)
         return folders
 
     def unmount(self, life: ContainerLife) -> None:
@@ -91,6 +93,20 @@ class Inputs:
 def image_config(image: Image) -> ImageConfig:
     """The image's settings as specs take them."""
     return ImageConfig(image.entrypoint, image.cmd, image.env, image.working_dir, image.user, image.stop_signal)
+
+
+def _mapping(pod: PodLife, config: pb.ContainerConfig) -> Mapping | None:
+    """How the ids of a container are mapped, if they are: as its pod's. Raises RequestError."""
+    asked = config.linux.security_context
+    options = (asked if asked.HasField("namespace_options") else pod.config.linux.security_context).namespace_options
+    mapped = id_mappings(options)
+    if mapped != id_mappings(pod.config.linux.security_context.namespace_options):
+        raise RequestError(f"{FIELD}.userns_options", str(options.userns_options).strip(), "is not as the pod's")
+    if not mapped:
+        return None
+    (uids,), (gids,) = mapped["uidMappings"], mapped["gidMappings"]
+    namespace = Path(pod.record.namespace_paths["user"])
+    return Mapping(namespace, uids["hostID"], gids["hostID"], uids["size"], gids["size"])
 
 
 def _account(life: ContainerLife, image: Image) -> Account:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.images.mapping import open_way
 from nri.engine.lifecycle.ends import Ends
 from nri.engine.lifecycle.lives import PodLife, write_spec
 from nri.engine.lifecycle.parts.cgroups import Cgroups
@@ -20,7 +21,7 @@ from nri.engine.lifecycle.parts.pod_files import PodFiles
 from nri.engine.lifecycle.parts.undo import Step
 from nri.engine.network import PortMapping, find_network
 from nri.engine.spec import Options, Pod, pod_spec, pod_sysctls
-from nri.engine.spec.namespaces import FIELD, uses_user_namespace
+from nri.engine.spec.namespaces import FIELD, id_mappings
 from nri.engine.spec.resources import cgroups_path
 from nri.engine.state import PodRecord
 from nri.engine.support.errors import EngineError
@@ -43,8 +44,10 @@ class PodSteps:
     def prepare(self, record: PodRecord, config: pb.PodSandboxConfig) -> None:
         """Decide what a pod is going to be, before anything is made. Raises RequestError."""
         options = config.linux.security_context.namespace_options
-        if uses_user_namespace(options):
-            raise RequestError(f"{FIELD}.userns_options.mode", "POD", "this engine does not map the ids of pods")
+        if id_mappings(options):
+            for field in ("network", "ipc", "pid"):
+                if getattr(options, field) == pb.NODE:
+                    raise RequestError(f"{FIELD}.{field}", "NODE", "cannot be shared by a pod whose ids are mapped")
         for field in ("network", "ipc", "pid"):
             if getattr(options, field) not in (pb.POD, pb.NODE, *((pb.CONTAINER,) if field == "pid" else ())):
                 raise RequestError(f"{FIELD}.{field}", getattr(options, field), "is no mode of a pod")
@@ -101,7 +104,7 @@ class PodSteps:
             kinds.add("uts")
         folder, record = self._places.pod(life.id), life.record
         record.namespace_paths = self._machinery.namespaces.make(
-            life.id, folder, kinds, record.hostname, pod_sysctls(life.config)
+            life.id, folder, kinds, record.hostname, pod_sysctls(life.config), id_mappings(options)
         )
 
     def _remove_namespaces(self, life: PodLife) -> None:
@@ -153,6 +156,8 @@ class PodSteps:
         record = life.record
         bundle = private_folder(self._places.bundle(life.id))
         record.bundle = str(bundle)
+        if mapped := id_mappings(life.config.linux.security_context.namespace_options):
+            open_way(bundle, mapped["gidMappings"][0]["hostID"])
         machinery = self._machinery
         options = Options(
             life.id,

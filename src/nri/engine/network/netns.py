@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nri.engine.support.errors import EngineError, InvalidRequest
 from nri.engine.support.files import private_folder
-from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, is_mount_point, mount, unmount, unshare
+from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, is_mount_point, mount, unmount, unshare
 
 __all__ = ["NetworkNamespaces"]
 
@@ -31,15 +31,15 @@ class NetworkNamespaces:
     def __init__(self, root: Path) -> None:
         self.root = private_folder(root)
 
-    def create(self, name: str) -> Path:
-        """A new namespace with its loopback up. Raises EngineError; nothing is left then."""
+    def create(self, name: str, of: int = 0) -> Path:
+        """A new namespace with its loopback up, or that of process `of`. Raises EngineError; nothing is left then."""
         path = self._path(name)
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_CLOEXEC, 0o400))
         except FileExistsError:
             raise EngineError(f"there is a network namespace {path} already") from None
         failed: list[OSError] = []
-        thread = threading.Thread(target=_make, args=(path, failed), name="nri-engine-netns")
+        thread = threading.Thread(target=_make, args=(path, of, failed), name="nri-engine-netns")
         thread.start()
         thread.join()
         if failed:
@@ -68,10 +68,13 @@ class NetworkNamespaces:
         return self.root / name
 
 
-def _make(path: Path, failed: list[OSError]) -> None:
+def _make(path: Path, of: int, failed: list[OSError]) -> None:
     """Leave the host's network for good, and pin what this thread has got; runs in a thread of its own."""
     try:
-        unshare(CLONE_NEWNET)
+        if of:
+            enter(of, "net", CLONE_NEWNET)
+        else:
+            unshare(CLONE_NEWNET)
         _loopback_up()
         mount("/proc/thread-self/ns/net", path, flags=MS_BIND)
     except OSError as error:

@@ -54,7 +54,9 @@ def _facts(engine: Engine) -> Facts:
         made = {}
         for name in config.runtimes:
             machine = engine.machinery.machine_of(name)
-            made[name] = pb.RuntimeHandlerFeatures(recursive_read_only_mounts=machine.recursive_read_only)
+            made[name] = pb.RuntimeHandlerFeatures(
+                recursive_read_only_mounts=machine.recursive_read_only, user_namespaces=machine.idmapped_mounts
+            )
         return {"": made[config.default_runtime], **made}
 
     return Facts(conditions, handlers, config.cgroups.driver, lambda: {"config": dataclasses.asdict(config)})

@@ -102,6 +102,8 @@ def id_mappings(asked: pb.NamespaceOption) -> dict[str, list[dict[str, int]]]:
         rows = getattr(asked.userns_options, field)
         if len(rows) != 1 or not rows[0].length:
             raise RequestError(f"{FIELD}.userns_options.{field}", len(rows), "needs one row that maps something")
+        if rows[0].container_id:
+            raise RequestError(f"{FIELD}.userns_options.{field}", rows[0].container_id, "has to begin with id 0")
         made[key] = [{"containerID": row.container_id, "hostID": row.host_id, "size": row.length} for row in rows]
     return made
 

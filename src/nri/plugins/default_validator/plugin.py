@@ -7,20 +7,33 @@ unless the configuration says otherwise.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import nri
+from nri.api.annotations import REQUIRED_PLUGINS
 from nri.config import Source, parse_text
 from nri.errors import ConfigError
 from nri.policies.default_validator import KEYS, DefaultValidator, ValidatorConfig
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import ClassVar
+
 __all__ = ["DefaultValidatorPlugin", "read"]
+
+#: TOML begins with `key =`, after comments; YAML has a colon there.
+TOML = re.compile(r"(?:\s*#.*\n)*\s*[\w-]+\s*=")
 
 
 class DefaultValidatorPlugin(nri.Plugin):
     """Refuse containers by a configuration: hooks, seccomp, namespaces, sysctls, missing plugins."""
 
     name = "default-validator"
+    annotations: ClassVar[Mapping[str, str]] = {
+        REQUIRED_PLUGINS: "list of plugins without which the container is not created"
+    }
 
     def __init__(self) -> None:
         self._validator = DefaultValidator(ValidatorConfig(enable=True))
@@ -42,11 +55,8 @@ class DefaultValidatorPlugin(nri.Plugin):
 
 def read(text: str) -> ValidatorConfig:
     """The configuration, as YAML, JSON or TOML, under the keys of any of its dialects. ConfigError names the key."""
-    source = Source("default validator", text)
+    source = Source("default validator", text, "toml" if TOML.match(text) else "auto")
     tree = parse_text(source)
-    if isinstance(tree, str):  # `key = value` is one long text to YAML
-        source.format = "toml"
-        tree = parse_text(source)
     if tree is None:
         tree = {}
     if not isinstance(tree, dict):

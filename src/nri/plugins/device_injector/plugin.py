@@ -9,6 +9,7 @@ from __future__ import annotations
 import nri
 from nri.plugins.annotated import find
 from nri.plugins.device_injector.kinds import KINDS
+from nri.text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class DeviceInjector(nri.Plugin):
                 self.log.warning("%s", words)
             if done:
                 anything = True
-                self.log.info("%s: %s", kind.name, ", ".join(done))
+                self.log.info("%s: %s", kind.name, plain(", ".join(done)))
         return adjustment if anything else None
 
 

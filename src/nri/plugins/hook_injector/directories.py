@@ -3,7 +3,7 @@
 One job: which hooks there are now. Rules: of files of the same name the one in the last directory counts; directories
 that are not there are empty, and seen when they come. A set of files is taken as a whole: as long as one of them is
 broken, all hooks stay what they were, so that no container misses a hook because of a file that is being edited. A
-hook whose program is not there is left out, with a warning, until it is.
+file whose program is not there is left out, with a warning, until it is.
 
 Changes are found by looking: one `stat` for each file and program. inotify would need a watch on each folder above one
 that is missing, has limits that other programs use up, and says nothing on some network and overlay file systems.
@@ -114,7 +114,8 @@ class HookDirectories:
         return files, errors
 
     def _read(self, files: Mapping[str, Fingerprint], errors: list[ConfigError]) -> News:
-        by_name: dict[str, tuple[Hook, str]] = {}
+        hooks: dict[str, Hook] = {}
+        programs: dict[str, bool] = {}
         warnings: list[ConfigError] = []
         for path in files:
             name = os.path.basename(path)
@@ -124,17 +125,15 @@ class HookDirectories:
                 errors += [error, *error.others]
                 continue
             warnings += odd
-            by_name[name] = hook, path
-        in_order = sorted(by_name.values(), key=lambda each: (each[0].name.lower(), each[0].name))
-        programs = {hook.path: os.path.exists(hook.path) for hook, _ in in_order}
-        failed = [error for error in errors if error.source in self.directories]
-        self._seen = _Seen(files, tuple(str(error) for error in failed), programs)
+            programs[hook.path] = os.path.exists(hook.path)
+            if programs[hook.path]:
+                hooks[name] = hook
+            else:
+                step = "the hook is left out until it is there"
+                warnings.append(ConfigError(path, "hook.path", f"there is no {hook.path}", step))
+        failed = tuple(str(error) for error in errors if error.source in self.directories)
+        self._seen = _Seen(files, failed, programs)
         if errors:
             return News(together(errors), ())
-        self.hooks = tuple([hook for hook, _ in in_order if programs[hook.path]])
-        warnings += [
-            ConfigError(path, "hook.path", f"there is no {hook.path}", "the hook is left out until it is there")
-            for hook, path in in_order
-            if not programs[hook.path]
-        ]
+        self.hooks = tuple(sorted(hooks.values(), key=lambda hook: (hook.name.lower(), hook.name)))
         return News(None, warnings)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import nri
 from nri.plugins.hook_injector.directories import HookDirectories
+from nri.plugins.hook_injector.regex.pattern import Budget
 from nri.plugins.hook_injector.when import Facts, Unanswerable
 from nri.stub.program.options import Flag
 
@@ -54,7 +55,7 @@ class HookInjector(nri.Plugin):
     class Config:
         """Keys of the configuration."""
 
-        hooks_dirs: tuple[str, ...] = DIRECTORIES
+        hooks_dirs: list[str] = list(DIRECTORIES)  # noqa: RUF012 - a default, which is copied
         disable_watch: bool = False
 
     config: Config
@@ -64,7 +65,7 @@ class HookInjector(nri.Plugin):
         self._told = ""
 
     def configure(self) -> None:
-        directories = self.config.hooks_dirs
+        directories = tuple(self.config.hooks_dirs)
         if self._found is not None and self._found.directories == directories:
             self._look()
             return
@@ -84,7 +85,7 @@ class HookInjector(nri.Plugin):
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
         self._look()
         annotations = {**container.annotations, **pod.annotations}
-        facts = Facts(container.args, annotations, bool(container.mounts))
+        facts = Facts(container.args, annotations, bool(container.mounts), Budget())
         adjustment = nri.Adjustment()
         added: list[str] = []
         for hook in self._found.hooks if self._found is not None else ():

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nri.plugins.hook_injector.regex.pattern import Pattern, TooCostly
+from nri.config.complaint import shorten
+from nri.plugins.hook_injector.regex.pattern import Budget, Pattern, TooCostly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,11 +24,15 @@ class Unanswerable(Exception):
 
 
 class Facts(NamedTuple):
-    """What conditions ask of a container: its arguments, all annotations, and whether it has a mount."""
+    """What conditions ask of a container: its arguments, all annotations, and whether it has a mount.
+
+    `budget` is what all searches for this container may cost together.
+    """
 
     args: Sequence[str]
     annotations: Mapping[str, str]
     has_bind_mounts: bool
+    budget: Budget
 
 
 class When(NamedTuple):
@@ -62,7 +67,7 @@ class When(NamedTuple):
             return held
         if not facts.args:
             raise Unanswerable("process.args must have at least one entry")
-        return any(_found("command", pattern, facts.args[0]) for pattern in self.commands)
+        return any(_found("command", pattern, facts.args[0], facts.budget) for pattern in self.commands)
 
     def _conditions(self, facts: Facts) -> list[Callable[[], bool]]:
         """The conditions that are given but for `commands`, each as a question."""
@@ -74,21 +79,22 @@ class When(NamedTuple):
             wanted = self.has_bind_mounts
             given.append(lambda: wanted and facts.has_bind_mounts)
         given += [
-            lambda key=key, value=value: _annotated(key, value, facts.annotations)  # type: ignore[misc]
+            lambda key=key, value=value: _annotated(key, value, facts)  # type: ignore[misc]
             for key, value in self.annotations
         ]
         return given
 
 
-def _annotated(key: Pattern, value: Pattern, annotations: Mapping[str, str]) -> bool:
+def _annotated(key: Pattern, value: Pattern, facts: Facts) -> bool:
     return any(
-        _found("annotation key", key, name) and _found("annotation value", value, text)
-        for name, text in annotations.items()
+        _found("annotation key", key, name, facts.budget) and _found("annotation value", value, text, facts.budget)
+        for name, text in facts.annotations.items()
     )
 
 
-def _found(what: str, pattern: Pattern, text: str) -> bool:
+def _found(what: str, pattern: Pattern, text: str, budget: Budget) -> bool:
     try:
-        return pattern.found_in(text)
+        return pattern.found_in(text, budget)
     except TooCostly as error:
-        raise Unanswerable(f"{what}: the pattern {pattern.text!r} {error} for {len(text)} characters") from None
+        searched = f"a search for {shorten(pattern.text)} in {len(text)} characters"
+        raise Unanswerable(f"{what}: {searched}, and those before it, take {error}") from None

@@ -107,17 +107,17 @@ class Sides:
             raise MoveError("the host has no such device")
         if pod.device(wanted.new_name) is not None:
             raise MoveError(f"the pod has a device {wanted.new_name} already")
-        records = host.records(found.index)
-        temporary = f"temp_{found.index}"
+        records = host.records(found.number)
+        temporary = f"temp_{found.number}"
 
         def did(what: str, back: Callable[[], None]) -> None:
             undo.append((f"{wanted.name}: {what}", back))
 
         did("addresses, routes, up", lambda: self._put_back(found, records))
-        host.set_up(found.index, False)
-        host.rename(found.index, temporary)
+        host.set_up(found.number, False)
+        host.rename(found.number, temporary)
         did("name", lambda: host.rename(_index(host, temporary), found.name))
-        host.move(found.index, self._pod_file)
+        host.move(found.number, self._pod_file)
         did("move back", lambda: pod.move(_index(pod, temporary), self._host_file))
         index = _index(pod, temporary)
         pod.set_alias(index, str(Origin(found.name, found.mtu, found.alias)))
@@ -134,12 +134,11 @@ class Sides:
 
     def _put_back(self, device: Device, records: Iterable[Record]) -> None:
         """Give a device that is on the host again the state that it had there."""
-        if _index(self.host, device.name) != device.index:
+        if _index(self.host, device.name) != device.number:
             raise OSError(0, "the kernel gave it another number, so its addresses and routes are lost")
-        addresses_and_routes = list(records)
         if device.up:
-            self.host.set_up(device.index, True)
-        for record in addresses_and_routes:
+            self.host.set_up(device.number, True)
+        for record in records:
             self.host.put_back(record)
 
     # -- back to the host ---------------------------------------------------------------------------------------------
@@ -153,14 +152,14 @@ class Sides:
         device = self.pod.device(wanted.new_name)
         if device is None:
             return False
-        temporary = f"temp_{device.index}"
-        self.pod.set_up(device.index, False)
-        self.pod.rename(device.index, temporary)
+        temporary = f"temp_{device.number}"
+        self.pod.set_up(device.number, False)
+        self.pod.rename(device.number, temporary)
         try:
-            self.pod.move(device.index, self._host_file)
+            self.pod.move(device.number, self._host_file)
         except OSError:
-            self.pod.rename(device.index, device.name)
-            self.pod.set_up(device.index, device.up)
+            self.pod.rename(device.number, device.name)
+            self.pod.set_up(device.number, device.up)
             raise
         settle(self.host, temporary, Origin.read(device.alias) or Origin(wanted.name, device.mtu, ""))
         return True
@@ -184,7 +183,7 @@ def settle_strays(host: Netlink) -> list[str]:
     for device in host.devices():
         origin = Origin.read(device.alias)
         if origin is not None:
-            host.set_up(device.index, False)
+            host.set_up(device.number, False)
             settle(host, device.name, origin)
             settled.append(origin.name)
     return settled
@@ -195,7 +194,7 @@ def _index(side: Netlink, name: str) -> int:
     device = side.device(name)
     if device is None:
         raise OSError(19, f"there is no device {name} any more")
-    return device.index
+    return device.number
 
 
 def _open(path: str, opened: ExitStack) -> int:

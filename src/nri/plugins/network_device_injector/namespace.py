@@ -6,7 +6,6 @@ there. Next: `nri.plugins.network_device_injector.netlink` makes its sockets the
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 from typing import TypeVar
@@ -60,6 +59,11 @@ def same(one: str, other: str) -> bool:
 
 def _setns(descriptor: int) -> None:
     """`os.setns`, which Python has since 3.12."""
+    if hasattr(os, "setns"):
+        os.setns(descriptor, _CLONE_NEWNET)
+        return
+    import ctypes  # noqa: PLC0415 - only where a pod asks for devices
+
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(descriptor, _CLONE_NEWNET) != 0:
         number = ctypes.get_errno()

@@ -48,7 +48,7 @@ class NetworkDeviceInjector(nri.Plugin):
                 sides.move_in(devices)
         except MoveError as error:
             for note in getattr(error, "__notes__", ()):
-                self.log.error("cannot undo: %s", note)
+                self.log.error("cannot undo: %s", note)  # noqa: TRY400 - the note says why
             raise nri.Reject(f"{error}; all network devices are back on the host") from None
         except OSError as error:
             raise nri.Reject(f"network namespace {path}: {error.strerror}") from None

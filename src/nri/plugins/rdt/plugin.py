@@ -10,7 +10,7 @@ import re
 import nri
 from nri.api.annotations import BOOLEANS
 from nri.plugins.annotated import find, only_for_containers
-from nri.text import quote
+from nri.text import plain, quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Rdt(nri.Plugin):
         self._warn(pod, container)
         if not done:
             return None
-        self.log.info("%s", ", ".join(done))
+        self.log.info("%s", plain(", ".join(done)))
         return adjustment
 
     def _warn(self, pod: nri.PodSandbox, container: nri.Container) -> None:

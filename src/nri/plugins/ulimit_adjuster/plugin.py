@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import nri
 from nri.plugins.annotated import find, only_for_containers
+from nri.text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class UlimitAdjuster(nri.Plugin):
         for place, limit in enumerate(limits):
             with found.at(f"[{place}]"):
                 adjustment.add_rlimit(limit.type, limit.hard, limit.soft)
-        self.log.info("limits: %s", ", ".join(f"{kind} {soft}:{hard}" for kind, hard, soft in limits))
+        said = ", ".join(f"{kind.removeprefix(PREFIX)} {soft}:{hard}" for kind, hard, soft in limits)
+        self.log.info("limits: %s", plain(said))
         return adjustment
 
 

@@ -80,7 +80,7 @@ class Several:
                 health = HealthServer(address, lambda: all(program.is_ready() for program in self._programs))
             first, *others = self._programs
             threads = [
-                threading.Thread(target=self._serve, args=(program,), name=f"nri-{program.label}", daemon=True)
+                threading.Thread(target=self._serve, args=(program,), name=f"nri-plugin-{program.label}", daemon=True)
                 for program in others
             ]
             for thread in threads:

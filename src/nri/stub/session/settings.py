@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from nri.stub.support.before import defaults
+from nri.stub.support.before import defaults, has_all_defaults
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +38,12 @@ def apply(plugin: PluginBase, text: str, file: str | None = None, own: Mapping[s
     if not text.strip() and file is None and not own and config_class is not None:
         plugin.config = defaults(config_class)
         return
+    simple = _simple(config_class, plugin.flags, own) if not text.strip() and file is None else None
+    if simple is not None:
+        plugin.config = defaults(config_class)  # type: ignore[arg-type]  # `_simple` has seen that there is one
+        for field, value in simple.items():
+            setattr(plugin.config, field, value)
+        return
     from nri.config import Source, read, read_file
 
     sources = []
@@ -62,10 +68,38 @@ def check_flags(plugin_class: type[PluginBase], own: Mapping[str, list[str] | bo
     Raises:
         ConfigError: names the flag, and what it takes.
     """
-    if own and plugin_class.Config is not None:
+    config_class = plugin_class.Config
+    if own and config_class is not None and _simple(config_class, plugin_class.flags, own) is None:
         from nri.config.flags import check
 
-        check(plugin_class.Config, _flag_layers(plugin_class.Config, plugin_class.flags, own))
+        check(config_class, _flag_layers(config_class, plugin_class.flags, own))
+
+
+def _simple(
+    config_class: type | None, flags: Mapping[str, tuple[str, str, str]], own: Mapping[str, list[str] | bool]
+) -> dict[str, str | bool] | None:
+    """Return what flags set if they are texts and switches, in which nothing can be wrong; else None.
+
+    What reads all else costs a start 35 ms, and the process 3 MiB for as long as it runs.
+    """
+    if config_class is None or hasattr(config_class, "__post_init__") or not has_all_defaults(config_class):
+        return None
+    values: dict[str, str | bool] = {}
+    for name, given in own.items():
+        field = flags[name][0]
+        kind = next(_annotations(base)[field] for base in config_class.__mro__ if field in _annotations(base))
+        if isinstance(given, bool) and kind in ("bool", bool):
+            values[field] = given
+        elif not isinstance(given, bool) and kind in ("str", str):
+            values[field] = given[-1]
+        else:
+            return None
+    return values
+
+
+def _annotations(base: type) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = base.__dict__.get("__annotations__", {})
+    return found
 
 
 def _flag_layers(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from nri.stub.support.mirror import Mirror
 
-__all__ = ["ConfigBefore", "StateBefore", "defaults"]
+__all__ = ["ConfigBefore", "StateBefore", "defaults", "has_all_defaults"]
 
 
 class ConfigBefore:
@@ -48,7 +48,7 @@ def defaults(config_class: type) -> Any:
     Raises:
         ConfigError: a key has no default.
     """
-    if not _has_all_defaults(config_class):
+    if not has_all_defaults(config_class):
         from nri.config import read
 
         return read(config_class, [])
@@ -61,7 +61,8 @@ def defaults(config_class: type) -> Any:
     return instance
 
 
-def _has_all_defaults(config_class: type) -> bool:
+def has_all_defaults(config_class: type) -> bool:
+    """Whether an instance can be made of nothing."""
     return all(
         hasattr(config_class, name)
         for base in config_class.__mro__

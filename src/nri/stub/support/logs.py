@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from typing import Any
 
-__all__ = ["adapter", "set_up", "set_up_as_chosen"]
+__all__ = ["EACH_LINE", "adapter", "send_to_file", "set_up", "set_up_as_chosen"]
+
+#: Extra of a record of many lines, each of which is to be a line of the log with time and name.
+EACH_LINE = {"each_line": True}
 
 
 class _Adapter(logging.LoggerAdapter):  # type: ignore[type-arg]
@@ -48,6 +51,31 @@ def adapter(name: str) -> logging.LoggerAdapter[logging.Logger]:
     if found is None:
         found = _adapters[name] = _Adapter(logging.getLogger(f"nri.plugin.{name}"), {})
     return found
+
+
+#: Loggers with a file of their own: name -> path, and what writes to it.
+_own_files: dict[str, tuple[str, logging.FileHandler]] = {}
+
+
+def send_to_file(logger: logging.Logger, path: str) -> None:
+    """Send one logger's lines to a file, to which they are appended, instead of the process's log; "" ends that.
+
+    Raises:
+        OSError: the file cannot be opened; the lines go where they went before.
+    """
+    before = _own_files.get(logger.name)
+    if path == (before[0] if before else ""):
+        return
+    handler = logging.FileHandler(path) if path else None
+    if before is not None:
+        logger.removeHandler(before[1])
+        before[1].close()
+        del _own_files[logger.name]
+    logger.propagate = handler is None
+    if handler is not None:
+        handler.setFormatter(_formatter(_form[-1]))
+        logger.addHandler(handler)
+        _own_files[logger.name] = path, handler
 
 
 def set_up_as_chosen() -> None:
@@ -81,13 +109,20 @@ def set_up(level: str = "INFO", form: str = "text", file: str | None = None, *, 
             trouble = error.strerror or str(error)
     if handler is None:
         handler = _syslog() if use_syslog else logging.StreamHandler()
-    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter(_TEXT))
+    _form.append(form)
+    handler.setFormatter(_formatter(form))
     root.addHandler(handler)
     if trouble:
         logging.getLogger("nri.plugin").warning("cannot log to %s: %s", file, trouble)
 
 
+#: The form of this process's log, last.
+_form = ["text"]
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def _formatter(form: str) -> logging.Formatter:
+    return _JsonFormatter() if form == "json" else _TextFormatter(_TEXT)
 
 
 SYSLOG = "/dev/log"
@@ -100,6 +135,15 @@ def _syslog() -> logging.Handler:
         """Syslog, and stderr where there is none: some runtimes keep the last words of a plugin."""
 
         ident = "nri-plugin: "
+
+        def emit(self, record: logging.LogRecord) -> None:
+            if not hasattr(record, "each_line"):
+                super().emit(record)
+                return
+            for line in record.getMessage().split("\n"):  # a message to syslog has a bound
+                one = logging.makeLogRecord({**record.__dict__, "msg": line, "args": ()})
+                del one.each_line  # type: ignore[attr-defined]
+                super().emit(one)
 
         def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
             if not isinstance(sys.exc_info()[1], OSError):
@@ -115,10 +159,15 @@ def _syslog() -> logging.Handler:
 class _TextFormatter(logging.Formatter):
     """Formatter of text in which nothing steers a terminal: names and texts of containers come into any plugin's log.
 
-    Only a record's first line begins at the margin, so that no text can look like another record.
+    Only a record's first line begins at the margin, so that no text can look like another record; but for `EACH_LINE`.
     """
 
     def format(self, record: logging.LogRecord) -> str:
+        if hasattr(record, "each_line"):
+            head, *rest = record.getMessage().split("\n")
+            first = super().format(logging.makeLogRecord({**record.__dict__, "msg": head, "args": ()}))
+            before = first.removesuffix(head)
+            return "\n".join([first, *(before + escape(line) for line in rest)])
         return "\n  ".join([escape(line).replace("\\t", "\t") for line in super().format(record).split("\n")])
 
 

@@ -60,7 +60,8 @@ def test_it_is_off_where_its_configuration_says_so(nri_runtime: FakeRuntime, con
         ("rejectSysctl: true", r'rejectSysctl: unknown key \(did you mean "rejectSysctlAdjustment"\?\)'),
         ("requiredPlugins: x", "requiredPlugins: expected a list of plugin names"),
         ("[a]", "expected keys with values"),
-        ("just words", "not valid TOML"),
+        ("just words", "expected keys with values"),
+        ("required_plugins = x", "not valid TOML"),
         ("a: [", "not valid YAML"),
     ],
 )
@@ -74,3 +75,9 @@ def test_a_wrong_configuration_keeps_it_from_taking_part(nri_runtime: FakeRuntim
 def test_it_is_on_unless_the_configuration_says_otherwise() -> None:
     assert read("") == ValidatorConfig(enable=True)
     assert read("nri_enable_default_validator = false") == ValidatorConfig()
+
+
+def test_toml_is_told_by_its_first_key() -> None:
+    made = read('# ours\n\n# all of them\ntolerate_missing_plugins_annotation = "a: b"\nrequired_plugins = ["x"]\n')
+    wanted = ValidatorConfig(enable=True, tolerate_missing_plugins_annotation="a: b", required_plugins=("x",))
+    assert made == wanted

@@ -83,5 +83,5 @@ def test_what_it_does_is_in_the_log(nri_runtime: FakeRuntime, caplog: pytest.Log
     lines = [one.getMessage().partition(" [pod")[0] for one in caplog.records if one.name.startswith("nri.plugin")]
     assert lines == [
         f'annotation {NEW}: [0].sotf: unknown key, left out (did you mean "soft"?)',
-        "limits: RLIMIT_CPU 0:2",
+        "limits: CPU 0:2",
     ]

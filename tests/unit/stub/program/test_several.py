@@ -98,7 +98,7 @@ def test_each_has_its_index_configuration_and_thread_and_a_signal_stops_all(
     thread = meanwhile(runtime, ["10-env", "20-env", "30-env"], ask)
     assert Several(pairs).run() == 0
     ended(thread)
-    assert replies == [{"BY_10": "MainThread", "BY_20": "nri-20-env", "BY_30": "nri-30-env"}]
+    assert replies == [{"BY_10": "MainThread", "BY_20": "nri-plugin-20-env", "BY_30": "nri-plugin-30-env"}]
     asked = {record.name for record in caplog.records if "asked" in record.getMessage()}
     assert asked == {f"nri.plugin.{index}-env" for index in (10, 20, 30)}, "the log says which plugin"
     wait_for(lambda: {row.state for row in runtime.plugins} == {"gone"}, "all connections ended")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Literal
 
 import pytest
 
 import nri
 from nri.stub.session import settings
+from tests.support.commands import unmeasured
 from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import Names
 
@@ -69,3 +72,38 @@ def test_a_flag_that_does_not_fit_is_told_by_its_name() -> None:
     with pytest.raises(nri.ConfigError, match=r'^--mode: mode: expected one of soft, hard, not "sotf" \(did you mean'):
         settings.check_flags(Flagged, {"mode": ["sotf"]})
     settings.check_flags(Flagged, {"mode": ["hard"]})
+
+
+def test_texts_and_switches_alone_need_no_reader_of_configuration() -> None:
+    program = """
+import sys, nri
+from nri.stub.session import settings
+class Pin(nri.Plugin):
+    flags = {"cpus": ("cpus", "LIST", ""), "hard": ("hard", "", "")}
+    class Config:
+        cpus: str = "0"
+        hard: bool = False
+        other: int = 1
+settings.check_flags(Pin, {"cpus": ["1", "2"], "hard": True})
+plugin = Pin()
+settings.apply(plugin, "", None, {"cpus": ["1", "2"], "hard": True})
+loaded = {"nri.config", "msgspec"} & set(sys.modules)
+print(plugin.config.cpus, plugin.config.hard, plugin.config.other, len(loaded))
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=unmeasured(), capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "True", "1", "0"]
+
+
+def test_a_configuration_that_checks_itself_is_asked_also_for_flags_alone() -> None:
+    class Checked(Names):
+        flags = {"cpus": ("cpus", "LIST", "which")}  # noqa: RUF012
+
+        class Config:
+            cpus: str = "0"
+
+            def __post_init__(self) -> None:
+                if self.cpus == "x":
+                    raise ValueError("x is no CPU")
+
+    with pytest.raises(nri.ConfigError, match="x is no CPU"):
+        settings.apply(Checked(), "", None, {"cpus": ["x"]})

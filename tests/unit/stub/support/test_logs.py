@@ -167,3 +167,20 @@ def test_the_pod_on_every_line_is_plain() -> None:
     assert line.isprintable()
     assert line.endswith("container c\\u202e]")
     assert len(line) < 1200
+
+
+def test_each_line_of_a_record_that_says_so_is_a_line_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_form", ["text"])
+    logger = logging.getLogger("nri.plugin.lines")
+    logger.setLevel("INFO")
+    logs.send_to_file(logger, str(tmp_path / "log"))
+    try:
+        logger.info("%s", "one\ntwo\x1b", extra=logs.EACH_LINE)
+    finally:
+        logs.send_to_file(logger, "")
+    first, second = (tmp_path / "log").read_text().splitlines()
+    assert first.endswith(" INFO nri.plugin.lines: one")
+    assert second == first.removesuffix("one") + "two\\x1b"
+    assert logger.propagate and not logger.handlers

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from nri.cli.errors import Failure
 from nri.cli.support.plugin_loader import explain, load
@@ -20,6 +20,7 @@ from nri.cli.support.trial.outcome import Miss, Outcome, PodResult, Result
 from nri.cli.support.trial.programs import program
 from nri.cli.support.trial.watching import Watching
 from nri.errors import ConfigError, LocalProtocolError, NriError, describe
+from nri.stub.program.options import Options
 from nri.testing import FakeRuntime
 
 if TYPE_CHECKING:
@@ -87,9 +88,12 @@ class Trial:
             return
         kind = load(plugin.target)
         name = name_in(plugin.target) or kind.name
+        options = Options()
+        options.index, options.name = plugin.index, name
         try:
-            made = kind()
-            self._runtime.add(made, plugin.index, name, config=plugin.config_text)
+            for made, own in cast("list[tuple[Plugin, Options]]", kind._connections(options)):  # nearly always one
+                self._runtime.add(made, own.index, name, config=plugin.config_text)
+                self._inside.append(made)
         except ConfigError as error:
             raise _named(error, plugin) from None
         except LocalProtocolError:  # says little: it did not take part
@@ -99,7 +103,6 @@ class Trial:
             raise
         except Exception as error:
             raise Failure(explain(error, plugin.target)) from error
-        self._inside.append(made)
 
     def start(self, workloads: Sequence[Workload], timeout_s: float) -> Outcome:
         """Take the pods through their start; returns what came of it."""

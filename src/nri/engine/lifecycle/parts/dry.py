@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from nri.engine.config import EngineConfig, OciRuntime
 from nri.engine.images import Credentials, Image, ImageStore
+from nri.engine.images.mapping import Mapping as Ids
 from nri.engine.images.transport import OnProgress
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.lifecycle.parts.places import Places
@@ -77,7 +78,7 @@ class _Images(ImageStore):
         """The same: nothing is brought here."""
         return self.get(reference)
 
-    def mount(self, image: Image, container_id: str) -> Path:
+    def mount(self, image: Image, container_id: str, mapping: Ids | None = None) -> Path:
         """An empty folder."""
         return private_folder(self.root / "dry" / container_id)
 
@@ -90,9 +91,9 @@ class _Namespaces:
     """The paths of namespaces, and none at them."""
 
     def make(
-        self, pod_id: str, folder: Path, kinds: set[str], hostname: str, sysctls: Mapping[str, str]
+        self, pod_id: str, folder: Path, kinds: set[str], hostname: str, sysctls: object, id_mappings: object = None
     ) -> dict[str, str]:
-        return {kind: str(folder / kind) for kind in kinds}
+        return {kind: str(folder / kind) for kind in (*kinds, *(("user",) if id_mappings else ()))}
 
     def pin(self, folder: Path, kind: str, pid: int) -> str:
         return str(folder / kind)

@@ -6,10 +6,12 @@ memory is a file system of the pod's own, unless it shares the node's. Next: :mo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.spec.namespaces import id_mappings
 from nri.engine.support.files import remove_tree
 from nri.engine.support.kernel import is_mount_point, mount, unmount
 
@@ -27,6 +29,9 @@ class PodFiles:
     def __init__(self, folder: Path, config: pb.PodSandboxConfig, hostname: str, *, dry: bool = False) -> None:
         self._folder, self._config, self._hostname, self._dry = folder, config, hostname, dry
         self._options = config.linux.security_context.namespace_options
+        mapped = id_mappings(self._options)
+        #: The pod's root, by its ids on the node.
+        self._owner = (mapped["uidMappings"][0]["hostID"], mapped["gidMappings"][0]["hostID"]) if mapped else (-1, -1)
 
     def make(self, ips: Sequence[str]) -> None:
         """Write the files, with the pod's addresses, and mount its shared memory. Raises OSError."""
@@ -40,11 +45,13 @@ class PodFiles:
             path = self._folder / name
             path.write_text(text)
             path.chmod(0o644)
+            os.chown(path, *self._owner)
         shm = self._folder / "shm"
         if self._options.ipc != pb.NODE and not self._dry and not is_mount_point(shm):
             shm.mkdir(exist_ok=True)
             flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
-            mount("shm", shm, "tmpfs", flags, f"mode=1777,size={_SHM_BYTES}")
+            uid, gid = (max(each, 0) for each in self._owner)
+            mount("shm", shm, "tmpfs", flags, f"mode=1777,size={_SHM_BYTES},uid={uid},gid={gid}")
 
     def mounts(self) -> dict[str, str]:
         """Path in the container -> path on the host."""

@@ -1,6 +1,7 @@
-"""The namespaces of a pod that live without a process: network, IPC and host name, pinned as files.
+"""The namespaces of a pod that live without a process: network, IPC, host name and users, pinned as files.
 
 Rules: they are made on a thread that ends with them; sysctls and host name are set there, where they are the pod's own.
+A thread cannot make a namespace of users, so one comes with the others from a process that lives only for that.
 A pod's process namespace needs a process and is the business of `holder`; its file is pinned here all the same, so that
 a path never means another process. Next: :mod:`nri.engine.lifecycle.parts.pod_files`.
 """
@@ -13,9 +14,10 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from nri.engine.lifecycle.parts.mapped import IdMappings, mapped_process
 from nri.engine.network import NetworkNamespaces
 from nri.engine.support.errors import EngineError
-from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, mount, setns, unmount, unshare
+from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, mount, setns, unmount, unshare
 
 __all__ = ["PodNamespaces"]
 
@@ -30,12 +32,31 @@ class PodNamespaces:
         self._networks = networks
 
     def make(
-        self, pod_id: str, folder: Path, kinds: set[str], hostname: str, sysctls: Mapping[str, str]
+        self,
+        pod_id: str,
+        folder: Path,
+        kinds: set[str],
+        hostname: str,
+        sysctls: Mapping[str, str],
+        id_mappings: IdMappings | None = None,
     ) -> dict[str, str]:
-        """Make the namespaces of these kinds (network, ipc, uts); returns their paths. Raises EngineError."""
+        """Make the namespaces of these kinds (network, ipc, uts); returns their paths. Raises EngineError.
+
+        With `id_mappings`, as a spec has them, there is one of users as well, to which the others belong.
+        """
+        if not id_mappings:
+            return self._make(pod_id, folder, kinds, hostname, sysctls, 0)
+        with mapped_process(kinds, id_mappings) as pid:
+            path = self.pin(folder, "user", pid)
+            return {**self._make(pod_id, folder, kinds, hostname, sysctls, pid), "user": path}
+
+    def _make(
+        self, pod_id: str, folder: Path, kinds: set[str], hostname: str, sysctls: Mapping[str, str], of: int
+    ) -> dict[str, str]:
+        """Make new ones, or take those of the process `of`."""
         paths: dict[str, str] = {}
         if "network" in kinds:
-            paths["network"] = str(self._networks.create(pod_id))
+            paths["network"] = str(self._networks.create(pod_id, of))
         own = [kind for kind in _FLAGS if kind in kinds]
         for kind in own:
             paths[kind] = str(folder / kind)
@@ -48,7 +69,10 @@ class PodNamespaces:
                     setns(descriptor, CLONE_NEWNET)
                 finally:
                     os.close(descriptor)
-            if own:
+            if of:
+                for kind in own:
+                    enter(of, kind, _FLAGS[kind])
+            elif own:
                 unshare(sum(_FLAGS[kind] for kind in own))
             if "uts" in own and hostname:
                 socket.sethostname(hostname)
@@ -71,7 +95,7 @@ class PodNamespaces:
     def remove(self, pod_id: str, folder: Path) -> None:
         """Let all namespaces of a pod go; those that are not there are no error."""
         self._networks.remove(pod_id)
-        for kind in (*_FLAGS, "pid"):
+        for kind in (*_FLAGS, "pid", "user"):
             path = folder / kind
             while unmount(path, lazily=True):
                 pass

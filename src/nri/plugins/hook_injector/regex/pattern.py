@@ -3,8 +3,8 @@
 One job: whether a pattern is found anywhere in a text. Python's `re` tries one way after the other, so that a pattern
 such as `(a+)+$` takes hours for 40 characters, and nothing can interrupt it. Here all ways are followed at once: a
 state is the set of instructions at which they stand, and where each character leads from a state is kept, as a
-deterministic automaton that is built while it is used. Rules: the kept states are bounded, and so is the work of one
-search that is not kept. Next: `nri.plugins.hook_injector.when` asks these.
+deterministic automaton that is built while it is used. Rules: what is kept is bounded, and so is the work of all
+searches for one container together. Next: `nri.plugins.hook_injector.when` asks these.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["MOST_WORK", "Pattern", "TooCostly"]
+__all__ = ["MOST_STEPS", "Budget", "Pattern", "TooCostly"]
 
-#: Steps along the ways of a program that one search may take where no kept state leads on: about a second.
-MOST_WORK = 1_000_000
-#: States, and characters that lead on from them, that one pattern keeps; then it forgets all of them.
-MOST_STATES, MOST_MOVES = 1_000, 20_000
+#: Steps along the ways of programs that all searches of one budget may take where nothing kept leads on: half a second.
+MOST_STEPS = 1_000_000
+#: Instructions in states, and characters that lead on from them, that one pattern keeps; then it forgets all of them.
+MOST_KEPT = 100_000
 
 # What stands beside a place in the text.
 _EDGE, _NEWLINE, _WORD, _OTHER = "edge", "newline", "word", "other"
@@ -36,7 +36,22 @@ _ASSERTIONS: dict[str, Callable[[str, str], bool]] = {
 
 
 class TooCostly(Exception):
-    """A search has taken more steps than it may."""
+    """Searches have taken more steps than they may."""
+
+
+class Budget:
+    """The steps that are left to some searches together."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MOST_STEPS
+
+    def spend(self, steps: int) -> None:
+        """Take so many steps. Raises TooCostly."""
+        self.left -= steps
+        if self.left < 0:
+            raise TooCostly(f"more than {MOST_STEPS} steps")
 
 
 class _State:
@@ -61,37 +76,36 @@ class Pattern:
         ValueError: the text is no such expression, or too large; says where.
     """
 
-    __slots__ = ("_kept", "_left", "_program", "_start", "_states", "text")
+    __slots__ = ("_kept", "_program", "_start", "_states", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._program, self._start = compile_pattern(text)
         self._states: dict[tuple[frozenset[int], str], _State] = {}
-        self._kept = self._left = 0
+        self._kept = 0
 
     def __repr__(self) -> str:
         return f"Pattern({self.text!r})"
 
-    def found_in(self, text: str) -> bool:
+    def found_in(self, text: str, budget: Budget) -> bool:
         """Whether any part of the text is what the pattern says.
 
         Raises:
-            TooCostly: it would take longer than a second or so to tell.
+            TooCostly: the budget is used up.
         """
-        self._left = MOST_WORK
         state = self._state(frozenset((self._start,)), _EDGE)
         for character in text:
-            following = state.moves[character] if character in state.moves else self._move(state, character)
+            following = state.moves[character] if character in state.moves else self._move(state, character, budget)
             if following is None:
                 return True
             state = following
-        _, found = self._reached(state, _EDGE)
+        _, found = self._reached(state, _EDGE, budget)
         return found
 
-    def _move(self, state: _State, character: str) -> _State | None:
+    def _move(self, state: _State, character: str, budget: Budget) -> _State | None:
         """Where a character leads that has not come at this state before; None if the pattern is found already."""
         kind = _kind(character)
-        reached, found = self._reached(state, kind)
+        reached, found = self._reached(state, kind, budget)
         following = None
         if not found:
             standing = {self._start}
@@ -104,7 +118,7 @@ class Pattern:
         state.moves[character] = following
         return following
 
-    def _reached(self, state: _State, after: str) -> tuple[Iterable[int], bool]:
+    def _reached(self, state: _State, after: str, budget: Budget) -> tuple[Iterable[int], bool]:
         """All instructions that are reached without a character, and whether the pattern's end is among them."""
         reached: set[int] = set()
         waiting = list(state.instructions)
@@ -118,19 +132,18 @@ class Pattern:
                 if not targets:
                     return reached, True
                 waiting += targets
-        self._left -= len(reached)
-        if self._left < 0:
-            raise TooCostly(f"takes more than {MOST_WORK} steps")
+        budget.spend(len(reached))
         return reached, False
 
     def _state(self, instructions: frozenset[int], before: str) -> _State:
         """The one state of its kind, so that what is kept in it is found again."""
-        if len(self._states) > MOST_STATES or self._kept > MOST_MOVES:
+        if self._kept > MOST_KEPT:
             self._states = {}
             self._kept = 0
         state = self._states.get((instructions, before))
         if state is None:
             state = self._states[instructions, before] = _State(instructions, before)
+            self._kept += len(instructions)
         return state
 
 

@@ -100,7 +100,6 @@ class _Parser:
         self._at = 0
         self._flags = ""
         self._levels = [_Level("")]
-        self._names: set[str] = set()
         #: Where the repetition begins that has just been read; -1 after anything else: `a**` is no pattern in Go.
         self._repeated_from = -1
 
@@ -177,9 +176,6 @@ class _Parser:
                 return
         elif named:
             self._at = named.end()
-            if named[1] in self._names:
-                raise ValueError(f"the group name {plain(named[1], 60)} is given twice")
-            self._names.add(named[1])
         elif text.startswith("(?", begin):
             raise ValueError(f"{plain(text[begin : begin + 4], 10)} begins no group that there is in this syntax (RE2)")
         else:

@@ -1,0 +1,77 @@
+"""The ids of a pod with a user namespace, as its root file systems need them.
+
+Rules: nothing of the image itself is changed; ids that are not mapped stay, and belong to nobody inside. Next:
+:mod:`nri.engine.images.users`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from nri.engine.support.kernel import is_mount_point, mount_mapped
+
+__all__ = ["Mapping", "open_way"]
+
+#: A file system, or a kernel, that cannot map ids of mounts.
+_CANNOT = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class Mapping(NamedTuple):
+    """Where the ids of a user namespace lie among the node's.
+
+    Attributes:
+        namespace: the namespace, pinned.
+        uid, gid: the node's id of id 0.
+        uids, gids: how many there are.
+    """
+
+    namespace: Path
+    uid: int
+    gid: int
+    uids: int
+    gids: int
+
+    def mount(self, source: Path, target: Path) -> Path | None:
+        """Mount a folder with its owners mapped; None where its file system cannot. Raises OSError."""
+        target.mkdir(exist_ok=True)
+        if is_mount_point(target):
+            return target
+        try:
+            mount_mapped(source, target, self.namespace)
+        except OSError as error:
+            if error.errno in _CANNOT:
+                return None
+            raise
+        return target
+
+    def give(self, tree: Path) -> None:
+        """Have all of a folder owned by those that its owners are mapped to. Raises OSError."""
+        self._give(tree)
+        for folder, folders, files in os.walk(tree):
+            for name in (*folders, *files):
+                self._give(Path(folder, name))
+
+    def _give(self, path: Path) -> None:
+        found = path.lstat()
+        uid = self.uid + found.st_uid if found.st_uid < self.uids else found.st_uid
+        gid = self.gid + found.st_gid if found.st_gid < self.gids else found.st_gid
+        os.chown(path, uid, gid, follow_symlinks=False)
+        if not stat.S_ISLNK(found.st_mode):  # a change of owners has taken set-user-id away
+            os.chmod(path, stat.S_IMODE(found.st_mode))
+
+
+def open_way(folder: Path, gid: int) -> None:
+    """Let a user namespace's root, by its group, and nobody else, into a folder to which it has to find its way.
+
+    The folders above can be passed then, and still not be listed: what lies in them is closed by its own mode.
+    """
+    os.chown(folder, -1, gid)
+    folder.chmod(0o710)
+    for above in folder.parents:
+        mode = stat.S_IMODE(above.stat().st_mode)
+        if not mode & stat.S_IXOTH:
+            above.chmod(mode | stat.S_IXOTH)

@@ -1,0 +1,1 @@
+"""The plugin that shows what plugins between its connections change. Next: `plugin`; `compare` finds differences."""

@@ -1,0 +1,82 @@
+"""The differences of two messages: field by field, or line by line of their YAML. Pure.
+
+Entries of lists are compared by what they are about, not by their place: a variable by its name, a mount by its
+destination. So a mount that is replaced is one update, and not a row of them. Next: `nri.plugins.differ.plugin`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nri.plugins.dump import yaml_lines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+__all__ = ["Difference", "differences", "yaml_differences"]
+
+#: List -> the key of its entries that says what an entry is about.
+_ABOUT = {"mounts": "destination", "devices": "path", "rlimits": "type", "namespaces": "type", "CDI_devices": "name"}
+#: Lines of YAML around a difference.
+_AROUND = 3
+
+
+class Difference(NamedTuple):
+    """One field that differs: create, update or delete, where, and both values; None for one that is not there."""
+
+    kind: str
+    path: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.path}: From: {_shown(self.before)} -> To: {_shown(self.after)}"
+
+
+def differences(before: Any, after: Any, path: str = "") -> Iterator[Difference]:
+    """The differences of two trees (`nri.plugins.dump.tree_of`), in the order of their paths."""
+    if before == after:
+        return
+    given = before or after
+    if isinstance(given, list):
+        name = path.rpartition(".")[2]
+        before, after, pattern = _table(name, before or []), _table(name, after or []), "{}[{}]"
+    elif isinstance(given, dict) and given and not (path.endswith("]") and None in (before, after)):
+        before, after, pattern = before or {}, after or {}, "{}.{}" if path else "{}{}"
+    else:  # a scalar, an empty message, or the whole entry of a list
+        kind = "create" if before is None else "delete" if after is None else "update"
+        yield Difference(kind, path, before, after)
+        return
+    for key in sorted({*before, *after}):
+        yield from differences(before.get(key), after.get(key), pattern.format(path, key))
+
+
+def _table(name: str, items: list[Any]) -> dict[str, Any]:
+    """The entries of a list by what they are about; by their own text where there is no such key."""
+    table: dict[str, Any] = {}
+    for place, item in enumerate(items):
+        if isinstance(item, dict):
+            key = str(item.get(_ABOUT.get(name, ""), place))
+        else:
+            key = str(item).partition("=")[0] if name == "env" else str(item)
+        table[f"{key}, {place}" if key in table else key] = item
+    return table
+
+
+def _shown(value: Any) -> str:
+    """A value on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_shown(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_shown, value)) + "]"
+    return "<nil>" if value is None else yaml_lines(value)[0]
+
+
+def yaml_differences(before: Any, after: Any) -> list[str]:
+    """The lines of YAML that differ, with a few lines around them: `+` for new ones, `-` for those that are gone."""
+    import difflib
+
+    found = difflib.unified_diff(yaml_lines(before), yaml_lines(after), lineterm="", n=_AROUND)
+    return [line for line in found if not line.startswith(("+++", "---"))]

@@ -1,0 +1,127 @@
+"""`logger`: each request in the log, with its messages as YAML; containers get a mark if that is asked for.
+
+One job: to show what a runtime tells plugins. A line of the log is `CreateContainer:    image: busybox`, the event
+before each line, so that one event can be picked out of many. Next: `nri.plugins.dump` writes the lines,
+`nri.plugins.logger.config` has the keys and flags; `nri.plugins.differ` shows what other plugins change.
+"""
+
+from __future__ import annotations
+
+import os
+
+import nri
+from nri.plugins.dump import tree_of, yaml_lines
+from nri.plugins.logger.config import FLAGS, LoggerConfig
+from nri.stub.support import logs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+__all__ = ["Logger"]
+
+
+class Logger(nri.Plugin):
+    """Log every request with all that is in it, and mark containers if asked to."""
+
+    name = "logger"
+    flags = FLAGS
+    Config = LoggerConfig
+    config: LoggerConfig
+
+    def configure(self) -> nri.EventMask | None:
+        """Send the log where the configuration wants it, and take the events that it names."""
+        config = self.config
+        try:
+            logs.send_to_file(self.log.logger, config.logFile)
+        except OSError as error:
+            reason = f"cannot open {config.logFile}: {error.strerror}"
+            raise nri.ConfigError("configuration", "logFile", reason) from None
+        self.log.info("connected to %s %s", self.runtime.name, self.runtime.version)
+        return nri.EventMask(sum({spec.bit for mask in config.events for spec in mask})) or None
+
+    def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+        self._dump_list("Synchronize", "pods", pods)
+        self._dump_list("Synchronize", "containers", containers)
+
+    def shutdown(self) -> None:
+        self._write(["Shutdown"])
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        self._dump("CreateContainer", pod=pod, container=container)
+        mark, config = f"logger-pid-{os.getpid()}", self.config
+        adjustment = nri.Adjustment()
+        if config.addAnnotation:
+            adjustment.add_annotation(config.addAnnotation, mark)
+        if config.setAnnotation:
+            adjustment.remove_annotation(config.setAnnotation).add_annotation(config.setAnnotation, mark)
+        if config.addEnv:
+            adjustment.add_env(config.addEnv, mark)
+        if config.setEnv:
+            adjustment.remove_env(config.setEnv).add_env(config.setEnv, mark)
+        return adjustment
+
+    def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self._dump("RunPodSandbox", pod=pod)
+
+    def update_pod_sandbox(
+        self, pod: nri.PodSandbox, overhead: nri.LinuxResources, resources: nri.LinuxResources
+    ) -> None:
+        self._dump("UpdatePodSandbox", pod=pod, overHeadResources=overhead, resources=resources)
+
+    def post_update_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self._dump("PostUpdatePodSandbox", pod=pod)
+
+    def stop_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self._dump("StopPodSandbox", pod=pod)
+
+    def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self._dump("RemovePodSandbox", pod=pod)
+
+    def post_create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._dump("PostCreateContainer", pod=pod, container=container)
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._dump("StartContainer", pod=pod, container=container)
+
+    def post_start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._dump("PostStartContainer", pod=pod, container=container)
+
+    def update_container(self, pod: nri.PodSandbox, container: nri.Container, resources: nri.LinuxResources) -> None:
+        self._dump("UpdateContainer", pod=pod, container=container, resources=resources)
+
+    def post_update_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._dump("PostUpdateContainer", pod=pod, container=container)
+
+    def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._dump("StopContainer", pod=pod, container=container)
+
+    def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._dump("RemoveContainer", pod=pod, container=container)
+
+    def validate_container_adjustment(self, request: nri.ValidationRequest) -> None:
+        self._dump("ValidateContainerAdjustment", request=request.message)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _dump(self, event: str, **messages: Any) -> None:
+        """Log the messages of an event, each under its name."""
+        lines = []
+        for tag, message in messages.items():
+            lines += [f"{event}: {tag}:", *(f"{event}:    {line}" for line in yaml_lines(tree_of(message)))]
+        self._write(lines)
+
+    def _dump_list(self, event: str, tag: str, messages: Iterable[Any]) -> None:
+        """Log messages one after the other, because all of them together may be many megabytes of text."""
+        self._write([f"{event}: {tag}:"])
+        for message in messages:
+            self._write([f"{event}:    {line}" for line in yaml_lines([tree_of(message)])])
+
+    def _write(self, lines: list[str]) -> None:
+        # One record for all lines: a record for each costs more than all else here together.
+        self.log.logger.info("%s", "\n".join(lines), extra=logs.EACH_LINE)
+
+
+if __name__ == "__main__":
+    Logger.main()

@@ -1,0 +1,71 @@
+"""BatchResource: CPU weight, CPU quota and memory limit of batch (BE) pods, from what they ask of batch resources.
+
+Kubernetes does not enforce `kubernetes.io/batch-cpu` (thousandths of a CPU) and `kubernetes.io/batch-memory`, so the
+pod's annotation or its spec says them again. A pod without them is left alone. Next:
+`nri.policies.koordinator.hooks.cpu_normalization`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from nri.policies.koordinator import formulas
+from nri.policies.koordinator.contexts import ContainerContext, ExtendedResources, PodContext
+from nri.policies.koordinator.formulas import UNLIMITED
+from nri.policies.koordinator.names import BATCH_CPU, BATCH_MEMORY, BE, qos_class
+from nri.policies.koordinator.quirks import Quirks
+from nri.policies.koordinator.values import Changes, Decision
+
+__all__ = ["NAME", "BatchRule", "container", "pod"]
+
+NAME: Final = "BatchResource"
+_NOTHING: Final = Decision()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRule:
+    """Whether batch pods have a quota, and for how much faster CPUs it is scaled; None is not read yet."""
+
+    has_quota: bool | None = None
+    ratio: float | None = None
+
+    def quota(self, milli_cpu: int) -> int:
+        """Return the quota for a limit."""
+        if self.has_quota is False:
+            return UNLIMITED
+        return formulas.scaled(formulas.quota_us(milli_cpu), -1 if self.ratio is None else self.ratio)
+
+
+def pod(context: PodContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+    """Decide for a batch pod: the sum of its containers, unlimited as soon as one of them is."""
+    spec = context.extended
+    if qos_class(context.labels) != BE or spec is None or (quirks.empty_batch_spec_ignored and not spec):
+        return _NOTHING
+    requested = sum(max(formulas.amount(each.requests, BATCH_CPU), 0) for each in spec.values())
+    changes = Changes(
+        cpu_shares=formulas.shares(requested),
+        cfs_quota=rule.quota(_limit(spec.values(), BATCH_CPU)),
+        memory_limit=_limit(spec.values(), BATCH_MEMORY),
+    )
+    return Decision(changes, "batch resources of the pod's containers")
+
+
+def container(context: ContainerContext, rule: BatchRule) -> Decision:
+    """Decide for a container of a batch pod."""
+    spec = context.extended
+    if qos_class(context.pod.labels) != BE or spec is None:
+        return _NOTHING
+    memory = formulas.amount(spec.limits, BATCH_MEMORY)
+    changes = Changes(
+        cpu_shares=formulas.shares(max(formulas.amount(spec.requests, BATCH_CPU), 0)),
+        cfs_quota=rule.quota(formulas.amount(spec.limits, BATCH_CPU)),
+        memory_limit=memory if memory > 0 else UNLIMITED,
+    )
+    return Decision(changes, "batch resources of the container")
+
+
+def _limit(containers: Collection[ExtendedResources], name: str) -> int:
+    limits = [formulas.amount(each.limits, name) for each in containers]
+    return UNLIMITED if any(limit <= 0 for limit in limits) else sum(limits)

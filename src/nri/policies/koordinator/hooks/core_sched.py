@@ -1,0 +1,45 @@
+"""CoreSched: which pods share a core's threads, by core-scheduling cookies, and `cpu.idle` of the kube-QoS folders.
+
+A pod belongs to the group of its label, or alone to itself (policy `exclusive`); classes that expel others have the
+group's name with `-expeller` behind it. A group's cookie is made on the first process and then shared with its
+siblings, which `nri.policies.koordinator.hooks.cookie_groups` remembers. Core scheduling excludes group identities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from nri.policies.koordinator.contexts import KubeQosContext
+from nri.policies.koordinator.names import LABEL_CORE_GROUP, LABEL_CORE_POLICY, qos_class
+from nri.policies.koordinator.rules.node_slo import CoreSchedRule
+from nri.policies.koordinator.values import Changes, Decision
+
+__all__ = ["EXPELLER", "NAME", "Membership", "kube_class", "membership"]
+
+NAME: Final = "CoreSched"
+EXPELLER: Final = "-expeller"
+
+
+class Membership(NamedTuple):
+    """Whether a pod takes part, and in which group."""
+
+    enabled: bool
+    group: str
+
+
+def membership(labels: Mapping[str, str], kube_class: str, uid: str, rule: CoreSchedRule) -> Membership:
+    """Decide a pod's group; policy `none` keeps it out."""
+    own = rule.of_pod(qos_class(labels), kube_class)
+    policy = labels.get(LABEL_CORE_POLICY, "")
+    group = uid if policy == "exclusive" else labels.get(LABEL_CORE_GROUP, "")
+    return Membership(own.enabled and policy != "none", group + (EXPELLER if own.expeller else ""))
+
+
+def kube_class(context: KubeQosContext, rule: CoreSchedRule) -> Decision:
+    """Decide `cpu.idle` of a kube-QoS folder; nothing while no NodeSLO has been read."""
+    if not rule.known:
+        return Decision()
+    own = rule.kube_pods.get(context.kube_class)
+    idle = own is not None and own.cpu_idle
+    return Decision(Changes(cpu_idle=int(idle)), f"NodeSLO, for the {context.kube_class} folder")

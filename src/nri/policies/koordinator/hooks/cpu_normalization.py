@@ -1,0 +1,51 @@
+"""CPUNormalization: a smaller CPU quota where CPUs are faster, so that a limit means the same on every node.
+
+For pods that share CPUs (LS, or no class and no CPUs of their own), by the ratio in the node's annotation. It needs the
+quota that was asked for. A ratio of at most 1 writes that quota, so that one which falls back undoes itself. Next:
+`nri.policies.koordinator.hooks.gpu`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from nri.policies.koordinator import formulas, pod_annotations
+from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
+from nri.policies.koordinator.names import LS, NONE, qos_class
+from nri.policies.koordinator.rules.node import NO_RATIO
+from nri.policies.koordinator.values import Changes, Decision
+
+__all__ = ["NAME", "container", "pod", "shares_cpus"]
+
+NAME: Final = "CPUNormalization"
+
+
+def pod(context: PodContext, ratio: float = NO_RATIO) -> Decision:
+    """Decide a pod's quota; it is known in standalone mode alone."""
+    return _decision(context.resources, context.labels, context.annotations, ratio)
+
+
+def container(context: ContainerContext, ratio: float = NO_RATIO) -> Decision:
+    """Decide a container's quota."""
+    return _decision(context.resources, context.pod.labels, context.pod.annotations, ratio)
+
+
+def shares_cpus(labels: Mapping[str, str], given: Mapping[str, str]) -> bool:
+    """Whether a pod's CPUs are shared ones. An annotation that cannot be read gives it none of its own."""
+    qos = qos_class(labels)
+    if qos != NONE:
+        return qos == LS
+    try:
+        return not pod_annotations.own_cpuset(given)
+    except ValueError:
+        return True
+
+
+def _decision(
+    resources: Resources | None, labels: Mapping[str, str], given: Mapping[str, str], ratio: float
+) -> Decision:
+    quota = None if resources is None else resources.cfs_quota
+    if ratio == NO_RATIO or quota is None or quota <= 0 or not shares_cpus(labels, given):
+        return Decision()
+    return Decision(Changes(cfs_quota=formulas.scaled(quota, ratio)), f"the node's CPUs count {ratio:g} times")

@@ -1,0 +1,111 @@
+"""CPUSetAllocator: the CPUs of containers and host applications, and no CPU quota for pods that have CPUs of their own.
+
+Order: the CPUs that the scheduler gave the pod; the share pools of the memory nodes it gave; the system's CPUs for
+SYSTEM; all share pools for LS; a clear for best-effort pods, whose CPUs somebody else limits; what the kubelet's static
+policy gave; all share pools. Next: `nri.policies.koordinator.hooks.batch_resource`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from nri.policies.koordinator import pod_annotations
+from nri.policies.koordinator.contexts import ContainerContext, HostApplicationContext, PodContext
+from nri.policies.koordinator.formulas import UNLIMITED, amount, milli
+from nri.policies.koordinator.names import BATCH_CPU, BE, BEST_EFFORT, LS, SYSTEM, qos_class
+from nri.policies.koordinator.paths import kube_class_of
+from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
+from nri.policies.koordinator.values import NO_CHANGES, Changes, Decision, HookError
+
+__all__ = ["NAME", "container", "container_cpus", "container_quota", "host_application", "pod_quota"]
+
+NAME: Final = "CPUSetAllocator"
+_NOTHING: Final = Decision()
+
+
+def container(
+    context: ContainerContext, rule: CpusetRule | None, *, batch_pools: bool = False, keep_quota: bool = False
+) -> Decision:
+    """Decide a container's CPUs and whether its quota goes. Raises HookError for an annotation that cannot be read.
+
+    Args:
+        context: the container.
+        rule: the node's topology, None while it has not been read.
+        batch_pools: whether batch pods may be given share pools of their own (gate BECPUManager).
+        keep_quota: whether pods with CPUs of their own keep their quota (--disable-unset-cpu-quota).
+    """
+    cpus = container_cpus(context, rule, batch_pools=batch_pools)
+    quota = container_quota(context, keep_quota=keep_quota)
+    return Decision(cpus.changes | quota.changes, "; ".join(filter(None, (cpus.reason, quota.reason))))
+
+
+def container_cpus(context: ContainerContext, rule: CpusetRule | None, *, batch_pools: bool = False) -> Decision:
+    """Decide a container's CPUs."""
+    status = _status(context.pod.annotations)
+    if status.get("cpuset"):
+        return Decision(Changes(cpuset=status["cpuset"]), "the scheduler gave the pod these CPUs")
+    if rule is None:
+        return _NOTHING
+    qos = qos_class(context.pod.labels)
+    zones = status.get("numaNodeResources", [])
+    if any(_has_cpu(zone) for zone in zones):
+        if qos != BE:
+            return Decision(_pools(rule.share_pools, zones), "share pools of the memory nodes the scheduler gave")
+        if batch_pools:
+            return Decision(_pools(rule.batch_pools, zones), "batch pools of the memory nodes the scheduler gave")
+    if qos == SYSTEM and rule.system_cpus:
+        return Decision(Changes(cpuset=rule.system_cpus), "the node's CPUs for SYSTEM pods")
+    if qos == LS:
+        return Decision(Changes(cpuset=rule.shared()), "all share pools, for LS pods")
+    if kube_class_of(context.cgroup_parent) == BEST_EFFORT:
+        return Decision(Changes(cpuset=""), "cleared: the CPUs of best-effort pods are limited elsewhere")
+    if rule.kubelet_policy == "static":
+        return Decision(NO_CHANGES, "left to the kubelet's static policy")
+    return Decision(Changes(cpuset=rule.shared()), "all share pools, for pods without a class")
+
+
+def container_quota(context: ContainerContext, *, keep_quota: bool = False) -> Decision:
+    """Take a container's quota away if its pod has CPUs of its own: it would only throttle them."""
+    return _quota(context.pod.annotations, keep_quota)
+
+
+def pod_quota(context: PodContext, *, keep_quota: bool = False) -> Decision:
+    """Take a pod's quota away if it has CPUs of its own."""
+    return _quota(context.annotations, keep_quota)
+
+
+def host_application(context: HostApplicationContext, rule: CpusetRule | None) -> Decision:
+    """Give all share pools to an LS program of the host; raises HookError for one of another class."""
+    if rule is None:
+        return _NOTHING
+    if context.qos != LS:
+        raise HookError(
+            NAME, f"host application {context.name}: CPUs are given to LS only, not to {context.qos or 'none'}"
+        )
+    return Decision(Changes(cpuset=rule.shared()), "all share pools, for LS programs")
+
+
+def _quota(given: Mapping[str, str], keep_quota: bool) -> Decision:
+    if keep_quota or not _status(given).get("cpuset"):
+        return _NOTHING
+    return Decision(Changes(cfs_quota=UNLIMITED), "no quota beside CPUs of its own")
+
+
+def _status(given: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        return pod_annotations.resource_status(given)
+    except ValueError as error:
+        raise HookError(NAME, str(error)) from None
+
+
+def _has_cpu(zone: Mapping[str, Any]) -> bool:
+    """Whether the scheduler gave CPU on a memory node; it may have given huge pages alone."""
+    resources = zone.get("resources", {})
+    return milli(resources, "cpu") != 0 or amount(resources, BATCH_CPU) > 0
+
+
+def _pools(pools: Iterable[SharePool], zones: Iterable[Mapping[str, Any]]) -> Changes:
+    listed = list(pools)
+    cpus = (pool.cpus for zone in zones for pool in listed if pool.node == zone.get("node", 0))
+    return Changes(cpuset=",".join(cpus))

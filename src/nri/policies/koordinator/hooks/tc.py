@@ -1,0 +1,68 @@
+"""TCNetworkQoS: the classes of traffic control that share the node's bandwidth between system, LS and BE pods.
+
+A plan, not commands: root 1:1 with all of the bandwidth, and below it system 1:2, LS 1:3 and BE 1:4, of which each may
+borrow up to the ceiling. The pod's class id goes into `net_cls.classid`. Bandwidths are bits per second. Next:
+`nri.policies.koordinator.hooks.terway_qos`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from nri.policies.koordinator.names import BE, BEST_EFFORT, LS, LSE, LSR, SYSTEM
+from nri.policies.koordinator.rules.network import TcRule
+
+__all__ = ["NAME", "TrafficClass", "class_id", "class_name", "classes", "hex_address", "minor_of"]
+
+NAME: Final = "TCNetworkQoS"
+_MAJOR: Final = 1
+#: Minor number, share of the bandwidth in percent while NodeSLO gives none, and priority of each class.
+_DEFAULTS: Final = {"system": (2, 40, 1), "ls": (3, 30, 2), "be": (4, 30, 3)}
+_MINORS: Final = {SYSTEM: 2, LSE: 3, LSR: 3, LS: 3, BE: 4}
+
+
+class TrafficClass(NamedTuple):
+    """One class: what it is sure of (`rate`) and what it may have at most (`ceil`), in bits per second."""
+
+    minor: int
+    rate: int
+    ceil: int
+    priority: int
+
+
+def classes(rule: TcRule) -> list[TrafficClass]:
+    """Return the classes below the root; none while tc is off or the node's bandwidth is not known."""
+    total = rule.bandwidths.hw_tx_bps_max
+    if not rule.enabled or not total:
+        return []
+    own = {"ls": (rule.bandwidths.l1_tx_bps_min, rule.bandwidths.l1_tx_bps_max)}
+    own["be"] = (rule.bandwidths.l2_tx_bps_min, rule.bandwidths.l2_tx_bps_max)
+    return [
+        TrafficClass(
+            minor, own.get(name, (0, 0))[0] or total * percent // 100, own.get(name, (0, 0))[1] or total, first
+        )
+        for name, (minor, percent, first) in _DEFAULTS.items()
+    ]
+
+
+def minor_of(qos: str, kube_class: str) -> int:
+    """Return the class that a pod's traffic belongs to."""
+    return _MINORS.get(qos, 4 if kube_class == BEST_EFFORT else 3)
+
+
+def class_name(major: int, minor: int) -> str:
+    """Return a class as tc writes it: `1:2`."""
+    return f"{major}:{minor}"
+
+
+def class_id(minor: int, major: int = _MAJOR) -> int:
+    """Return a class as `net_cls.classid` wants it: the digits of both read as hexadecimal, four for the minor."""
+    return int(f"{major}{minor:04d}", 16)
+
+
+def hex_address(address: str) -> str:
+    """Return an IPv4 address as a filter matches it: `0ad3f895`. Raises ValueError for what is none."""
+    parts = address.split(".")
+    if len(parts) != 4 or not all(part.isascii() and part.isdigit() and int(part) < 256 for part in parts):
+        raise ValueError(f"{address!r} is no IPv4 address")
+    return "".join(f"{int(part):02x}" for part in parts)

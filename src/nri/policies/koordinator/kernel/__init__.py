@@ -1,0 +1,1 @@
+"""Texts of kernel files, read and written without touching the files; pure."""

@@ -1,0 +1,134 @@
+"""Names of cgroup folders for both drivers: systemd's nested slices, and cgroupfs' plain folders. Pure text.
+
+A container id is `runtime://hash`. Paths have no slash at their end and none in front. Next:
+`nri.policies.koordinator.convert.manifest`, which uses them for pods as Kubernetes lists them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Any
+
+from nri.policies.koordinator.names import BEST_EFFORT, BURSTABLE, GUARANTEED
+
+__all__ = [
+    "CGROUPFS",
+    "SYSTEMD",
+    "container_folder",
+    "container_id_of",
+    "container_path",
+    "host_application_path",
+    "is_container_path",
+    "kube_class_of",
+    "kube_class_path",
+    "pod_id_of",
+    "pod_path",
+]
+
+CGROUPFS, SYSTEMD = "cgroupfs", "systemd"
+_ROOTS = {SYSTEMD: "kubepods.slice", CGROUPFS: "kubepods"}
+_CLASS_FOLDERS = {
+    SYSTEMD: {BURSTABLE: "kubepods-burstable.slice", BEST_EFFORT: "kubepods-besteffort.slice"},
+    CGROUPFS: {BURSTABLE: "burstable", BEST_EFFORT: "besteffort"},
+}
+_POD_PREFIXES = {
+    GUARANTEED: "kubepods-pod",
+    BURSTABLE: "kubepods-burstable-pod",
+    BEST_EFFORT: "kubepods-besteffort-pod",
+}
+#: What systemd's scopes are called, by the runtime in the id.
+_SCOPES = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
+#: Folders of host applications that do not say where they are, by class.
+_HOST_FOLDERS = {"LSE": "host-latency-sensitive", "LSR": "host-latency-sensitive", "LS": "host-latency-sensitive"}
+_HOST_FOLDERS["BE"] = "host-best-effort"
+_HOST_BASES = {"Kubepods": GUARANTEED, "KubepodsBurstable": BURSTABLE, "KubepodsBesteffort": BEST_EFFORT}
+
+
+def _joined(*parts: str) -> str:
+    """Join as Go does: what looks absolute later on does not throw away what stands before it."""
+    text = "/".join(part for part in parts if part)
+    return posixpath.normpath(text) if text else ""
+
+
+def kube_class_path(kube_class: str, driver: str = SYSTEMD) -> str:
+    """The folder of a Kubernetes QoS class; that of guaranteed pods is the root of all pods."""
+    return _joined(_ROOTS[driver], _CLASS_FOLDERS[driver].get(kube_class, ""))
+
+
+def pod_path(kube_class: str, uid: str, driver: str = SYSTEMD) -> str:
+    """The folder of a pod."""
+    if driver == CGROUPFS:
+        return _joined(kube_class_path(kube_class, driver), f"pod{uid}")
+    prefix = _POD_PREFIXES.get(kube_class)
+    folder = f"{prefix}{uid.replace('-', '_')}.slice" if prefix else ""
+    return _joined(kube_class_path(kube_class, driver), folder)
+
+
+def container_folder(container_id: str, driver: str = SYSTEMD) -> tuple[str, str]:
+    """Return the runtime and the folder's name of a container. Raises ValueError for an id of another form."""
+    runtime, mark, rest = container_id.partition("://")
+    if not mark:
+        raise ValueError(f"{container_id!r} is no container id such as containerd://...")
+    if runtime not in _SCOPES:
+        raise ValueError(f"{container_id!r} is of a runtime that is not known")
+    number = rest.split("://")[0]
+    return runtime, number if driver == CGROUPFS else f"{_SCOPES[runtime]}{number}.scope"
+
+
+def container_path(pod_folder: str, container_id: str, driver: str = SYSTEMD) -> str:
+    """The folder of a container, below that of its pod; "" if the id has another form."""
+    try:
+        return _joined(pod_folder, container_folder(container_id, driver)[1])
+    except ValueError:
+        return ""
+
+
+def pod_id_of(folder: str, driver: str = SYSTEMD) -> str:
+    """The pod's uid in a folder's name, as the driver writes it. Raises ValueError if it is no pod's."""
+    if driver == CGROUPFS:
+        if folder.startswith("pod"):
+            return folder[len("pod") :]
+    else:
+        for prefix in sorted(_POD_PREFIXES.values(), key=len, reverse=True):
+            if folder.startswith(prefix) and folder.endswith(".slice"):
+                return folder[len(prefix) : -len(".slice")]
+    raise ValueError(f"{folder!r} is no folder of a pod")
+
+
+def container_id_of(folder: str, driver: str = SYSTEMD) -> str:
+    """The container's hash in a folder's name. Raises ValueError if it is no container's."""
+    if driver == CGROUPFS:
+        return folder
+    for prefix in ("docker-", "cri-containerd-", "crio-"):
+        if folder.startswith(prefix) and folder.endswith(".scope"):
+            return folder[len(prefix) : -len(".scope")]
+    if folder.startswith("crio-"):
+        return folder[len("crio-") :]
+    raise ValueError(f"{folder!r} is no folder of a container")
+
+
+def is_container_path(path: str, driver: str = SYSTEMD) -> bool:
+    """Whether the last folder of a path is a container's."""
+    try:
+        container_id_of(posixpath.basename(path.rstrip("/")), driver)
+    except ValueError:
+        return False
+    return True
+
+
+def kube_class_of(path: str) -> str:
+    """The Kubernetes QoS class that a folder's path tells."""
+    return BEST_EFFORT if "besteffort" in path else BURSTABLE if "burstable" in path else GUARANTEED
+
+
+def host_application_path(application: dict[str, Any] | None, driver: str = SYSTEMD) -> str:
+    """The folder of a host application of NodeSLO."""
+    if application is None:
+        return ""
+    place = application.get("cgroupPath")
+    if place is None:
+        return _joined(_HOST_FOLDERS.get(application.get("qos", ""), ""), application.get("name", ""))
+    base = _HOST_BASES.get(place.get("base", ""))
+    return _joined(
+        kube_class_path(base, driver) if base else "", place.get("parentDir", ""), place.get("relativePath", "")
+    )

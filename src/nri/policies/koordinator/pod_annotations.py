@@ -1,0 +1,83 @@
+"""Read what stands in a pod's annotations: one function each, which raises ValueError for what cannot be read.
+
+The error's text begins with the annotation's key, so that it can be shown as it is. Next:
+`nri.policies.koordinator.shapes`, which knows how such texts are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nri.policies.koordinator import names
+from nri.policies.koordinator.contexts import ExtendedResources
+from nri.policies.koordinator.shapes import QUANTITY, Items, Record, Table, decode
+
+__all__ = ["cpu_qos", "device_allocations", "extended_resources", "own_cpuset", "read", "resctrl", "resource_status"]
+
+_LIST = Table(QUANTITY)
+_STATUS = Record({"cpuset": str, "numaNodeResources": Items(Record({"node": int, "resources": _LIST}))})
+_CPU_QOS = Record({"enable": bool, "groupIdentity": int, "schedIdle": int, "coreExpeller": bool})
+_EXTENDED = Record({"containers": Table(Record({"requests": _LIST, "limits": _LIST}))})
+_FUNCTION = Record({"minor": int, "busID": str})
+_EXTENSION = Record({"vfs": Items(_FUNCTION), "gpuSharedResourceTemplate": str})
+_DEVICES = Table(Items(Record({"minor": int, "resources": _LIST, "id": str, "extension": _EXTENSION})))
+_SCHEMATA = {"percent": int, "range": Items(int)}
+_PART = Record({"schemata": Record(_SCHEMATA), "schemataPerCache": Items(Record({"cacheID": int, **_SCHEMATA}))})
+_RESCTRL = Record({"llc": _PART, "mb": _PART})
+#: What the kernel takes as an identity.
+_IDENTITIES = range(-1, 3)
+
+
+def read(annotations: Mapping[str, str], key: str, shape: Any) -> Any | None:
+    """Read one annotation as JSON of a shape; None if it is not there."""
+    text = annotations.get(key)
+    if text is None:
+        return None
+    try:
+        return decode(text, shape)
+    except ValueError as error:
+        raise ValueError(f"annotation {key}: {error}") from None
+
+
+def resource_status(annotations: Mapping[str, str]) -> dict[str, Any]:
+    """What the scheduler gave a pod: `cpuset`, `numaNodeResources`."""
+    return read(annotations, names.ANNOTATION_STATUS, _STATUS) or {}
+
+
+def own_cpuset(annotations: Mapping[str, str]) -> str:
+    """The CPUs that the scheduler gave to this pod alone; "" if none."""
+    cpuset: str = resource_status(annotations).get("cpuset", "")
+    return cpuset
+
+
+def cpu_qos(annotations: Mapping[str, str]) -> dict[str, Any] | None:
+    """A pod's own word on its group identity: `enable`, `groupIdentity`; None if it has none."""
+    found: dict[str, Any] | None = read(annotations, names.ANNOTATION_CPU_QOS, _CPU_QOS)
+    identity = (found or {}).get("groupIdentity", 0)
+    if identity not in _IDENTITIES:
+        raise ValueError(f"annotation {names.ANNOTATION_CPU_QOS}: a group identity is from -1 to 2, not {identity}")
+    return found
+
+
+def extended_resources(annotations: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
+    """What each container asks of batch resources; None if the annotation is not there or names no containers."""
+    spec = (read(annotations, names.ANNOTATION_EXTENDED, _EXTENDED) or {}).get("containers")
+    if spec is None:
+        return None
+    return {
+        name: ExtendedResources(requests=each.get("requests", {}), limits=each.get("limits", {}))
+        for name, each in spec.items()
+    }
+
+
+def device_allocations(annotations: Mapping[str, str], kind: str) -> list[dict[str, Any]]:
+    """The devices of a kind (`gpu`, `rdma`) that the scheduler gave a pod."""
+    found: list[dict[str, Any]] = (read(annotations, names.ANNOTATION_DEVICES, _DEVICES) or {}).get(kind, [])
+    return found
+
+
+def resctrl(annotations: Mapping[str, str]) -> dict[str, Any] | None:
+    """Cache and memory bandwidth of a pod: `llc` and `mb`, each `schemata` and `schemataPerCache`."""
+    found: dict[str, Any] | None = read(annotations, names.ANNOTATION_RESCTRL, _RESCTRL)
+    return found

@@ -1,0 +1,50 @@
+"""Where this package decides otherwise than the original, one named attribute each, in one frozen value.
+
+Rules of this file: as those of `nri.rules`. An attribute is False in `Quirks.REFERENCE` and True by default, its name
+says what holds when it is True, and code asks for the attribute, never for the mode. Every one is a row of the table
+"Other systems" in ``docs/deviations.md``. Next: `nri.policies.koordinator.profile`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+__all__ = ["Quirks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """The choices where the original surprises its users: `Quirks()` is what they expect, `Quirks.REFERENCE` exact."""
+
+    REFERENCE: ClassVar[Quirks]
+    DEFAULT: ClassVar[Quirks]
+
+    failed_hook_changes_nothing: bool = True
+    """Of a hook that failed nothing is applied."""
+    empty_batch_spec_ignored: bool = True
+    """A batch annotation that names no containers leaves the pod as it is, and does not set its memory limit to 0."""
+    resctrl_class_needs_group: bool = True
+    """A container gets an RDT class only if the pod's annotation can be read, for only then is there a group."""
+    clear_reaches_executor: bool = True
+    """An explicit clear of the CPUs, which NRI cannot say, is written by the executor."""
+    updates_name_their_container: bool = True
+    """An update bears the container's id."""
+    rdt_class_only_at_creation: bool = True
+    """An update asks for no RDT class: runtimes drop it, and a provenance that shows it would lie."""
+    proxy_adds_mounts_and_devices: bool = True
+    """In proxy mode mounts and devices reach the CRI request."""
+    absent_classes_are_off: bool = True
+    """A NodeSLO that does not mention a class has it switched off; the original panics."""
+    empty_verbs_folder_told: bool = True
+    """An RDMA device without verbs is an error that names it; the original panics."""
+    negative_bandwidth_refused: bool = True
+    """A negative bandwidth is an error; the original takes it for a huge one."""
+    bad_share_pool_refused: bool = True
+    """A share pool whose CPUs cannot be read makes the topology rule invalid, and the last good one stays."""
+    disabled_stages_honoured: bool = True
+    """Stages that are switched off are so in every mode."""
+
+
+Quirks.REFERENCE = Quirks(**dict.fromkeys((each.name for each in fields(Quirks)), False))
+Quirks.DEFAULT = Quirks()

@@ -1,0 +1,68 @@
+"""The two switches of the scheduler that exclude each other: group identity and core scheduling, one on, one off.
+
+The other one is switched off first. What is to be written comes back in order; a switch that is wanted and not there is
+an error. Next: `nri.policies.koordinator.kernel.sched`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nri.policies.koordinator.kernel import sched
+
+__all__ = ["CORE_SCHED", "FEATURES", "GROUP_IDENTITY", "Switches", "for_core_sched", "for_group_identity"]
+
+#: Names of the switches: two sysctls, and the scheduler's feature file.
+GROUP_IDENTITY, CORE_SCHED, FEATURES = "kernel.sched_group_identity_enabled", "kernel.sched_core", "sched_features"
+
+
+class Switches(NamedTuple):
+    """What to write, and why the wanted switch cannot be had ("" if it can)."""
+
+    writes: tuple[tuple[str, str], ...] = ()
+    error: str = ""
+
+
+def for_group_identity(identity: str | None, core: str | None, *, identity_known: bool, core_known: bool) -> Switches:
+    """Switch group identity on.
+
+    Args:
+        identity: text of its sysctl, None if it cannot be read.
+        core: text of core scheduling's sysctl, likewise.
+        identity_known: whether the kernel has the first sysctl; without it identities hold always.
+        core_known: whether the kernel has the second one.
+    """
+    if not identity_known:
+        return Switches()
+    writes: list[tuple[str, str]] = []
+    if core_known:
+        if _bit(core) is None:
+            return Switches(error=f"{CORE_SCHED} cannot be read")
+        writes += [(CORE_SCHED, "0")] if _bit(core) != 0 else []
+    if _bit(identity) is None:
+        return Switches(tuple(writes), f"{GROUP_IDENTITY} cannot be read")
+    writes += [(GROUP_IDENTITY, "1")] if _bit(identity) != 1 else []
+    return Switches(tuple(writes))
+
+
+def for_core_sched(
+    identity: str | None, core: str | None, features: str | None, *, identity_known: bool, built_in: bool = False
+) -> Switches:
+    """Switch core scheduling on; `built_in` is a mainline kernel that has it without a switch."""
+    writes: list[tuple[str, str]] = []
+    if identity_known:
+        if _bit(identity) is None:
+            return Switches(error=f"{GROUP_IDENTITY} cannot be read")
+        writes += [(GROUP_IDENTITY, "0")] if _bit(identity) != 0 else []
+    if built_in:
+        return Switches(tuple(writes))
+    how = sched.core_sched(core, features)
+    if not how.possible:
+        return Switches(tuple(writes), "core sched not supported")
+    writes += [(CORE_SCHED, "1")] if how.sysctl else [(FEATURES, f"{sched.CORE_FEATURE}\n")] if how.feature else []
+    return Switches(tuple(writes))
+
+
+def _bit(text: str | None) -> int | None:
+    stripped = (text or "").strip(" \n")
+    return int(stripped) if stripped.lstrip("-").isdigit() else None

@@ -1,0 +1,41 @@
+"""The rule from the node's annotations: how many times as fast its CPUs are as the ones that limits are meant for.
+
+Next: `nri.policies.koordinator.hooks.cpu_normalization`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from nri.policies.koordinator.names import ANNOTATION_RATIO
+
+__all__ = ["NO_RATIO", "ratio", "same_ratio"]
+
+#: Normalization is off.
+NO_RATIO: Final = -1.0
+#: A smaller change is none.
+_EPSILON: Final = 0.01
+
+
+def ratio(node: Any) -> float:
+    """Read the ratio of a node; -1 if it has none. Raises ValueError for one that is no positive number."""
+    if not isinstance(node, dict) or not node:
+        raise ValueError("there is no node")
+    text = ((node.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_RATIO)
+    if text is None:
+        return NO_RATIO
+    try:
+        found = float(text) if text == text.strip() and "_" not in text else math.nan
+    except ValueError:
+        found = math.nan
+    if not found > 0 or math.isinf(found):
+        raise ValueError(f"annotation {ANNOTATION_RATIO}: {text!r} is no number above 0")
+    return found
+
+
+def same_ratio(old: float | None, new: float | None) -> bool:
+    """Whether a new ratio is so near to the old one that nothing needs to be written again."""
+    if old is None or new is None:
+        return old is new
+    return (old == NO_RATIO) == (new == NO_RATIO) and abs(old - new) < _EPSILON

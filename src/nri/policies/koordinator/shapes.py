@@ -1,0 +1,124 @@
+"""JSON against a shape, by the rules of Go's decoder, because what people wrote for Koordinator was read by that.
+
+A key that the shape does not have is passed over, a key may be written in any case, null is as good as absent, and a
+value of another type is an error that names its place. Shapes: `int`, `str`, `bool`, `QUANTITY`, `INT_OR_TEXT`, a
+`Record` of named keys, `Table` and `Items`. Next: `nri.policies.koordinator.pod_annotations`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NamedTuple, NoReturn
+
+from nri.kube import quantity
+from nri.text import cut
+
+__all__ = ["INT_OR_TEXT", "QUANTITY", "Items", "Record", "Table", "decode", "fit"]
+
+#: A Kubernetes quantity, as a text or a number; read as a Fraction.
+QUANTITY: Final = "a quantity"
+#: A whole number or a text, as Kubernetes' IntOrString; read as it is.
+INT_OR_TEXT: Final = "a whole number or a text"
+
+_MOST_SHOWN = 80
+_WORDS = {int: "a whole number", str: "a text", bool: "true or false"}
+_INT64 = 1 << 63
+
+
+class Record(NamedTuple):
+    """An object of known keys; a key that is absent or null is left out of what is read."""
+
+    keys: dict[str, Any]
+
+
+class Table(NamedTuple):
+    """An object of any keys, whose values have one shape."""
+
+    values: Any
+
+
+class Items(NamedTuple):
+    """A list of one shape; null in it is the empty value of the shape."""
+
+    shape: Any
+
+
+def decode(text: str, shape: Any) -> Any:
+    """Read JSON text as a value of a shape. ValueError says what is wrong with it, in one line."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except ValueError as error:
+        raise ValueError(f"{cut(json.dumps(text), _MOST_SHOWN)} is not JSON: {error}") from None
+    return _empty(shape) if value is None else fit(value, shape, "")
+
+
+def fit(value: Any, shape: Any, where: str) -> Any:
+    """Return the value as its shape has it. `where` is its place, for the error."""
+    if isinstance(shape, Record):
+        return _record(value, shape, where)
+    if isinstance(shape, Table):
+        if not isinstance(value, dict):
+            _wrong(value, "an object", where)
+        return {
+            key: _empty(shape.values) if each is None else fit(each, shape.values, f"{where}.{key}")
+            for key, each in value.items()
+        }
+    if isinstance(shape, Items):
+        if not isinstance(value, list):
+            _wrong(value, "a list", where)
+        return [
+            _empty(shape.shape) if each is None else fit(each, shape.shape, f"{where}[{place}]")
+            for place, each in enumerate(value)
+        ]
+    return _scalar(value, shape, where)
+
+
+def _record(value: Any, shape: Record, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        _wrong(value, "an object", where)
+    folded = {key.casefold(): key for key in shape.keys}
+    found: dict[str, Any] = {}
+    for key, each in value.items():
+        known = key if key in shape.keys else folded.get(key.casefold())
+        if known is not None and each is not None:
+            found[known] = fit(each, shape.keys[known], f"{where}.{known}")
+    return found
+
+
+def _scalar(value: Any, shape: Any, where: str) -> Any:
+    if shape is QUANTITY:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            _wrong(value, QUANTITY, where)
+        try:
+            return quantity.parse(value)
+        except ValueError as error:
+            raise ValueError(f"{_place(where)}{error}") from None
+    if shape is INT_OR_TEXT:
+        if isinstance(value, str):
+            return value
+        shape = int
+    if type(value) is not shape or (shape is int and not -_INT64 <= value < _INT64):
+        _wrong(value, _WORDS[shape], where)
+    return value
+
+
+def _empty(shape: Any) -> Any:
+    if isinstance(shape, (Record, Table)):
+        return {}
+    if isinstance(shape, Items):
+        return []
+    return quantity.parse(0) if shape is QUANTITY else 0 if shape is INT_OR_TEXT else shape()
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _wrong(value: Any, wanted: str, where: str) -> NoReturn:
+    raise ValueError(f"{_place(where)}{cut(json.dumps(value), _MOST_SHOWN)} is not {wanted}")
+
+
+def _place(where: str) -> str:
+    return f"{where.lstrip('.')}: " if where else ""

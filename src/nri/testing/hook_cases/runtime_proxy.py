@@ -1,0 +1,247 @@
+"""Stages of Koordinator's runtime proxy, and of its helpers in front of Docker.
+
+Next: `nri.testing.hook_cases.helpers`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from nri.policies.koordinator.hook_protocol import dispatch, docker, merge, requests
+from nri.policies.koordinator.hook_protocol.dispatch import HookServer
+from nri.testing.hook_cases.inputs import Given, mapping
+
+__all__ = ["STAGES"]
+
+Outcome = dict[str, Any]
+
+
+def _request_of(info: Any) -> Outcome:
+    return mapping(mapping(info).get("request"))
+
+
+# --- merges
+
+
+def _map(given: Given) -> Outcome:
+    return {"map": merge.merged_map(given.get("a"), given.get("b"))}
+
+
+def _resources(given: Given) -> Outcome:
+    return {"resources": merge.resources_after_response(given.get("a"), given.get("b"))}
+
+
+def _resources_by_update(given: Given) -> Outcome:
+    return {"resources": merge.resources_after_update(given.get("a"), given.get("b"))}
+
+
+def _run_pod(given: Given) -> Outcome:
+    if not given.get("rsp"):
+        return {"error": True, "annotations": None, "labels": None, "cgroup_parent": ""}
+    after = merge.pod_after_response(_request_of(given.get("pod_sandbox_info")), mapping(given.get("rsp")))
+    return {"error": False, **{name: after.get(name) for name in ("annotations", "labels", "cgroup_parent")}}
+
+
+def _container(given: Given) -> Outcome:
+    if not given.get("rsp"):
+        return {"error": True, "annotations": None, "resources": None, "cgroup_parent": "", "env": None, "envs": None}
+    after = merge.container_after_response(_request_of(given.get("container_info")), mapping(given.get("rsp")))
+    env = _listed(after.get("container_envs"))
+    return {
+        "error": False,
+        "annotations": after.get("container_annotations"),
+        "resources": after.get("container_resources"),
+        "cgroup_parent": after.get("pod_cgroup_parent"),
+        "env": env,
+        "envs": env,
+    }
+
+
+# --- requests and state
+
+
+def _parse_update(given: Given) -> Outcome:
+    stored = _request_of(given.get("existing_container_executor"))
+    return {
+        "container_info": {"request": requests.container_of_update(mapping(given.get("container_request")), stored)}
+    }
+
+
+def _parse_create(given: Given) -> Outcome:
+    pod = _request_of(given.get("pod_sandbox_info") or given.get("pod_sandbox"))
+    request = mapping(given.get("container_request") or given.get("request"))
+    return {"container_info": {"request": requests.container_of_create(request, pod)}}
+
+
+def _parse_run(given: Given) -> Outcome:
+    found = requests.pod_of_run(mapping(given.get("request") or given.get("pod_request")))
+    return {"pod_sandbox_info": {"request": found}, "pod_info": {"request": found}}
+
+
+def _listed_pod(given: Given) -> Outcome:
+    sandbox = given.get("pod_sandbox")
+    found = {} if sandbox is None else requests.listed_pod(sandbox)
+    names = {"pod_annotations": "annotations", "pod_labels": "labels", "pod_meta_data": "pod_meta"}
+    names["pod_runtime_handler"] = "runtime_handler"
+    return {key: found.get(name) for key, name in names.items()} | {"error": False}
+
+
+def _listed_container(given: Given) -> Outcome:
+    container = mapping(given.get("container"))
+    pod = _request_of(given.get("pod_sandbox_info") or given.get("pod_sandbox"))
+    if given.get("container") is not None and not pod:
+        return {"error": True}
+    found = requests.listed_container(container, pod) if container else {}
+    return {"error": False, "container_info": {"request": found}, **found}
+
+
+def _checkpoint_pod(given: Given) -> Outcome:
+    pod, response = mapping(given.get("pod_sandbox_for_this_pod")), mapping(given.get("response"))
+    if response.get("type") != "RunPodSandbox" or not pod.get("request"):
+        return {"stored": None, "error": True}
+    return {"stored": pod, "error": False}
+
+
+def _checkpoint_container(given: Given) -> Outcome:
+    container, response = mapping(given.get("container_info") or given.get("container")), mapping(given.get("response"))
+    if response.get("type") != "CreateContainer" or not container.get("request"):
+        return {"stored": None, "error": False}
+    meta = {**mapping(container["request"].get("container_meta")), "id": response.get("container_id")}
+    return {"stored": {"request": {**container["request"], "container_meta": meta}}, "error": False}
+
+
+def _store(given: Given) -> Outcome:
+    kind, name = ("container", "container_id") if "container_id" in given else ("pod", "pod_id")
+    stored = given.get(f"check_pointed_{kind}")
+    return {kind: stored, "pod_sandbox": stored, "entries": 1 if given.get(name) is not None else 0}
+
+
+def _dispatch(given: Given) -> Outcome:
+    servers = [
+        HookServer(each.get("endpoint") or "", tuple(each.get("stages") or ()), each.get("failure_policy") or "")
+        for each in given.get("all_hooks") or ()
+    ]
+    found = dispatch.chosen(servers, given.get("request_path") or "", given.get("stage") or dispatch.PRE)
+    if found is None:
+        return {"error": False, "failure_policy": ""}
+    return {"error": bool(given.get("hook_server_error")), "failure_policy": found[0].failure_policy}
+
+
+def _nothing(given: Given) -> Outcome:
+    return {"error": given.get("error", False)}
+
+
+# --- environments
+
+
+def _env_to_hook(given: Given) -> Outcome:
+    entries = given.get("cri_env") or ()
+    return {"env": requests.env_of_cri([{**each, "value": _bytes(each.get("value"))} for each in entries])}
+
+
+def _env_to_cri(given: Given) -> Outcome:
+    return {"env": _listed(given.get("hook_env"))}
+
+
+def _listed(env: Any) -> list[Outcome]:
+    entries = requests.env_to_cri(env)
+    return [{"key": each["key"], "value": base64.b64encode(each["value"]).decode()} for each in entries]
+
+
+def _bytes(value: Any) -> bytes:
+    return base64.b64decode(value or "")
+
+
+# --- in front of Docker
+
+
+def _docker_parent(given: Given) -> Outcome:
+    parent = docker.expected_parent(given.get("cgroup_driver") or "", given.get("cgroup_parent") or "")
+    return {"cgroup_parent": parent}
+
+
+def _docker_path(given: Given) -> Outcome:
+    return {"path": docker.cri_path(given.get("cgroup_driver") or "", given.get("cgroup_parent") or "")}
+
+
+def _docker_id(given: Given) -> Outcome:
+    try:
+        return {"container_id": docker.container_id_of_url(given.get("url") or ""), "error": False}
+    except ValueError:
+        return {"container_id": "", "error": True}
+
+
+def _docker_length(given: Given) -> Outcome:
+    data = given.get("data")
+    return {"error": data is None, "length": -1 if data is None else len(data.encode())}
+
+
+def _docker_host(given: Given) -> Outcome:
+    return {"config": _without_zeros(docker.host_config_after(given.get("config"), given.get("resources")))}
+
+
+def _docker_update(given: Given) -> Outcome:
+    return {"config": _without_zeros(docker.update_config_after(given.get("config"), given.get("resources")))}
+
+
+def _docker_resources(given: Given) -> Outcome:
+    return {"resources": docker.resources_after_update(given.get("resources"), given.get("container_config"))}
+
+
+def _docker_of_host(given: Given) -> Outcome:
+    return {"resources": docker.resources_of(given.get("config"))}
+
+
+def _docker_labels(given: Given) -> Outcome:
+    labels, annotations = docker.labels_and_annotations(mapping(given.get("labels") or given.get("configs")))
+    return {"labels": labels, "annotations": annotations}
+
+
+def _docker_env(given: Given) -> Outcome:
+    return {"env": docker.env_map(given.get("docker_env") or given.get("env") or ())}
+
+
+def _docker_env_list(given: Given) -> Outcome:
+    return {"env": docker.env_list(mapping(given.get("env") or given.get("envs")))}
+
+
+def _without_zeros(config: Outcome | None) -> Outcome | None:
+    return config if config is None else {name: value for name, value in config.items() if value not in (0, "")}
+
+
+STAGES: dict[str, Callable[[Given], Outcome]] = {
+    "runtimeproxy/merge.map": _map,
+    "runtimeproxy/merge.resources": _resources,
+    "runtimeproxy/merge.resources_by_update": _resources_by_update,
+    "runtimeproxy/merge.run_pod_sandbox": _run_pod,
+    "runtimeproxy/merge.create_container": _container,
+    "runtimeproxy/merge.update_container": _container,
+    "runtimeproxy/merge.noop": _nothing,
+    "runtimeproxy/parse.update_container": _parse_update,
+    "runtimeproxy/parse.create_container": _parse_create,
+    "runtimeproxy/parse.run_pod_sandbox": _parse_run,
+    "runtimeproxy/parse.noop": _nothing,
+    "runtimeproxy/failover.pod": _listed_pod,
+    "runtimeproxy/failover.container": _listed_container,
+    "runtimeproxy/store.checkpoint_pod": _checkpoint_pod,
+    "runtimeproxy/store.checkpoint_container": _checkpoint_container,
+    "runtimeproxy/store.container": _store,
+    "runtimeproxy/store.pod": _store,
+    "runtimeproxy/dispatch": _dispatch,
+    "runtimeproxy/convert.env_cri_to_hook": _env_to_hook,
+    "runtimeproxy/convert.env_hook_to_cri": _env_to_cri,
+    "runtimeproxy/docker.cgroup_parent": _docker_parent,
+    "runtimeproxy/docker.cri_cgroup_path": _docker_path,
+    "runtimeproxy/docker.container_id_from_url": _docker_id,
+    "runtimeproxy/docker.content_length": _docker_length,
+    "runtimeproxy/docker.merge_host_config": _docker_host,
+    "runtimeproxy/docker.merge_update_config": _docker_update,
+    "runtimeproxy/docker.merge_resources": _docker_resources,
+    "runtimeproxy/docker.host_config_to_resources": _docker_of_host,
+    "runtimeproxy/docker.split_labels": _docker_labels,
+    "runtimeproxy/docker.split_labels_annotations": _docker_labels,
+    "runtimeproxy/docker.split_env": _docker_env,
+    "runtimeproxy/docker.env_list": _docker_env_list,
+}

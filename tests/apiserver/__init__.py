@@ -1,0 +1,1 @@
+"""Manifests and charts below deploy/ on a real kube-apiserver, without nodes."""

@@ -1,0 +1,99 @@
+"""The charts' values: each key is in the schema, and what cannot mean anything is refused with its name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.deploy.rendered import DEPLOY, NEEDS, PLUGINS, Json, charted, container, objects, pod, render
+from tools.deployment.chart import LIBRARY
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [
+        ("idx=5", "at '/idx'"),
+        ("idx=abc", "at '/idx'"),
+        ("idx=100", "at '/idx'"),
+        ("imge.tag=1", "'imge' not allowed"),
+        ("image.tga=1", "at '/image': additional properties 'tga' not allowed"),
+        ("image.pullPolicy=Sometimes", "at '/image/pullPolicy'"),
+        ("image.digest=sha256:short", "at '/image/digest'"),
+        ("image.repository=", "at '/image/repository'"),
+        ("log.level=loud", "at '/log/level'"),
+        ("health.port=70000", "at '/health/port'"),
+        ("health.enabled=maybe", "at '/health/enabled'"),
+        ("socketDir=relative", "at '/socketDir'"),
+        ("readOnlyPaths={relative}", "at '/readOnlyPaths/0'"),
+        ("runAsUser=root", "at '/runAsUser'"),
+        ("seLinuxOptions.typ=x", "'typ' not allowed"),
+        ("resources.limit.memory=1Gi", "'limit' not allowed"),
+        ("config=text", "at '/config'"),
+        ("args=-verbose", "at '/args'"),
+        ("maxUnavailable=0", "at '/maxUnavailable'"),
+        ("privileged=true", "'privileged' not allowed"),
+        ("hostNetwork=true", "'hostNetwork' not allowed"),
+    ],
+)
+def test_the_schema_refuses_a_bad_value_by_its_name(setting: str, named: str) -> None:
+    done = render("device-injector", setting)
+    assert done.returncode == 1, done.stdout
+    assert named in done.stderr
+
+
+@pytest.mark.parametrize("setting", ["idx=05", "idx=99", "maxUnavailable=10%", "global.anything=1"])
+def test_the_schema_takes_what_has_a_meaning(setting: str) -> None:
+    assert render("device-injector", setting).returncode == 0
+
+
+def test_an_index_with_a_nought_stays_what_it_was() -> None:
+    assert container(charted("device-injector", "idx=05"))["args"][:2] == ["-idx", "05"]
+
+
+def test_the_indices_of_the_differ_are_two_or_more() -> None:
+    assert render("differ", "indices=10").returncode == 1
+    assert render("differ", "idx=10").returncode == 1, "it has no index of its own"
+    assert container(charted("differ", "indices=05\\,50\\,95"))["args"][:2] == ["-indices", "05,50,95"]
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_values_and_schema_have_the_same_keys(name: str) -> None:
+    values = yaml.safe_load((DEPLOY / f"helm/{name}/values.yaml").read_text())
+    schema: Json = json.loads((DEPLOY / f"helm/{name}/values.schema.json").read_text())
+    assert schema["additionalProperties"] is False
+    assert set(values) == set(schema["properties"]) - {"global", LIBRARY}
+    for key in ("image", "log", "health"):
+        assert set(values[key]) == set(schema["properties"][key]["properties"])
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_a_plugin_has_no_network_but_that_of_the_node_if_it_must(name: str) -> None:
+    found = objects(charted(name, "health.enabled=true"))
+    arguments, probe = container(charted(name, "health.enabled=true"))["args"], found["DaemonSet"]["spec"]["template"]
+    http = probe["spec"]["containers"][0]["readinessProbe"]["httpGet"]
+    if NEEDS[name].host_network:
+        assert "NetworkPolicy" not in found
+        assert "--health-addr=127.0.0.1:8080" in arguments, "nothing of it may be open on the node's own addresses"
+        assert http["host"] == "127.0.0.1"
+    else:
+        assert found["NetworkPolicy"]["spec"]["policyTypes"] == ["Ingress", "Egress"]
+        assert "--health-addr=0.0.0.0:8080" in arguments
+        assert "host" not in http
+
+
+def test_a_digest_is_taken_in_place_of_the_tag() -> None:
+    digest = f"sha256:{'0f' * 32}"
+    text = charted("logger", "image.repository=registry.example/x", "image.tag=v1", f"image.digest={digest}")
+    assert container(text)["image"] == f"registry.example/x@{digest}"
+
+
+def test_paths_that_an_operator_adds_are_read_only_and_at_the_same_place() -> None:
+    text = charted("hook-injector", "readOnlyPaths={/usr/bin/hook,/usr/lib/hooks}")
+    mounts = {each["name"]: each for each in container(text)["volumeMounts"]}
+    volumes = {each["name"]: each["hostPath"]["path"] for each in pod(text)["volumes"] if "hostPath" in each}
+    assert (mounts["path-0"]["mountPath"], volumes["path-0"]) == ("/usr/bin/hook", "/usr/bin/hook")
+    assert mounts["path-1"] == {"name": "path-1", "mountPath": "/usr/lib/hooks", "readOnly": True}

@@ -1,0 +1,52 @@
+"""The page of the bundled plugins has all of them, and each says what a person needs who runs it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from nri.cli.support.registered import describe, registered
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+BUNDLED = [entry for entry in registered() if entry.value.startswith("nri.plugins.")]
+FOLDERS = sorted(path.parent for path in (DOCS.parent / "src/nri/plugins").glob("*/plugin.py"))
+
+
+@pytest.fixture
+def text(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.syspath_prepend(str(DOCS))
+    import plugins_reference
+
+    yield plugins_reference.reference()
+    sys.modules.pop("plugins_reference", None)
+
+
+def test_every_plugin_has_its_row_and_its_section(text: str) -> None:
+    for entry in BUNDLED:
+        assert f"\n| [{entry.name}](#{entry.name}) | " in text
+        assert f"\n## {entry.name}\n" in text
+
+
+def test_links_of_readmes_lead_from_the_page(text: str) -> None:
+    assert "](cli.md)" in text
+    assert "](../../../../" not in text
+
+
+def test_the_page_asks_for_it() -> None:
+    assert "<!-- bundled plugins -->" in (DOCS / "reference/plugins.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("entry", BUNDLED, ids=[entry.name for entry in BUNDLED])
+def test_a_readme_names_every_flag_annotation_and_key(entry) -> None:
+    plugin = describe(entry)
+    assert plugin["readme"], f"{entry.name} has no README.md"
+    readme = Path(plugin["readme"]).read_text(encoding="utf-8")
+    names = [flag.split()[0].lstrip("-") for flag in plugin["flags"]]
+    names += [key.partition("/")[0] for key in plugin["annotations"]]
+    assert [name for name in [*names, *plugin["configuration"]] if name not in readme] == []
+
+
+def test_every_folder_of_a_plugin_is_registered_under_its_name() -> None:
+    registered_as = {entry.module: entry.name for entry in BUNDLED}
+    wanted = {f"nri.plugins.{folder.name}.plugin": folder.name.replace("_", "-") for folder in FOLDERS}
+    assert registered_as == wanted

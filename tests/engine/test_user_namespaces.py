@@ -1,0 +1,132 @@
+"""Pods whose ids are mapped, on real runtimes: who a container is outside, what it owns inside, what is left."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.images import snapshots
+from nri.engine.state import PodState
+from nri.errors import RequestError
+from tests.engine.node import Node
+
+FIRST, COUNT = 700_000, 65_536
+FIELD = r"linux\.security_context\.namespace_options"
+
+
+def mapped(node: Node, name: str = "pod", *, network: int = pb.POD, first: int = FIRST, inside: int = 0):
+    config = node.pod_config(name, network=network)
+    ids = [pb.IDMapping(host_id=first, container_id=inside, length=COUNT)]
+    options = config.linux.security_context.namespace_options
+    options.userns_options.CopyFrom(pb.UserNamespace(mode=pb.POD, uids=ids, gids=ids))
+    return config
+
+
+def container(node: Node, config: pb.PodSandboxConfig, name: str, *command: str, **security: object):
+    made = node.container_config(name, command) if command else node.container_config(name)
+    context = made.linux.security_context
+    context.CopyFrom(pb.LinuxContainerSecurityContext(**security))
+    context.namespace_options.CopyFrom(config.linux.security_context.namespace_options)
+    return made
+
+
+def inside(node: Node, made: str, text: str) -> str:
+    done = node.engine.containers.exec_sync(made, ("sh", "-c", text), 20)
+    assert done.code == 0, done
+    return done.stdout.decode().strip()
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+@pytest.mark.parametrize("driver", ["overlay", "copy", "no-idmap"])
+def test_root_inside_is_an_ordinary_user_outside_and_owns_its_files(
+    node: Node, handler: str, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if driver == "no-idmap":  # a file system that cannot map: the image's files are copied
+        monkeypatch.setattr(snapshots.Mapping, "mount", lambda *_: None)
+    elif driver == "copy":
+        node.start(replace(node.config, images=replace(node.config.images, snapshots="copy")))
+    engine, config = node.engine, mapped(node)
+    pod = engine.pods.run(config, handler)
+    made = engine.containers.create(pod, container(node, config, "c"))
+    engine.containers.start(made)
+    record = engine.containers.get(made)
+    status = Path(f"/proc/{record.pid}/status").read_text()
+    assert [line.split()[1] for line in status.splitlines() if line.startswith(("Uid", "Gid"))] == [str(FIRST)] * 2
+    assert inside(node, made, "id -u; cat /proc/self/uid_map").split() == ["0", "0", str(FIRST), str(COUNT)]
+    assert inside(node, made, "stat -c %u:%g / /bin/busybox /etc/hosts /dev/shm").split() == ["0:0"] * 4
+    inside(node, made, "echo mine > /file; chown 33:44 /file; echo shared > /dev/shm/x; hostname > /name")
+    merged = Path(record.rootfs)
+    found = (merged / "file").stat()
+    assert (found.st_uid, found.st_gid) == (FIRST + 33, FIRST + 44)
+    assert inside(node, made, "cat /name") == engine.pods.get(pod).hostname
+    assert "lo" in inside(node, made, "cat /proc/net/dev")
+    # An image's own files stay as they are, for all others.
+    plain = node.run(node.pod("plain"), "plain")
+    assert inside(node, plain, "stat -c %u:%g /bin/busybox") == "0:0"
+    # Another user of the node cannot look into its files.
+    assert stat.S_IMODE(merged.parent.stat().st_mode) == 0o710
+    engine.pods.remove(engine.containers.get(plain).pod_id)
+    engine.pods.remove(pod)
+    node.assert_nothing_left()
+
+
+def test_a_user_of_the_image_and_a_terminal_and_a_probe_work(node: Node) -> None:
+    engine, config = node.engine, mapped(node)
+    pod = engine.pods.run(config)
+    asked = container(node, config, "c", run_as_user=pb.Int64Value(value=1000))
+    made = engine.containers.create(pod, asked)
+    engine.containers.start(made)
+    status = Path(f"/proc/{engine.containers.get(made).pid}/status").read_text()
+    assert f"Uid:\t{FIRST + 1000}\t" in status
+    assert inside(node, made, "id -u") == "1000"
+
+
+def test_two_pods_share_no_ids_and_a_pod_with_a_process_of_its_own_is_mapped_too(node: Node) -> None:
+    engine = node.engine
+    pods, uids = [], []
+    for number, name in enumerate(("a", "b")):
+        config = mapped(node, name, first=FIRST + number * COUNT)
+        config.linux.security_context.namespace_options.pid = pb.POD
+        pods.append(engine.pods.run(config))
+        made = engine.containers.create(pods[-1], container(node, config, name))
+        engine.containers.start(made)
+        pids = (engine.pods.get(pods[-1]).pid, engine.containers.get(made).pid)
+        uids += [os.stat(f"/proc/{pid}").st_uid for pid in pids]
+    assert uids == [FIRST, FIRST, FIRST + COUNT, FIRST + COUNT]
+    for pod in pods:
+        engine.pods.remove(pod)
+    node.assert_nothing_left()
+
+
+def test_it_outlives_the_engine(node: Node) -> None:
+    config = mapped(node)
+    pod = node.engine.pods.run(config)
+    made = node.engine.containers.create(pod, container(node, config, "c"))
+    node.engine.containers.start(made)
+    node.restart()
+    assert inside(node, made, "id -u; cat /proc/self/uid_map").split()[2] == str(FIRST)
+    second = node.engine.containers.create(pod, container(node, config, "second"))
+    node.engine.containers.start(second)
+    assert os.stat(f"/proc/{node.engine.containers.get(second).pid}").st_uid == FIRST
+    assert node.engine.pods.get(pod).state is PodState.READY
+    node.engine.pods.remove(pod)
+    node.assert_nothing_left()
+
+
+def test_what_cannot_be_mapped_is_refused_by_field_and_leaves_nothing(node: Node) -> None:
+    engine = node.engine
+    with pytest.raises(RequestError, match=rf'{FIELD}\.network: "NODE"'):
+        engine.pods.run(mapped(node, network=pb.NODE))
+    with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options\.uids: .*begin with id 0"):
+        engine.pods.run(mapped(node, inside=1))
+    config = mapped(node)
+    pod = engine.pods.run(config)
+    with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options: .*is not as the pod's"):
+        engine.containers.create(pod, container(node, mapped(node, first=1_000_000), "c"))
+    engine.pods.remove(pod)
+    node.assert_nothing_left()

@@ -1,0 +1,194 @@
+"""`nri.host` on a real kernel: what it writes is in the cgroup of a container that runc has made.
+
+Neutral names alone, so the same tests run on cgroup v1 here and on cgroup v2 in the guest of tests/guest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nri.host import (
+    CoreScheduler,
+    Hierarchies,
+    Outcome,
+    Root,
+    Unsupported,
+    Write,
+    Writer,
+    cgroup_pressure,
+    cgroup_usage,
+    detect,
+    set_oom_scores,
+)
+from nri.host import process as processes
+from nri.host.cgroups.units import Value
+from nri.host.core_sched import Scope
+from tests.real.bundles import Bundles, rootfs
+from tests.support.needs import need_machine, need_root, need_tool
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A container that sleeps, the cgroup of its pod above it, and what writes them."""
+
+    hierarchies: Hierarchies
+    pod: str
+    container: str
+    pid: int
+    bundles: Bundles
+    name: str
+
+    def writer(self) -> Writer:
+        return Writer(self.hierarchies)
+
+    def both(self, name: str, pod: Value, container: Value) -> list[Write]:
+        """Writes for container and pod, in the order that a kernel refuses when values shrink or grow."""
+        return [Write(self.pod, name, pod), Write(self.container, name, container)]
+
+    def delete(self) -> None:
+        self.bundles.call("delete", "--force", self.name, check=False)
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[Pod]:
+    need_root()
+    need_tool("runc")
+    bundles = Bundles(tmp_path, rootfs(tmp_path / "rootfs"))
+    spec = bundles.spec("sleep 600")
+    top = f"nri-host-{uuid.uuid4().hex[:8]}"
+    path = f"{top}/pod/container"
+    spec["linux"]["cgroupsPath"] = f"/{path}"
+    root = Root()
+    try:
+        bundles.start(str(bundles.bundle(top, spec)), top)
+        pid = json.loads(bundles.call("state", top))["pid"]
+        yield Pod(detect(root), f"{top}/pod", path, pid, bundles, top)
+    finally:
+        bundles.call("delete", "--force", top, check=False)
+        for row in detect(root).rows:
+            for folder in (path, f"{top}/pod", top):
+                if root.exists(f"{row.path}/{folder}"):
+                    root.remove_folder(f"{row.path}/{folder}")
+
+
+def applied(pod: Pod, writes: list[Write]) -> None:
+    """Write, and see that the kernel has it, by reading anew."""
+    results = pod.writer().write_all(writes)
+    assert all(result.in_force for result in results), list(map(str, results))
+    for write in writes:
+        assert pod.writer().read(write.cgroup, write.name) == write.value
+
+
+def test_the_process_of_the_container_is_in_its_cgroup(pod: Pod) -> None:
+    assert pod.hierarchies.processes(pod.container) == [pod.pid]
+    assert pod.hierarchies.threads(pod.container) == [pod.pid]
+    found = processes.cgroups(Root(), pod.pid)
+    assert found is not None and f"/{pod.container}" in found.values()
+    assert pod.hierarchies.below(pod.pod, "memory") == ["container"]
+
+
+def test_a_set_of_cpus_shrinks_grows_and_moves_in_pod_and_container(pod: Pod) -> None:
+    need_machine((os.cpu_count() or 1) > 1, "second CPU")
+    for cpus in ({0, 1}, {1}, {0}, {0, 1}, {0}):
+        applied(pod, pod.both("cpuset.cpus", frozenset(cpus), frozenset(cpus)))
+        assert os.sched_getaffinity(pod.pid) == cpus
+
+
+@pytest.mark.parametrize(("first", "second"), [((50_000, 40_000), (30_000, 20_000)), ((30_000, 20_000), (-1, 90_000))])
+def test_a_quota_shrinks_and_grows_in_pod_and_container(
+    pod: Pod, first: tuple[int, int], second: tuple[int, int]
+) -> None:
+    for values in (first, second, first):
+        applied(pod, pod.both("cpu.cfs_quota", *values))
+
+
+def test_a_burst_goes_with_its_quota(pod: Pod) -> None:
+    for quota, burst in ((50_000, 50_000), (20_000, 10_000), (60_000, 55_000)):
+        writes = [Write(pod.container, "cpu.cfs_burst", burst), Write(pod.container, "cpu.cfs_quota", quota)]
+        applied(pod, writes)
+        applied(pod, list(reversed(writes)))
+
+
+def test_a_limit_of_memory_is_in_force_and_rounded_to_pages(pod: Pod) -> None:
+    for values in ((96 * MIB, 64 * MIB), (48 * MIB, 32 * MIB), (-1, 80 * MIB)):
+        applied(pod, pod.both("memory.limit", *values))
+    result = pod.writer().write(Write(pod.container, "memory.limit", 64 * MIB + 5))
+    assert (result.outcome, result.after) == (Outcome.CLAMPED, 64 * MIB)
+
+
+def test_shares_and_idle_come_and_go(pod: Pod) -> None:
+    writer = pod.writer()
+    one, two = Write(pod.container, "cpu.shares", 512), Write(pod.container, "cpu.idle", 1)
+    assert all(result.in_force for result in writer.write_all([two, one]))
+    assert writer.read(pod.container, "cpu.idle") == 1
+    refused = writer.write(Write(pod.container, "cpu.shares", 600))
+    assert (refused.outcome, "cpu.idle is 1" in refused.reason) == (Outcome.REFUSED, True)
+    results = writer.write_all([one, Write(pod.container, "cpu.idle", 0)])
+    assert [result.outcome for result in results] == [Outcome.APPLIED] * 2, list(map(str, results))
+    assert pod.writer().write(one).outcome is Outcome.UNCHANGED
+
+
+def test_processes_are_limited(pod: Pod) -> None:
+    applied(pod, pod.both("pids.limit", 50, 40))
+    applied(pod, pod.both("pids.limit", -1, -1))
+
+
+def test_what_the_kernel_refuses_or_cuts_is_told(pod: Pod) -> None:
+    writer = pod.writer()
+    applied(pod, pod.both("cpuset.cpus", frozenset({0}), frozenset({0})))
+    result = writer.write(Write(pod.container, "cpuset.cpus", frozenset({0, 1})))
+    above = pod.hierarchies.of("cpuset")
+    assert above is not None
+    if above.version == 1:
+        assert (result.outcome, result.after) == (Outcome.REFUSED, frozenset({0}))
+        assert result.reason.startswith("the cgroup above has not all of these")
+    else:
+        assert (result.outcome, result.after) == (Outcome.CLAMPED, frozenset({0}))
+    assert writer.write(Write(pod.container, "cpu.bvt", 2)).outcome is Outcome.UNSUPPORTED
+
+
+def test_an_oom_score_is_in_force_for_each_process_of_the_container(pod: Pod) -> None:
+    found = [processes.find(Root(), pid) for pid in pod.hierarchies.processes(pod.container)]
+    results = set_oom_scores(Root(), [process for process in found if process], 321)
+    assert [result.outcome for result in results] == [Outcome.APPLIED]
+    assert Path(f"/proc/{pod.pid}/oom_score_adj").read_text() == "321\n"
+
+
+def test_a_cookie_is_given_and_taken_or_there_is_a_reason_why_not(pod: Pod) -> None:
+    scheduler = CoreScheduler()
+    found = scheduler.probe()
+    made = scheduler.create(pod.pid, Scope.PROCESS)
+    if found is not None:
+        assert (made.outcome, made.reason) == (Outcome.UNSUPPORTED, found.reason)
+        return
+    assert made.after == scheduler.cookie(pod.pid) != 0
+    assert [result.outcome for result in scheduler.clear([pod.pid])] == [Outcome.APPLIED]
+    assert scheduler.cookie(pod.pid) == 0
+
+
+def test_what_a_container_uses_is_read(pod: Pod) -> None:
+    usage = cgroup_usage(pod.hierarchies, pod.container)
+    assert usage.cpu_ns and usage.memory_bytes and usage.working_set_bytes is not None
+    assert usage.working_set_bytes <= usage.memory_bytes
+    pressure = cgroup_pressure(pod.hierarchies, pod.container, "memory")
+    assert pressure.reason if isinstance(pressure, Unsupported) else pressure.some
+
+
+def test_a_container_that_is_deleted_is_gone(pod: Pod) -> None:
+    writer = pod.writer()
+    write = Write(pod.container, "cpu.shares", 300)
+    assert writer.write(write).outcome is Outcome.APPLIED
+    pod.delete()
+    result = writer.write(write)
+    assert (result.outcome, result.reason) == (Outcome.GONE, "there is no such cgroup")
+    with pytest.raises(FileNotFoundError):
+        cgroup_usage(pod.hierarchies, pod.container)

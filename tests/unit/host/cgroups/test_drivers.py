@@ -1,0 +1,163 @@
+"""Paths of pods and containers under both cgroup drivers, made and read back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.host import Driver, KubeQos, parse, pod_path, qos_path
+from nri.host.cgroups.drivers import Parsed, container_path, expand, kube_qos_of
+
+UID = "6553a60b-2b97-442a-b6da-a5704d81dd98"
+ESCAPED = UID.replace("-", "_")
+ID = "413715dc061efe71c16ef989f2f2ff5cf999a7dc905bb7078eda82cbb38210ec"
+
+
+@pytest.mark.parametrize(
+    ("driver", "kube_qos", "qos", "pod"),
+    [
+        (Driver.CGROUPFS, KubeQos.GUARANTEED, "kubepods", f"kubepods/pod{UID}"),
+        (Driver.CGROUPFS, KubeQos.BURSTABLE, "kubepods/burstable", f"kubepods/burstable/pod{UID}"),
+        (Driver.CGROUPFS, KubeQos.BEST_EFFORT, "kubepods/besteffort", f"kubepods/besteffort/pod{UID}"),
+        (Driver.SYSTEMD, KubeQos.GUARANTEED, "kubepods.slice", f"kubepods.slice/kubepods-pod{ESCAPED}.slice"),
+        (
+            Driver.SYSTEMD,
+            KubeQos.BURSTABLE,
+            "kubepods.slice/kubepods-burstable.slice",
+            f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{ESCAPED}.slice",
+        ),
+        (
+            Driver.SYSTEMD,
+            KubeQos.BEST_EFFORT,
+            "kubepods.slice/kubepods-besteffort.slice",
+            f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{ESCAPED}.slice",
+        ),
+    ],
+)
+def test_the_kubelets_own_paths(driver: Driver, kube_qos: KubeQos, qos: str, pod: str) -> None:
+    assert qos_path(driver, kube_qos) == qos
+    assert pod_path(driver, kube_qos, UID) == pod
+    assert parse(pod) == Parsed(driver, kube_qos, UID)
+    assert parse(qos) == Parsed(driver, kube_qos)
+    assert kube_qos_of(pod) is kube_qos
+
+
+@pytest.mark.parametrize(
+    ("scheme", "scope", "runtime"),
+    [
+        ("docker", "docker-", "docker"),
+        ("containerd", "cri-containerd-", "containerd"),
+        ("cri-o", "crio-", "cri-o"),
+        ("crio", "crio-", "cri-o"),
+        ("isula", "isulad-", "isulad"),
+        ("nri", "nri-", "nri"),
+        ("podman", "libpod-", "podman"),
+    ],
+)
+def test_a_container_is_a_folder_or_a_scope_of_its_runtime(scheme: str, scope: str, runtime: str) -> None:
+    pod = pod_path(Driver.SYSTEMD, KubeQos.BURSTABLE, UID)
+    path = container_path(Driver.SYSTEMD, f"{pod}/", f"{scheme}://{ID}")
+    assert path == f"{pod}/{scope}{ID}.scope"
+    assert parse(path) == Parsed(Driver.SYSTEMD, KubeQos.BURSTABLE, UID, ID, runtime)
+    assert container_path(Driver.CGROUPFS, "kubepods/podx", f"{scheme}://{ID}") == f"kubepods/podx/{ID}"
+    assert container_path(Driver.CGROUPFS, "", f"{scheme}://{ID}") == ID
+
+
+@pytest.mark.parametrize(
+    "bad", ["bad-format-id", "", "://x", "rkt://x", "containerd://", "containerd://a/b", "containerd://.."]
+)
+def test_an_id_without_a_known_runtime_is_refused(bad: str) -> None:
+    with pytest.raises(ValueError, match="container"):
+        container_path(Driver.SYSTEMD, "kubepods.slice", bad)
+
+
+@pytest.mark.parametrize("bad", ["", "a/b", "..", "."])
+def test_a_uid_that_is_no_name_is_refused(bad: str) -> None:
+    with pytest.raises(ValueError, match="uid of a pod"):
+        pod_path(Driver.CGROUPFS, KubeQos.BURSTABLE, bad)
+
+
+@pytest.mark.parametrize(
+    ("path", "parsed"),
+    [
+        ("/kubepods/besteffort/podx/abc", Parsed(Driver.CGROUPFS, KubeQos.BEST_EFFORT, "x", "abc")),
+        ("kubepods/podx/crio-abc", Parsed(Driver.CGROUPFS, KubeQos.GUARANTEED, "x", "abc", "cri-o")),
+        ("/kubelet/kubepods/burstable/podx", Parsed(Driver.CGROUPFS, KubeQos.BURSTABLE, "x")),
+        (
+            "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-podx_y.slice",
+            Parsed(Driver.SYSTEMD, KubeQos.BEST_EFFORT, "x-y"),
+        ),
+        (
+            "kubepods-pod12345.slice/cri-containerd-c1.scope",
+            Parsed(Driver.SYSTEMD, KubeQos.GUARANTEED, "12345", "c1", "containerd"),
+        ),
+        ("kubepods.slice/kubepods-podx.slice/abc.scope", Parsed(Driver.SYSTEMD, KubeQos.GUARANTEED, "x", "abc")),
+        ("kubepods.slice/kubepods-podx.slice/abc.service", Parsed(Driver.SYSTEMD, KubeQos.GUARANTEED, "x")),
+        (
+            "kubepods.slice/kubepods-podx.slice/crio-conmon-abc.scope",
+            Parsed(Driver.SYSTEMD, KubeQos.GUARANTEED, "x", "conmon-abc", "cri-o"),
+        ),
+        ("system.slice/sshd.service", None),
+        ("", None),
+        ("/", None),
+        ("podx/abc", None),
+    ],
+)
+def test_a_path_is_read_back(path: str, parsed: Parsed | None) -> None:
+    assert parse(path) == parsed
+
+
+@pytest.mark.parametrize(
+    ("path", "kube_qos"),
+    [
+        ("kubepods-poduid1.slice", KubeQos.GUARANTEED),
+        ("kubepods/besteffort", KubeQos.BEST_EFFORT),
+        ("kubepods.slice/kubepods-burstable.slice/x.slice", KubeQos.BURSTABLE),
+        ("", KubeQos.GUARANTEED),
+        ("kubepods/podburstable", KubeQos.GUARANTEED),
+        ("kubepods.slice/kubepods-podbesteffort1.slice", KubeQos.GUARANTEED),
+    ],
+)
+def test_the_class_of_a_path(path: str, kube_qos: KubeQos) -> None:
+    assert kube_qos_of(path) is kube_qos
+
+
+@pytest.mark.parametrize(
+    ("told", "path"),
+    [
+        (
+            f"kubepods-besteffort-pod1.slice:cri-containerd:{ID}",
+            f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-{ID}.scope",
+        ),
+        ("system.slice:docker:x", "system.slice/docker-x.scope"),
+        (":docker:x", "system.slice/docker-x.scope"),
+        ("a.slice::x", "a.slice/x.scope"),
+        ("/kubepods/podx/abc", "kubepods/podx/abc"),
+        ("", ""),
+    ],
+)
+def test_what_a_runtime_is_told_becomes_a_path(told: str, path: str) -> None:
+    assert expand(told) == path
+
+
+@pytest.mark.parametrize(
+    "bad", ["a:b", "a.slice:b:", "a.slice:b:c:d", "a:b:c", "a/b.slice:c:d", "a--b.slice:c:d", "-.slice:c:d"]
+)
+def test_a_form_that_no_runtime_takes_is_refused(bad: str) -> None:
+    with pytest.raises(ValueError, match=r"SLICE:PREFIX:ID|no slice"):
+        expand(bad)
+
+
+@given(st.sampled_from(Driver), st.sampled_from(KubeQos), st.uuids(), st.from_regex(r"[0-9a-f]{8,64}", fullmatch=True))
+def test_what_was_made_is_read_back(driver: Driver, kube_qos: KubeQos, uid: object, container_id: str) -> None:
+    path = container_path(driver, pod_path(driver, kube_qos, str(uid)), f"containerd://{container_id}")
+    found = parse(path)
+    assert found is not None
+    assert found[:4] == (driver, kube_qos, str(uid), container_id)
+
+
+@given(st.text(alphabet="kubepods-./:_slice01burstable", max_size=60))
+def test_any_text_is_read_without_an_error(text: str) -> None:
+    parse(text)
+    kube_qos_of(text)

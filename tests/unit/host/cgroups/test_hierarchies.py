@@ -1,0 +1,120 @@
+"""Hierarchies of machines with cgroup v1, v2 and both, by their mount table and by their folders."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from nri.host import Root, detect
+from nri.host.cgroups.hierarchies import Hierarchies, Hierarchy, unescape
+from tests.support import host_trees
+
+LINE = "{} 31 0:{} / {} rw,relatime shared:9 - {} {} rw,{}\n"
+
+
+def test_version_1_is_known_by_its_folders(tmp_path: Path) -> None:
+    found = detect(host_trees.v1(tmp_path, "pod"))
+    assert found.mode == "v1"
+    assert found.folder("cpuacct", "/pod/") == "/sys/fs/cgroup/cpu,cpuacct/pod"
+    assert found.folder("cpu", "") == "/sys/fs/cgroup/cpu,cpuacct"
+    assert found.of("io") is None and found.folder("io", "pod") is None
+
+
+def test_version_2_is_known_by_its_controllers(tmp_path: Path) -> None:
+    found = detect(host_trees.v2(tmp_path, "pod"))
+    assert found.mode == "v2"
+    assert found.folder("memory", "pod") == found.folder("", "pod") == "/sys/fs/cgroup/pod"
+    assert found.of("net_cls") is None
+
+
+def test_on_a_hybrid_machine_each_controller_is_on_its_own_version(tmp_path: Path) -> None:
+    found = detect(host_trees.v1(tmp_path, "pod", unified=True))
+    assert found.mode == "hybrid"
+    versions = {name: row.version for name in ("cpu", "hugetlb", "") if (row := found.of(name))}
+    assert versions == {"cpu": 1, "hugetlb": 2, "": 2}
+
+
+def test_the_mount_table_of_the_first_process_counts(tmp_path: Path) -> None:
+    root = host_trees.v1(tmp_path, "pod", unified=True)
+    (tmp_path / "cgroups of v1").mkdir()
+    table = (
+        "1 1 0:1 / / rw - ext4 /dev/vda rw\nnonsense\n"
+        + LINE.format(32, 29, "/cgroups\\040of\\040v1", "cgroup", "cgroup", "cpu,cpuacct")
+        + LINE.format(33, 30, "/sys/fs/cgroup/unified", "cgroup2", "cgroup2", "nsdelegate")
+        + LINE.format(34, 29, "/sys/fs/cgroup/cpu,cpuacct", "cgroup", "cgroup", "cpu,cpuacct")
+        + LINE.format(35, 31, "/nowhere", "cgroup", "cgroup", "memory")
+        + LINE.format(36, 32, "/sys/fs/cgroup/pids", "cgroup", "cgroup", "xattr,name=systemd")
+    )
+    host_trees.write_files(tmp_path, {"proc/1/mountinfo": table})
+    found = detect(root)
+    assert found.rows == (
+        Hierarchy(1, "/cgroups of v1", frozenset({"cpu", "cpuacct"})),
+        Hierarchy(2, "/sys/fs/cgroup/unified", frozenset({"hugetlb"})),
+        Hierarchy(1, "/sys/fs/cgroup/pids", frozenset({"name=systemd"})),
+    )
+
+
+def test_a_machine_without_any_is_told(tmp_path: Path) -> None:
+    found = detect(Root(tmp_path))
+    assert found.mode == "none"
+    assert not found.exists("pod")
+    assert found.below("") == []
+
+
+def test_this_machine_has_some() -> None:
+    found = detect(Root())
+    assert found.mode in ("v1", "v2", "hybrid")
+    assert found.of("cpu") is not None
+    with open("/proc/self/cgroup") as file:
+        path = file.read().splitlines()[-1].split(":", 2)[2]
+    if found.of("") is not None:
+        assert os.getpid() in found.processes(path)
+
+
+@pytest.mark.parametrize("path", ["..", "pod/../../x", "/.."])
+def test_a_path_that_leads_out_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ValueError, match="leads out"):
+        detect(host_trees.v2(tmp_path)).folder("cpu", path)
+
+
+@pytest.mark.parametrize("tree", [host_trees.v1, host_trees.v2])
+def test_processes_and_threads_of_a_cgroup_are_listed(tmp_path: Path, tree: object) -> None:
+    assert callable(tree)
+    found = detect(tree(tmp_path, "pod", "pod/a", "pod/b"))
+    folder = tmp_path / str(found.folder("cpu", "pod")).lstrip("/")
+    (folder / "cgroup.procs").write_text("7\n3\n7\n")
+    (folder / ("tasks" if found.mode == "v1" else "cgroup.threads")).write_text("3\n4\n7\n")
+    assert found.processes("pod") == [3, 7]
+    assert found.threads("pod") == [3, 4, 7]
+    assert found.below("pod") == found.below("pod", "memory") == ["a", "b"]
+    assert found.below("pod/a") == []
+    assert found.exists("pod/b") and not found.exists("pod/c")
+    with pytest.raises(FileNotFoundError, match="no hierarchy has this cgroup"):
+        found.processes("pod/c")
+
+
+class Removed(Root):
+    """A kernel that answers a read with an error."""
+
+    number = errno.ENODEV
+
+    def read(self, path: str) -> str:
+        raise OSError(self.number, "words", path)
+
+
+def test_a_cgroup_that_is_removed_meanwhile_is_not_there(tmp_path: Path) -> None:
+    root = Removed(host_trees.v2(tmp_path, "pod").path)
+    found = Hierarchies(root, (Hierarchy(2, "/sys/fs/cgroup"),))
+    with pytest.raises(FileNotFoundError):
+        found.processes("pod")
+    root.number = errno.EACCES
+    with pytest.raises(PermissionError):
+        found.processes("pod")
+
+
+def test_blanks_in_a_mount_table_are_three_digits() -> None:
+    assert unescape("/a\\040b\\011\\012\\134") == "/a b\t\n\\"
+    assert unescape("/plain") == "/plain"

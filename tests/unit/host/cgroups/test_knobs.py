@@ -1,0 +1,92 @@
+"""The table of knobs: each row can be used, and says what a person needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.host import KNOBS, Knob, knob
+from nri.host.cgroups.knobs import wider
+
+#: The neutral names, which others write down: to add one is fine, to change one is not.
+NAMES = {
+    "cpu.shares", "cpu.cfs_quota", "cpu.cfs_period", "cpu.cfs_burst", "cpu.idle", "cpu.bvt", "cpu.qos_level",
+    "cpu.rt_runtime", "cpu.rt_period", "cpuset.cpus", "cpuset.mems", "memory.limit", "memory.soft_limit",
+    "memory.and_swap_limit", "memory.swap_limit", "memory.min", "memory.low", "memory.high", "memory.oom_group",
+    "memory.swappiness", "memory.wmark_ratio", "memory.wmark_scale_factor", "memory.wmark_min_adj",
+    "memory.priority", "memory.use_priority_oom", "memory.qos_level", "memory.high_async_ratio", "pids.limit",
+    "io.weight", "io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", "io.cost_model", "io.cost_qos",
+    "io.cost_weight", "net_cls.classid", "hugetlb.SIZE.limit",
+}  # fmt: skip
+
+
+def test_the_names_stay() -> None:
+    assert set(KNOBS) == NAMES
+
+
+@pytest.mark.parametrize("row", KNOBS.values(), ids=KNOBS)
+def test_every_row_has_a_place_a_unit_and_files_of_its_controller(row: Knob) -> None:
+    assert row.unit
+    assert row.v1 or row.v2
+    for place in (*row.v1, *row.v2):
+        assert place.file.startswith(f"{place.controller}.")
+    assert {place.controller == "blkio" for place in row.v2} <= {False}
+    assert {place.controller == "io" for place in row.v1} <= {False}
+
+
+@pytest.mark.parametrize("row", KNOBS.values(), ids=KNOBS)
+def test_what_one_version_lacks_has_a_hint_that_can_be_followed(row: Knob) -> None:
+    if row.instead.split()[0:1] and "." in row.instead.split()[0]:
+        assert row.instead.split()[0] in KNOBS
+    for name in row.resets:
+        assert name in KNOBS
+    if row.least is not None and row.most is not None:
+        assert row.least < row.most
+
+
+def test_no_two_knobs_share_a_file_but_those_that_are_made_for_it() -> None:
+    seen: dict[tuple[int, str], list[str]] = {}
+    for row in KNOBS.values():
+        for version in (1, 2):
+            for place in row.places(version):
+                seen.setdefault((version, place.file), []).append(row.name)
+    shared = {key: names for key, names in seen.items() if len(names) > 1}
+    assert shared == {
+        (2, "cpu.max"): ["cpu.cfs_quota", "cpu.cfs_period"],
+        (2, "io.max"): ["io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops"],
+    }
+
+
+def test_huge_pages_have_a_knob_for_each_size() -> None:
+    row = knob("hugetlb.2MB.limit")
+    assert (row.name, row.v1[0].file, row.v2[0].file) == (
+        "hugetlb.2MB.limit", "hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["", "cpu", "hugetlb..limit", "hugetlb.2/MB.limit", "hugetlb.2MB", "cpu.weight"])
+def test_a_name_that_is_no_knobs_is_a_key_error(name: str) -> None:
+    with pytest.raises(KeyError):
+        knob(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("cpu.idle", 2, "2 is not between 0 and 1"),
+        ("cpu.bvt", -2, "-2 is not between -1 and 2"),
+        ("cpu.bvt", 2, ""),
+        ("cpu.cfs_burst", -1, "-1 is less than 0"),
+        ("cpu.shares", 1 << 40, ""),
+        ("cpuset.cpus", frozenset({1}), ""),
+        ("net_cls.classid", 1 << 32, "4294967296 is not between 0 and 4294967295"),
+        ("memory.wmark_ratio", 101, "101 is not between 0 and 100"),
+    ],
+)
+def test_a_value_out_of_range_has_its_complaint(name: str, value: int, complaint: str) -> None:
+    assert knob(name).complaint(value) == complaint
+
+
+def test_the_wider_of_two_contains_both() -> None:
+    assert wider(frozenset({0}), frozenset({1})) == {0, 1}
+    assert (wider(5, 9), wider(9, 5), wider(-1, 9), wider(9, -1)) == (9, 9, -1, -1)
+    assert wider({"8:0": 1}, {"8:16": 2}) == {"8:16": 2}

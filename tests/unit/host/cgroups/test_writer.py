@@ -1,0 +1,187 @@
+"""Many writes: what is remembered and for how long, and that one bad cgroup stops no other."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from nri.host import Outcome, Unsupported, Write, Writer
+from tests.support.fake_kernel import PAGE, FakeKernel
+
+SHARES = Write("pod", "cpu.shares", 512)
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def kernel() -> FakeKernel:
+    made = FakeKernel()
+    made.add("pod")
+    return made
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def writer(kernel: FakeKernel, clock: Clock) -> Writer:
+    return Writer(kernel.hierarchies(), now=clock)
+
+
+def overwrite(kernel: FakeKernel, text: str) -> None:
+    kernel.files["/sys/fs/cgroup/cpu/pod/cpu.shares"] = text
+
+
+def test_what_was_written_is_believed_for_a_minute(kernel: FakeKernel, clock: Clock, writer: Writer) -> None:
+    assert writer.write(SHARES).outcome is Outcome.APPLIED
+    overwrite(kernel, "77")
+    clock.now += 59
+    result = writer.write(SHARES)
+    assert (result.outcome, result.before, result.after) == (Outcome.UNCHANGED, 512, 512)
+    clock.now += 2
+    result = writer.write(SHARES)
+    assert (result.outcome, result.before, result.after) == (Outcome.APPLIED, 77, 512)
+
+
+def test_force_finds_what_others_have_written(kernel: FakeKernel, writer: Writer) -> None:
+    writer.write(SHARES)
+    overwrite(kernel, "77")
+    result = writer.write(SHARES, force=True)
+    assert (result.outcome, result.before) == (Outcome.APPLIED, 77)
+
+
+def test_another_value_is_written_at_once(kernel: FakeKernel, writer: Writer) -> None:
+    writer.write(SHARES)
+    assert writer.write(Write("pod", "cpu.shares", 600)).outcome is Outcome.APPLIED
+    assert writer.write(SHARES).outcome is Outcome.APPLIED
+    assert kernel.value("pod", "cpu.shares") == 512
+
+
+def test_a_cgroup_that_was_made_anew_is_not_believed(kernel: FakeKernel, writer: Writer) -> None:
+    writer.write(SHARES)
+    kernel.remove("pod")
+    assert writer.write(SHARES).outcome is Outcome.GONE
+    kernel.add("pod")
+    assert writer.write(SHARES).outcome is Outcome.APPLIED
+
+
+def test_nothing_is_believed_if_it_is_not_to_be(kernel: FakeKernel) -> None:
+    writer = Writer(kernel.hierarchies(), refresh_s=0)
+    writer.write(SHARES)
+    overwrite(kernel, "77")
+    assert writer.write(SHARES).outcome is Outcome.APPLIED
+    assert len(writer) == 0
+
+
+def test_a_clamped_value_is_told_again_but_not_written_again(kernel: FakeKernel, writer: Writer) -> None:
+    write = Write("pod", "memory.limit", 10 * PAGE + 1)
+    assert writer.write(write).outcome is Outcome.CLAMPED
+    kernel.written.clear()
+    result = writer.write(write)
+    assert (result.outcome, result.after) == (Outcome.CLAMPED, 10 * PAGE)
+    assert kernel.written == []
+
+
+def test_a_refused_value_is_tried_again(kernel: FakeKernel, writer: Writer) -> None:
+    writer.write(SHARES)
+    kernel.files["/sys/fs/cgroup/cpu/pod/cpu.idle"] = "1"
+    write = Write("pod", "cpu.shares", 7)
+    assert writer.write(write).outcome is Outcome.REFUSED
+    kernel.files["/sys/fs/cgroup/cpu/pod/cpu.idle"] = "0"
+    assert writer.write(write).outcome is Outcome.APPLIED
+
+
+def test_a_weight_is_not_believed_after_idle_has_reset_it(kernel: FakeKernel, writer: Writer) -> None:
+    writer.write(SHARES)
+    writer.write(Write("pod", "cpu.idle", 1))
+    assert kernel.value("pod", "cpu.shares") == 3
+    assert [result.outcome for result in writer.write_all([SHARES, Write("pod", "cpu.idle", 0)])] == [
+        Outcome.APPLIED
+    ] * 2
+    assert kernel.value("pod", "cpu.shares") == 512
+
+
+def test_one_bad_write_stops_no_other(kernel: FakeKernel, writer: Writer) -> None:
+    writes = [
+        Write("gone", "cpu.shares", 5), Write("../out", "cpu.shares", 5), Write("pod", "cpu.bvt", 2),
+        Write("pod", "cpu.idle", 7), Write("pod", "cpu.cfs_burst", 9), SHARES,
+    ]  # fmt: skip
+    kernel.files["/sys/fs/cgroup/cpu/pod/cpu.cfs_quota_us"] = "5"
+    outcomes = [result.outcome.value for result in writer.write_all(writes)]
+    assert outcomes == ["gone", "refused", "unsupported", "refused", "refused", "applied"]
+
+
+def test_of_two_writes_of_the_same_the_last_counts_and_the_other_is_told(kernel: FakeKernel, writer: Writer) -> None:
+    first, second = writer.write_all([Write("/pod/", "cpu.shares", 9), SHARES])
+    assert (first.outcome, first.reason) == (Outcome.REFUSED, "a later write of the same batch sets it as well")
+    assert (second.outcome, kernel.value("pod", "cpu.shares")) == (Outcome.APPLIED, 512)
+
+
+def test_a_name_that_is_no_knobs_writes_nothing(kernel: FakeKernel, writer: Writer) -> None:
+    with pytest.raises(KeyError):
+        writer.write_all([SHARES, Write("pod", "cpu.nothing", 1)])
+    assert kernel.written == []
+    with pytest.raises(KeyError):
+        writer.read("pod", "cpu.nothing")
+
+
+def test_values_are_read_past_what_is_remembered(kernel: FakeKernel, writer: Writer) -> None:
+    writer.write(SHARES)
+    overwrite(kernel, "77")
+    assert writer.read("pod", "cpu.shares") == 77
+    assert isinstance(writer.read("pod", "cpu.bvt"), Unsupported)
+
+
+def test_a_step_that_is_refused_leaves_the_last_word_to_the_final_one(kernel: FakeKernel, writer: Writer) -> None:
+    """The cgroup above is not part of the batch, and too small for what is there and what is wanted together."""
+    kernel.add("pod", {"cpuset.cpus": frozenset({0, 1})})
+    kernel.add("pod/a", {"cpuset.cpus": frozenset({0})})
+    kernel.add("pod", {"cpuset.cpus": frozenset({1})})
+    result = writer.write(Write("pod/a", "cpuset.cpus", frozenset({1})))
+    assert (result.outcome, result.before, result.after) == (Outcome.APPLIED, frozenset({0}), frozenset({1}))
+
+
+def test_removed_pods_leave_nothing_behind(clock: Clock, kernel: FakeKernel, writer: Writer) -> None:
+    for number in range(200):
+        kernel.add(f"pod{number}")
+        writer.write_all([Write(f"pod{number}", "cpu.shares", 5), Write(f"pod{number}", "cpu.idle", 0)])
+        kernel.remove(f"pod{number}")
+        clock.now += 1
+    assert len(writer) <= 2 * 120
+    clock.now += 61
+    writer.write(SHARES)
+    assert len(writer) == 1
+
+
+def test_what_is_forgotten_is_looked_at_again(kernel: FakeKernel, writer: Writer) -> None:
+    kernel.add("pod/a")
+    kernel.add("podium")
+    for cgroup in ("pod", "pod/a", "podium"):
+        writer.write(Write(cgroup, "cpu.shares", 9))
+    writer.forget("/pod/")
+    assert len(writer) == 1
+    overwrite(kernel, "77")
+    assert writer.write(Write("pod", "cpu.shares", 9)).outcome is Outcome.APPLIED
+
+
+def test_threads_wait_for_each_other(kernel: FakeKernel, writer: Writer) -> None:
+    results = []
+
+    def work(number: int) -> None:
+        results.extend(writer.write(Write("pod", "cpu.shares", 100 + number), force=True) for _ in range(20))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 80
+    assert all(result.in_force and result.after == result.wanted for result in results)

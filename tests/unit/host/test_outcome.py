@@ -1,0 +1,36 @@
+"""Results say what became of a write, in one line that a person can act on."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from nri.host import Outcome, Result
+from nri.host.outcome import explain
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_in_force_is_what_was_applied_or_was_so_before(outcome: Outcome) -> None:
+    assert Result("pod", "cpu.idle", 1, outcome).in_force == (outcome in (Outcome.APPLIED, Outcome.UNCHANGED))
+
+
+def test_a_line_names_where_what_and_why() -> None:
+    assert str(Result("", "cpu.idle", 1, Outcome.GONE, "there is no such cgroup")) == (
+        "/: cpu.idle gone: there is no such cgroup"
+    )
+    assert str(Result("pod", "cpu.idle", 1, Outcome.APPLIED)) == "pod: cpu.idle applied"
+
+
+@pytest.mark.parametrize(
+    ("number", "outcome"),
+    [(errno.ESRCH, Outcome.GONE), (errno.ENOENT, Outcome.GONE), (errno.ENODEV, Outcome.GONE),
+     (errno.EOPNOTSUPP, Outcome.UNSUPPORTED), (errno.EROFS, Outcome.UNSUPPORTED),
+     (errno.EINVAL, Outcome.REFUSED), (errno.EPERM, Outcome.REFUSED)],
+)  # fmt: skip
+def test_an_error_says_whether_it_is_gone_unsupported_or_refused(number: int, outcome: Outcome) -> None:
+    assert explain(OSError(number, "words")) == (outcome, "words")
+
+
+def test_an_error_without_words_has_some() -> None:
+    assert explain(OSError("only this"))[1] == "only this"

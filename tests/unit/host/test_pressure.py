@@ -1,0 +1,62 @@
+"""Pressure of the machine and of cgroups, and kernels that count none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.host import Pressure, Root, Unsupported, cgroup_pressure, detect, machine_pressure
+from nri.host.pressure import Stall, parse_pressure
+from tests.support import host_trees
+
+TEXT = "some avg10=1.50 avg60=0.25 avg300=0.00 total=4711\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=12\n"
+SAID = Pressure(Stall(1.5, 0.25, 0.0, 4711), Stall(0.5, 0.0, 0.0, 12))
+
+
+def test_both_lines_are_read() -> None:
+    assert parse_pressure(TEXT) == SAID
+    assert parse_pressure(TEXT.splitlines()[0]) == Pressure(SAID.some, None)
+
+
+@pytest.mark.parametrize("text", ["some avg10=x avg60=0 avg300=0 total=1", "some avg10=1", "garbage"])
+def test_what_is_no_pressure_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no line of a pressure file"):
+        parse_pressure(text)
+
+
+def test_the_pressure_on_the_machine(tmp_path: Path) -> None:
+    root = host_trees.write_files(tmp_path, {"proc/pressure/io": TEXT})
+    assert machine_pressure(root, "io") == SAID
+    found = machine_pressure(root, "cpu")
+    assert isinstance(found, Unsupported) and "psi=1" in found.reason
+
+
+def test_the_pressure_on_a_cgroup_of_version_2(tmp_path: Path) -> None:
+    hierarchies = detect(host_trees.v2(tmp_path, "pod"))
+    (tmp_path / "sys/fs/cgroup/pod/cpu.pressure").write_text(TEXT)
+    assert cgroup_pressure(hierarchies, "pod", "cpu") == SAID
+    found = cgroup_pressure(hierarchies, "pod", "memory")
+    assert found == Unsupported("memory.pressure of pod cannot be read: the kernel counts none: boot it with psi=1")
+
+
+def test_the_pressure_on_a_cgroup_of_version_1_stands_with_cpuacct(tmp_path: Path) -> None:
+    hierarchies = detect(host_trees.v1(tmp_path, "pod"))
+    assert isinstance(cgroup_pressure(hierarchies, "pod", "cpu"), Unsupported)
+    (tmp_path / "sys/fs/cgroup/cpu,cpuacct/pod/cpu.pressure").write_text(TEXT)
+    assert cgroup_pressure(hierarchies, "pod", "cpu") == SAID
+
+
+def test_a_machine_without_either_hierarchy_says_why(tmp_path: Path) -> None:
+    root = host_trees.write_files(tmp_path, {"sys/fs/cgroup/memory/pod/cgroup.procs": ""})
+    found = cgroup_pressure(detect(root), "pod", "cpu")
+    assert isinstance(found, Unsupported) and "openEuler" in found.reason
+
+
+def test_a_cgroup_that_is_not_there_is_no_missing_support(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no such cgroup"):
+        cgroup_pressure(detect(host_trees.v2(tmp_path)), "pod", "cpu")
+
+
+def test_this_machine_says_something_of_either_kind() -> None:
+    assert isinstance(machine_pressure(Root(), "cpu"), Pressure | Unsupported)

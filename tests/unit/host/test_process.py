@@ -1,0 +1,126 @@
+"""Processes: what /proc says of them, and OOM scores that never go to another process with the same number."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.host import Outcome, Process, Root, set_oom_scores
+from nri.host import process as module
+from nri.host.process import cgroups, find, oom_score, parse_cgroups, parse_stat, process_groups
+from tests.support.host_trees import write_files
+
+STAT = "{} ({}) S 7 8 9 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 {} 0 0\n"
+
+
+def machine(folder: Path, *pids: int, score: str = "0") -> Root:
+    files = {}
+    for pid in pids:
+        files |= {f"proc/{pid}/stat": STAT.format(pid, "sh", 1000 + pid), f"proc/{pid}/oom_score_adj": f"{score}\n"}
+    return write_files(folder, files)
+
+
+@pytest.mark.parametrize("name", ["bash", "a b", ") (x", "tmux: server (1)", ""])
+def test_a_name_may_have_blanks_and_parentheses(name: str) -> None:
+    found = parse_stat(STAT.format(5, name, 77))
+    assert found == (5, name, "S", 7, 8, 9, 77)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "(stress) S 1 2 3", "12345 (stress) S", "12345 (stress) unknown 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9",
+             STAT.format("x", "sh", 1), STAT.format(5, "sh", "x")],
+)  # fmt: skip
+def test_what_is_no_stat_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"stat says|invalid literal"):
+        parse_stat(text)
+
+
+def test_a_process_is_its_number_and_its_beginning(tmp_path: Path) -> None:
+    root = machine(tmp_path, 5)
+    assert find(root, 5) == Process(5, 1005)
+    assert find(root, 6) is None
+    (tmp_path / "proc/5/stat").write_text("garbage")
+    assert find(root, 5) is None
+
+
+def test_this_process_is_found_on_this_machine() -> None:
+    found = find(Root(), os.getpid())
+    assert found is not None
+    assert parse_stat(Root().read("/proc/self/stat")).group == os.getpgrp()
+    assert process_groups(Root(), [os.getpid()]) == [os.getpgrp()]
+
+
+def test_groups_are_those_of_processes_that_are_there(tmp_path: Path) -> None:
+    root = machine(tmp_path, 5, 6)
+    write_files(tmp_path, {"proc/9/stat": "garbage"})
+    assert process_groups(root, [5, 6, 7, 9]) == [8]
+
+
+def test_the_cgroups_of_a_process_are_found(tmp_path: Path) -> None:
+    text = "4:cpu,cpuacct:/a:b\n1:name=systemd:/\n0::/x\n"
+    said = {"cpu": "/a:b", "cpuacct": "/a:b", "name=systemd": "/", "": "/x"}
+    assert parse_cgroups(text) == said
+    root = write_files(tmp_path, {"proc/5/cgroup": text})
+    assert cgroups(root, 5) == said
+    assert cgroups(root, 6) is None
+
+
+def test_a_score_is_applied_and_the_second_time_unchanged(tmp_path: Path) -> None:
+    root = machine(tmp_path, 5, 6, score="-5")
+    results = set_oom_scores(root, [Process(5, 1005), Process(6, 1006), Process(7, 1007)], 500)
+    assert [result.outcome for result in results] == [Outcome.APPLIED, Outcome.APPLIED, Outcome.GONE]
+    assert (results[0].before, results[0].after, results[0].target) == (-5, 500, "process 5")
+    assert oom_score(root, 5) == 500
+    assert set_oom_scores(root, [Process(5, 1005)], 500)[0].outcome is Outcome.UNCHANGED
+
+
+def test_another_process_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
+    root = machine(tmp_path, 5)
+    (result,) = set_oom_scores(root, [Process(5, 1)], 500)
+    assert (result.outcome, result.reason) == (Outcome.GONE, "another process has its number now")
+    assert oom_score(root, 5) == 0
+
+
+@pytest.mark.parametrize("score", [-1001, 1001])
+def test_a_score_out_of_range_is_refused(tmp_path: Path, score: int) -> None:
+    (result,) = set_oom_scores(machine(tmp_path, 5), [Process(5, 1005)], score)
+    assert (result.outcome, result.reason) == (Outcome.REFUSED, f"{score} is not between -1000 and 1000")
+
+
+def test_a_score_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
+    root = machine(tmp_path, 5, 6)
+    (tmp_path / "proc/5/oom_score_adj").write_text("x")
+    assert oom_score(root, 5) is None
+    assert oom_score(root, 7) is None
+    outcomes = [result.outcome for result in set_oom_scores(root, [Process(5, 1005), Process(6, 1006)], 1)]
+    assert outcomes == [Outcome.UNSUPPORTED, Outcome.APPLIED]
+    (tmp_path / "proc/5/oom_score_adj").unlink()
+    assert set_oom_scores(root, [Process(5, 1005)], 1)[0].outcome is Outcome.GONE
+
+
+def test_a_score_that_the_kernel_makes_another_is_clamped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_write", lambda *_: None)
+    (result,) = set_oom_scores(machine(tmp_path, 5), [Process(5, 1005)], 7)
+    assert (result.outcome, result.reason, result.after) == (Outcome.CLAMPED, "it reads back as 0", 0)
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def test_a_real_process_gets_its_score_until_it_ends(sleeper: subprocess.Popen[bytes]) -> None:
+    process = find(Root(), sleeper.pid)
+    assert process is not None
+    (result,) = set_oom_scores(Root(), [process], 777)
+    assert result.outcome is Outcome.APPLIED, result
+    assert oom_score(Root(), sleeper.pid) == 777
+    sleeper.kill()
+    sleeper.wait()
+    assert set_oom_scores(Root(), [process], 5)[0].outcome is Outcome.GONE

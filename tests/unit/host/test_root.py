@@ -1,0 +1,142 @@
+"""Paths below a root stay below it, on kernels with openat2 and on older ones; files are read and written whole."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from nri.host import root as module
+from nri.host.root import Root, open_below
+
+
+class _OldKernel:
+    """A C library whose kernel has no openat2."""
+
+    def syscall(self, *_: object) -> int:
+        ctypes.set_errno(errno.ENOSYS)
+        return -1
+
+
+@pytest.fixture(params=["openat2", "folder by folder"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param != "openat2":
+        monkeypatch.setattr(module, "_libc", _OldKernel())
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root with a file and links that would lead out of it."""
+    made = tmp_path / "root"
+    (made / "etc").mkdir(parents=True)
+    (made / "etc/passwd").write_text("inside")
+    (tmp_path / "secret").write_text("outside")
+    (made / "absolute").symlink_to("/etc/passwd")
+    (made / "dots").symlink_to("../../../../etc/passwd")
+    (made / "out").symlink_to(tmp_path / "secret")
+    (made / "folder").symlink_to("/etc")
+    (made / "loop").symlink_to("loop")
+    return made
+
+
+def content(root: Path, path: str) -> bytes:
+    with os.fdopen(open_below(root, path), "rb") as file:
+        return file.read()
+
+
+@pytest.mark.parametrize(
+    "path", ["etc/passwd", "/etc/passwd", "absolute", "dots", "../etc/passwd", "folder/passwd", "folder/../etc/passwd",
+             "./etc//./passwd", "../../folder/passwd"],
+)  # fmt: skip
+def test_symlinks_and_dots_are_read_as_a_process_with_that_root_reads_them(root: Path, path: str) -> None:
+    assert content(root, path) == b"inside"
+
+
+def test_a_link_out_of_the_root_leads_nowhere(root: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="out"):
+        content(root, "out")
+    assert not Root(root).exists("out")
+
+
+def test_links_in_a_circle_end(root: Path) -> None:
+    with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+        content(root, "loop")
+
+
+def test_no_descriptor_is_left_open(root: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for path in ("etc/passwd", "out", "loop", "folder/passwd", "etc/nothing/there"):
+        Root(root).find(path)
+        Root(root).names(path)
+        Root(root).folders(path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_text_is_written_in_place_of_the_old_one_and_read_back(root: Path) -> None:
+    files = Root(root)
+    files.write("etc/passwd", "x")
+    assert files.read("/etc/passwd") == "x"
+    (root / "etc/passwd").write_bytes(b"\xff")
+    files.write("etc/passwd", files.read("etc/passwd"))
+    assert (root / "etc/passwd").read_bytes() == b"\xff"
+
+
+def test_a_write_never_makes_a_file(root: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Root(root).write("etc/new", "x")
+    assert not (root / "etc/new").exists()
+
+
+def test_what_is_not_there_is_none_or_nothing(root: Path) -> None:
+    files = Root(root)
+    assert files.find("nothing") is None
+    assert files.identity("nothing") is None
+    assert files.names("nothing") == files.folders("nothing") == []
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        files.read("nothing")
+
+
+def test_a_folder_is_listed_with_its_files_or_its_folders_alone(root: Path) -> None:
+    (root / "etc/sub").mkdir()
+    (root / "etc/link").symlink_to("/etc")
+    assert Root(root).names("etc") == ["link", "passwd", "sub"]
+    assert Root(root).folders("etc") == ["sub"]
+
+
+def test_a_file_that_is_replaced_is_another_one(root: Path) -> None:
+    files = Root(root)
+    first = files.identity("etc/passwd")
+    assert files.identity("absolute") == first
+    (root / "etc/passwd").rename(root / "etc/old")
+    (root / "etc/passwd").write_text("new")
+    assert files.identity("etc/passwd") != first
+
+
+def test_folders_are_made_and_removed_below_the_root_alone(root: Path, tmp_path: Path) -> None:
+    files = Root(root)
+    files.make_folder("/folder/group")
+    assert (root / "etc/group").is_dir()
+    with pytest.raises(FileExistsError, match="folder/group"):
+        files.make_folder("folder/group")
+    files.remove_folder("../folder/group/")
+    assert not (root / "etc/group").exists()
+    with pytest.raises(FileNotFoundError, match="etc/group"):
+        files.remove_folder("etc/group")
+    for path in ("/", "", "etc/..", "."):
+        with pytest.raises(OSError, match="not the path of a folder"):
+            files.remove_folder(path)
+
+
+def test_a_folder_is_no_text(root: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        Root(root).read("etc")
+
+
+def test_the_root_of_this_machine_is_known(root: Path) -> None:
+    assert Root().is_own and Root("/./").is_own
+    assert not Root(root).is_own
+    assert Root().read("/proc/self/stat").startswith(str(os.getpid()))
+    assert repr(Root("/x")) == "Root('/x')"

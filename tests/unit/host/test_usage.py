@@ -1,0 +1,68 @@
+"""What the machine and a cgroup use, on both cgroup versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.host import Root, cgroup_usage, cpu_times, detect
+from nri.host.usage import CgroupUsage, CpuTimes, memory
+from tests.support import host_trees
+
+STAT = "cpu  100 10 40 800 50 5 5 10 7 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n"
+
+
+def test_busy_time_has_no_guest_twice_and_no_waiting(tmp_path: Path) -> None:
+    assert cpu_times(host_trees.write_files(tmp_path, {"proc/stat": STAT})) == CpuTimes(170, 850, 50)
+
+
+def test_a_share_is_of_the_time_between_two_readings() -> None:
+    assert CpuTimes(150, 950, 0).share(CpuTimes(100, 900, 0)) == 0.5
+    assert CpuTimes(100, 900, 0).share(CpuTimes(100, 900, 0)) == 0.0
+    assert CpuTimes(90, 1000, 0).share(CpuTimes(100, 900, 0)) == 0.0, "a counter that went back"
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not begin with the times"):
+        cpu_times(host_trees.write_files(tmp_path, {"proc/stat": "intr 1 2 3"}))
+
+
+def test_memory_is_told_in_bytes(tmp_path: Path) -> None:
+    text = "MemTotal:  2048 kB\nHugePages_Total:   3\nnonsense\nMore: x kB\n"
+    assert memory(host_trees.write_files(tmp_path, {"proc/meminfo": text})) == {
+        "MemTotal": 2 << 20, "HugePages_Total": 3,
+    }  # fmt: skip
+
+
+def test_this_machine_has_both() -> None:
+    assert cpu_times(Root()).busy > 0
+    assert memory(Root())["MemTotal"] > memory(Root())["MemAvailable"]
+
+
+def test_a_cgroup_of_version_1(tmp_path: Path) -> None:
+    root = host_trees.v1(tmp_path, "pod")
+    base = tmp_path / "sys/fs/cgroup"
+    (base / "cpu,cpuacct/pod/cpu.stat").write_text("nr_periods 9\nnr_throttled 2\nthrottled_time 5000\n")
+    (base / "memory/pod/memory.stat").write_text("total_inactive_file 4096\ninactive_file 1\n")
+    assert cgroup_usage(detect(root), "pod") == CgroupUsage(7, 9, 2, 5000, 8192, 4096)
+
+
+def test_a_cgroup_of_version_2(tmp_path: Path) -> None:
+    root = host_trees.v2(tmp_path, "pod")
+    base = tmp_path / "sys/fs/cgroup/pod"
+    (base / "cpu.stat").write_text("usage_usec 11\nnr_periods 9\nnr_throttled 2\nthrottled_usec 5\n")
+    (base / "memory.current").write_text("8192\n")
+    (base / "memory.stat").write_text("inactive_file 9000\n")
+    assert cgroup_usage(detect(root), "pod") == CgroupUsage(11000, 9, 2, 5000, 8192, 0)
+
+
+def test_what_a_kernel_does_not_say_is_none(tmp_path: Path) -> None:
+    assert cgroup_usage(detect(host_trees.v2(tmp_path, "pod")), "pod") == CgroupUsage(*[None] * 6)
+    bare = host_trees.write_files(tmp_path / "bare", {"sys/fs/cgroup/pids/pod/cgroup.procs": ""})
+    assert cgroup_usage(detect(bare), "pod") == CgroupUsage(*[None] * 6)
+
+
+def test_a_cgroup_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        cgroup_usage(detect(host_trees.v1(tmp_path)), "pod")

@@ -1,0 +1,151 @@
+"""`differ`: what plugins between its indices change, for each event and container by itself."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+import nri
+from nri.errors import NriError
+from nri.plugins.differ import plugin as module
+from nri.plugins.differ.plugin import Differ
+from nri.stub.program.options import Options, parse
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.plugin_program import plugin_program
+
+
+class Between(nri.Plugin):
+    """Changes containers, and refuses one of them."""
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        if container.name == "refused":
+            raise nri.Reject("not this one")
+        return nri.Adjustment().add_env("A", "1").set_memory_limit(5)
+
+    def update_container(
+        self, pod: nri.PodSandbox, container: nri.Container, resources: nri.LinuxResources
+    ) -> nri.Update:
+        return nri.Update(container.id).set_cpu_shares(7)
+
+
+def attach(runtime: FakeRuntime, *indices: int, **config: object) -> None:
+    """Connect a differ at these indices."""
+    for plugin, options in Differ.row(indices, Options()):
+        runtime.add(plugin, idx=options.index, config=str(config) if config else "")
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture):
+    """The lines that it has logged so far."""
+    caplog.set_level(logging.INFO, "nri.plugin.differ")
+    return lambda: [
+        line
+        for record in caplog.records
+        if record.name == "nri.plugin.differ"
+        for line in record.getMessage().splitlines()
+    ]
+
+
+def test_what_a_plugin_changes_is_told_field_by_field(nri_runtime: FakeRuntime, lines) -> None:
+    attach(nri_runtime, 0, 99)
+    nri_runtime.add(Between(), idx="50")
+    nri_runtime.create_container(make_pod(), make_container(env={"PATH": "/bin"}))
+    told = [line for line in lines() if "CreateContainer" in line]
+    assert told == [
+        "[99] CreateContainer: pod: <no changes>",
+        "[99] CreateContainer: container: create: env[A]: From: <nil> -> To: A=1",
+        "[99] CreateContainer: container: create: linux.resources.memory.limit.value: From: <nil> -> To: 5",
+    ]
+
+
+def test_it_changes_nothing_itself(nri_runtime: FakeRuntime, lines) -> None:
+    attach(nri_runtime, 0, 99)
+    made = nri_runtime.create_container(make_pod(), make_container())
+    with FakeRuntime() as alone:
+        assert made.adjust == alone.create_container(make_pod(), make_container()).adjust
+
+
+def test_each_index_tells_what_changed_since_the_one_before(nri_runtime: FakeRuntime, lines) -> None:
+    attach(nri_runtime, 99, 0, 40)
+    nri_runtime.add(Between(), idx="30")
+    nri_runtime.create_container(make_pod(), make_container())
+    assert len([line for line in lines() if line.startswith("[40] CreateContainer: container: create: env[A]")]) == 1
+    assert "[99] CreateContainer: container: <no changes>" in lines()
+
+
+def test_a_refused_creation_is_not_compared_with_the_next_one(nri_runtime: FakeRuntime, lines) -> None:
+    attach(nri_runtime, 0, 99)
+    nri_runtime.add(Between(), idx="50")
+    with pytest.raises(NriError):
+        nri_runtime.create_container(make_pod(), make_container(name="refused"))
+    nri_runtime.create_container(make_pod(), make_container(name="good"))
+    assert [line for line in lines() if "refused" in line or "good" in line] == []
+    assert "[99] CreateContainer: container: create: env[A]: From: <nil> -> To: A=1" in lines()
+
+
+def test_resources_of_an_update_are_compared_too(nri_runtime: FakeRuntime, lines) -> None:
+    attach(nri_runtime, 0, 99)
+    nri_runtime.add(Between(), idx="50")
+    pod, container = make_pod(), make_container()
+    nri_runtime.create_container(pod, container)
+    nri_runtime.update_container(pod, container, nri.LinuxResources())
+    assert "[99] UpdateContainer: resources: create: cpu.shares.value: From: <nil> -> To: 7" in lines()
+
+
+def test_as_yaml_the_lines_that_differ_are_told(nri_runtime: FakeRuntime, lines) -> None:
+    attach(nri_runtime, 0, 99, yaml=True)
+    nri_runtime.add(Between(), idx="50")
+    nri_runtime.create_container(make_pod(), make_container(env={"PATH": "/bin"}))
+    assert "[99] CreateContainer: container: +- A=1" in lines()
+
+
+@pytest.mark.parametrize(("level", "parts"), [(0, []), (1, ["[00] "]), (2, ["[00] ", " before: ", " after: "])])
+def test_a_higher_level_tells_the_data_as_well(nri_runtime: FakeRuntime, lines, level: int, parts: list[str]) -> None:
+    attach(nri_runtime, 0, 99, verboseLevel=level)
+    nri_runtime.add(Between(), idx="50")
+    nri_runtime.create_container(make_pod(), make_container(name="app"))
+    told = [line for line in lines() if "name: app" in line]
+    assert [part for part in ("[00] ", " before: ", " after: ") if any(part in line for line in told)] == parts
+
+
+def test_at_the_highest_level_what_runs_already_is_told(lines) -> None:
+    with FakeRuntime(pods=[make_pod(name="web")]) as runtime:
+        attach(runtime, 0, 99, verboseLevel=3)
+    assert "[00] Synchronize: pods:   name: web" in lines()
+
+
+def test_messages_of_events_that_never_come_to_the_next_index_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_KEPT", 3)
+    (first, _), _ = Differ.row([0, 1], Options())
+    for number in range(10):
+        first.run_pod_sandbox(make_pod(id=str(number)))
+    assert [event[1] for event in first._kept._of[0]] == ["7", "8", "9"]
+
+
+def test_its_program_connects_at_each_index(tmp_path: Path) -> None:
+    socket = tmp_path / "nri.sock"
+    words = ["-m", "nri.plugins.differ.plugin", "-indices", "05,10,95", "-socket-path", socket]
+    with FakeRuntime(socket_path=str(socket)) as runtime, plugin_program(tmp_path, *words) as program:
+        assert runtime.adaptation.ready(["05-differ", "10-differ", "95-differ"], 20), program.text()
+        runtime.run_pod_sandbox(make_pod())
+        program.wait_text("nri.plugin.95-differ: [95] RunPodSandbox: pod: <no changes>")
+        assert program.stop() == 0
+
+
+def test_its_own_file_gets_all_of_its_lines(nri_runtime: FakeRuntime, tmp_path: Path, lines) -> None:
+    try:
+        attach(nri_runtime, 0, 99, logFile=str(tmp_path / "log"))
+        nri_runtime.run_pod_sandbox(make_pod())
+        assert "[99] RunPodSandbox: pod: <no changes>" in (tmp_path / "log").read_text()
+    finally:
+        Differ().configure()
+
+
+def test_a_runtime_cannot_launch_it_and_is_told_why(capsys: pytest.CaptureFixture[str]) -> None:
+    from nri.stub.program.start import run
+
+    options = parse([], {"NRI_PLUGIN_SOCKET": "3", "NRI_PLUGIN_IDX": "10"}, "x", "differ", Differ.flags)
+    assert run(Differ, options) == 2
+    assert "the runtime has started this process, and for one plugin only" in capsys.readouterr().err

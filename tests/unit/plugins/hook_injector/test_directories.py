@@ -1,0 +1,184 @@
+"""Directories of hooks: read when something has changed, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from nri.plugins.hook_injector import directories as module
+from nri.plugins.hook_injector.directories import HookDirectories, News
+
+
+def text_of(argument: str, path: str = "/bin/sh") -> str:
+    hook = {"path": path, "args": [argument]}
+    return json.dumps({"version": "1.0.0", "hook": hook, "when": {"always": True}, "stages": ["poststop"]})
+
+
+def arguments(found: HookDirectories) -> list[str]:
+    return [hook.args[0] for hook in found.hooks]
+
+
+def looked(found: HookDirectories) -> News:
+    news = found.refresh()
+    assert news is not None, "a change was not seen"
+    return news
+
+
+def test_directories_that_come_later_and_go_again_are_seen(tmp_path: Path) -> None:
+    found = HookDirectories([f"{tmp_path}/low/deep", f"{tmp_path}/high"])
+    assert looked(found) == News(None, [])
+    assert found.refresh() is None
+    (tmp_path / "low" / "deep").mkdir(parents=True)
+    (tmp_path / "low" / "deep" / "a.json").write_text(text_of("low"))
+    assert looked(found).error is None and arguments(found) == ["low"]
+    (tmp_path / "high").mkdir()
+    (tmp_path / "high" / "a.json").write_text(text_of("high"))
+    looked(found)
+    assert arguments(found) == ["high"]
+    (tmp_path / "high" / "a.json").unlink()
+    (tmp_path / "high").rmdir()
+    looked(found)
+    assert arguments(found) == ["low"]
+
+
+def test_a_file_that_is_written_removed_or_renamed_is_seen(tmp_path: Path) -> None:
+    found = HookDirectories([str(tmp_path)])
+    looked(found)
+    (tmp_path / "b.json").write_text(text_of("b"))
+    (tmp_path / "A.json").write_text(text_of("a"))
+    (tmp_path / "c.txt").write_text("no hook")
+    looked(found)
+    assert arguments(found) == ["a", "b"]
+    assert found.refresh() is None
+    (tmp_path / "b.json").write_text(text_of("bb"))
+    looked(found)
+    assert arguments(found) == ["a", "bb"]
+    (tmp_path / "A.json").rename(tmp_path / "z.json")
+    looked(found)
+    assert arguments(found) == ["bb", "a"]
+    (tmp_path / "z.json").rename(tmp_path / "z.txt")
+    looked(found)
+    assert arguments(found) == ["bb"]
+
+
+def test_a_config_map_that_is_exchanged_is_seen(tmp_path: Path) -> None:
+    for version in ("1", "2"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "a.json").write_text(text_of(version))
+    (tmp_path / "data").symlink_to("1")
+    (tmp_path / "hooks.d").mkdir()
+    (tmp_path / "hooks.d" / "a.json").symlink_to("../data/a.json")
+    found = HookDirectories([f"{tmp_path}/hooks.d"])
+    looked(found)
+    assert arguments(found) == ["1"]
+    (tmp_path / "next").symlink_to("2")
+    os.replace(tmp_path / "next", tmp_path / "data")
+    looked(found)
+    assert arguments(found) == ["2"]
+    (tmp_path / "data").unlink()
+    assert looked(found).error is None, "a link that leads nowhere is no file"
+    assert arguments(found) == []
+
+
+def test_a_broken_file_is_told_by_file_and_key_and_all_hooks_stay(tmp_path: Path) -> None:
+    found = HookDirectories([str(tmp_path)])
+    (tmp_path / "a.json").write_text(text_of("a"))
+    looked(found)
+    (tmp_path / "b.json").write_text(text_of("b"))
+    (tmp_path / "c.json").write_text(text_of("c").replace("poststop", "never"))
+    (tmp_path / "d.json").write_text("{")
+    error = looked(found).error
+    assert error is not None
+    assert [(each.source.rpartition("/")[2], each.key) for each in (error, *error.others)] == [
+        ("c.json:1", "stages[0]"),
+        ("d.json:1", ""),
+    ]
+    assert arguments(found) == ["a"]
+    assert found.refresh() is None, "the same mistake is told once"
+    (tmp_path / "c.json").write_text(text_of("c"))
+    assert looked(found).error is not None
+    (tmp_path / "d.json").unlink()
+    assert looked(found).error is None
+    assert arguments(found) == ["a", "b", "c"]
+
+
+def test_a_hook_comes_when_its_program_comes_and_goes_with_it(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    found = HookDirectories([f"{tmp_path}/d"])
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a.json").write_text(text_of("a", str(program)))
+    (tmp_path / "d" / "b.json").write_text(text_of("b"))
+    (warning,) = looked(found).warnings
+    assert str(warning) == (
+        f"{tmp_path}/d/a.json: hook.path: there is no {program} (the hook is left out until it is there)"
+    )
+    assert arguments(found) == ["b"]
+    assert found.refresh() is None
+    program.touch()
+    assert looked(found) == News(None, [])
+    assert arguments(found) == ["a", "b"]
+    program.unlink()
+    looked(found)
+    assert arguments(found) == ["b"]
+
+
+def test_a_directory_that_cannot_be_read_is_an_error_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = HookDirectories([f"{tmp_path}/file"])
+    error = looked(found).error
+    assert error is not None
+    assert str(error) == f"{tmp_path}/file: cannot read the directory: Not a directory"
+    assert found.refresh() is None
+    (tmp_path / "file").unlink()
+    assert looked(found).error is None
+
+
+def test_a_folder_of_a_hook_s_name_is_broken(tmp_path: Path) -> None:
+    (tmp_path / "a.json").mkdir()
+    error = looked(HookDirectories([str(tmp_path)])).error
+    assert error is not None and "a.json: cannot read it: Is a directory" in str(error)
+
+
+def test_the_number_of_files_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_FILES", 2)
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.json").write_text(text_of(name))
+    error = looked(HookDirectories([str(tmp_path)])).error
+    assert error is not None and "holds 3 hooks; 2 are read at most" in str(error)
+
+
+def test_readers_see_whole_sets_of_hooks_whatever_is_written_meanwhile(tmp_path: Path) -> None:
+    found = HookDirectories([str(tmp_path)])
+
+    def write(version: str) -> None:
+        new = tmp_path / "new"
+        for name in ("a", "b", "c"):
+            new.write_text(text_of(version))
+            new.rename(tmp_path / f"{name}.json")
+
+    write("0")
+    looked(found)
+    seen: set[tuple[str, ...]] = set()
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            found.refresh()
+            seen.add(tuple(arguments(found)))
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for version in range(1, 40):
+        write(str(version))
+    done.set()
+    for reader in readers:
+        reader.join()
+    found.refresh()
+    assert arguments(found) == ["39"] * 3
+    # Files are exchanged one by one, so a set may hold two versions; but none is read in part.
+    assert {len(each) for each in seen} == {3}

@@ -1,0 +1,125 @@
+"""`logger`: every request in the log with its messages, and the marks that it puts into containers."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+import nri
+from nri.api.events import ALL, EVENTS
+from nri.plugins.dump import tree_of
+from nri.plugins.logger.plugin import Logger
+from nri.testing import FakeRuntime, make_container, make_pod
+
+MARK = f"logger-pid-{os.getpid()}"
+
+
+@pytest.fixture(autouse=True)
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    caplog.set_level(logging.INFO, "nri.plugin.logger")
+    yield caplog
+    logger = logging.getLogger("nri.plugin.logger")
+    logger.propagate = True
+    logger.handlers.clear()
+
+
+def lines_of(log: pytest.LogCaptureFixture, event: str) -> list[str]:
+    """The lines of an event in the log, without their beginning."""
+    lines = [line for record in log.records for line in record.getMessage().splitlines()]
+    return [line.removeprefix(f"{event}: ") for line in lines if line.startswith(f"{event}: ")]
+
+
+def test_it_takes_every_event(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(Logger(), idx="10")
+    assert nri_runtime.health("10-logger").events == str(ALL)
+
+
+def test_each_line_of_an_event_is_the_event_and_a_line_of_yaml(nri_runtime: FakeRuntime, log) -> None:
+    pod, container = make_pod(name="web", labels={"app": "yes"}), make_container(name="app", env={"A": "x: y"})
+    nri_runtime.add(Logger(), idx="10").create_container(pod, container)
+    text = lines_of(log, "CreateContainer")
+    first, second = text.index("pod:"), text.index("container:")
+    assert yaml.safe_load("\n".join(text[first + 1 : second]))["labels"] == {"app": "yes"}
+    assert yaml.safe_load("\n".join(text[second + 1 :]))["env"] == ["A=x: y"]
+
+
+def test_every_event_is_logged_with_the_messages_that_it_has(log) -> None:
+    pod, container, resources = make_pod(), make_container(), nri.LinuxResources()
+    plugin = Logger()
+    for spec in EVENTS:
+        if spec.kind == "validation":
+            continue
+        more = {"UpdateContainer": [resources], "UpdatePodSandbox": [resources, resources]}.get(spec.rpc, [])
+        getattr(plugin, spec.method)(pod, *([container] if spec.kind == "container" else []), *more)
+        tags = [line for line in lines_of(log, spec.rpc) if not line.startswith(" ")]
+        assert tags[0] == "pod:"
+        assert ("container:" in tags) == (spec.kind == "container")
+        assert ("resources:" in tags) == bool(more)
+    assert "overHeadResources:" in lines_of(log, "UpdatePodSandbox")
+
+
+def test_what_runs_already_is_logged_piece_by_piece(log) -> None:
+    pods = [make_pod(name=f"p{number}", id=f"p{number}") for number in range(3)]
+    with FakeRuntime(pods=pods, containers=[]) as runtime:
+        runtime.add(Logger(), idx="10")
+    text = lines_of(log, "Synchronize")
+    assert yaml.safe_load("\n".join(text[1:-1])) == [tree_of(pod) for pod in pods]
+    assert max(len(record.getMessage().splitlines()) for record in log.records) < 20
+
+
+def test_shutdown_is_logged(log) -> None:
+    Logger().shutdown()
+    assert [record.getMessage() for record in log.records] == ["Shutdown"]
+
+
+def test_add_puts_a_mark_and_set_puts_it_over_that_of_others(nri_runtime: FakeRuntime) -> None:
+    class Before(nri.Plugin):
+        def create_container(self, pod, container):
+            return nri.Adjustment().add_env("B", "before").add_annotation("b/x", "before")
+
+    config = "addEnv: A\nsetEnv: B\naddAnnotation: a/x\nsetAnnotation: b/x\n"
+    nri_runtime.add(Before(), idx="05").add(Logger(), idx="10", config=config)
+    reply = nri_runtime.create_container(make_pod(), make_container())
+    assert (reply.env, reply.annotations) == ({"A": MARK, "B": MARK}, {"a/x": MARK, "b/x": MARK})
+
+
+def test_add_is_in_conflict_with_another_plugin_that_has_set_the_same(nri_runtime: FakeRuntime) -> None:
+    class Before(nri.Plugin):
+        def create_container(self, pod, container):
+            return nri.Adjustment().add_env("A", "before")
+
+    nri_runtime.add(Before(), idx="05").add(Logger(), idx="10", config="addEnv: A")
+    with pytest.raises(nri.ConflictError, match="A"):
+        nri_runtime.create_container(make_pod(), make_container())
+
+
+def test_a_configuration_without_events_takes_all_of_them(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(Logger(), idx="10", config="addEnv: A")
+    nri_runtime.add(Logger(), idx="20", config="events: [pod, CreateContainer]")
+    assert nri_runtime.health("10-logger").events == str(ALL)
+    assert nri_runtime.health("20-logger").events == str(nri.EventMask.parse("pod", "CreateContainer"))
+
+
+def test_its_own_file_is_appended_to_and_may_be_changed_and_left(nri_runtime: FakeRuntime, tmp_path: Path, log) -> None:
+    plugin = Logger()
+    (tmp_path / "a").write_text("before\n")
+    for name in ("a", "b", ""):
+        plugin.config.logFile = str(tmp_path / name) if name else ""
+        plugin.configure()
+        plugin.run_pod_sandbox(make_pod(name=f"in-{name}"))
+    first, second = (tmp_path / "a").read_text(), (tmp_path / "b").read_text()
+    assert first.startswith("before\n") and "RunPodSandbox:    name: in-a\n" in first and "in-b" not in first
+    assert [line for line in second.splitlines() if " INFO nri.plugin.logger: " not in line] == []
+    assert "name: in-\n" in lines_of(log, "RunPodSandbox")[-1] + "\n" or "   name: in-" in lines_of(
+        log, "RunPodSandbox"
+    )
+
+
+def test_a_file_that_cannot_be_opened_is_an_error_with_its_name(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
+    with pytest.raises(nri.ConfigError, match=f"logFile: cannot open {tmp_path}/no/such: No such file"):
+        nri_runtime.add(Logger(), idx="10", config=f"logFile: {tmp_path}/no/such")

@@ -1,0 +1,170 @@
+"""`network-device-injector` through the adaptation, on real network namespaces."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+import nri
+from nri.api import messages as m
+from nri.errors import PluginRejected
+from nri.plugins.network_device_injector.plugin import NetworkDeviceInjector
+from nri.testing import FakeRuntime, make_pod
+from tests.support.networks import add_pair, in_own_network, ip, pod_network
+
+KEY = "netdevice.noderesource.dev"
+
+
+def pod_with(value: str, path: str, key: str = KEY) -> m.PodSandbox:
+    namespace = m.LinuxNamespace(type="network", path=path)
+    return make_pod(name="web", annotations={key: value}, linux=m.LinuxPodSandbox(namespaces=[namespace]))
+
+
+def names(listing: str) -> set[str]:
+    return {each["ifname"] for each in json.loads(listing)}
+
+
+@in_own_network
+def inject_and_release(runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
+    add_pair("eth1", "peer")
+    caplog.set_level(logging.INFO)
+    runtime.add(NetworkDeviceInjector())
+    with pod_network() as network:
+        pod = pod_with("- {name: eth1, new_name: net1, address: 192.0.2.7, prefix: 24, mtu: 1400}", network.path)
+        runtime.run_pod_sandbox(pod)
+        (link,) = json.loads(network.ip("-json", "addr", "show", "net1"))
+        assert (link["mtu"], link["addr_info"][0]["local"], link["addr_info"][0]["prefixlen"]) == (
+            1400,
+            "192.0.2.7",
+            24,
+        )
+        assert "eth1" not in names(ip("-json", "link"))
+        runtime.stop_pod_sandbox(pod)
+        assert names(network.ip("-json", "link")) == {"lo"}
+        runtime.remove_pod_sandbox(pod)
+    (link,) = json.loads(ip("-json", "link", "show", "eth1"))
+    assert link["mtu"] == 1500 and "UP" not in link["flags"]
+    assert "network device eth1 is net1 in the pod [pod default/web]" in caplog.messages
+    assert "network device eth1 is back on the host [pod default/web]" in caplog.messages
+
+
+def test_a_device_is_in_the_pod_while_it_runs_and_on_the_host_after_it(
+    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    inject_and_release(nri_runtime, caplog)
+
+
+def test_a_pod_without_annotation_is_left_alone(nri_runtime: FakeRuntime) -> None:
+    pod = make_pod()
+    nri_runtime.add(NetworkDeviceInjector()).run_pod_sandbox(pod)
+    nri_runtime.stop_pod_sandbox(pod)
+
+
+def test_a_bad_annotation_refuses_the_pod_by_name(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(NetworkDeviceInjector())
+    with pytest.raises(
+        PluginRejected, match=r"annotation netdevice.noderesource.dev: \[0\].mtu: \"x\" is not a number"
+    ):
+        nri_runtime.run_pod_sandbox(pod_with("[{name: eth1, mtu: x}]", "/proc/1/ns/net"))
+
+
+@pytest.mark.parametrize("path", ["", "/proc/self/ns/net"])
+def test_a_pod_on_the_host_s_network_is_refused_and_its_end_is_not(nri_runtime: FakeRuntime, path: str) -> None:
+    nri_runtime.add(NetworkDeviceInjector())
+    pod = pod_with("[{name: eth1}]", path)
+    with pytest.raises(PluginRejected, match="a pod on the host's network"):
+        nri_runtime.run_pod_sandbox(pod)
+    nri_runtime.stop_pod_sandbox(pod)
+
+
+def test_a_namespace_that_is_not_there_is_refused_by_path(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(NetworkDeviceInjector())
+    with pytest.raises(PluginRejected, match="network namespace /no/such: No such file or directory"):
+        nri_runtime.run_pod_sandbox(pod_with("[{name: eth1}]", "/no/such"))
+
+
+@in_own_network
+def fail_on_the_second(runtime: FakeRuntime) -> None:
+    add_pair("eth1", "peer")
+    runtime.add(NetworkDeviceInjector())
+    with pod_network() as network:
+        pod = pod_with("[{name: eth1, new_name: net1}, {name: eth9}]", network.path)
+        with pytest.raises(PluginRejected, match="eth9: the host has no such device; all network devices are back"):
+            runtime.run_pod_sandbox(pod)
+        assert names(network.ip("-json", "link")) == {"lo"}
+    assert names(ip("-json", "link")) == {"lo", "eth1", "peer"}
+
+
+def test_a_failure_refuses_the_pod_and_takes_back_all_devices(nri_runtime: FakeRuntime) -> None:
+    fail_on_the_second(nri_runtime)
+
+
+@in_own_network
+def take_back_what_is_there(runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("eth1", "eth2"):
+        add_pair(name, f"{name}-peer")
+    runtime.add(NetworkDeviceInjector())
+    with pod_network() as network:
+        pod = pod_with("[{name: eth1, new_name: net1}, {name: eth2, new_name: net2}]", network.path)
+        runtime.run_pod_sandbox(pod)
+        ip("link", "set", "eth1-peer", "name", "eth1")  # its name is taken meanwhile
+        runtime.stop_pod_sandbox(pod)
+        assert names(network.ip("-json", "link")) == {"lo"}
+    assert "eth2" in names(ip("-json", "link"))
+    assert any("network device eth1: cannot take it back: File exists" in text for text in caplog.messages)
+
+
+def test_the_end_of_a_pod_takes_back_what_it_can_and_logs_the_rest(
+    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    take_back_what_is_there(nri_runtime, caplog)
+
+
+@in_own_network
+def restart_between(runtime: FakeRuntime) -> None:
+    add_pair("eth1", "peer")
+    runtime.add(NetworkDeviceInjector())
+    with pod_network() as network:
+        pod = pod_with("[{name: eth1, new_name: net1, mtu: 1300}]", network.path)
+        runtime.run_pod_sandbox(pod)
+        runtime.disconnect()
+        runtime.add(NetworkDeviceInjector(), name="new")
+        runtime.stop_pod_sandbox(pod)
+    (link,) = json.loads(ip("-json", "link", "show", "eth1"))
+    assert link["mtu"] == 1500
+
+
+def test_a_plugin_that_was_restarted_knows_what_a_device_was(nri_runtime: FakeRuntime) -> None:
+    restart_between(nri_runtime)
+
+
+@in_own_network
+def come_back_while_away(runtime: FakeRuntime) -> None:
+    add_pair("net1", "peer")
+    ip("link", "set", "net1", "alias", "eth1 nri:1500:")
+    runtime.add(NetworkDeviceInjector())
+    assert names(ip("-json", "link")) == {"lo", "eth1", "peer"}
+
+
+def test_devices_that_came_back_while_the_plugin_was_away_get_their_names(nri_runtime: FakeRuntime) -> None:
+    come_back_while_away(nri_runtime)
+
+
+@in_own_network
+def stop_without_network(runtime: FakeRuntime) -> None:
+    runtime.add(NetworkDeviceInjector())
+    runtime.stop_pod_sandbox(pod_with("[{name: eth1}]", "/no/such"))
+
+
+def test_a_network_that_has_ended_does_not_hold_up_the_pod_s_end(
+    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    stop_without_network(nri_runtime)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_it_says_what_it_reads() -> None:
+    assert set(NetworkDeviceInjector.annotations) >= {KEY, "netdevices.nri.containerd.io"}
+    assert issubclass(NetworkDeviceInjector, nri.Plugin)
