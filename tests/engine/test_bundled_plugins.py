@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,17 +12,10 @@ import pytest
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from tests.engine.node import Node
-from tests.support.needs import need_tool
-from tests.support.networks import ip, need_veth
+from tests.real.bundled import write_hook
+from tests.real.bundled_cases import STATES
+from tests.support.networks import host_device, ip
 from tests.support.plugin_program import PluginProgram
-
-#: Stage of a hook -> the states of which the OCI runtimes tell it; runc tells `poststart` of the one before.
-STATES = {
-    "createRuntime": {"creating", "created"},
-    "createContainer": {"creating", "created"},
-    "poststart": {"created", "running"},
-    "poststop": {"stopped"},
-}
 
 
 @contextmanager
@@ -38,15 +30,6 @@ def bundled(node: Node, name: str, *flags: str) -> Iterator[PluginProgram]:
         yield program
     finally:
         program.stop()
-
-
-def write_hook(folder: Path, stage: str, when: object) -> Path:
-    """A hook that keeps the state that it is given; returns where."""
-    state = folder.parent / f"state-{stage}"
-    program = {"path": "/bin/sh", "args": ["sh", "-c", f"cat > {state}.new && mv {state}.new {state}"]}
-    tree = {"version": "1.0.0", "hook": program, "when": when, "stages": [stage]}
-    (folder / f"{stage}.json").write_text(json.dumps(tree))
-    return state
 
 
 @pytest.mark.parametrize("handler", ["runc", "crun"])
@@ -72,18 +55,6 @@ def test_hooks_run_with_the_container_s_state_and_new_ones_without_a_restart(nod
         node.wait_for(states["poststart"].exists, "the hook after a mistake in another file")
         node.engine.containers.remove(other)
         node.remove(pod)
-
-
-@contextmanager
-def host_device(name: str) -> Iterator[None]:
-    """A network device of the machine, with a peer, for the length of a `with`."""
-    need_veth()
-    ip("link", "add", name, "type", "veth", "peer", "name", f"{name}p")
-    try:
-        ip("link", "set", f"{name}p", "up")
-        yield
-    finally:
-        subprocess.run([need_tool("ip"), "link", "del", f"{name}p"], check=False, capture_output=True)
 
 
 def device_pod(node: Node, value: str) -> pb.PodSandboxConfig:

@@ -1,0 +1,54 @@
+"""What becomes of the bundled plugins' wishes: by runtime and OCI runtime, for the tests and docs/reference/plugins.md.
+
+Rules: a cell says what happens, not what should; tests measure each of them: tests/real/test_bundled_plugins.py, and
+tests/engine/test_bundled_plugins.py for our engine.
+"""
+
+from __future__ import annotations
+
+from tests.real.bundled import EFFECTIVE, GONE, IGNORED
+from tests.real.bundled_cases import BACK, CASES
+
+#: OCI runtime as tests call it -> as people do.
+OCI = {"runc": "runc 1.1", "runc13": "runc 1.3", "crun": "crun 1.8"}
+#: crun 1.8 starts no container of these containerds: it does not know the version of their OCI specs.
+OF_CONTAINERD = ("runc", "runc13")
+RUNTIMES = {"1.7": OF_CONTAINERD, "2.1": OF_CONTAINERD, "2.4": OF_CONTAINERD}
+
+Cell = str | dict[str, str]
+_OLD: dict[str, Cell] = {"1.7": IGNORED, "2.1": IGNORED}
+_NEVER: dict[str, Cell] = dict.fromkeys(RUNTIMES, IGNORED)
+_NEWER: Cell = {"runc": IGNORED, "runc13": EFFECTIVE}
+_EXCEPTIONS: dict[str, tuple[dict[str, Cell], str]] = {
+    "cdi": ({"1.7": IGNORED}, ""),
+    "sysctl": (_OLD, ""),
+    "io-priority": ({**_OLD, "2.4": _NEWER}, ""),
+    "scheduler": ({**_OLD, "2.4": _NEWER}, ""),
+    "net-device": (_NEVER, "runc passes over it up to 1.3; crun does from 1.28 on"),
+    "memory-policy": (_NEVER, "runc passes over it up to 1.3; crun does from 1.28 on"),
+    "closid": (_NEVER, "this machine's processor has no resctrl"),
+    "schemata": (_NEVER, "this machine's processor has no resctrl"),
+    "monitoring": (_NEVER, "this machine's processor has no resctrl"),
+    "required": (_OLD, "the plugin ends at its start and says that the runtime knows no event of it"),
+    BACK: (
+        {"1.7": GONE},
+        "1.7 tells of a pod's stop when its network is gone: then the kernel has brought cards back, and ended veths",
+    ),
+}
+"""Case -> runtime -> what it is there if it is not effective, for all OCI runtimes or by OCI runtime; and a note."""
+
+
+def cell(name: str, runtime: str, handler: str) -> str:
+    """What a case is there."""
+    found = _EXCEPTIONS.get(name, ({}, ""))[0].get(runtime, EFFECTIVE)
+    return found if isinstance(found, str) else found[handler]
+
+
+def differences(runtime: str, handler: str, found: dict[str, str]) -> dict[str, str]:
+    """The cases that are not as the table says: what was expected, and what was found."""
+    wrong = {}
+    for name in (*CASES, BACK):
+        expected, seen = cell(name, runtime, handler), found[name]
+        if seen != expected and not (expected.startswith("refused: ") and expected.removeprefix("refused: ") in seen):
+            wrong[name] = f"expected {expected!r}, got {seen!r}"
+    return wrong
