@@ -19,7 +19,20 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.real.adjustments import View
-from tests.real.bundled_cases import BACK, BAD, CASES, HOOKED, NETDEVICE, STATES, WATCHED, Case, state_file
+from tests.real.bundled_cases import (
+    BACK,
+    BAD,
+    CASES,
+    EFFECTIVE,
+    GONE,
+    HOOKED,
+    IGNORED,
+    NETDEVICE,
+    STATES,
+    WATCHED,
+    Case,
+    state_file,
+)
 from tests.support.networks import host_device, ip
 from tests.support.plugin_program import PluginProgram
 from tools.runtimes.machine import PATIENCE
@@ -28,7 +41,6 @@ from tools.runtimes.machine import PATIENCE
 DELEGATING = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 
 
-EFFECTIVE, IGNORED, GONE = "effective", "ignored", "gone"
 #: The container that has all cases that cannot refuse it.
 SHARED = "app"
 #: The plugin's own words where the runtime has no event for it; it ends with them.
@@ -247,4 +259,5 @@ def assert_watched(side: Side, running: Mapping[str, PluginProgram], address: Ca
     side.remove(pod)
     for name, lines in WATCHED.items():
         for line in lines:
-            running[name].wait_text(line.replace("ADDRESS", ips))
+            pattern = re.escape(line).replace("ADDRESS", re.escape(ips)).replace("NETWORK", r"/\S+")
+            running[name].wait_match(pattern)

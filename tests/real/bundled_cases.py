@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.real import adjustments
 from tests.real.adjustments import View
 
+EFFECTIVE, IGNORED, GONE = "effective", "ignored", "gone"
 #: Stage of a hook -> the states of which the OCI runtimes tell it; runc tells `poststart` of the one before.
 STATES = {
     "createRuntime": {"creating", "created"},
@@ -200,7 +201,7 @@ CASES: dict[str, Case] = {
         refusal='required plugin "nonesuch" not present',
     ),
 }
-"""Case by name, by plugin in the order of the documentation."""
+"""Case by name, in the order of the documentation."""
 
 #: What is wrong -> what the refusal says after the annotation's key.
 BAD: tuple[tuple[str, str, str], ...] = (
@@ -223,7 +224,8 @@ BAD: tuple[tuple[str, str, str], ...] = (
 #: What `measure` finds beside the cases: is the device of `net-moved` back on the host when the pod has stopped?
 BACK = "net-back"
 NETDEVICE = f"netdevice.{DOMAIN}"
-#: What plugins that change nothing print of the pod `watched` with the container `app`; ADDRESS is the pod's.
+#: What plugins that change nothing print of the pod `watched` and its container `app`; ADDRESS is the pod's, NETWORK is
+#: any path.
 WATCHED = {
     "10-logger": ("RunPodSandbox:    name: watched", "CreateContainer:    name: app"),
     "28-template": (
@@ -232,5 +234,7 @@ WATCHED = {
         "pod removed [pod default/watched]",
     ),
     "99-differ": ("[99] CreateContainer: container: create: env[ADDED_BY]: From: <nil> -> To: ADDED_BY=logger-pid-",),
-    "27-network-logger": ("Started pod default/watched: namespace=", "Stopped pod default/watched: namespace="),
+    "27-network-logger": tuple(
+        f"{event} pod default/watched: namespace=NETWORK ips=[ADDRESS]" for event in ("Started", "Stopped", "Removed")
+    ),
 }

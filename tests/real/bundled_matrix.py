@@ -6,24 +6,23 @@ tests/engine/test_bundled_plugins.py for our engine.
 
 from __future__ import annotations
 
-from tests.real.bundled import EFFECTIVE, GONE, IGNORED
-from tests.real.bundled_cases import BACK, CASES
+from tests.real.bundled_cases import BACK, CASES, EFFECTIVE, GONE, IGNORED
 
 #: OCI runtime as tests call it -> as people do.
 OCI = {"runc": "runc 1.1", "runc13": "runc 1.3", "crun": "crun 1.8"}
 #: crun 1.8 starts no container of these containerds: it does not know the version of their OCI specs.
 OF_CONTAINERD = ("runc", "runc13")
-RUNTIMES = {"1.7": OF_CONTAINERD, "2.1": OF_CONTAINERD, "2.4": OF_CONTAINERD}
+RUNTIMES = {"1.7": OF_CONTAINERD, "2.1": OF_CONTAINERD, "2.4": OF_CONTAINERD, "nri": tuple(OCI)}
 
 Cell = str | dict[str, str]
 _OLD: dict[str, Cell] = {"1.7": IGNORED, "2.1": IGNORED}
 _NEVER: dict[str, Cell] = dict.fromkeys(RUNTIMES, IGNORED)
-_NEWER: Cell = {"runc": IGNORED, "runc13": EFFECTIVE}
+_NEWER: Cell = {"runc": IGNORED, "runc13": EFFECTIVE, "crun": IGNORED}
 _EXCEPTIONS: dict[str, tuple[dict[str, Cell], str]] = {
     "cdi": ({"1.7": IGNORED}, ""),
     "sysctl": (_OLD, ""),
-    "io-priority": ({**_OLD, "2.4": _NEWER}, ""),
-    "scheduler": ({**_OLD, "2.4": _NEWER}, ""),
+    "io-priority": ({**_OLD, "2.4": _NEWER, "nri": _NEWER}, ""),
+    "scheduler": ({**_OLD, "2.4": _NEWER, "nri": _NEWER}, ""),
     "net-device": (_NEVER, "runc passes over it up to 1.3; crun does from 1.28 on"),
     "memory-policy": (_NEVER, "runc passes over it up to 1.3; crun does from 1.28 on"),
     "closid": (_NEVER, "this machine's processor has no resctrl"),
@@ -52,3 +51,25 @@ def differences(runtime: str, handler: str, found: dict[str, str]) -> dict[str, 
         if seen != expected and not (expected.startswith("refused: ") and expected.removeprefix("refused: ") in seen):
             wrong[name] = f"expected {expected!r}, got {seen!r}"
     return wrong
+
+
+def rows() -> list[tuple[str, ...]]:
+    """The table for people: plugin, what it was asked for, a cell for each runtime, a note."""
+    names = {name: (f"`{case.plugin}`", case.text) for name, case in CASES.items()}
+    names[BACK] = (names["net-moved"][0], "the device, back on the host")
+    return [
+        (*names[name], *(_words(name, runtime) for runtime in RUNTIMES), _EXCEPTIONS.get(name, ({}, ""))[1])
+        for name in sorted(
+            names, key=lambda name: [*dict.fromkeys(plugin for plugin, _ in names.values())].index(names[name][0])
+        )
+    ]
+
+
+def _words(name: str, runtime: str) -> str:
+    """A cell: one word if it is the same for all OCI runtimes, else each word with those that it is for."""
+    found: dict[str, list[str]] = {}
+    for handler in RUNTIMES[runtime]:
+        found.setdefault(cell(name, runtime, handler).partition(":")[0], []).append(OCI[handler])
+    return (
+        next(iter(found)) if len(found) == 1 else "; ".join(f"{word} ({', '.join(by)})" for word, by in found.items())
+    )

@@ -13,12 +13,13 @@ from pathlib import Path
 import grpc
 import pytest
 
+from nri.cri.pb import api_pb2 as pb
 from tests.real import bundled
 from tests.real.adjustments import CDI_SPEC, View
 from tests.real.bundled import Refused
 from tests.real.bundled_matrix import OF_CONTAINERD, differences
 from tests.real.conftest import Runtime
-from tests.real.support_matrix import EVENTS, YES
+from tests.real.support_matrix import EVENTS, FACTS, YES
 from tests.real.test_adjustments import ContainerView
 from tests.support.plugin_program import PluginProgram
 from tools.runtimes.cri import Pod
@@ -50,6 +51,11 @@ class Beside:
 
     def stop(self, pod: Pod) -> None:
         self.runtime.daemon.cri.stop_pod(pod.id)
+
+    def address(self, pod: Pod) -> str:
+        """Its address, as far as plugins are told."""
+        status = self.runtime.daemon.cri.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=pod.id))
+        return str(status.status.network.ip) if FACTS["pod-ips"][self.runtime.key] == YES else ""
 
     def remove(self, pod: Pod) -> None:
         self.runtime.daemon.cri.remove_pod(pod.id)
@@ -95,4 +101,4 @@ def test_a_pod_that_cannot_have_all_devices_does_not_start_and_the_host_keeps_th
 
 
 def test_the_plugins_that_watch_tell_what_they_see(beside: Beside) -> None:
-    bundled.assert_watched(beside, beside.programs, lambda pod: "")
+    bundled.assert_watched(beside, beside.programs, beside.address)
