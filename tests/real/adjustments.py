@@ -22,6 +22,7 @@ from nri.api import messages as m
 class View(Protocol):
     """A container as the tests see it."""
 
+    id: str
     pid: int
     dir: Path
 

@@ -28,8 +28,10 @@ from tests.real.bundled_cases import (
     HOOKED,
     IGNORED,
     NETDEVICE,
+    NOT_DELEGATED,
     STATES,
     WATCHED,
+    WATCHED_ANNOTATIONS,
     Case,
     state_file,
 )
@@ -252,11 +254,14 @@ def assert_pods_refused(side: Side) -> None:
 
 
 def assert_watched(side: Side, running: Mapping[str, PluginProgram], address: Callable[[Any], str]) -> None:
-    """logger, template, differ and network-logger have told of a pod and its container."""
-    pod = side.pod("watched", {}, "")
+    """The plugins that watch have told of a pod and its container, and writable-cgroups of its host."""
+    pod = side.pod("watched", WATCHED_ANNOTATIONS, "")
     ips = address(pod)
     side.container(pod, SHARED, {})
     side.remove(pod)
+    host = running["23-writable-cgroups"]
+    if "are mounted with nsdelegate" not in host.text():
+        host.wait_text(NOT_DELEGATED)
     for name, lines in WATCHED.items():
         for line in lines:
             pattern = re.escape(line).replace("ADDRESS", re.escape(ips)).replace("NETWORK", r"/\S+")

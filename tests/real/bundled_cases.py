@@ -224,6 +224,9 @@ BAD: tuple[tuple[str, str, str], ...] = (
 #: What `measure` finds beside the cases: is the device of `net-moved` back on the host when the pod has stopped?
 BACK = "net-back"
 NETDEVICE = f"netdevice.{DOMAIN}"
+WATCHED_ANNOTATIONS = {f"writable-cgroups.{DOMAIN}": "true"}
+#: What writable-cgroups says of them on a host that does not delegate.
+NOT_DELEGATED = f"annotation writable-cgroups.{DOMAIN} has no effect: the host has no cgroup v2 with nsdelegate"
 #: What plugins that change nothing print of the pod `watched` and its container `app`; ADDRESS is the pod's, NETWORK is
 #: any path.
 WATCHED = {

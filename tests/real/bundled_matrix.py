@@ -7,6 +7,7 @@ tests/engine/test_bundled_plugins.py for our engine.
 from __future__ import annotations
 
 from tests.real.bundled_cases import BACK, CASES, EFFECTIVE, GONE, IGNORED
+from tests.real.support_matrix import ADJUSTMENTS
 
 #: OCI runtime as tests call it -> as people do.
 OCI = {"runc": "runc 1.1", "runc13": "runc 1.3", "crun": "crun 1.8"}
@@ -23,12 +24,12 @@ _EXCEPTIONS: dict[str, tuple[dict[str, Cell], str]] = {
     "sysctl": (_OLD, ""),
     "io-priority": ({**_OLD, "2.4": _NEWER, "nri": _NEWER}, ""),
     "scheduler": ({**_OLD, "2.4": _NEWER, "nri": _NEWER}, ""),
-    "net-device": (_NEVER, "runc passes over it up to 1.3; crun does from 1.28 on"),
-    "memory-policy": (_NEVER, "runc passes over it up to 1.3; crun does from 1.28 on"),
-    "closid": (_NEVER, "this machine's processor has no resctrl"),
-    "schemata": (_NEVER, "this machine's processor has no resctrl"),
-    "monitoring": (_NEVER, "this machine's processor has no resctrl"),
-    "required": (_OLD, "the plugin ends at its start and says that the runtime knows no event of it"),
+    "net-device": (_NEVER, ADJUSTMENTS["net-device"].note),
+    "memory-policy": (_NEVER, ADJUSTMENTS["memory-policy"].note),
+    "closid": (_NEVER, "the tests' machines have no resctrl"),
+    "schemata": (_NEVER, "the tests' machines have no resctrl"),
+    "monitoring": (_NEVER, "the tests' machines have no resctrl"),
+    "required": (_OLD, "before 2.4 the plugin ends at its start and says that the runtime knows no event of it"),
     BACK: (
         {"1.7": GONE},
         "1.7 tells of a pod's stop when its network is gone: then the kernel has brought cards back, and ended veths",
@@ -55,14 +56,16 @@ def differences(runtime: str, handler: str, found: dict[str, str]) -> dict[str, 
 
 def rows() -> list[tuple[str, ...]]:
     """The table for people: plugin, what it was asked for, a cell for each runtime, a note."""
-    names = {name: (f"`{case.plugin}`", case.text) for name, case in CASES.items()}
-    names[BACK] = (names["net-moved"][0], "the device, back on the host")
-    return [
-        (*names[name], *(_words(name, runtime) for runtime in RUNTIMES), _EXCEPTIONS.get(name, ({}, ""))[1])
-        for name in sorted(
-            names, key=lambda name: [*dict.fromkeys(plugin for plugin, _ in names.values())].index(names[name][0])
-        )
-    ]
+    found = []
+    for name, case in CASES.items():
+        found.append(_row(name, case.plugin, case.text))
+        if name == "net-moved":
+            found.append(_row(BACK, case.plugin, "the device, back on the host"))
+    return found
+
+
+def _row(name: str, plugin: str, text: str) -> tuple[str, ...]:
+    return (f"`{plugin}`", text, *(_words(name, runtime) for runtime in RUNTIMES), _EXCEPTIONS.get(name, ({}, ""))[1])
 
 
 def _words(name: str, runtime: str) -> str:
@@ -70,6 +73,6 @@ def _words(name: str, runtime: str) -> str:
     found: dict[str, list[str]] = {}
     for handler in RUNTIMES[runtime]:
         found.setdefault(cell(name, runtime, handler).partition(":")[0], []).append(OCI[handler])
-    return (
-        next(iter(found)) if len(found) == 1 else "; ".join(f"{word} ({', '.join(by)})" for word, by in found.items())
-    )
+    if len(found) == 1:
+        return next(iter(found))
+    return "; ".join(f"{word} ({', '.join(handlers)})" for word, handlers in found.items())
