@@ -97,6 +97,14 @@ MODULES = (
     _charts("helm", "helm.sh/helm/v4/cmd/helm"),
     Module(
         tool="go",
+        folder=HERE / "v010",
+        command=("go", "build", "-trimpath", "-buildvcs=false", "-o", "{out}/v010plugin", "."),
+        programs=("v010plugin",),
+        sources=(HERE / "v010",),
+        version=("go", "env", "GOVERSION", "GOARCH"),
+    ),
+    Module(
+        tool="go",
         folder=HERE / "wasm",
         command=("go", "build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-o", "{out}/wasmplugin", "."),
         programs=("wasmplugin",),

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from nri.api.optional import get
+from nri.api.resource_names import CPU, CPUSET, MEMORY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,26 +17,6 @@ if TYPE_CHECKING:
     from nri.rules import Rules
 
 __all__ = ["adjust", "given", "to_oci"]
-
-#: Of the API's message, and of the spec.
-CPU = (
-    ("period", "period"),
-    ("quota", "quota"),
-    ("shares", "shares"),
-    ("realtime_runtime", "realtimeRuntime"),
-    ("realtime_period", "realtimePeriod"),
-)
-CPUSET = ("cpus", "mems")
-MEMORY = (
-    ("limit", "limit"),
-    ("reservation", "reservation"),
-    ("swap", "swap"),
-    ("kernel", "kernel"),
-    ("kernel_tcp", "kernelTCP"),
-    ("swappiness", "swappiness"),
-    ("disable_oom_killer", "disableOOMKiller"),
-    ("use_hierarchy", "useHierarchy"),
-)
 
 #: A 0 of these in a request says that it is not set; an OCI runtime may take it for a value.
 _UNSET_AT_ZERO = (("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("memory", "swap"))

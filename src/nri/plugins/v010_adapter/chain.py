@@ -1,0 +1,167 @@
+"""The programs of a node, one after the other: the file that names them, and what each is told of those before it.
+
+The first error ends the chain, with the program's name before it, as in the reference. The file is read again when it
+changes; while it cannot be used, the last good one stays in force. All of a chain has the time that the runtime gives
+its plugin, and a program no more than its own. Next: `nri.plugins.v010_adapter.program`, `.request`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from time import monotonic
+from typing import NamedTuple
+
+from nri.config.watch import fingerprint
+from nri.errors import ConfigError
+from nri.plugins.v010_adapter import program, request
+from nri.text import plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+__all__ = ["VERSION", "Chain", "ChainError", "Entry", "Listing", "read_listing"]
+
+#: Of the protocol, where the file is missing.
+VERSION = "0.1"
+#: The longest file, in bytes.
+FILE_BYTES = 1 << 20
+#: The part of the runtime's time that programs may use: the answer has to arrive in time, too.
+SHARE = 0.9
+
+
+class ChainError(Exception):
+    """A program refused, or did not do its work; the text begins with its name, and `words` is what it said last."""
+
+
+class Entry(NamedTuple):
+    """A program and its configuration; `conf` is a table with the key `conf`, or empty."""
+
+    type: str
+    conf: dict[str, Any]
+
+
+class Listing(NamedTuple):
+    """The content of the file."""
+
+    version: str
+    plugins: tuple[Entry, ...]
+
+
+NOTHING = Listing(VERSION, ())
+
+
+def read_listing(path: str) -> Listing:
+    """The programs that a file names; none if it is missing. ConfigError if it cannot be used."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(FILE_BYTES + 1)
+    except FileNotFoundError:
+        return NOTHING
+    except OSError as error:
+        raise ConfigError(path, "", f"it cannot be read: {error.strerror}") from None
+    if len(data) > FILE_BYTES:
+        raise ConfigError(path, "", f"more than {FILE_BYTES >> 20} MiB")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(path, "", f"it is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(path, "", 'an object was expected, such as {"version": "0.1", "plugins": []}')
+    version, plugins = found.get("version") or "", found.get("plugins", [])
+    if not isinstance(version, str):
+        raise ConfigError(path, "version", f'{version!r} is no text; write "{VERSION}"')
+    if plugins is None:
+        plugins = []
+    if not isinstance(plugins, list):
+        raise ConfigError(path, "plugins", "a list was expected")
+    return Listing(version, tuple(_entry(path, place, each) for place, each in enumerate(plugins)))
+
+
+def _entry(path: str, place: int, given: Any) -> Entry:
+    key = f"plugins[{place}]"
+    if not isinstance(given, dict):
+        raise ConfigError(path, key, 'an object was expected, such as {"type": "clearcfs"}')
+    kind = given.get("type")
+    if not isinstance(kind, str) or not kind or "\0" in kind:
+        raise ConfigError(path, f"{key}.type", "the name of a program was expected")
+    if "/" in kind and not kind.startswith("/"):
+        raise ConfigError(path, f"{key}.type", f"{kind!r} is no name and no absolute path")
+    return Entry(kind, {"conf": given["conf"]} if "conf" in given else {})
+
+
+class Chain:
+    """The programs that a file names.
+
+    Args:
+        path: of the file.
+        folder: where programs are that PATH has not.
+        timeout_s: what one program may take, in seconds.
+        most_bytes: what one program may write to stdout.
+        tell: is called with a line for the log.
+    """
+
+    def __init__(
+        self, path: str, folder: str, *, timeout_s: float, most_bytes: int, tell: Callable[[str], object]
+    ) -> None:
+        self._path, self._folder = path, folder
+        self._timeout_s, self._most_bytes, self._tell = timeout_s, most_bytes, tell
+        self._listing = NOTHING
+        self._seen: object = None
+
+    def load(self) -> Listing:
+        """Read the file, if it has changed since. ConfigError if it cannot be used; then the last good one stays."""
+        seen = fingerprint(self._path)
+        if seen != self._seen or self._seen is None:
+            self._seen = seen
+            self._listing = read_listing(self._path)
+        return self._listing
+
+    def pass_through(self, about: dict[str, Any], time_left_s: float | None) -> list[dict[str, Any]]:
+        """Run all programs on a request; returns their results. ChainError with the first error."""
+        try:
+            listing = self.load()
+        except ConfigError as error:
+            self._tell(f"{error}; the last good one stays in force")
+            listing = self._listing
+        deadline = None if time_left_s is None else monotonic() + SHARE * time_left_s
+        results: list[dict[str, Any]] = []
+        for entry in listing.plugins:
+            given = {**entry.conf, "version": listing.version, **about}
+            if results:
+                given["results"] = results
+            try:
+                results.append(self._ask(entry, given, deadline))
+            except (program.RunError, request.AnswerError) as error:
+                raise ChainError(f"plugin: {plain(entry.type, 200)}: {plain(str(error))}") from None
+        return results
+
+    def _ask(self, entry: Entry, given: dict[str, Any], deadline: float | None) -> dict[str, Any]:
+        timeout_s = self._timeout_s
+        if deadline is not None:
+            timeout_s = min(timeout_s, deadline - monotonic())
+        if timeout_s <= 0:
+            raise program.RunError("no time was left for it")
+        path = ":".join(_folders(os.environ.get("PATH", ""), self._folder))
+        ended = program.run(
+            program.find(entry.type, path),
+            json.dumps(given).encode(),
+            timeout_s=timeout_s,
+            most_bytes=self._most_bytes,
+            environment={**os.environ, "PATH": path},
+        )
+        for line in ended.words.splitlines():
+            self._tell(f"{plain(entry.type, 200)}: {plain(line)}")
+        result = request.read_result(ended.output, ended.code)
+        if result["error"]:
+            raise program.RunError(result["error"])
+        if ended.code:
+            self._tell(f"{plain(entry.type, 200)} ended with {ended.code}, and its result counts")
+        return result
+
+
+def _folders(path: str, last: str) -> Sequence[str]:
+    """PATH and one more folder, without the empty words that stand for the working directory."""
+    return [folder for folder in (*path.split(":"), last) if folder]

@@ -1,0 +1,89 @@
+"""`v010-adapter`: plugins of the protocol 0.1.0 under today's NRI, for nodes that still have some.
+
+Such a plugin is a program that is started for each event, reads a request as JSON and writes a result. One job: which
+event is which request, and what an error means for it. When a pod or a container starts, an error refuses it; when a
+pod stops, it fails that; when a container stops, it is only told. Next: `nri.plugins.v010_adapter.chain`.
+"""
+
+from __future__ import annotations
+
+import nri
+from nri.config import Duration
+from nri.plugins.v010_adapter.chain import Chain, ChainError
+from nri.plugins.v010_adapter.request import CREATE, DELETE, of_container, of_pod
+from nri.stub.program.options import Flag
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, ClassVar
+
+__all__ = ["V010Adapter"]
+
+
+class V010Adapter(nri.Plugin):
+    """Run plugins of the protocol 0.1.0, which are programs that get JSON on stdin, when pods and containers start."""
+
+    name = "v010-adapter"
+    flags: ClassVar[Mapping[str, Flag]] = {
+        "conf": Flag("conf", "FILE", "which plugins there are (default /etc/nri/conf.json)"),
+        "bin-dir": Flag("bin_dir", "DIR", "where they are, after PATH (default /opt/nri/bin)"),
+        "plugin-timeout": Flag("plugin_timeout", "TIME", "what each of them may take (default 10s)"),
+    }
+
+    class Config:
+        """Keys of the configuration."""
+
+        conf: str = "/etc/nri/conf.json"
+        bin_dir: str = "/opt/nri/bin"
+        plugin_timeout: Duration = 10.0
+        output_limit: int = 1 << 20
+
+    config: Config
+
+    def __init__(self) -> None:
+        self._chain: Chain | None = None
+
+    def configure(self) -> None:
+        wanted = self.config
+        if wanted.plugin_timeout <= 0 or wanted.output_limit <= 0:
+            raise nri.ConfigError("the configuration", "", "plugin_timeout and output_limit must be above 0")
+        chain = Chain(
+            wanted.conf,
+            wanted.bin_dir,
+            timeout_s=wanted.plugin_timeout,
+            most_bytes=wanted.output_limit,
+            tell=lambda line: self.log.warning("%s", line),
+        )
+        plugins = chain.load().plugins
+        self._chain = chain
+        self.log.info("%s: %s", wanted.conf, ", ".join(entry.type for entry in plugins) or "no plugins")
+
+    def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self._pass(of_pod(pod, CREATE))
+
+    def stop_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        self._pass(of_pod(pod, DELETE))
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._pass(of_container(pod, container, CREATE))
+
+    def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        try:
+            self._pass(of_container(pod, container, DELETE))
+        except nri.Reject as error:
+            self.log.warning("%s", error)
+
+    def _pass(self, about: dict[str, Any]) -> None:
+        if self._chain is None:
+            return
+        try:
+            results = self._chain.pass_through(about, self.time_left())
+        except ChainError as error:
+            raise nri.Reject(str(error)) from None
+        if results:
+            self.log.info("%s: %s", about["state"], ", ".join(result["plugin"] or "?" for result in results))
+
+
+if __name__ == "__main__":
+    V010Adapter.main()

@@ -1,0 +1,165 @@
+"""One run of a program of the protocol 0.1.0: no shell, a deadline, bounded output, and nothing of it left behind.
+
+The program gets a session of its own, so that all that it started is killed with it when its time is over, when it
+writes too much, and when this process is interrupted. Its input and output never wait for each other. What it writes
+to stderr is for people: its last lines are kept. Next: `nri.plugins.v010_adapter.chain`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+from time import monotonic
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Ended", "RunError", "find", "run"]
+
+#: What of stderr is kept, and how much is read at one time, in bytes.
+WORDS_BYTES = 4096
+CHUNK = 65536
+#: How long pipes may stay open after the program itself has ended: a child of it may have kept them. In seconds.
+LINGER_S = 0.2
+
+
+class Ended(NamedTuple):
+    """How a program ended.
+
+    Attributes:
+        code: its exit code, negative for a signal.
+        output: what it wrote to stdout.
+        words: the end of what it wrote to stderr.
+    """
+
+    code: int
+    output: bytes
+    words: str
+
+
+class RunError(Exception):
+    """A program could not be run to its end; the text says why, and what it wrote last."""
+
+
+def find(name: str, path: str) -> str:
+    """The program of this name in a list of folders, or at its absolute path. RunError if there is none."""
+    found = shutil.which(name, path=path) if name else None
+    if found is None:
+        raise RunError(f'exec: "{name}": executable file not found in $PATH ({path})')
+    return os.path.abspath(found)
+
+
+def run(program: str, request: bytes, *, timeout_s: float, most_bytes: int, environment: Mapping[str, str]) -> Ended:
+    """Run a program on a request, which it reads from stdin. RunError if it does not start or does not end well."""
+    try:
+        process = subprocess.Popen(
+            [program, "invoke"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(environment),
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise RunError(f"fork/exec {program}: {error.strerror}") from None
+    run = _Run(process, request)
+    try:
+        reason = run.to_its_end(monotonic() + timeout_s, most_bytes)
+        if reason:
+            reason = reason.format(seconds=f"{timeout_s:.3g}", bytes=most_bytes)
+            words = run.last_words
+            raise RunError(f"{reason}; its last words: {words.splitlines()[-1]}" if words else reason)
+    except BaseException:
+        run.kill()
+        raise
+    finally:
+        run.close()
+    return Ended(process.returncode, bytes(run.output), run.last_words)
+
+
+class _Run:
+    """A program under way, and its three pipes."""
+
+    def __init__(self, process: subprocess.Popen[bytes], request: bytes) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self._rest = memoryview(request)
+        self.output = bytearray()
+        self._words = b""
+        self._selector = selectors.DefaultSelector()
+        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
+        self._end = os.pidfd_open(process.pid)
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(pipe.fileno(), False)
+        self._selector.register(self._stdin, selectors.EVENT_WRITE)
+        for readable in (self._stdout, self._stderr, self._end):
+            self._selector.register(readable, selectors.EVENT_READ)
+
+    @property
+    def last_words(self) -> str:
+        return self._words.decode(errors="replace").strip()
+
+    def to_its_end(self, deadline: float, most_bytes: int) -> str:
+        """Serve the pipes until the program has ended and they are closed; "" or why it has to be killed."""
+        ended = False
+        while any(key.fileobj is not self._stdin for key in self._selector.get_map().values()):
+            left_s = deadline - monotonic()
+            ready = self._selector.select(max(0.0, left_s))
+            if not ready:
+                return "" if ended else "it did not end within {seconds} s"
+            for key, _ in ready:
+                if key.fileobj is self._stdin:
+                    self._write()
+                elif key.fileobj == self._end:
+                    self._selector.unregister(self._end)
+                    self._process.wait()
+                    ended = True
+                    deadline = min(deadline, monotonic() + LINGER_S)
+                else:
+                    self._read(key.fileobj)
+            if len(self.output) > most_bytes:
+                return "its output has more than {bytes} bytes"
+        return ""
+
+    def _write(self) -> None:
+        try:
+            self._rest = self._rest[os.write(self._stdin.fileno(), self._rest[:CHUNK]) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self._rest = self._rest[:0]  # it does not want it, which is its own affair
+        if not self._rest:
+            self._selector.unregister(self._stdin)
+            self._stdin.close()
+
+    def _read(self, pipe: object) -> None:
+        stream = self._stdout if pipe is self._stdout else self._stderr
+        data = os.read(stream.fileno(), CHUNK)
+        if not data:
+            self._selector.unregister(stream)
+        elif stream is self._stdout:
+            self.output += data
+        else:
+            self._words = (self._words + data)[-WORDS_BYTES:]
+
+    def kill(self) -> None:
+        """Kill the program and all that it has started and that stayed in its session's group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def close(self) -> None:
+        self._selector.close()
+        os.close(self._end)
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            with contextlib.suppress(OSError):
+                pipe.close()

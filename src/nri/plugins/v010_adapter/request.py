@@ -1,0 +1,119 @@
+"""What a program of the protocol 0.1.0 reads and writes, as JSON objects. Pure.
+
+The words and what is left out are the reference's: an empty sandboxID, pid, conf, label or result is not there, and
+`spec.resources` always is, null for a container without any. What a program answers is read as Go reads it: keys in
+either case, unknown ones dropped, null for an empty value. Next: `nri.plugins.v010_adapter.chain`.
+"""
+
+from __future__ import annotations
+
+import json
+
+from nri.api.resource_names import CPU, CPUSET, MEMORY
+from nri.text import plain, quote
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import nri
+
+__all__ = ["CREATE", "DELETE", "AnswerError", "of_container", "of_pod", "read_result"]
+
+#: States of a request that the adapter sends.
+CREATE, DELETE = "create", "delete"
+
+#: How much of an answer that is none is shown, in bytes.
+SHOWN_BYTES = 512
+
+
+class AnswerError(ValueError):
+    """What a program wrote is no result; the text says what it wrote, and why that is none."""
+
+
+class _NoResult(ValueError):
+    """What is wrong with an answer."""
+
+
+def of_pod(pod: nri.PodSandbox, state: str) -> dict[str, Any]:
+    """The request about a pod's sandbox, without version, configuration and results."""
+    return _request(pod, pod, state)
+
+
+def of_container(pod: nri.PodSandbox, container: nri.Container, state: str) -> dict[str, Any]:
+    """The request about a container, without version, configuration and results."""
+    return _request(pod, container, state)
+
+
+def _request(pod: nri.PodSandbox, what: nri.PodSandbox | nri.Container, state: str) -> dict[str, Any]:
+    linux = what.linux
+    spec = {
+        "resources": _resources(linux.resources) if linux.HasField("resources") else None,
+        "namespaces": {each.type: each.path for each in linux.namespaces},
+        "cgroupsPath": linux.cgroups_path,
+        "annotations": dict(what.annotations),
+    }
+    return {
+        "state": state,
+        "id": what.id,
+        **_given({"sandboxID": pod.id, "pid": what.pid}),
+        "spec": {"resources": spec.pop("resources"), **_given(spec)},
+        **_given({"labels": dict(pod.labels)}),
+    }
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value}
+
+
+def _resources(resources: Any) -> dict[str, Any]:
+    """The `linux.resources` of an OCI spec; memory and cpu are there even if nothing of them is set."""
+    made: dict[str, Any] = {"devices": [_device(device) for device in resources.devices]}
+    made["hugepageLimits"] = [{"pageSize": one.page_size, "limit": one.limit} for one in resources.hugepage_limits]
+    made["unified"] = dict(resources.unified)
+    made = _given(made)
+    for part, names in (("memory", MEMORY), ("cpu", CPU)):
+        message = getattr(resources, part)
+        made[part] = {key: getattr(message, field).value for field, key in names if message.HasField(field)}
+    made["cpu"].update(_given({key: getattr(resources.cpu, key) for key in CPUSET}))
+    if resources.HasField("pids"):
+        made["pids"] = {"limit": max(resources.pids.limit, -1)}
+    return made
+
+
+def _device(device: Any) -> dict[str, Any]:
+    numbers = {key: getattr(device, key).value for key in ("major", "minor") if device.HasField(key)}
+    return {"allow": device.allow, **_given({"type": device.type}), **numbers, **_given({"access": device.access})}
+
+
+def read_result(output: bytes, code: int) -> dict[str, Any]:
+    """A program's result, complete: plugin, version, error, and metadata if there is any.
+
+    Raises:
+        AnswerError: it is none.
+    """
+    try:
+        answer = json.loads(output)
+        if answer is not None and not isinstance(answer, dict):
+            raise _NoResult(f"an object was expected, not {type(answer).__name__}")
+        given = {key.lower(): value for key, value in (answer or {}).items() if value is not None}
+        result: dict[str, Any] = {key: _text(given, key) for key in ("plugin", "version", "error")}
+        metadata = given.get("metadata", {})
+        if not isinstance(metadata, dict):
+            raise _NoResult(f"metadata: an object was expected, not {plain(json.dumps(metadata), 80)}")
+        result.update(_given({"metadata": {key: _text(metadata, key, "metadata.") for key in metadata}}))
+    except (ValueError, RecursionError) as error:
+        wrote = quote(output[:SHOWN_BYTES].decode(errors="replace")) if output else "<empty>"
+        cut = "..." if len(output) > SHOWN_BYTES else ""
+        ended = f" exit code: {code}" if code else ""
+        raise AnswerError(f"failed to unmarshal plugin output output: {wrote}{cut}{ended}: {error}") from None
+    return result
+
+
+def _text(table: dict[str, Any], key: str, prefix: str = "") -> str:
+    value = table.get(key, "")
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _NoResult(f"{prefix}{plain(key, 80)}: a text was expected, not {plain(json.dumps(value), 80)}")
+    return value

@@ -1,0 +1,143 @@
+"""Plugins of the protocol 0.1.0 in Python: a function, and `run`.
+
+    #!/usr/bin/env python3
+    from nri.plugins.v010_adapter.skeleton import Request, run
+
+    def note(request: Request) -> dict[str, str]:
+        return {"seen": request.id}
+
+    run(note)
+
+The file's name is the plugin's type, and it is started for each event with the request on stdin. New plugins are better
+written with `nri.Plugin`; this is for those that have to run under runtimes of before, too. Loads nothing but json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, NoReturn, TextIO
+
+__all__ = ["Request", "Result", "Spec", "answer", "run"]
+
+
+class Spec:
+    """The container as its OCI spec has it.
+
+    Attributes:
+        resources: `linux.resources`, a table; None if it has none.
+        namespaces: path by type, such as `network`; "" for a new one.
+        cgroups_path: its cgroup, below the mount of each controller.
+        annotations: its annotations.
+    """
+
+    __slots__ = ("annotations", "cgroups_path", "namespaces", "resources")
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.resources: dict[str, Any] | None = given.get("resources")
+        self.namespaces: dict[str, str] = given.get("namespaces") or {}
+        self.cgroups_path: str = given.get("cgroupsPath") or ""
+        self.annotations: dict[str, str] = given.get("annotations") or {}
+
+
+class Result:
+    """The result of a plugin.
+
+    Attributes:
+        plugin: its type.
+        version: of the protocol.
+        error: why it refuses; "" for none.
+        metadata: texts for the plugins after it.
+    """
+
+    __slots__ = ("error", "metadata", "plugin", "version")
+
+    def __init__(
+        self, plugin: str = "", version: str = "", error: str = "", metadata: Mapping[str, str] | None = None
+    ) -> None:
+        self.plugin, self.version, self.error = plugin, version, error
+        self.metadata = dict(metadata or {})
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as it is written."""
+        more = {"metadata": self.metadata} if self.metadata else {}
+        return {"plugin": self.plugin, "version": self.version, "error": self.error, **more}
+
+
+class Request:
+    """The request to a plugin.
+
+    Attributes:
+        conf: its part of the node's file; None if it has none.
+        version: of the protocol, "0.1".
+        state: "create" or "delete"; the protocol has "update", "pause" and "resume" as well.
+        id: of the container, or of the pod's sandbox.
+        sandbox_id: of the sandbox; "" for a container without one.
+        pid: of its process; 0 if there is none yet.
+        spec: the container.
+        labels: of the pod.
+        results: of the plugins before it.
+    """
+
+    __slots__ = ("conf", "id", "labels", "pid", "results", "sandbox_id", "spec", "state", "version")
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.conf: Any = given.get("conf")
+        self.version: str = given.get("version") or ""
+        self.state: str = given.get("state") or ""
+        self.id: str = given.get("id") or ""
+        self.sandbox_id: str = given.get("sandboxID") or ""
+        self.pid: int = given.get("pid") or 0
+        self.spec = Spec(given.get("spec") or {})
+        self.labels: dict[str, str] = given.get("labels") or {}
+        self.results = [
+            Result(each.get("plugin") or "", each.get("version") or "", each.get("error") or "", each.get("metadata"))
+            for each in given.get("results") or ()
+        ]
+
+    @property
+    def is_sandbox(self) -> bool:
+        """Whether it is about the pod itself."""
+        return self.id == self.sandbox_id
+
+
+if TYPE_CHECKING:
+    #: A plugin: returns nothing, metadata, or a whole result; an exception refuses, with its text.
+    Handler = Callable[[Request], Result | Mapping[str, str] | None]
+
+
+def answer(handler: Handler, arguments: Sequence[str], given: Mapping[str, Any], plugin: str) -> Result:
+    """The result of a plugin of this type, called with these arguments and this request."""
+    request = Request(given)
+    if list(arguments[:1]) != ["invoke"]:
+        return Result(plugin, request.version, f"invalid arg {''.join(arguments[:1])}")
+    try:
+        made = handler(request)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the runtime must hear of it
+        sys.excepthook(type(error), error, error.__traceback__)
+        return Result(plugin, request.version, str(error) or type(error).__name__)
+    if not isinstance(made, Result):
+        made = Result(metadata=made)
+    made.plugin, made.version = made.plugin or plugin, made.version or request.version
+    return made
+
+
+def run(handler: Handler, stdin: TextIO | None = None, stdout: TextIO | None = None) -> NoReturn:
+    """Read the request, call the plugin, write its result, and end the program.
+
+    The exit code is 0 with a result, also one that refuses, and 1 without a request that can be read.
+    """
+    try:
+        given = json.load(stdin or sys.stdin)
+    except (ValueError, RecursionError) as error:
+        sys.exit(f"the request on stdin cannot be read: {error}")
+    if not isinstance(given, dict):
+        sys.exit("the request on stdin cannot be read: it is no object")
+    result = answer(handler, sys.argv[1:], given, os.path.basename(sys.argv[0]))
+    json.dump(result.to_json(), stdout or sys.stdout)
+    sys.exit(0)

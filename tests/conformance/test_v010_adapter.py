@@ -1,0 +1,55 @@
+"""What the adapter for plugins of the protocol 0.1.0 asks of them, and makes of their answers, beside the reference's.
+
+The reference's requests and errors are in tests/data/plugins/v010-adapter.jsonl, captured as the README there says.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import ParseDict
+
+from nri.api import messages as m
+from nri.errors import PluginError
+from nri.plugins.v010_adapter.plugin import V010Adapter
+from nri.testing import FakeRuntime
+from tests.support.v010 import Node
+
+CASES = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "data/plugins/v010-adapter.jsonl").read_text().splitlines()
+]
+
+#: Cases whose outcome differs, with ours: (error or "", requests). Each has a row in docs/deviations.md.
+DIFFERENT = {
+    "a broken configuration": "",
+}
+#: What is the reference's word for the prefix of an error, up to which ours is the same.
+SAME_UPTO = (": unexpected end", ": invalid character", ": json:", " (")
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["case"].replace(" ", "-") for case in CASES])
+def test_the_same_requests_and_the_same_errors(nri_runtime: FakeRuntime, tmp_path: Path, case: dict[str, Any]) -> None:
+    node = Node(tmp_path)
+    node.name()
+    nri_runtime.add(V010Adapter(), config=node.config)
+    node.write(case["conf"])
+    arguments: list[Any] = [ParseDict(case["pod"], m.PodSandbox())]
+    if "container" in case:
+        arguments.append(ParseDict(case["container"], m.Container()))
+    error = ""
+    try:
+        getattr(nri_runtime, case["event"])(*arguments)
+    except PluginError as raised:
+        error = str(raised)
+    assert node.requests() == case["requests"]
+    theirs = DIFFERENT.get(case["case"], case.get("error", "").partition(" desc = ")[2])
+    ours = error.removeprefix("plugin 10-v010-adapter refused: ")
+    for mark in SAME_UPTO:
+        if mark in theirs:
+            theirs = theirs.partition(mark)[0]
+    assert ours.startswith(theirs)
+    assert bool(ours) == bool(theirs)

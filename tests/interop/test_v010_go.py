@@ -1,0 +1,81 @@
+"""A real program of the protocol 0.1.0, in Go on the reference's skeleton: under our adapter, and beside one of ours."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.api import messages as m
+from nri.errors import PluginError
+from nri.plugins.v010_adapter.chain import Chain
+from nri.plugins.v010_adapter.plugin import V010Adapter
+from nri.plugins.v010_adapter.request import CREATE, of_container
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.peers.build import peer
+from tests.support.programs import write_program
+from tests.support.v010 import Node
+
+GO = "v010plugin"
+OURS = """#!{python}
+from nri.plugins.v010_adapter.skeleton import run
+
+run(lambda request: {{"before": ",".join(each.plugin for each in request.results), "resources": "ours"}})
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    made = Node(tmp_path)
+    shutil.copy2(peer(GO), made.programs / GO)
+    write_program(made.programs, "ours", OURS.format(python=sys.executable))
+    return made
+
+
+@pytest.fixture
+def runtime(node: Node) -> Iterator[FakeRuntime]:
+    node.name()
+    with FakeRuntime(request_timeout_s=5.0) as runtime:
+        yield runtime.add(V010Adapter(), config=node.config)
+
+
+def test_it_reads_our_requests_and_we_its_results_in_one_chain_with_ours(node: Node) -> None:
+    node.name(GO, "ours", GO)
+    container = m.Container(id="c7", pid=4712)
+    container.linux.cgroups_path = "/kubepods/c7"
+    container.linux.resources.cpu.quota.value = 50000
+    chain = Chain(str(node.conf), str(node.programs), timeout_s=20.0, most_bytes=1 << 20, tell=print)
+    first, ours, last = chain.pass_through(of_container(m.PodSandbox(id="p7"), container, CREATE), None)
+    told = first["metadata"]
+    assert json.loads(told.pop("resources")) == {"memory": {}, "cpu": {"quota": 50000}}
+    assert told == {
+        "state": "create", "id": "c7", "sandbox": "false", "pid": "4712", "cgroup": "/kubepods/c7", "before": "0",
+    }  # fmt: skip
+    assert ours == {
+        "plugin": "ours", "version": "0.1", "error": "", "metadata": {"before": GO, "resources": "ours"},
+    }  # fmt: skip
+    assert (last["metadata"]["before"], last["metadata"]["ours.resources"], last["metadata"][f"{GO}.id"]) == (
+        "2", "ours", "c7",
+    )  # fmt: skip
+
+
+def test_its_error_refuses_the_container_by_its_name(node: Node, runtime: FakeRuntime) -> None:
+    node.name((GO, {"refuse": "no room"}))
+    with pytest.raises(PluginError, match="plugin: v010plugin: no room"):
+        runtime.start_container(make_pod(), make_container())
+
+
+def test_its_panic_is_told_with_its_code(node: Node, runtime: FakeRuntime) -> None:
+    node.name((GO, {"panic": True}))
+    with pytest.raises(PluginError, match=r"failed to unmarshal plugin output output: <empty> exit code: 2"):
+        runtime.run_pod_sandbox(make_pod())
+
+
+def test_its_sleep_ends_with_the_runtimes_time(node: Node, runtime: FakeRuntime) -> None:
+    node.name((GO, {"sleep": "10m"}))
+    with pytest.raises(PluginError, match=r"plugin: v010plugin: it did not end within 4\.\d+ s"):
+        runtime.start_container(make_pod(), make_container())

@@ -1,0 +1,134 @@
+"""The programs of a node in order, the file that names them, and the time that they have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.errors import ConfigError
+from nri.plugins.v010_adapter.chain import Chain, ChainError, Entry, Listing, read_listing
+from tests.support.v010 import Node
+
+ABOUT = {"state": "create", "id": "c", "spec": {"resources": None}}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def chain(node: Node, said: list[str] | None = None, **options: Any) -> Chain:
+    said = [] if said is None else said
+    options = {"timeout_s": 10.0, "most_bytes": 1 << 20, **options}
+    return Chain(str(node.conf), str(node.programs), tell=said.append, **options)
+
+
+def test_a_file_names_programs_with_any_configuration(node: Node) -> None:
+    node.write({"version": "0.1", "plugins": [{"type": "a", "conf": [1, {"b": None}]}, {"type": "/opt/b"}]})
+    assert read_listing(str(node.conf)) == Listing("0.1", (Entry("a", {"conf": [1, {"b": None}]}), Entry("/opt/b", {})))
+
+
+def test_without_a_file_there_are_no_programs(node: Node) -> None:
+    assert read_listing(str(node.conf)) == Listing("0.1", ())
+    assert chain(node).pass_through(ABOUT, None) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", r"conf\.json: it is no JSON: "),
+        ("[]", r"conf\.json: an object was expected"),
+        ('{"version": 1}', r"conf\.json: version: 1 is no text"),
+        ('{"plugins": {}}', r"conf\.json: plugins: a list was expected"),
+        ('{"plugins": ["a"]}', r"conf\.json: plugins\[0\]: an object was expected"),
+        ('{"plugins": [{"type": "a"}, {"conf": 1}]}', r"plugins\[1\]\.type: the name of a program was expected"),
+        ('{"plugins": [{"type": "../a"}]}', r"plugins\[0\]\.type: '\.\./a' is no name and no absolute path"),
+        (" " * (1 << 20) + "{}", r"conf\.json: more than 1 MiB"),
+        ("[" * 100_000, r"conf\.json: it is no JSON: "),
+    ],
+)
+def test_a_mistake_in_the_file_is_told_at_its_place(node: Node, text: str, reason: str) -> None:
+    node.write(text)
+    with pytest.raises(ConfigError, match=reason):
+        read_listing(str(node.conf))
+
+
+def test_each_program_is_told_of_those_before_it(node: Node) -> None:
+    node.name(("recorder", {"metadata": {"k": "v"}}), "recorder")
+    results = chain(node).pass_through(ABOUT, None)
+    first, second = node.requests()
+    assert "results" not in first
+    assert (
+        second["results"]
+        == results[:1]
+        == [{"plugin": "recorder", "version": "0.1", "error": "", "metadata": {"k": "v"}}]
+    )
+    assert (first["conf"], "conf" in second, second["id"], second["version"]) == (
+        {"metadata": {"k": "v"}}, False, "c", "0.1",
+    )  # fmt: skip
+
+
+def test_an_error_ends_the_chain_with_the_programs_name(node: Node) -> None:
+    node.name("recorder", ("recorder", {"error": "no"}), "recorder")
+    with pytest.raises(ChainError, match=r"^plugin: recorder: no$"):
+        chain(node).pass_through(ABOUT, None)
+    assert len(node.requests()) == 2
+
+
+def test_a_file_that_breaks_leaves_the_last_good_one_in_force_and_is_told(node: Node) -> None:
+    said: list[str] = []
+    node.name("recorder")
+    running = chain(node, said)
+    running.pass_through(ABOUT, None)
+    node.write("{")
+    assert len(running.pass_through(ABOUT, None)) == 1
+    assert ["it is no JSON" in line and "the last good one stays in force" in line for line in said] == [True]
+    node.name("recorder", "recorder")
+    assert len(running.pass_through(ABOUT, None)) == 2
+
+
+def test_a_program_is_found_by_path_and_then_in_the_folder(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.program("mine", """echo '{"plugin": "of the folder"}'""")
+    node.name("mine")
+    assert chain(node).pass_through(ABOUT, None)[0]["plugin"] == "of the folder"
+    other = Node(tmp_path / "other") if (tmp_path / "other").mkdir() is None else node
+    other.program("mine", """echo "{\\"plugin\\": \\"of PATH\\", \\"metadata\\": {\\"path\\": \\"$PATH\\"}}" """)
+    monkeypatch.setenv("PATH", f"{other.programs}:{os.environ['PATH']}")
+    (result,) = chain(node).pass_through(ABOUT, None)
+    assert result["plugin"] == "of PATH"
+    assert result["metadata"]["path"].endswith(f":{node.programs}")
+
+
+def test_an_empty_path_is_not_the_working_directory(
+    node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(node.programs)
+    monkeypatch.setenv("PATH", "")
+    node.name("recorder")
+    running = Chain(str(node.conf), str(tmp_path), timeout_s=1.0, most_bytes=100, tell=print)
+    with pytest.raises(ChainError, match=r'exec: "recorder": executable file not found in \$PATH'):
+        running.pass_through(ABOUT, None)
+
+
+def test_all_of_a_chain_has_the_time_that_the_runtime_gives(node: Node) -> None:
+    node.program("slow", "sleep 600")
+    node.name("recorder", "slow")
+    with pytest.raises(ChainError, match=r"plugin: slow: it did not end within [\d.]+ s"):
+        chain(node).pass_through(ABOUT, 2.0)
+    with pytest.raises(ChainError, match=r"plugin: recorder: no time was left for it"):
+        chain(node).pass_through(ABOUT, 0.0)
+    node.name("slow")
+    with pytest.raises(ChainError, match=r"did not end within 0\.2 s"):
+        chain(node, timeout_s=0.2).pass_through(ABOUT, None)
+
+
+def test_a_result_counts_whatever_the_exit_code_which_is_told(node: Node) -> None:
+    said: list[str] = []
+    node.name(("recorder", {"code": 5}))
+    assert len(chain(node, said).pass_through(ABOUT, None)) == 1
+    assert said == ["recorder ended with 5, and its result counts"]

@@ -1,0 +1,94 @@
+"""`v010-adapter`: which event is which request, and what an error of a program means for it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+import nri
+from nri.errors import PluginError
+from nri.plugins.v010_adapter.plugin import V010Adapter
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.v010 import Node
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_it_takes_the_events_of_which_programs_are_told(nri_runtime: FakeRuntime, node: Node) -> None:
+    nri_runtime.add(V010Adapter(), config=node.config)
+    wanted = nri.EventMask.of("RunPodSandbox", "StopPodSandbox", "StartContainer", "StopContainer")
+    assert nri_runtime.health("10-v010-adapter").events == str(wanted)
+
+
+def test_pods_and_containers_are_created_and_deleted(nri_runtime: FakeRuntime, node: Node) -> None:
+    node.name("recorder")
+    nri_runtime.add(V010Adapter(), config=node.config)
+    pod, container = make_pod(name="web"), make_container()
+    nri_runtime.run_pod_sandbox(pod)
+    nri_runtime.start_container(pod, container)
+    nri_runtime.stop_container(pod, container)
+    nri_runtime.stop_pod_sandbox(pod)
+    assert [(each["state"], each["id"], each["sandboxID"]) for each in node.requests()] == [
+        ("create", pod.id, pod.id),
+        ("create", container.id, pod.id),
+        ("delete", container.id, pod.id),
+        ("delete", pod.id, pod.id),
+    ]
+
+
+def test_an_error_refuses_the_start_with_the_programs_name(nri_runtime: FakeRuntime, node: Node) -> None:
+    node.name(("recorder", {"error": "not on this node"}))
+    nri_runtime.add(V010Adapter(), config=node.config)
+    with pytest.raises(PluginError, match=r"plugin: recorder: not on this node"):
+        nri_runtime.start_container(make_pod(), make_container())
+
+
+def test_an_error_at_the_end_of_a_container_is_told_and_stops_nothing(
+    nri_runtime: FakeRuntime, node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.name(("recorder", {"error": "not on this node"}))
+    nri_runtime.add(V010Adapter(), config=node.config)
+    nri_runtime.stop_container(make_pod(), make_container())
+    assert any("plugin: recorder: not on this node" in text for text in caplog.messages)
+
+
+def test_a_program_that_never_ends_is_killed_before_the_runtime_gives_up(node: Node) -> None:
+    node.program("slow", "sleep 600")
+    node.name("slow")
+    with FakeRuntime(request_timeout_s=1.0) as runtime:
+        runtime.add(V010Adapter(), config=node.config)
+        began = time.monotonic()
+        with pytest.raises(PluginError, match=r"plugin: slow: it did not end within 0\.\d+ s"):
+            runtime.start_container(make_pod(), make_container())
+        assert time.monotonic() - began < 10
+        assert runtime.health("10-v010-adapter").state == "active"
+
+
+def test_a_broken_file_keeps_it_from_starting(nri_runtime: FakeRuntime, node: Node) -> None:
+    node.write('{"plugins": [{"type": ""}]}')
+    with pytest.raises(Exception, match=r"conf\.json: plugins\[0\]\.type: the name of a program was expected"):
+        nri_runtime.add(V010Adapter(), config=node.config)
+
+
+@pytest.mark.parametrize("key", ["plugin_timeout", "output_limit"])
+def test_limits_of_nothing_are_refused(nri_runtime: FakeRuntime, key: str) -> None:
+    with pytest.raises(Exception, match="must be above 0"):
+        nri_runtime.add(V010Adapter(), config=f"{key}: 0")
+
+
+def test_what_a_program_says_to_people_is_in_the_log_with_its_name(
+    nri_runtime: FakeRuntime, node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    node.program("chatty", """echo "I am here" >&2; echo '{"plugin": "chatty"}'""")
+    node.name("chatty")
+    nri_runtime.add(V010Adapter(), config=node.config)
+    nri_runtime.start_container(make_pod(name="web", namespace="shop"), make_container(name="app"))
+    assert "chatty: I am here [pod shop/web, container app]" in caplog.messages
+    assert "create: chatty [pod shop/web, container app]" in caplog.messages
