@@ -117,6 +117,19 @@ def test_a_digest_is_taken_in_place_of_the_tag() -> None:
     assert container(text)["image"] == f"registry.example/x@{digest}"
 
 
+def test_a_path_of_the_node_can_be_elsewhere_and_those_that_runtimes_tell_move_along() -> None:
+    text = charted("network-device-injector", "hostPaths.netns=/run/other/netns")
+    (mount,) = [each for each in container(text)["volumeMounts"] if each["name"] == "netns"]
+    assert mount["mountPath"] == "/run/other/netns"
+    assert mount["mountPropagation"] == "HostToContainer"
+    text = charted("hook-injector", "hostPaths.etc-hooks-d=/etc/site/hooks")
+    mounts = {each["name"]: each["mountPath"] for each in container(text)["volumeMounts"]}
+    volumes = {each["name"]: each["hostPath"]["path"] for each in pod(text)["volumes"]}
+    assert (volumes["etc-hooks-d"], mounts["etc-hooks-d"]) == ("/etc/site/hooks", "/etc/containers/oci/hooks.d")
+    assert "'etc' not allowed" in render("hook-injector", "hostPaths.etc=/x").stderr
+    assert "'hostPaths' not allowed" in render("device-injector", "hostPaths.etc=/x").stderr
+
+
 def test_paths_that_an_operator_adds_are_read_only_and_at_the_same_place() -> None:
     text = charted("hook-injector", "readOnlyPaths={/usr/bin/hook,/usr/lib/hooks}")
     mounts = {each["name"]: each for each in container(text)["volumeMounts"]}

@@ -1,8 +1,7 @@
 """The JSON schema of a plugin's configuration, from the class that the plugin itself reads it with.
 
 Rules: keys are those of the class, or of the default validator's table; a type that JSON has no word for is any value,
-since the plugin checks it again; the configuration of one that is not registered is anything. Next: `chart`, which puts
-it under `config`.
+since the plugin checks it again. Next: `chart`, which puts it under `config`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def config_schema(name: str) -> Json:
     """What may stand in a plugin's configuration; nothing at all for a plugin that has none."""
     entry = registered.find(name)
     if entry is None:
-        return {"type": "object"}
+        raise LookupError(f"{name} is in deploy/plugins.yaml and not registered; if it is in pyproject.toml: make venv")
     fields = _fields(name, getattr(registered.load(entry), "Config", None))
     if not fields:
         return {"type": "object", "maxProperties": 0}
