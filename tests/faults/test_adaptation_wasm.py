@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -145,3 +147,27 @@ def test_the_end_of_the_runtime_does_not_wait_for_one_that_never_ends(tmp_path: 
     began = time.monotonic()
     runtime.adaptation.stop()
     assert time.monotonic() - began < 15
+
+
+LEAVES = """
+import sys, threading, time
+from nri.testing import FakeRuntime, make_container, make_pod
+
+runtime = FakeRuntime(plugin_path=sys.argv[1], request_timeout_s=30.0)
+assert runtime.adaptation.ready(["10-busy"], 20), runtime.plugins
+for _ in range(4):
+    threading.Thread(target=lambda: runtime.create_container(make_pod(), make_container()), daemon=True).start()
+time.sleep(0.2)
+print("leaving", flush=True)
+"""
+
+
+def test_a_process_may_end_while_a_plugin_is_at_work(tmp_path: Path) -> None:
+    log = '(import "env" "log" (func $log (param i32 i32) (result i64)))'
+    busy = "(loop $again (drop (call $log (i32.const 0) (i32.const 0))) (br $again)) (i64.const 0)"
+    wat.install(tmp_path, "10-busy", wat.plugin({"create_container": busy}, imports=log))
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", LEAVES, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
+        )
+        assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""A real program of the protocol 0.1.0, in Go on the reference's skeleton: under our adapter, and beside one of ours."""
+"""A real program of the protocol 0.1.0, in Go on the reference's skeleton, under our adapter and beside one of ours."""
 
 from __future__ import annotations
 

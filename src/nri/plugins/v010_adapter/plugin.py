@@ -1,8 +1,8 @@
 """`v010-adapter`: plugins of the protocol 0.1.0 under today's NRI, for nodes that still have some.
 
 Such a plugin is a program that is started for each event, reads a request as JSON and writes a result. One job: which
-event is which request, and what an error means for it. When a pod or a container starts, an error refuses it; when a
-pod stops, it fails that; when a container stops, it is only told. Next: `nri.plugins.v010_adapter.chain`.
+event is which request, and what an error means for it. When a pod or a container starts, an error refuses it; when
+it stops, the error is only told. Next: `nri.plugins.v010_adapter.chain`.
 """
 
 from __future__ import annotations
@@ -63,14 +63,18 @@ class V010Adapter(nri.Plugin):
         self._pass(of_pod(pod, CREATE))
 
     def stop_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        self._pass(of_pod(pod, DELETE))
+        self._end(of_pod(pod, DELETE))
 
     def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         self._pass(of_container(pod, container, CREATE))
 
     def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._end(of_container(pod, container, DELETE))
+
+    def _end(self, about: dict[str, Any]) -> None:
+        """Tell of an end, which no error holds up."""
         try:
-            self._pass(of_container(pod, container, DELETE))
+            self._pass(about)
         except nri.Reject as error:
             self.log.warning("%s", error)
 

@@ -49,13 +49,14 @@ def test_an_error_refuses_the_start_with_the_programs_name(nri_runtime: FakeRunt
         nri_runtime.start_container(make_pod(), make_container())
 
 
-def test_an_error_at_the_end_of_a_container_is_told_and_stops_nothing(
+def test_an_error_at_the_end_is_told_and_stops_nothing(
     nri_runtime: FakeRuntime, node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.name(("recorder", {"error": "not on this node"}))
     nri_runtime.add(V010Adapter(), config=node.config)
     nri_runtime.stop_container(make_pod(), make_container())
-    assert any("plugin: recorder: not on this node" in text for text in caplog.messages)
+    nri_runtime.stop_pod_sandbox(make_pod())
+    assert sum("plugin: recorder: not on this node" in text for text in caplog.messages) == 2
 
 
 def test_a_program_that_never_ends_is_killed_before_the_runtime_gives_up(node: Node) -> None:

@@ -8,7 +8,9 @@ Next: `nri.adaptation.launch.supervisor`, which loads the plugin again.
 
 from __future__ import annotations
 
+import atexit
 import threading
+import weakref
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,27 @@ _FRAMES = 8
 _FOREVER_S = 3600.0
 
 
+#: Runs that hold something of wasmtime's.
+_open: weakref.WeakSet[Instance] = weakref.WeakSet()
+#: How long the end of this process waits for them, in seconds.
+EXIT_S = 2.0
+
+
+@atexit.register
+def _end_all() -> None:
+    """End all runs while Python still can.
+
+    Later, a thread that comes back from WebAssembly into Python is ended where it stands, which Rust takes for a
+    reason to abort the process.
+    """
+    runs = list(_open)
+    for run in runs:
+        run.kill()
+    deadline = monotonic() + EXIT_S
+    for run in runs:
+        run.closed.wait(max(0.0, deadline - monotonic()))
+
+
 class Instance:
     """One run of a plugin.
 
@@ -46,12 +69,14 @@ class Instance:
         label: for logs, as `nri.adaptation.peers.peer.Peer.qualified`.
         status: how it ended, in words; "" while it goes on.
         failed: whether it ended otherwise than by our own word.
+        closed: set as soon as it holds nothing any more.
     """
 
     def __init__(self, label: str, program: Program) -> None:
         self.label = label
         self.status = ""
         self.failed = False
+        self.closed = threading.Event()
         self._program = program
         self._words = LastWords()
         self._calling = threading.Lock()  # held while a function runs
@@ -99,6 +124,7 @@ class Instance:
             for each in (self._store, self._linker):
                 if each is not None:
                     each.close()
+            self.closed.set()
 
     def nudge(self) -> None:
         """Have `wait` call its `look` again."""
@@ -179,6 +205,7 @@ class Instance:
     def _begin(self) -> None:
         """Make the plugin's memory and have it initialize itself."""
         program = self._program
+        _open.add(self)
         store = self._store = wasmtime.Store(program.engine)
         store.set_limits(memory_size=MEMORY_BYTES, instances=1, memories=1)
         store.set_epoch_deadline(1)
