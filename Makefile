@@ -2,7 +2,7 @@
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-interop test-faults test-compiled test-covered test-loaded test-pythons test-engine test-kubelet test-real test-v2 test-packaging test-deploy fuzz torture lint format docs \
+.PHONY: help demo test test-quick test-interop test-faults test-compiled test-covered test-loaded test-pythons test-engine test-kubelet test-real test-v2 test-packaging test-deploy test-apiserver fuzz torture lint format docs \
         bench generate lock fresh wheel release-check venv clean
 
 help:            ## this list
@@ -22,8 +22,11 @@ test-quick: setup   ## lint, types and the tests that need nothing but Python
 test-packaging: setup   ## build the wheel and try it in a clean environment
 	@$(PY) tools/check.py packaging
 
-test-deploy: setup  ## what `nri new` makes, with buildah, systemd and the Kubernetes schemas (root)
+test-deploy: setup  ## what `nri new` makes and deploy/, with buildah, systemd, kustomize, Helm's engine, Kubernetes' schemas (root)
 	@$(PY) tools/check.py deploy
+
+test-apiserver: setup ## deploy/ on a real kube-apiserver, with kubectl and helm (Go; builds them the first time: minutes)
+	@$(PY) tools/check.py apiserver
 
 test-interop: setup ## our side against peers in Go and Rust
 	@$(PY) tools/check.py interop

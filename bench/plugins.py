@@ -187,9 +187,10 @@ def written(found: Mapping[str, Sequence[Sample]]) -> str:
         cells = [_cell(start, 0), _cell(cpu, 0), _cell(mib[0], 1), _cell(mib[1], 1)]
         rows.append([name, *cells, f"{statistics.median(threads):.0f}"])
     rounds = len(next(iter(found.values())))
+    kernel = platform.release().partition("-")[0]
     about = (
         f"{rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}, CPython {platform.python_version()}, "
-        f"Linux {platform.release()}, {platform.machine()}, {os.cpu_count()} cores shared with other work. "
+        f"Linux {kernel}, {platform.machine()}, {os.cpu_count()} cores shared with other work. "
         "Medians; in brackets the middle half."
     )
     return f"{about}\n\n{table(head, rows)}"

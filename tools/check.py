@@ -29,6 +29,7 @@ from typing import TextIO
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tests.kubernetes import build as kubernetes  # noqa: E402
 from tools import compiled, covered, last_words, pythons  # noqa: E402
 
 BIN = Path(sys.executable).parent
@@ -45,10 +46,11 @@ LATER = {
     "engine": ("engine",),
     "real": ("real",),
     "kubelet": ("kubernetes",),
+    "apiserver": ("apiserver",),
     "v2": ("guest",),
 }
-# Groups whose tests are run measured, or in a guest, and not just with pytest.
-OTHERWISE = ("faults", "v2")
+# Groups whose tests are run measured, in a guest, or beside others, and not just with pytest.
+OTHERWISE = ("faults", "apiserver", "v2")
 # Groups that are run only if asked for by name: building kubelet alone takes longer than all of CI may.
 ON_DEMAND = ("kubelet",)
 # Where system tools may be that are not on PATH.
@@ -61,7 +63,7 @@ TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
 
 #: Tests of types, pages, parsers of files, packages, the command, the engine and others' programs: none is compiled.
 NOT_COMPILED = (
-    *("checkers", "docs", "fuzz", "packaging", "deploy", "engine", "guest", "kubernetes", "peers"),
+    *("apiserver", "checkers", "docs", "fuzz", "packaging", "deploy", "engine", "guest", "kubernetes", "peers"),
     *(f"unit/{name}" for name in ("cli", "config", "cri", "engine", "kube", "oci", "support")),
 )  # fmt: skip
 
@@ -152,7 +154,7 @@ def stages() -> list[Stage]:
     rows.append(Stage("v2", "v2 long", (*guest, "--rest"), tests=True, on_demand=True))
     rows.append(measured("faults", "add", "tests/faults"))
     rows.append(Stage("covered", "covered", (sys.executable, "tools/covered.py"), needs=covered.FOLDER))
-    return [*rows, *compiled_stages(), *python_stages()]
+    return [*rows, *compiled_stages(), *python_stages(), *apiserver_stages()]
 
 
 def compiled_stages() -> list[Stage]:
@@ -167,6 +169,17 @@ def compiled_stages() -> list[Stage]:
             tests=True, environment={"PYTHONPATH": str(folder)}, needs=folder, beside=True,
         ),
     ]  # fmt: skip
+
+
+def apiserver_stages() -> list[Stage]:
+    """A released kube-apiserver is built, and gets the manifests and charts: last in the lane, for it takes minutes."""
+    argv = (sys.executable, "-m", "pytest", "-q", "tests/apiserver")
+    programs = ("kube-apiserver", "kubectl")
+    made = kubernetes.installed(programs[-1])
+    return [
+        Stage("apiserver", "apiserver made", (sys.executable, "-m", "tests.kubernetes.build", *programs), beside=True),
+        Stage("apiserver", "apiserver", argv, tests=True, needs=made, beside=True),
+    ]
 
 
 def python_stages() -> list[Stage]:

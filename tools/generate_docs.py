@@ -2,8 +2,8 @@
 
 One job: the text between `<!-- generated: NAME -->` and `<!-- end -->` of a page is what the function NAME of `REGIONS`
 returns. So that a page can be read in the tree as well, the tables are checked in, and compared in CI.
-Rules: names, numbers and types come from the descriptor and the tables of `nri.api`; words from the comments of the
-.proto file. Nothing is read from the running machine.
+Rules: names, numbers and types come from the descriptor and the tables of `nri.api` and `nri.host`; words from the
+comments of the .proto file. Nothing is read from the running machine.
 
 Exit codes: 0 done or equal, 1 different.
 """
@@ -21,9 +21,14 @@ from nri.api import go_names
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.api.versions import RUNTIMES
+from nri.host.cgroups.knobs import KNOBS, Place
 from nri.stub.support.checks import ARGUMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.deployment import table as deployment  # noqa: E402
+
 PROTO = ROOT / "proto/nri/pkg/api/v1alpha1/api.proto"
 REGION = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FILE = m.PodSandbox.DESCRIPTOR.file
@@ -197,7 +202,35 @@ def go_table(names: Iterable[tuple[str, str, str]]) -> Callable[[], str]:
     return lambda: table(("Go", "Python", "what differs"), [(f"`{go}`", f"`{ours}`", note) for go, ours, note in names])
 
 
+def knobs() -> str:
+    """Every knob of a cgroup, with its file on both versions."""
+
+    def files(places: tuple[Place, ...], instead: str) -> str:
+        names = [f"[`{place.file}`]" if place.only else f"`{place.file}`" for place in places]
+        return ", else ".join(names) or (f"none: {instead}" if instead else "none")
+
+    rows = []
+    for row in KNOBS.values():
+        nested = "yes" if row.nested else ""
+        kernels = dict.fromkeys(place.only for place in (*row.v1, *row.v2) if place.only)
+        since = ", ".join([*([f"Linux {row.since}"] if row.since else []), *kernels])
+        rows.append((f"`{row.name}`", row.unit, files(row.v1, row.instead), files(row.v2, row.instead), nested, since))
+    return table(("knob", "value", "cgroup v1", "cgroup v2", "nested", "kernels"), rows)
+
+
+def plugin_needs() -> str:
+    """What each bundled plugin needs of a node besides the socket, from deploy/plugins.yaml."""
+    rows = []
+    for need in deployment.read():
+        paths = ", ".join(f"`{mount.host}`" for mount in need.mounts) or "-"
+        powers = ", ".join(f"{name} ({why})" for name, why in need.capabilities.items()) or "-"
+        rows.append((f"`{need.name}`", paths, powers, "the node's" if need.host_network else "-"))
+    return table(("plugin", "paths of the node, to read", "capabilities", "network"), rows)
+
+
 REGIONS: dict[str, Callable[[], str]] = {
+    "knobs": knobs,
+    "plugin-needs": plugin_needs,
     "messages": messages,
     "enums": enums,
     "services": services,

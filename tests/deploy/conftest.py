@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.deploy.buildah import Buildah, buildah_with_base
 from tests.support.commands import run
 
 
@@ -27,3 +29,10 @@ def complete(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     run([*pip, "--dest", "wheels", "--find-links", "wheels", ".", "hatchling>=1.26"], cwd=folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def buildah() -> Iterator[Buildah]:
+    """buildah, with the base image in its store."""
+    with buildah_with_base() as tool:
+        yield tool

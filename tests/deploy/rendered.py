@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from nri.cli.support import registered
 from tests.deploy import programs
 from tests.support.commands import run
 from tools.deployment import table
@@ -20,6 +21,7 @@ Json = dict[str, Any]
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 NEEDS = {need.name: need for need in table.read()}
 PLUGINS = sorted(NEEDS)
+BUNDLED = sorted(each.name for each in registered.registered() if each.value.startswith("nri.plugins."))
 
 
 @functools.cache
@@ -34,9 +36,10 @@ def built(folder: Path) -> str:
 
 
 def render(name: str, *settings: str) -> subprocess.CompletedProcess[str]:
-    """Render the chart of a plugin with settings such as ``idx=20``."""
-    words = [str(programs.chart_renderer()), *(word for each in settings for word in ("--set", each)), "mine"]
-    words.append(str(DEPLOY / "helm" / name))
+    """Render the chart of a plugin with settings such as ``idx=20`` and ``config={"key": "JSON"}``."""
+    flags = [("--set-json" if '={"' in each else "--set", each) for each in settings]
+    words = [str(programs.chart_renderer()), *(word for pair in flags for word in pair)]
+    words += ["mine", str(DEPLOY / "helm" / name)]
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -7,7 +7,9 @@ import json
 import pytest
 import yaml
 
-from tests.deploy.rendered import DEPLOY, NEEDS, PLUGINS, Json, charted, container, objects, pod, render
+from nri.cli.support import registered
+from nri.testing import FakeRuntime
+from tests.deploy.rendered import BUNDLED, DEPLOY, NEEDS, PLUGINS, Json, charted, container, objects, pod, render
 from tools.deployment.chart import LIBRARY
 
 pytestmark = pytest.mark.timeout(900)
@@ -43,6 +45,30 @@ def test_the_schema_refuses_a_bad_value_by_its_name(setting: str, named: str) ->
     done = render("device-injector", setting)
     assert done.returncode == 1, done.stdout
     assert named in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "named"),
+    [
+        ("logger", "config.logfile=/x", "at '/config': additional properties 'logfile' not allowed"),
+        ("logger", "config.events=all", "at '/config/events'"),
+        ("default-validator", "config.rejectSysctlAdjustment=maybe", "at '/config/rejectSysctlAdjustment'"),
+        ("hook-injector", "config.hooks_dirs=/x", "at '/config/hooks_dirs'"),
+        ("rdt", "config.any=1", "at '/config'"),
+    ],
+)
+def test_the_schema_knows_each_plugin_s_own_configuration(name: str, setting: str, named: str) -> None:
+    done = render(name, setting)
+    assert done.returncode == 1, done.stdout
+    assert named in done.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in BUNDLED if NEEDS[name].config])
+def test_a_plugin_takes_the_configuration_that_its_chart_shows(name: str, nri_runtime: FakeRuntime) -> None:
+    entry = registered.find(name)
+    assert entry is not None
+    nri_runtime.add(registered.load(entry)(), idx="10", config=yaml.safe_dump(NEEDS[name].config))
+    assert render(name, f"config={json.dumps(NEEDS[name].config)}").returncode == 0
 
 
 @pytest.mark.parametrize("setting", ["idx=05", "idx=99", "maxUnavailable=10%", "global.anything=1"])
@@ -89,6 +115,19 @@ def test_a_digest_is_taken_in_place_of_the_tag() -> None:
     digest = f"sha256:{'0f' * 32}"
     text = charted("logger", "image.repository=registry.example/x", "image.tag=v1", f"image.digest={digest}")
     assert container(text)["image"] == f"registry.example/x@{digest}"
+
+
+def test_a_path_of_the_node_can_be_elsewhere_and_those_that_runtimes_tell_move_along() -> None:
+    text = charted("network-device-injector", "hostPaths.netns=/run/other/netns")
+    (mount,) = [each for each in container(text)["volumeMounts"] if each["name"] == "netns"]
+    assert mount["mountPath"] == "/run/other/netns"
+    assert mount["mountPropagation"] == "HostToContainer"
+    text = charted("hook-injector", "hostPaths.etc-hooks-d=/etc/site/hooks")
+    mounts = {each["name"]: each["mountPath"] for each in container(text)["volumeMounts"]}
+    volumes = {each["name"]: each["hostPath"]["path"] for each in pod(text)["volumes"]}
+    assert (volumes["etc-hooks-d"], mounts["etc-hooks-d"]) == ("/etc/site/hooks", "/etc/containers/oci/hooks.d")
+    assert "'etc' not allowed" in render("hook-injector", "hostPaths.etc=/x").stderr
+    assert "'hostPaths' not allowed" in render("device-injector", "hostPaths.etc=/x").stderr
 
 
 def test_paths_that_an_operator_adds_are_read_only_and_at_the_same_place() -> None:

@@ -2,56 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.deploy.base import lay_out
+from tests.deploy.buildah import Buildah, container
 from tests.peers.drivers import GoRuntime
-from tests.support.commands import run
-from tests.support.needs import need_root, need_tool
 
 IMAGE = "localhost/pod-name:0.1.0"
 
 pytestmark = pytest.mark.timeout(400)
-
-
-class Buildah:
-    """buildah with a store of its own, without a container runtime or user namespaces."""
-
-    def __init__(self, folder: Path) -> None:
-        self.argv = [
-            "buildah",
-            "--root",
-            str(folder / "store"),
-            "--runroot",
-            str(folder / "run"),
-            "--storage-driver",
-            "vfs",
-        ]
-
-    def __call__(self, *arguments: str | Path) -> str:
-        return run([*self.argv, *arguments]).strip()
-
-
-@pytest.fixture(scope="module")
-def buildah() -> Iterator[Buildah]:
-    need_root()
-    need_tool("buildah")
-    with tempfile.TemporaryDirectory(prefix="nri-buildah-", dir="/tmp") as folder:
-        tool = Buildah(Path(folder))
-        base = Path(folder, "base")
-        lay_out(base)
-        container = tool("from", "scratch").splitlines()[-1]
-        tool("copy", "--quiet", container, base, "/")
-        tool("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin", container)
-        tool("commit", "--quiet", container, "nri-base")
-        yield tool
 
 
 @pytest.fixture(scope="module")
@@ -66,15 +29,6 @@ def test_the_image_starts_the_plugin_and_names_it(buildah: Buildah, image: str) 
     found = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
     assert found["Entrypoint"] == ["/bin/plugin"]
     assert "NRI_PLUGIN_NAME=pod-name" in found["Env"]
-
-
-@contextlib.contextmanager
-def container(buildah: Buildah, image: str) -> Iterator[str]:
-    made = buildah("from", "--pull-never", image).splitlines()[-1]
-    try:
-        yield made
-    finally:
-        buildah("rm", made)
 
 
 def test_the_image_holds_the_nri_of_the_project_and_no_build_tools(

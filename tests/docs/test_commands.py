@@ -49,7 +49,7 @@ def check_nri(words: list[str]) -> None:
     context = click.Context(command, info_name="nri", obj=settings)
     while True:
         if isinstance(command, Run):
-            words, _ = command.split(words)
+            words, _ = command.split(context, words)
         _, rest, _ = command.make_parser(context).parse_args(list(words))
         if not isinstance(command, click.Group) or not rest:
             return

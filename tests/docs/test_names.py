@@ -33,7 +33,7 @@ CLASS = re.compile(r"([A-Z]\w*[a-z]\w*)(?:\.(\w+))?(?:\(.*\))?")
 WORD = re.compile(r"([a-z_]+)/?")
 PATH = re.compile(r"(?:src|tests|tools|docs|examples|bench|proto|changelog\.d|requirements)/[\w./+-]*\w")
 #: What begins like a name of ours: packages and services of the wire, loggers, files.
-OTHERS = ("nri.pkg.", "nri.admin.v", "nri.plugin.<", "nri.sock", "nri.txt")
+OTHERS = ("nri.pkg.", "nri.io", "nri.admin.v", "nri.plugin.<", "nri.sock", "nri.txt")
 #: Classes that people who use this package write.
 THEIRS = {"Config", "GetID", "HTTPInjector", "PodName", "SayHello"}
 KEYWORDS = {*keyword.kwlist, "self"}

@@ -168,6 +168,13 @@ def test_a_program_in_the_container_runs_to_its_end_with_both_outputs(make: Make
     assert len(big.stdout) == 2000 * 41
 
 
+def test_a_child_that_holds_a_programs_output_costs_neither_its_result_nor_its_own_life(make: Make) -> None:
+    container = make("sleep 300").start()  # runc waits for the child, crun for its program: docs/critiques.md
+    result = container.exec("sh", "-c", "(sleep 2; echo $? > /tmp-code) & echo hi; exit 3")
+    assert result == (b"hi\n", b"", 3)
+    assert container.exec("sh", "-c", "sleep 2.5; cat /tmp-code").stdout == b"0\n"
+
+
 def test_a_program_that_is_not_in_the_container_is_named(make: Make) -> None:
     container = make("sleep 300").start()
     with pytest.raises(CommandFailed, match="no-such-program"):

@@ -10,10 +10,16 @@ from pathlib import Path
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.config import OciRuntime
 from nri.engine.images import snapshots
 from nri.engine.state import PodState
 from nri.errors import RequestError
 from tests.engine.node import Node
+from tests.support.needs import need
+from tools.runtimes.machine import MissingError
+from tools.runtimes.newer_runc import install_runc
+
+pytestmark = pytest.mark.timeout(600)  # the first one may have to build a runtime
 
 FIRST, COUNT = 700_000, 65_536
 FIELD = r"linux\.security_context\.namespace_options"
@@ -39,6 +45,21 @@ def inside(node: Node, made: str, text: str) -> str:
     done = node.engine.containers.exec_sync(made, ("sh", "-c", text), 20)
     assert done.code == 0, done
     return done.stdout.decode().strip()
+
+
+def exposed(top: Path) -> list[str]:
+    """What another user of the node could read below a folder of the engine."""
+    found = []
+    for path in top.iterdir():
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            if mode & stat.S_IROTH:
+                found.append(str(path))
+            elif mode & stat.S_IXOTH and not path.is_mount():
+                found += exposed(path)
+        elif mode & stat.S_IROTH and not stat.S_ISLNK(mode):
+            found.append(str(path))
+    return found
 
 
 @pytest.mark.parametrize("handler", ["runc", "crun"])
@@ -68,8 +89,7 @@ def test_root_inside_is_an_ordinary_user_outside_and_owns_its_files(
     # An image's own files stay as they are, for all others.
     plain = node.run(node.pod("plain"), "plain")
     assert inside(node, plain, "stat -c %u:%g /bin/busybox") == "0:0"
-    # Another user of the node cannot look into its files.
-    assert stat.S_IMODE(merged.parent.stat().st_mode) == 0o710
+    assert exposed(node.config.root) == exposed(node.config.state) == []
     engine.pods.remove(engine.containers.get(plain).pod_id)
     engine.pods.remove(pod)
     node.assert_nothing_left()
@@ -116,6 +136,32 @@ def test_it_outlives_the_engine(node: Node) -> None:
     assert node.engine.pods.get(pod).state is PodState.READY
     node.engine.pods.remove(pod)
     node.assert_nothing_left()
+
+
+def test_a_volume_is_mapped_where_the_runtime_can_and_refused_by_field_where_it_cannot(node: Node) -> None:
+    try:
+        runc = str(install_runc(print))
+    except MissingError as error:
+        need(False, str(error))
+    runtimes = {**node.config.runtimes, "runc13": OciRuntime(runc)}
+    engine = node.start(replace(node.config, runtimes=runtimes))
+    volume = node.folder / "volume"
+    volume.mkdir()
+    (volume / "file").touch()
+    ids = [pb.IDMapping(host_id=FIRST, container_id=0, length=COUNT)]
+    for handler in ("runc13", "runc"):
+        config = mapped(node, handler)
+        asked = container(node, config, "c")
+        asked.mounts.add(container_path="/volume", host_path=str(volume), uidMappings=ids, gidMappings=ids)
+        pod = engine.pods.run(config, handler)
+        if handler == "runc":
+            with pytest.raises(RequestError, match=r"mounts\[0\]\.uidMappings.*cannot map ids of mounts"):
+                engine.containers.create(pod, asked)
+            continue
+        made = engine.containers.create(pod, asked)
+        engine.containers.start(made)
+        assert inside(node, made, "stat -c %u:%g /volume/file; touch /volume/new") == "0:0"
+        assert (volume / "new").stat().st_uid == 0, "written by root inside, it is root's outside"
 
 
 def test_what_cannot_be_mapped_is_refused_by_field_and_leaves_nothing(node: Node) -> None:

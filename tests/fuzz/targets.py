@@ -15,6 +15,7 @@ from nri.api.events import EventMask
 from nri.api.selectors import Pattern, Selector
 from nri.config.duration import format_duration, parse_duration
 from nri.errors import RemoteProtocolError
+from nri.host.cgroups import drivers
 from nri.kube import quantity
 from nri.mux import Demux, cut, pack
 from nri.text import plain
@@ -24,7 +25,7 @@ from nri.ttrpc import frames
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, decode_request, decode_response, encode_request, encode_response, request_prefix
 from nri.wire import iter_fields
-from tests.fuzz import files, injectors, inputs, merges, oci, plugin_side, runtime_side, streams
+from tests.fuzz import files, hooks_and_devices, injectors, inputs, merges, oci, plugin_side, runtime_side, streams
 from tests.fuzz.engine import Target
 
 __all__ = ["TARGETS"]
@@ -141,6 +142,16 @@ def _plugin_name(data: bytes) -> None:
     assert plain(naming.full_name(index, name)).startswith(index)
 
 
+def _cgroup_path(data: bytes) -> None:
+    text = _text(data)
+    drivers.kube_qos_of(text)
+    found = drivers.parse(text)
+    path = drivers.expand(text)
+    assert drivers.expand(path) == path
+    if found is not None and found.container_id is not None:
+        assert found.container_id in text
+
+
 def _words(*samples: str) -> st.SearchStrategy[bytes]:
     return inputs.texts(samples) | st.text(max_size=12).map(lambda text: text.encode(errors="surrogatepass"))
 
@@ -157,6 +168,7 @@ _ROWS = (
     *runtime_side.TARGETS,
     *merges.TARGETS,
     *files.TARGETS,
+    *hooks_and_devices.TARGETS,
     *injectors.TARGETS,
     *oci.TARGETS,
     *streams.TARGETS,
@@ -175,6 +187,16 @@ _ROWS = (
         (ValueError,),
     ),
     Target("duration", _words("1m30s", "-.5h", "250ms", "2us"), _duration, (ValueError,)),
+    Target(
+        "cgroup-path",
+        _words(
+            "kubepods-besteffort-pod1_2.slice:cri-containerd:ab",
+            "/kubepods/burstable/pod1-2/crio-ab",
+            "kubepods.slice/kubepods-pod1.slice/docker-ab.scope",
+        ),
+        _cgroup_path,
+        (ValueError,),
+    ),
     Target("plugin-name", _words("10-pin", "99-a.b_c+d"), _plugin_name, (ValueError,)),
 )
 

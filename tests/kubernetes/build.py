@@ -27,6 +27,8 @@ COMMANDS = ("kubelet", "kube-apiserver", "kubectl")
 MODULE = "k8s.io/kubernetes"
 #: Where a release says which one it is: set by the linker, or kubelet calls itself v0.0.0 and clients refuse it.
 VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+#: What tools/check.py takes for a machine that cannot build it: no Go, no modules.
+CANNOT = 77
 #: Lines of progress for each build.
 STEPS = 20
 
@@ -117,7 +119,7 @@ def main(commands: list[str]) -> int:
             print(install(command, lambda line: print(line, flush=True)))
     except MissingError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return CANNOT
     return 0
 
 

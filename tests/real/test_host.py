@@ -5,6 +5,7 @@ Neutral names alone, so the same tests run on cgroup v1 here and on cgroup v2 in
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import uuid
@@ -58,11 +59,12 @@ class Pod:
         self.bundles.call("delete", "--force", self.name, check=False)
 
 
-@pytest.fixture
-def pod(tmp_path: Path) -> Iterator[Pod]:
+@contextlib.contextmanager
+def started(folder: Path) -> Iterator[Pod]:
+    """A pod with its container; both are gone afterwards."""
     need_root()
     need_tool("runc")
-    bundles = Bundles(tmp_path, rootfs(tmp_path / "rootfs"))
+    bundles = Bundles(folder, rootfs(folder / "rootfs"))
     spec = bundles.spec("sleep 600")
     top = f"nri-host-{uuid.uuid4().hex[:8]}"
     path = f"{top}/pod/container"
@@ -75,9 +77,16 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
     finally:
         bundles.call("delete", "--force", top, check=False)
         for row in detect(root).rows:
-            for folder in (path, f"{top}/pod", top):
-                if root.exists(f"{row.path}/{folder}"):
-                    root.remove_folder(f"{row.path}/{folder}")
+            for name in (path, f"{top}/pod", top):
+                if root.exists(f"{row.path}/{name}"):
+                    root.remove_folder(f"{row.path}/{name}")
+
+
+@pytest.fixture(scope="module")
+def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    """One for all tests: each begins with values of its own."""
+    with started(tmp_path_factory.mktemp("pod")) as made:
+        yield made
 
 
 def applied(pod: Pod, writes: list[Write]) -> None:
@@ -112,10 +121,12 @@ def test_a_quota_shrinks_and_grows_in_pod_and_container(
 
 
 def test_a_burst_goes_with_its_quota(pod: Pod) -> None:
+    applied(pod, pod.both("cpu.cfs_quota", -1, -1))
     for quota, burst in ((50_000, 50_000), (20_000, 10_000), (60_000, 55_000)):
         writes = [Write(pod.container, "cpu.cfs_burst", burst), Write(pod.container, "cpu.cfs_quota", quota)]
         applied(pod, writes)
         applied(pod, list(reversed(writes)))
+    applied(pod, [Write(pod.container, "cpu.cfs_burst", 0)])
 
 
 def test_a_limit_of_memory_is_in_force_and_rounded_to_pages(pod: Pod) -> None:
@@ -183,12 +194,13 @@ def test_what_a_container_uses_is_read(pod: Pod) -> None:
     assert pressure.reason if isinstance(pressure, Unsupported) else pressure.some
 
 
-def test_a_container_that_is_deleted_is_gone(pod: Pod) -> None:
-    writer = pod.writer()
-    write = Write(pod.container, "cpu.shares", 300)
-    assert writer.write(write).outcome is Outcome.APPLIED
-    pod.delete()
-    result = writer.write(write)
-    assert (result.outcome, result.reason) == (Outcome.GONE, "there is no such cgroup")
-    with pytest.raises(FileNotFoundError):
-        cgroup_usage(pod.hierarchies, pod.container)
+def test_a_container_that_is_deleted_is_gone(tmp_path: Path) -> None:
+    with started(tmp_path) as pod:
+        writer = pod.writer()
+        write = Write(pod.container, "cpu.shares", 300)
+        assert writer.write(write).outcome is Outcome.APPLIED
+        pod.delete()
+        result = writer.write(write)
+        assert (result.outcome, result.reason) == (Outcome.GONE, "there is no such cgroup")
+        with pytest.raises(FileNotFoundError):
+            cgroup_usage(pod.hierarchies, pod.container)

@@ -11,11 +11,13 @@ from typing import Any
 
 import yaml
 
+from tools.deployment.config_schema import config_schema
 from tools.deployment.kustomize import HEAD, IMAGE
 from tools.deployment.table import HEALTH_PORT, SOCKET_DIR, Need, semantic_version, version
 
 LIBRARY = "nri-plugin"
 Json = dict[str, Any]
+PATH: Json = {"type": "string", "pattern": "^/[^.]"}
 
 VALUES = """\
 # What an operator may choose. What the plugin needs of a node is in needs.yaml.
@@ -30,7 +32,7 @@ imagePullSecrets: []
 {place}
 # Further flags, word by word, for example ["-verbose"].
 args: []
-# The plugin's configuration; it becomes a ConfigMap, and the plugin heeds its changes without a restart.{example}
+{config}
 config: {{}}
 
 log:
@@ -42,7 +44,7 @@ health:
 
 # The node's folder of the runtime's socket.
 socketDir: {socket_dir}
-# Further paths of the node that it must see, read-only, at the same places{paths}
+{host_paths}# Further paths of the node that it must see, read-only, at the same places{paths}
 readOnlyPaths: []
 # The socket belongs to root. Where yours belongs to another user or group, name them.
 runAsUser: 0
@@ -66,6 +68,12 @@ affinity: {{}}
 maxUnavailable: 1
 podAnnotations: {{}}
 podLabels: {{}}
+"""
+
+HOST_PATHS = """\
+# Where the node has what needs.yaml names, if elsewhere:
+#   {of}
+hostPaths: {{}}
 """
 
 
@@ -132,13 +140,20 @@ def values(need: Need) -> str:
     place = "# Its place in the order of plugins.\n" + (
         'idx: "10"\n' if need.indexed else f'indices: "{need.args[1]}"\n'
     )
-    example = "".join(f"\n#   {line}" for line in yaml.safe_dump(need.config).splitlines()) if need.config else ""
+    config = "# It has no configuration."
+    if config_schema(need.name).get("maxProperties") != 0:
+        config = "# Its configuration; it becomes a ConfigMap, and the plugin heeds its changes without a restart."
+    if need.config:
+        config += " For example:" + "".join(f"\n#   {line}" for line in yaml.safe_dump(need.config).splitlines())
     return VALUES.format(
         image=IMAGE,
         place=place.rstrip("\n"),
-        example=f" For example:{example}" if example else "",
+        config=config,
         port=HEALTH_PORT,
         socket_dir=SOCKET_DIR,
+        host_paths=HOST_PATHS.format(of="\n#   ".join(f"{one.name}: {one.host}" for one in need.mounts))
+        if need.mounts
+        else "",
         paths=f", {need.paths}." if need.paths else ".",
         no_policy=" It is in the node's network, where this means nothing." if need.host_network else "",
     )
@@ -149,6 +164,8 @@ def schema(need: Need) -> Json:
     place: Json = {"idx": {"type": ["string", "integer"], "pattern": "^[0-9]{2}$", "minimum": 10, "maximum": 99}}
     if not need.indexed:
         place = {"indices": {"type": "string", "pattern": "^[0-9]{2}(,[0-9]{2})+$"}}
+    if need.mounts:
+        place["hostPaths"] = _object(**{mount.name: PATH for mount in need.mounts})
     properties: Json = {
         "image": _object(
             repository={"type": "string", "minLength": 1},
@@ -159,14 +176,14 @@ def schema(need: Need) -> Json:
         "imagePullSecrets": {"type": "array", "items": _object(name={"type": "string"})},
         **place,
         "args": {"type": "array", "items": {"type": "string"}},
-        "config": {"type": "object"},
+        "config": config_schema(need.name),
         "log": _object(
             level={"enum": ["debug", "info", "warning", "error"]},
             format={"enum": ["text", "json"]},
         ),
         "health": _object(enabled={"type": "boolean"}, port={"type": "integer", "minimum": 1, "maximum": 65535}),
-        "socketDir": {"type": "string", "pattern": "^/[^.]"},
-        "readOnlyPaths": {"type": "array", "items": {"type": "string", "pattern": "^/[^.]"}},
+        "socketDir": PATH,
+        "readOnlyPaths": {"type": "array", "items": PATH},
         "runAsUser": {"type": "integer", "minimum": 0},
         "runAsGroup": {"type": "integer", "minimum": 0},
         "seLinuxOptions": _object(**{key: {"type": "string"} for key in ("user", "role", "type", "level")}),

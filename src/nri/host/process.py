@@ -45,7 +45,7 @@ class Process(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """What /proc/PID/stat says, as far as it is used here."""
+    """What /proc/PID/stat says, as far as it is used here. `started` is 0 in a text that does not go that far."""
 
     pid: int
     name: str
@@ -61,10 +61,10 @@ def parse_stat(text: str) -> Stat:
     number, opening, rest = text.partition(" (")
     name, closing, after = rest.rpartition(") ")
     words = after.split()
-    if not opening or not closing or len(words) < 20 or len(words[0]) != 1:
+    if not opening or not closing or len(words) < 4 or len(words[0]) != 1:
         raise ValueError(f"{text[:80]!r} is not what /proc/PID/stat says")
-    parent, group, session, started = (int(words[index]) for index in (1, 2, 3, 19))
-    return Stat(int(number), name, words[0], parent, group, session, started)
+    parent, group, session = (int(word) for word in words[1:4])
+    return Stat(int(number), name, words[0], parent, group, session, int(words[19]) if len(words) > 19 else 0)
 
 
 def parse_cgroups(text: str) -> dict[str, str]:

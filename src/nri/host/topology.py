@@ -215,7 +215,7 @@ def _distances(root: Root, number: int, numbers: list[int]) -> dict[int, int]:
 
 
 def _memory(text: str) -> int:
-    """The bytes of `MemTotal`, of a node or of the machine."""
+    """All memory in bytes, of a node or of the machine."""
     for line in text.splitlines():
         words = line.split()
         if "MemTotal:" in words:

@@ -59,7 +59,7 @@ def cpu_times(root: Root) -> CpuTimes:
 
 
 def memory(root: Root) -> dict[str, int]:
-    """/proc/meminfo in bytes, by its own names: `MemTotal`, `MemAvailable`. Raises OSError."""
+    """/proc/meminfo in bytes, by its own names, such as MemAvailable. Raises OSError."""
     rows = (line.partition(":") for line in root.read("/proc/meminfo").splitlines())
     return {
         name: int(words[0]) * (1024 if words[-1] == "kB" else 1)

@@ -30,8 +30,12 @@ def test_a_name_may_have_blanks_and_parentheses(name: str) -> None:
     assert found == (5, name, "S", 7, 8, 9, 77)
 
 
+def test_a_text_that_is_cut_still_has_its_group() -> None:
+    assert parse_stat("12345 (stress) S 12340 12344 12340 ...") == (12345, "stress", "S", 12340, 12344, 12340, 0)
+
+
 @pytest.mark.parametrize(
-    "text", ["", "(stress) S 1 2 3", "12345 (stress) S", "12345 (stress) unknown 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9",
+    "text", ["", "(stress) S 1 2 3 4", "12345 (stress) S", "12345 (stress) unknown 1 2 3 4 5 6",
              STAT.format("x", "sh", 1), STAT.format(5, "sh", "x")],
 )  # fmt: skip
 def test_what_is_no_stat_is_refused(text: str) -> None:

@@ -17,6 +17,7 @@ NEEDED = {
     "default-validator": {"dataclasses", "inspect"},  # its configuration is that of the policy, a dataclass
     "differ": {"logging"},  # these two write each request into the log
     "logger": {"logging"},
+    "network-device-injector": {"socket"},  # it speaks to the kernel over one
 }
 
 PROGRAM = """

@@ -8,6 +8,7 @@ import pytest
 
 from nri.ttrpc import Endpoint, Monitor
 from nri.ttrpc.link import Link
+from nri.ttrpc.monitor import IdleWatcher
 from tests.support.adapting import eventually
 from tests.support.endpoints import soon
 
@@ -164,3 +165,59 @@ def test_a_connection_whose_descriptor_is_gone_is_no_longer_watched_and_no_error
         assert pair.call(b"x") == b"x"
     finally:
         monitor.stop()
+
+
+class Noted:
+    """A monitor that notes what a watcher asks of it, and does nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+
+    def modify(self, _: object, events: int) -> None:
+        self.asked.append(events)
+
+    def rest(self, watch: object) -> None:
+        self.asked.append("rest")
+
+
+@pytest.mark.pure
+def test_a_watcher_asks_for_a_change_only_once(pairs) -> None:
+    noted = Noted()
+    watch = IdleWatcher(noted, pairs().near.link)
+    watch.busy()
+    watch.busy()
+    assert len(noted.asked) == 1
+    watch.rest(100.0)
+    watch.rest(100.0)
+    watch.rest(100.0)
+    assert noted.asked[2:] == ["rest"], "calls that follow each other closely rest, once"
+    assert not watch.settled(100.0)
+    assert watch.resting, "a caller came just now"
+    assert watch.settled(200.0)
+    assert not watch.resting
+
+
+def test_a_monitor_that_was_stopped_watches_nothing_more_and_lets_nothing_rest(pairs) -> None:
+    monitor, pair = Monitor(), pairs()
+    monitor.stop()
+    monitor.add(pair.near)
+    assert pair.near.link.watch is None
+    watch = IdleWatcher(monitor, pair.near.link)
+    monitor.rest(watch)
+    monitor.modify(pair.near.link, 0)
+    assert pair.call(b"x") == b"x"
+
+
+def test_a_monitor_can_be_stopped_by_what_it_serves(pairs) -> None:
+    monitor = Monitor()
+    stopped: list[bool] = []
+
+    def stop(request) -> bytes:
+        monitor.stop()
+        stopped.append(True)
+        return b"stopped"
+
+    pair = pairs(near_request=stop)
+    monitor.add(pair.near)
+    assert pair.far.call("t", "m", b"", deadline=soon()) == b"stopped"
+    assert stopped == [True]

@@ -84,8 +84,10 @@ spec:
               mountPath: /var/run/nri
               readOnly: true
             {{- range $need.mounts }}
+            {{- $host := get ($values.hostPaths | default dict) .name | default .host }}
             - name: {{ .name }}
-              mountPath: {{ .at }}
+              {{- /* Paths below it are told by the runtime: elsewhere on the node is elsewhere here. */}}
+              mountPath: {{ ternary $host .at (and .changes (ne $host .host)) }}
               readOnly: true
               {{- if .changes }}
               mountPropagation: HostToContainer
@@ -109,7 +111,7 @@ spec:
         {{- range $need.mounts }}
         - name: {{ .name }}
           hostPath:
-            path: {{ .host }}
+            path: {{ get ($values.hostPaths | default dict) .name | default .host }}
             type: {{ .type }}
         {{- end }}
         {{- range $index, $path := $values.readOnlyPaths }}

@@ -46,18 +46,26 @@ class Run(Verb):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
-            args, ctx.meta[WANTED] = self.split(args)
+            args, ctx.meta[WANTED] = self.split(ctx, args)
         return super().parse_args(ctx, args)
 
-    def split(self, args: list[str]) -> tuple[list[str], list[Wanted]]:
+    def split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[Wanted]]:
         """Split a command line into words for the command, and plugins with the words that are their own."""
         options = {
             name: not param.is_flag and not param.count
-            for param in self.params
+            for param in self.get_params(ctx)  # with --help
             if isinstance(param, click.Option)
             for name in param.opts
         }
         return split(args, options, functools.cache(lambda target: _own_flags(target, patient="--reload" in args)))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for target in dict.fromkeys(each.target for each in ctx.meta.get(WANTED, ())):
+            own = _own_flags(target, patient=True)
+            if own:
+                with formatter.section(f"Flags of {target}, behind it"):
+                    formatter.write_dl([(f"--{name} {row[1]}".strip(), row[2]) for name, row in own.items()])
+        super().format_options(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete flags of the last plugin's own, too."""
@@ -123,12 +131,16 @@ def command(settings: Settings, /, targets: tuple[str, ...], reload: bool, **fla
         if len(targets) > 1:
             raise click.UsageError("--reload takes one plugin", click.get_current_context())
         return supervise(targets[0], quiet=settings.quiet)
-    from nri.stub.program.start import run_all
+    from nri.stub.program.start import run_all, tell
 
     if len(wanted) > 1:
         _refuse_unclear(flags)
     arguments = stub_arguments(settings, flags)
-    return run_all([_chosen(settings, each, arguments, place, len(wanted)) for place, each in enumerate(wanted)])
+    chosen = [_chosen(settings, each, arguments, place, len(wanted)) for place, each in enumerate(wanted)]
+    asked = [(plugin, options) for plugin, options in chosen if options.help or options.version]
+    for plugin, options in asked:
+        tell(plugin, options)
+    return 0 if asked else run_all(chosen)
 
 
 def _refuse_unclear(flags: dict[str, Any]) -> None:
@@ -144,6 +156,7 @@ def _chosen(
 ) -> tuple[type[Plugin], Options]:
     """Load one plugin and parse its flags; it is number `place` of `count` in this process."""
     from nri.cli.support.plugin_loader import load
+    from nri.errors import ConfigError
     from nri.stub.program.options import parse
 
     plugin = load(wanted.target)
@@ -153,7 +166,12 @@ def _chosen(
     words = [*arguments, *wanted.words]
     if not environment.get(ENV_IDX) and not os.path.basename(program)[:2].isdigit():
         words = ["--idx", str(DEFAULT_INDEX + place), *words]
-    options = parse(words, environment, program, plugin.name, plugin.flags)
+    try:
+        options = parse(words, environment, program, plugin.name, plugin.flags)
+    except ConfigError as error:
+        if count > 1:
+            error = ConfigError(f"{error.source}, {wanted.target}", error.key, error.reason, error.suggestion)
+        raise error from None
     if settings.timeout_s is not None:
         options.registration_timeout_s = settings.timeout_s
     return plugin, options

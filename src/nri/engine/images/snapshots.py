@@ -57,13 +57,13 @@ class Snapshots:
     def _mount(self, folder: Path, lower: Path, image_id: str, mapping: Mapping | None) -> Path:
         record = folder / "snapshot.json"
         merged = folder / "merged"
+        if mapping is not None:
+            open_way(folder, mapping.gid)
         if not record.exists():
             driver = self.driver
-            if mapping is not None:
-                open_way(folder, mapping.gid)
-                if driver == "overlay":
-                    below = mapping.mount(lower, folder / "lower")
-                    lower, driver = (below, driver) if below is not None else (lower, "copy")
+            if mapping is not None and driver == "overlay":
+                below = mapping.mount(lower, folder / "lower")
+                lower, driver = (below, driver) if below is not None else (lower, "copy")
             if driver == "copy":
                 _copy(lower, folder, mapping)
             else:

@@ -1,9 +1,10 @@
 """The paths of Kubernetes' cgroups under both cgroup drivers: made from QoS class, pod and container, and read back.
 
-Rules: pure; a path is that below a hierarchy, without a leading slash. A container's id may have its runtime's scheme,
-`containerd://ID`. Names follow the kubelet and the runtimes: under systemd each slice has the names of those above in
-its own, and a pod's uid its hyphens as underscores. Reading back knows also paths below a cgroup root of the kubelet's
-(`--cgroup-root`), and what it cannot read is None, never an error. Next: :mod:`nri.host.process`.
+Rules: pure, but for :func:`driver_in_use`; a path is that below a hierarchy, without a leading slash. The id of a
+container may have its runtime's scheme, `containerd://ID`. Names follow the kubelet and the runtimes: under systemd
+each slice has the names of those above in its own, and a pod's uid its hyphens as underscores. Reading back knows also
+paths below a cgroup root of the kubelet's (`--cgroup-root`), and what it cannot read is None, never an error.
+Next: :mod:`nri.host.process`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,20 @@ import enum
 import re
 from typing import NamedTuple
 
-__all__ = ["Driver", "KubeQos", "Parsed", "container_path", "expand", "kube_qos_of", "parse", "pod_path", "qos_path"]
+from nri.host.cgroups.hierarchies import Hierarchies
+
+__all__ = [
+    "Driver",
+    "KubeQos",
+    "Parsed",
+    "container_path",
+    "driver_in_use",
+    "expand",
+    "kube_qos_of",
+    "parse",
+    "pod_path",
+    "qos_path",
+]
 
 
 class Driver(enum.Enum):
@@ -57,9 +71,14 @@ _SCOPES = {
     "podman": "libpod-",
     "pouch": "pouch-",
 }
-_SCHEMES = {"crio": "cri-o", "isula": "isulad"}
 _POD_SLICE = re.compile(r"(?:^|-)pod([^/]+)\.slice$")
 _POD_FOLDER = re.compile(r"^pod([^/]+)$")
+
+
+def driver_in_use(hierarchies: Hierarchies) -> Driver | None:
+    """The driver of the kubelet of a machine, by the cgroup of all pods that is there; None before there is one."""
+    found = (driver for driver in Driver if hierarchies.exists(qos_path(driver, KubeQos.GUARANTEED)))
+    return next(found, None)
 
 
 def qos_path(driver: Driver, kube_qos: KubeQos) -> str:
@@ -91,8 +110,7 @@ def container_path(driver: Driver, pod: str, container_id: str) -> str:
     Raises:
         ValueError: there is no scheme, or it is of an unknown runtime.
     """
-    scheme, mark, name = container_id.partition("://")
-    runtime = _SCHEMES.get(scheme, scheme)
+    runtime, mark, name = container_id.partition("://")
     if not mark or runtime not in _SCOPES:
         raise ValueError(f"{container_id!r} is no container id with a runtime's scheme, such as containerd://ID")
     _check(name, "id of a container")

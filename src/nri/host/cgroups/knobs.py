@@ -78,6 +78,17 @@ class Knob:
         """The files of one cgroup version, 1 or 2."""
         return self.v1 if version == 1 else self.v2
 
+    def parse(self, text: str) -> Value:
+        """The value that a text says: a number, or a list of CPUs or memory nodes (`0-3,8`).
+
+        Raises:
+            ValueError: it says none, or the knob's values are by device and have no text.
+        """
+        codec = (*self.v1, *self.v2)[0].codec
+        if codec.by_device:
+            raise ValueError(f"values of {self.name} are by device, not a text")
+        return CPUS.decode(text) if codec is CPUS else NUMBER.decode(text)
+
     def complaint(self, value: Value) -> str:
         """The reason why this cannot be a value of the knob; empty if it can. Pure."""
         if not isinstance(value, int):
@@ -133,8 +144,6 @@ _ROWS = (
          instead="cpu.idle or cpu.shares"),
     Knob("cpu.qos_level", "-1 offline, 0 online", (Place("cpu", "cpu.qos_level", NUMBER, only=_OPENEULER),), (),
          least=-1, most=0, instead="cpu.idle"),
-    Knob("cpu.rt_runtime", _MICROSECONDS, (Place("cpu", "cpu.rt_runtime_us", NUMBER),), (), nested=True),
-    Knob("cpu.rt_period", _MICROSECONDS, (Place("cpu", "cpu.rt_period_us", NUMBER),), (), least=1),
     Knob("cpuset.cpus", "set of CPUs", (Place("cpuset", "cpuset.cpus", CPUS, "cpuset.effective_cpus"),),
          (Place("cpuset", "cpuset.cpus", CPUS, "cpuset.cpus.effective"),), nested=True),
     Knob("cpuset.mems", "set of memory nodes", (Place("cpuset", "cpuset.mems", CPUS, "cpuset.effective_mems"),),

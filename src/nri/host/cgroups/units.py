@@ -53,10 +53,12 @@ class Codec:
     Attributes:
         encode: the texts to write, one call each, for a value and the file's present text.
         decode: the value that a file's text says; raises ValueError if it says none.
+        by_device: whether a value is a mapping from devices.
     """
 
     encode: Callable[[Any, str], tuple[str, ...]]
     decode: Callable[[str], Value]
+    by_device: bool = False
 
     def holds(self, text: str, value: Value) -> bool:
         """Whether a file with this text has this value, as far as the unit can tell values apart.
@@ -163,7 +165,9 @@ def _by_device(text: str) -> dict[str, str]:
 
 
 #: Words for each device, as in `io.cost.model`.
-WORDS_BY_DEVICE = Codec(lambda value, _: tuple(f"{device} {words}" for device, words in value.items()), _by_device)
+WORDS_BY_DEVICE = Codec(
+    lambda value, _: tuple(f"{device} {words}" for device, words in value.items()), _by_device, by_device=True
+)
 
 
 def throttle() -> Codec:
@@ -171,6 +175,7 @@ def throttle() -> Codec:
     return Codec(
         lambda value, _: tuple(f"{device} {max(limit, 0)}" for device, limit in value.items()),
         lambda text: {device: _number(words) or UNLIMITED for device, words in _by_device(text).items()},
+        by_device=True,
     )
 
 
@@ -186,6 +191,7 @@ def io_max(key: str) -> Codec:
             f"{device} {key}={_to_limit_v2(limit if limit > 0 else -1)}" for device, limit in value.items()
         ),
         decode,
+        by_device=True,
     )
 
 

@@ -47,9 +47,15 @@ class NetworkDeviceInjector(nri.Plugin):
             with Sides(path) as sides:
                 sides.move_in(devices)
         except MoveError as error:
-            for note in getattr(error, "__notes__", ()):
+            notes = getattr(error, "__notes__", [])
+            for note in notes:
                 self.log.error("cannot undo: %s", note)  # noqa: TRY400 - the note says why
-            raise nri.Reject(f"{error}; all network devices are back on the host") from None
+            undone = (
+                f"not all of it could be undone: {', '.join(notes)}"
+                if notes
+                else "all network devices are back on the host"
+            )
+            raise nri.Reject(f"{error}; {undone}") from None
         except OSError as error:
             raise nri.Reject(f"network namespace {path}: {error.strerror}") from None
         for device in devices:

@@ -11,17 +11,17 @@ from typing import Any
 
 from nri.policies.koordinator import names
 from nri.policies.koordinator.contexts import ExtendedResources
-from nri.policies.koordinator.shapes import QUANTITY, Items, Record, Table, decode
+from nri.policies.koordinator.shapes import INT32, QUANTITY, Items, Record, Table, decode
 
 __all__ = ["cpu_qos", "device_allocations", "extended_resources", "own_cpuset", "read", "resctrl", "resource_status"]
 
 _LIST = Table(QUANTITY)
-_STATUS = Record({"cpuset": str, "numaNodeResources": Items(Record({"node": int, "resources": _LIST}))})
+_STATUS = Record({"cpuset": str, "numaNodeResources": Items(Record({"node": INT32, "resources": _LIST}))})
 _CPU_QOS = Record({"enable": bool, "groupIdentity": int, "schedIdle": int, "coreExpeller": bool})
 _EXTENDED = Record({"containers": Table(Record({"requests": _LIST, "limits": _LIST}))})
 _FUNCTION = Record({"minor": int, "busID": str})
 _EXTENSION = Record({"vfs": Items(_FUNCTION), "gpuSharedResourceTemplate": str})
-_DEVICES = Table(Items(Record({"minor": int, "resources": _LIST, "id": str, "extension": _EXTENSION})))
+_DEVICES = Table(Items(Record({"minor": INT32, "resources": _LIST, "id": str, "extension": _EXTENSION})))
 _SCHEMATA = {"percent": int, "range": Items(int)}
 _PART = Record({"schemata": Record(_SCHEMATA), "schemataPerCache": Items(Record({"cacheID": int, **_SCHEMATA}))})
 _RESCTRL = Record({"llc": _PART, "mb": _PART})

@@ -28,6 +28,8 @@ class Quirks:
     """A container gets an RDT class only if the pod's annotation can be read, for only then is there a group."""
     clear_reaches_executor: bool = True
     """An explicit clear of the CPUs, which NRI cannot say, is written by the executor."""
+    oom_score_at_creation: bool = True
+    """The oom score of a container is set before its first process runs, where the transport can say it."""
     updates_name_their_container: bool = True
     """An update bears the container's id."""
     rdt_class_only_at_creation: bool = True
@@ -42,6 +44,8 @@ class Quirks:
     """A negative bandwidth is an error; the original takes it for a huge one."""
     bad_share_pool_refused: bool = True
     """A share pool whose CPUs cannot be read makes the topology rule invalid, and the last good one stays."""
+    moved_processes_forgotten: bool = True
+    """A process that moves to another core-scheduling group is no longer known as one of the old group."""
     disabled_stages_honoured: bool = True
     """Stages that are switched off are so in every mode."""
 

@@ -13,8 +13,10 @@ from typing import Any, Final, NamedTuple, NoReturn
 from nri.kube import quantity
 from nri.text import cut
 
-__all__ = ["INT_OR_TEXT", "QUANTITY", "Items", "Record", "Table", "decode", "fit"]
+__all__ = ["INT32", "INT_OR_TEXT", "QUANTITY", "Items", "Record", "Table", "decode", "fit"]
 
+#: A whole number of 32 bits.
+INT32: Final = "a whole number of 32 bits"
 #: A Kubernetes quantity, as a text or a number; read as a Fraction.
 QUANTITY: Final = "a quantity"
 #: A whole number or a text, as Kubernetes' IntOrString; read as it is.
@@ -99,6 +101,10 @@ def _scalar(value: Any, shape: Any, where: str) -> Any:
         if isinstance(value, str):
             return value
         shape = int
+    if shape is INT32:
+        if type(value) is not int or not -(1 << 31) <= value < 1 << 31:
+            _wrong(value, INT32, where)
+        return value
     if type(value) is not shape or (shape is int and not -_INT64 <= value < _INT64):
         _wrong(value, _WORDS[shape], where)
     return value
@@ -109,7 +115,7 @@ def _empty(shape: Any) -> Any:
         return {}
     if isinstance(shape, Items):
         return []
-    return quantity.parse(0) if shape is QUANTITY else 0 if shape is INT_OR_TEXT else shape()
+    return quantity.parse(0) if shape is QUANTITY else 0 if shape in (INT_OR_TEXT, INT32) else shape()
 
 
 def _no_constant(word: str) -> NoReturn:

@@ -64,6 +64,8 @@ class Several:
                 hint = "give one of them another --idx or --name"
                 raise ConfigError("command line", label, "two plugins have this index and name", hint)
             plugin._log_name = label  # its lines stand among those of others
+            if plugin.log_file and not options.log_file:
+                _log_apart(plugin, plugin.log_file)
             self._programs.append(Program(plugin, options, reporter=reporter, silent=silent, notify=notify))
 
     def run(self) -> int:
@@ -133,6 +135,16 @@ class Several:
             self._ready.add(label)
             if len(self._ready) == len(self._programs):
                 notify_systemd(state)
+
+
+def _log_apart(plugin: PluginBase, path: str) -> None:
+    """Send one plugin's lines to the file that its class names; a warning if that cannot be."""
+    from nri.stub.support import logs
+
+    try:
+        logs.send_to_file(plugin.log.logger, path)
+    except OSError as error:
+        plugin.log.warning("cannot log to %s: %s", path, error.strerror)
 
 
 def _exit_code(error: SystemExit) -> int:

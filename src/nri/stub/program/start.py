@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nri.stub.base import PluginBase
     from nri.stub.program.several import Several
 
-__all__ = ["main", "run", "run_all"]
+__all__ = ["main", "run", "run_all", "tell"]
 
 
 def main(plugin_class: type[PluginBase], arguments: Sequence[str]) -> int:
@@ -35,15 +35,22 @@ def main(plugin_class: type[PluginBase], arguments: Sequence[str]) -> int:
     except ConfigError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    if options.help:
-        spec = sys.modules["__main__"].__spec__ if plugin_class.__module__ == "__main__" else None
-        module = spec.name if spec is not None else ""  # started with -m
-        sys.stdout.write(help_text(program, plugin_class.__doc__ or "", plugin_class.flags, module))
-        return 0
-    if options.version:
-        sys.stdout.write(_versions(plugin_class))
+    if options.help or options.version:
+        tell(plugin_class, options)
         return 0
     return run(plugin_class, options)
+
+
+def tell(plugin_class: type[PluginBase], options: Options) -> None:
+    """Print what is asked for instead of a run: the help, or the versions."""
+    if options.version and not options.help:
+        sys.stdout.write(_versions(plugin_class))
+        return
+    spec = sys.modules["__main__"].__spec__ if plugin_class.__module__ == "__main__" else None
+    module = spec.name if spec is not None else ""  # started with -m
+    if not module and plugin_class.__module__.startswith("nri.plugins."):
+        module = plugin_class.__module__
+    sys.stdout.write(help_text(sys.argv[0], plugin_class.__doc__ or "", plugin_class.flags, module))
 
 
 def run(plugin_class: type[PluginBase], options: Options, *, reporter: Reporter | None = None) -> int:
@@ -61,7 +68,7 @@ def run_all(chosen: Sequence[tuple[type[PluginBase], Options]], *, reporter: Rep
         log_destination.Destination(
             options.log_level.upper(),
             options.log_format,
-            options.log_file or plugin_class.log_file,
+            options.log_file or (plugin_class.log_file if len(chosen) == 1 else None),
             use_syslog=options.socket_fd is not None,
         )
     )

@@ -67,26 +67,26 @@ class Threads:
 def _add(given: Given) -> Outcome:
     threads = Threads(given)
     try:
-        cookie, pids = CookieGroups(threads).add(given.get("pids") or [])
+        cookie, pids = CookieGroups(threads, given.quirks).add(given.get("pids") or [])
     except OSError:
         return {"cookie": 0, "pids": None, "error": True}
     return {"cookie": cookie, "pids": pids, "error": False}
 
 
 def _get(given: Given) -> Outcome:
-    cookie, pids = CookieGroups(Threads(given)).current(given.get("pids") or [])
+    cookie, pids = CookieGroups(Threads(given), given.quirks).current(given.get("pids") or [])
     return {"cookie": cookie, "pids": pids, "error": False}
 
 
 def _assign(given: Given) -> Outcome:
     cookie = given.get("target_cookie_id") or given.get("cookie_id") or 0
     siblings = given.get("sibling_pids") or []
-    shared, gone = CookieGroups(Threads(given)).share(given.get("pids") or [], siblings, cookie)
+    shared, gone = CookieGroups(Threads(given), given.quirks).share(given.get("pids") or [], siblings, cookie)
     return {"pids": shared, "pids_to_delete": gone, "error": shared is None}
 
 
 def _clear(given: Given) -> Outcome:
-    return {"pids": CookieGroups(Threads(given)).clear(given.get("pids") or [])}
+    return {"pids": CookieGroups(Threads(given), given.quirks).clear(given.get("pids") or [])}
 
 
 def _cache(given: Given) -> Outcome:

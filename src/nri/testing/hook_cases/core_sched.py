@@ -32,10 +32,10 @@ _FEATURES = "/kernel/debug/sched_features"
 class _Node:
     """Core scheduling on the node of a case."""
 
-    def __init__(self, given: Input) -> None:
+    def __init__(self, given: Given) -> None:
         self.given, self.tree = given, Tree(given)
         self.rule = inputs.core_rule(given.get("rule"))
-        self.groups = CookieGroups(Threads(given))
+        self.groups = CookieGroups(Threads(given), given.quirks)
         for group, entry in inputs.mapping(given.get("cookie_cache")).items():
             self.groups.entries[group] = Entry(entry.get("cookie") or 0, entry.get("pids") or ())
         self.groups.members.update(inputs.mapping(given.get("group_cache")))
@@ -99,8 +99,6 @@ class _Node:
 
 
 def _container(given: Given) -> Outcome:
-    if given.get("context", ...) is None:
-        return {"error": True}
     node = _Node(given)
     done = node.container(inputs.container(given))
     return {"error": not done, **node.outcome()}

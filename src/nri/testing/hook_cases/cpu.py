@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from nri.policies.koordinator import paths, writes
 from nri.policies.koordinator.contexts import HostApplicationContext, KubeQosContext
-from nri.policies.koordinator.hooks import batch_resource, cpu_normalization, group_identity
+from nri.policies.koordinator.hooks import batch_resource, cpu_normalization, group_identity, host_application
 from nri.policies.koordinator.refresh import identities, quotas, switches
 from nri.policies.koordinator.rules import node, node_slo
 from nri.policies.koordinator.rules.kept import Kept
@@ -149,6 +150,8 @@ def _identity_apply(given: Given) -> Outcome:
         listed = given.get("pods") is not None
         error = not listed
         tree.write(identities.identities(rule, pods, tree.folders("cpu.bvt")) if listed else identities.folders(rule))
+        decide = partial(group_identity.host_application, rule=rule)
+        tree.write(host_application.decide(given.get("host_applications") or (), [decide])[0])
     names = given["pods"] if isinstance(given.get("pods"), dict) else [str(place) for place in range(len(pods))]
     return {
         "error": error,
@@ -192,7 +195,8 @@ def _batch_container(given: Given) -> Outcome:
 
 def _batch_apply(given: Given) -> Outcome:
     tree, pods = Tree(given), inputs.running(given.get("pods"))
-    tree.write(quotas.batch(pods, inputs.batch_rule(given.get("rule")), given.quirks).writes)
+    if given.get("rule") is not None:
+        tree.write(quotas.batch(pods, inputs.batch_rule(given.get("rule")), given.quirks).writes)
     per_pod = [{"cfsQuota": tree.read(pod.folder, "cpu.cfs_quota")} for pod in pods]
     return {"error": False, "files": tree.files, "per_pod": per_pod}
 

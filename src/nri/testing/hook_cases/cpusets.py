@@ -66,7 +66,7 @@ def _pod_quota(given: Given) -> Outcome:
 
 
 def _helper(given: Given) -> Outcome:
-    if given.get("container") is None and given.get("pod") is None:
+    if given.get("container", ...) is None:
         return {"cpuset": None, "error": False}
     return _cpus(given)
 

@@ -25,12 +25,14 @@ class _Host:
     def __init__(self, given: Any) -> None:
         found = inputs.mapping(given)
         self._verbs = inputs.mapping(found.get("pci_infiniband_verbs"))
+        self.empty_asked = False
         self._nodes = inputs.mapping(found.get("device_nodes_major_minor"))
 
     def verbs(self, pci_address: str) -> Sequence[str]:
         if pci_address not in self._verbs:
             raise FileNotFoundError(f"no verbs of {pci_address}")
         found: list[str] = self._verbs[pci_address] or []
+        self.empty_asked |= not found
         return found
 
     def numbers(self, path: str) -> tuple[int, int]:
@@ -51,7 +53,8 @@ def _gpu(given: Given) -> Outcome:
 def _rdma(given: Given) -> Outcome:
     context, host = inputs.container(given), _Host(given.get("host"))
     changes, error = decided(lambda: rdma.container(context, host))
-    return {**inputs.shown(changes), "error": error}
+    panic = host.empty_asked and not given.quirks.empty_verbs_folder_told
+    return {**inputs.shown(changes), "error": error, "panic": panic}
 
 
 def _cache(given: Input) -> resctrl.Cache:

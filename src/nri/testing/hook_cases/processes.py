@@ -35,8 +35,6 @@ def _apply_to(scores: dict[int, int], broken: set[int], pids: Iterable[int], tar
 
 
 def _container(given: Given) -> Outcome:
-    if given.get("context", ...) is None:
-        return {"error": True}
     scores = _scores(given)
     context = inputs.container(given)
     if not paths.is_container_path(context.cgroup_parent or _only_folder(given)):

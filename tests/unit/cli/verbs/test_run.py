@@ -316,6 +316,7 @@ def test_several_plugins_run_in_one_process_each_with_its_own_flags(nri, listen,
         (["template", "--cfg-param1"], "--cfg-param1: needs a value (write --cfg-param1 TEXT)"),
         (["--idx", "10", "template", "template"], "--idx is of one plugin: write it behind the plugin that is meant"),
         (["10-template", "10-template"], "10-template: two plugins have this index and name"),
+        (["template", "10-template", "--idx"], "command line, 10-template: --idx: needs a value (write --idx NN)"),
         (["template", "template", "--reload"], "--reload takes one plugin"),
     ],
 )
@@ -324,3 +325,17 @@ def test_mistakes_are_one_line_with_the_next_step_and_code_2(nri, words: list[st
     assert done.returncode == 2
     assert line in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_the_help_of_a_plugin_that_is_named_has_its_own_flags(nri) -> None:
+    done = nri("run", "template", "--help")
+    assert done.returncode == 0
+    assert done.stdout.index("Flags of template, behind it:") < done.stdout.index("--cfg-param1 TEXT  a parameter")
+    assert ", behind it" not in nri("run", "--help").stdout
+
+
+def test_behind_two_dashes_stands_what_the_plugin_is_asked_for_itself(nri) -> None:
+    done = nri("run", "template", "--", "--help")
+    assert done.returncode == 0
+    assert "Flags of this plugin" in done.stdout and "nri run template --idx 10" in done.stdout
+    assert nri("run", "template", "--", "--version").stdout.startswith("template: nri ")

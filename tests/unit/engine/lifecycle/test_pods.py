@@ -44,8 +44,13 @@ def test_what_a_pod_cannot_have_is_refused_before_anything_is_made(dry: Any) -> 
         dry.engine.pods.run(config, "kata")
     options = config.linux.security_context.namespace_options
     options.userns_options.mode = pb.POD
-    with pytest.raises(RequestError, match="userns_options"):
+    ids = [pb.IDMapping(host_id=100_000, container_id=0, length=65_536)]
+    options.userns_options.uids.extend(ids)
+    options.userns_options.gids.extend(ids)
+    options.network = pb.NODE
+    with pytest.raises(RequestError, match=r'network: "NODE": cannot be shared by a pod whose ids are mapped'):
         dry.engine.pods.run(config)
+    options.network = pb.POD
     options.ClearField("userns_options")
     options.ipc = pb.TARGET
     with pytest.raises(RequestError, match="ipc"):

@@ -87,6 +87,9 @@ def test_ids_are_mapped_in_a_user_namespace_and_only_there() -> None:
     assert id_mappings(asked) == {}
     assert "user" not in joined(asked)
     asked.userns_options.mode = pb.POD
+    asked.userns_options.gids[0].container_id = 1
+    with pytest.raises(RequestError, match=r"userns_options\.gids: 1: has to begin with id 0"):
+        id_mappings(asked)
     del asked.userns_options.uids[:]
     with pytest.raises(RequestError, match=r"userns_options\.uids: 0: needs one row"):
         id_mappings(asked)

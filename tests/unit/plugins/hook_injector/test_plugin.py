@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,21 @@ def test_the_log_says_what_there_is_and_who_got_what(
     nri_runtime.create_container(container=make_container(name="app", args=["true"]))
     assert f"hooks of {hooks}: a.json, b.json" in caplog.messages
     assert "OCI hooks injected: a.json [pod default/pod, container app]" in caplog.messages
+
+
+def test_the_page_shows_what_is_said_of_a_broken_file(
+    hooks: Path, nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    page = Path(module.__file__).with_name("README.md").read_text()
+    example = re.search(r"```json file=10-gpu.json\n(.*?)```", page, re.DOTALL)
+    assert example is not None
+    hooks.mkdir()
+    nri_runtime.add(HookInjector(), config=config(hooks))
+    (hooks / "10-gpu.json").write_text(example[1].replace("createRuntime", "createruntime"))
+    nri_runtime.create_container()
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    line = said.replace(str(hooks), "/etc/containers/oci/hooks.d").partition(" [pod")[0]
+    assert f"```text\n{line}\n```" in page, line
 
 
 def test_a_broken_file_at_the_start_ends_the_plugin_by_file_and_key(hooks: Path, nri_runtime: FakeRuntime) -> None:

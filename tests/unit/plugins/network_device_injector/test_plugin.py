@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+from pathlib import Path
 
 import pytest
 
 import nri
 from nri.api import messages as m
+from nri.config import Source
 from nri.errors import PluginRejected
+from nri.kube.manifest import read_manifests
+from nri.plugins.network_device_injector import plugin
+from nri.plugins.network_device_injector.netlink import Netlink
 from nri.plugins.network_device_injector.plugin import NetworkDeviceInjector
 from nri.testing import FakeRuntime, make_pod
 from tests.support.networks import add_pair, in_own_network, ip, pod_network
@@ -26,31 +32,42 @@ def names(listing: str) -> set[str]:
     return {each["ifname"] for each in json.loads(listing)}
 
 
+README = Path(plugin.__file__).with_name("README.md").read_text()
+
+
 @in_own_network
 def inject_and_release(runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
     add_pair("eth1", "peer")
+    ip("link", "set", "peer", "up")
     caplog.set_level(logging.INFO)
     runtime.add(NetworkDeviceInjector())
+    manifest = re.search(r"```yaml file=router.yaml\n(.*?)```", README, re.DOTALL)
+    assert manifest is not None
+    (workload,) = read_manifests(Source("router.yaml", manifest[1]))
     with pod_network() as network:
-        pod = pod_with("- {name: eth1, new_name: net1, address: 192.0.2.7, prefix: 24, mtu: 1400}", network.path)
+        pod = workload.pod
+        pod.linux.namespaces.add(type="network", path=network.path)
         runtime.run_pod_sandbox(pod)
-        (link,) = json.loads(network.ip("-json", "addr", "show", "net1"))
-        assert (link["mtu"], link["addr_info"][0]["local"], link["addr_info"][0]["prefixlen"]) == (
-            1400,
-            "192.0.2.7",
-            24,
-        )
+        (link,) = json.loads(network.ip("-json", "addr", "show", "uplink0"))
+        assert link["mtu"] == 9000
+        shown = network.ip("-brief", "-4", "addr", "show", "uplink0").split()
+        assert shown[1:] == ["UP", "192.0.2.7/24"]
+        assert re.search(r"\$ ip -brief -4 addr show uplink0\nuplink0@if\d+ +UP +192.0.2.7/24 *\n", README)
         assert "eth1" not in names(ip("-json", "link"))
         runtime.stop_pod_sandbox(pod)
         assert names(network.ip("-json", "link")) == {"lo"}
         runtime.remove_pod_sandbox(pod)
     (link,) = json.loads(ip("-json", "link", "show", "eth1"))
     assert link["mtu"] == 1500 and "UP" not in link["flags"]
-    assert "network device eth1 is net1 in the pod [pod default/web]" in caplog.messages
-    assert "network device eth1 is back on the host [pod default/web]" in caplog.messages
+    said = [record.getMessage() for record in caplog.records if record.name == "nri.plugin.network-device-injector"]
+    assert said == [
+        "network device eth1 is uplink0 in the pod [pod default/router]",
+        "network device eth1 is back on the host [pod default/router]",
+    ]
+    assert "```text\n" + "\n".join(said) + "\n```" in README
 
 
-def test_a_device_is_in_the_pod_while_it_runs_and_on_the_host_after_it(
+def test_a_device_is_in_the_pod_while_it_runs_and_on_the_host_after_it_as_the_page_shows(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     inject_and_release(nri_runtime, caplog)
@@ -168,3 +185,63 @@ def test_a_network_that_has_ended_does_not_hold_up_the_pod_s_end(
 def test_it_says_what_it_reads() -> None:
     assert set(NetworkDeviceInjector.annotations) >= {KEY, "netdevices.nri.containerd.io"}
     assert issubclass(NetworkDeviceInjector, nri.Plugin)
+
+
+def test_keys_that_are_not_known_are_warned_of(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
+    nri_runtime.add(NetworkDeviceInjector())
+    with pytest.raises(PluginRejected, match="/no/such"):
+        nri_runtime.run_pod_sandbox(pod_with("[{name: eth1, mtuu: 1400}]", "/no/such"))
+    assert any("[0].mtuu: unknown key" in text for text in caplog.messages)
+
+
+def test_a_mistake_in_the_annotation_does_not_hold_up_the_pod_s_end(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(NetworkDeviceInjector()).stop_pod_sandbox(pod_with("[{name: eth1, mtu: x}]", "/no/such"))
+
+
+@in_own_network
+def end_in_trouble(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime.add(NetworkDeviceInjector())
+
+    def refuse(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(plugin, "Netlink", refuse)
+    runtime.stop_pod_sandbox(pod_with("[{name: eth1}]", f"{__file__}/net"))
+
+
+def test_what_goes_wrong_at_the_end_of_a_pod_is_logged(
+    nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    end_in_trouble(nri_runtime, monkeypatch)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert [text.partition(" [pod")[0] for text in said] == [
+        f"network namespace {__file__}/net: Not a directory",
+        "devices that have come back: Too many open files",
+    ]
+
+
+@in_own_network
+def fail_to_undo(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_pair("eth1", "peer")
+    runtime.add(NetworkDeviceInjector())
+
+    def refuse(*_: object) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(Netlink, "add_address", refuse)
+    monkeypatch.setattr(Netlink, "put_back", refuse)
+    ip("addr", "add", "198.51.100.1/24", "dev", "eth1")
+    with pod_network() as network:
+        pod = pod_with("[{name: eth1, address: 192.0.2.7}]", network.path)
+        with pytest.raises(
+            PluginRejected,
+            match="eth1: Device or resource busy; not all of it could be undone: eth1: addresses, routes, up",
+        ):
+            runtime.run_pod_sandbox(pod)
+
+
+def test_what_cannot_be_undone_is_in_the_log_and_in_the_refusal(
+    nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fail_to_undo(nri_runtime, monkeypatch)
+    assert any("cannot undo: eth1: addresses, routes, up: Device or resource busy" in each for each in caplog.messages)

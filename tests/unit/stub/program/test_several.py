@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ import pytest
 import nri
 from nri.stub.program.options import Options
 from nri.stub.program.several import Several
+from nri.stub.support import logs
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.unit.stub.plugins import wait_for
 
@@ -202,3 +204,25 @@ def test_two_of_one_index_and_name_are_refused() -> None:
     pairs = [(Env(), options_of("/x", "10")), (Env(), options_of("/x", "10"))]
     with pytest.raises(nri.ConfigError, match=r"command line: 10-env: two plugins have this index and name \(give one"):
         Several(pairs)
+
+
+def test_a_log_file_of_a_class_gets_the_lines_of_its_plugin_alone(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    apart = type("Apart", (Env,), {"log_file": str(tmp_path / "log"), "name": "apart"})
+    lost = type("Lost", (Env,), {"log_file": str(tmp_path / "no/log"), "name": "lost"})
+    pairs = [
+        (made(), options_of(runtime.socket_path, index, made.name))
+        for index, made in (("10", Env), ("20", apart), ("30", lost))
+    ]
+    thread = meanwhile(runtime, ["10-env", "20-apart", "30-lost"], lambda: os.kill(os.getpid(), signal.SIGTERM))
+    try:
+        assert Several(pairs).run() == 0
+        ended(thread)
+        told = (tmp_path / "log").read_text()
+        assert "as 20-apart" in told and "as 10-env" not in told
+        assert "as 20-apart" not in caplog.text and "as 10-env" in caplog.text
+        assert f"cannot log to {tmp_path}/no/log: No such file" in caplog.text
+    finally:
+        logs.send_to_file(logging.getLogger("nri.plugin.20-apart"), "")

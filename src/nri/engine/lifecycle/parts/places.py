@@ -23,6 +23,7 @@ class Places:
             self.state = private_folder(state)
             self.bundles = private_folder(state / "bundles")
             self.pods = private_folder(state / "pods")
+            self._runtimes = private_folder(state / "runtimes")
         except OSError as error:
             raise EngineError(f"the engine's folders cannot be made: {error}") from error
         self.records, self.images, self.networks = root / "records", root / "images", root / "networks"
@@ -38,4 +39,4 @@ class Places:
 
     def runtime(self, handler: str) -> Path:
         """The folder in which an OCI runtime keeps its own state."""
-        return self.state / "runtimes" / handler
+        return self._runtimes / handler

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
+from nri.policies.koordinator.quirks import Quirks
+
 __all__ = ["NO_COOKIE", "CookieGroups", "Cookies", "Entry"]
 
 #: Everybody's cookie while core scheduling does not concern them.
@@ -58,8 +60,9 @@ class CookieGroups:
         members: the group of each container, by `pod uid/container id`.
     """
 
-    def __init__(self, cookies: Cookies) -> None:
+    def __init__(self, cookies: Cookies, quirks: Quirks = Quirks.DEFAULT) -> None:
         self._cookies = cookies
+        self._quirks = quirks
         self.entries: dict[str, Entry] = {}
         self.members: dict[str, str] = {}
         self._seen: dict[tuple[str, str], float] = {}
@@ -76,6 +79,9 @@ class CookieGroups:
         self._forget(now)
         if not pids:
             return True
+        if self._quirks.moved_processes_forgotten:
+            for name, other in self.entries.items():
+                other.pids.difference_update(pids if name != group else ())
         entry = self._valid(group)
         if entry is not None:
             if entry.pids.issuperset(pids):

@@ -12,11 +12,11 @@ from nri.api import cpuset
 from nri.policies.koordinator import names
 from nri.policies.koordinator.pod_annotations import read
 from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.shapes import Items, Record, Table
+from nri.policies.koordinator.shapes import INT32, Items, Record, Table
 
 __all__ = ["CpusetRule", "SharePool", "parse"]
 
-_POOLS = Items(Record({"socket": int, "node": int, "cpuset": str}))
+_POOLS = Items(Record({"socket": INT32, "node": INT32, "cpuset": str}))
 _POLICY = Record({"policy": str, "options": Table(str), "reservedCPUs": str})
 _SYSTEM = Record({"cpuset": str, "cpusetExclusive": bool})
 

@@ -1,5 +1,5 @@
-// chartrender [-set name=value]... RELEASE FOLDER renders a chart as `helm template` does: Helm's own loader, schema check
-// and engine, and nothing of a cluster.
+// chartrender [-set name=value | -set-json name=JSON]... RELEASE FOLDER renders a chart as `helm template` does: Helm's own
+// loader, schema check and engine, and nothing of a cluster.
 package main
 
 import (
@@ -19,6 +19,7 @@ import (
 func main() {
 	values := map[string]any{}
 	flag.Func("set", "name=value, as helm takes it", func(text string) error { return strvals.ParseInto(text, values) })
+	flag.Func("set-json", "name=JSON", func(text string) error { return strvals.ParseJSON(text, values) })
 	flag.Parse()
 	if err := render(flag.Arg(0), flag.Arg(1), values); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)

@@ -149,3 +149,10 @@ def test_a_plugin_that_cannot_take_part_is_told_in_a_line(attempt: Try, body: st
         attempt(body)
     assert "\n" not in caught.value.message
     assert "PluginHealth" not in caught.value.message
+
+
+def test_a_plugin_that_connects_several_times_is_there_as_often() -> None:
+    found = run(
+        [Contestant("10", "differ"), Contestant("20", "template")], read_manifests(Source("pod", POD)), None, 5.0
+    )
+    assert sorted(found.plugins) == ["00-differ", "20-template", "99-differ"]

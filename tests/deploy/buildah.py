@@ -1,0 +1,72 @@
+"""buildah with a store of its own: images are built and run without a registry and without a container runtime.
+
+Next: `test_image` and `test_bundled_image`; the fixture `buildah` is in conftest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.deploy.base import lay_out
+from tests.support.commands import run
+from tests.support.needs import need_root, need_tool
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Buildah:
+    """buildah with a store of its own, without a container runtime or user namespaces."""
+
+    def __init__(self, folder: Path) -> None:
+        self.argv = [
+            "buildah",
+            "--root",
+            str(folder / "store"),
+            "--runroot",
+            str(folder / "run"),
+            "--storage-driver",
+            "vfs",
+        ]
+
+    def __call__(self, *arguments: str | Path) -> str:
+        return run([*self.argv, *arguments]).strip()
+
+
+@contextlib.contextmanager
+def buildah_with_base() -> Iterator[Buildah]:
+    """buildah, with ``localhost/nri-base`` in its store, which stands for an image with Python."""
+    need_root()
+    need_tool("buildah")
+    with tempfile.TemporaryDirectory(prefix="nri-buildah-", dir="/tmp") as folder:
+        tool = Buildah(Path(folder))
+        base = Path(folder, "base")
+        lay_out(base)
+        made = tool("from", "scratch").splitlines()[-1]
+        tool("copy", "--quiet", made, base, "/")
+        tool("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin", made)
+        tool("commit", "--quiet", made, "nri-base")
+        yield tool
+
+
+def build_bundled(tool: Buildah, image: str, wheels: Path) -> None:
+    """Build the image of all bundled plugins of the tree, without a network; `wheels` gets what it is built of."""
+    for name in ("base", "build"):
+        words = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        run([*words, "--require-hashes", "--dest", wheels, "-r", ROOT / f"requirements/{name}.txt"])
+    options = ["--isolation", "chroot", "--build-arg", "BASE=localhost/nri-base", "--volume", f"{wheels}:/wheels:ro"]
+    options += ["--build-arg", "PIP_NO_INDEX=1", "--build-arg", "PIP_FIND_LINKS=/wheels"]
+    tool("build", "--quiet", *options, "--tag", image, "--file", ROOT / "deploy/Containerfile", ROOT)
+
+
+@contextlib.contextmanager
+def container(buildah: Buildah, image: str) -> Iterator[str]:
+    """A container of an image, for `buildah run` and `buildah mount`."""
+    made = buildah("from", "--pull-never", image).splitlines()[-1]
+    try:
+        yield made
+    finally:
+        buildah("rm", made)

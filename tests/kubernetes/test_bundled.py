@@ -1,0 +1,115 @@
+"""Bundled plugins as their charts make them, in pods under a real kubelet on containerd: they do their work there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.deploy.buildah import build_bundled, buildah_with_base
+from tests.deploy.rendered import charted, objects
+from tests.engine.machine import wait_for
+from tests.kubernetes.conftest import RunPod, started
+from tests.kubernetes.node import Node, StaticPod
+from tests.kubernetes.pods import pod
+from tests.support.needs import need_tool
+from tools.runtimes import Containerd
+
+IMAGE = "localhost/nri-plugins:here"
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image of all bundled plugins as a file."""
+    folder = tmp_path_factory.mktemp("image")
+    (folder / "wheels").mkdir()
+    with buildah_with_base() as tool:
+        build_bundled(tool, IMAGE, folder / "wheels")
+        tool("push", "--quiet", IMAGE, f"docker-archive:{folder}/image.tar:{IMAGE}")
+    return folder / "image.tar"
+
+
+@pytest.fixture(scope="module")
+def runtime_name() -> str:
+    """Containerd alone: an image gets into the engine from a registry only."""
+    return "containerd"
+
+
+@pytest.fixture(scope="module")
+def node(runtime_name: str, kubelet_program: Path, archive: Path) -> Iterator[Node]:
+    """A node with the image on it."""
+    with started(runtime_name, kubelet_program) as made:
+        runtime = made.runtime
+        assert isinstance(runtime, Containerd)
+        runtime.ctr("images", "import", "--local", "--snapshotter", runtime.snapshotter, str(archive))
+        yield made
+
+
+@pytest.fixture
+def run(node: Node) -> Iterator[RunPod]:
+    """Run pods on that node; they go in the opposite order, plugins last."""
+    pods: list[StaticPod] = []
+
+    def run_one(manifest: dict[str, object]) -> StaticPod:
+        pods.append(node.run(manifest))
+        return pods[-1]
+
+    yield run_one
+    for made in reversed(pods):
+        made.file.unlink(missing_ok=True)
+
+
+def plugin_pod(node: Node, name: str, *settings: str) -> dict[str, object]:
+    """The pod of a plugin's DaemonSet as a static one: the class of its priority is the API server's to know."""
+    here = (f"socketDir={node.runtime.run_dir}", "image.tag=here", "image.pullPolicy=Never", "health.enabled=true")
+    template = objects(charted(name, *here, *settings))["DaemonSet"]["spec"]["template"]
+    spec = {key: value for key, value in template["spec"].items() if key != "priorityClassName"}
+    metadata = template["metadata"] | {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def ready(node: Node, run: RunPod, name: str, *settings: str) -> StaticPod:
+    """A plugin that is ready: the runtime has synchronized it."""
+    made = run(plugin_pod(node, name, *settings))
+    made.wait_ready()
+    return made
+
+
+def test_an_injector_without_a_capability_gives_a_container_its_device(node: Node, run: RunPod) -> None:
+    ready(node, run, "device-injector")
+    device = yaml.safe_dump([{"path": "/dev/nri-null", "type": "c", "major": 1, "minor": 3, "file_mode": 0o666}])
+    static = run(pod("with-device", annotations={"devices.noderesource.dev": device}))
+    static.wait_ready()
+    assert static.run("/bin/busybox", "stat", "-c", "%t:%T:%a", "/dev/nri-null").strip() == "1:3:666"
+
+
+def test_the_mounts_of_the_node_s_first_process_can_be_read(node: Node, run: RunPod) -> None:
+    made = ready(node, run, "writable-cgroups")
+    told = made.run("/bin/busybox", "cat", "/host/proc/1/mountinfo", name="plugin")
+    assert told.strip() == Path("/proc/1/mountinfo").read_text().strip()
+
+
+@pytest.fixture
+def device() -> Iterator[str]:
+    """A network device of the node."""
+    ip, name = need_tool("ip"), "nri-up0"
+    subprocess.run([ip, "link", "add", name, "type", "veth", "peer", "name", "nri-up1"], check=True)
+    yield name
+    subprocess.run([ip, "link", "del", "nri-up1"], check=False)
+
+
+def test_a_network_device_is_moved_into_a_pod_and_comes_back(node: Node, run: RunPod, device: str) -> None:
+    run(pod("first")).wait_ready()  # from now on the runtime has its folder of network namespaces
+    (namespaces,) = node.runtime.run_dir.glob("state/*/netns")
+    ready(node, run, "network-device-injector", "health.port=18080", f"hostPaths.netns={namespaces}")
+    asked = json.dumps([{"name": device, "new_name": "up0", "address": "192.0.2.7", "prefix": 24}])
+    static = run(pod("with-network", annotations={"netdevice.noderesource.dev": asked}))
+    static.wait_ready()
+    assert "192.0.2.7/24" in static.run("/bin/busybox", "ip", "addr", "show", "up0")
+    static.remove()
+    words = [need_tool("ip"), "link", "show", device]
+    wait_for(lambda: not subprocess.run(words, capture_output=True, check=False).returncode, "the device's return", 60)

@@ -1,0 +1,65 @@
+"""Contexts from hook requests, and changes in their responses."""
+
+import json
+
+from nri.policies.koordinator import names
+from nri.policies.koordinator.contexts import Resources
+from nri.policies.koordinator.convert import proxy
+from nri.policies.koordinator.quirks import Quirks
+from nri.policies.koordinator.values import Changes, Device, Mount, Resctrl
+
+SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
+
+
+FULL = Changes(
+    cpu_shares=2,
+    cfs_quota=-1,
+    cpuset="0-3",
+    memory_limit=-1,
+    resctrl=Resctrl("koordlet-u", "L3:0=f\n"),
+    oom_score_adj=-500,
+    env={"A": "1"},
+    mounts=(Mount("/d", "bind", "/s", ("rbind",)),),
+    devices=(Device("/dev/x", "c", 10, 20, 0o666),),
+)
+
+
+REQUEST = {
+    "pod_meta": {"name": "n", "namespace": "ns", "uid": "u"},
+    "pod_annotations": {names.ANNOTATION_EXTENDED: SPEC},
+    "pod_cgroup_parent": "/kubepods/podu",
+    "container_meta": {"id": "cid", "name": "c"},
+    "container_envs": {"A": ""},
+    "container_resources": {"cpu_shares": 0, "cpu_quota": -1, "memory_limit_in_bytes": -9, "cpuset_cpus": "1"},
+}
+
+
+def test_a_hook_request_becomes_a_context() -> None:
+    context = proxy.container_context(REQUEST)
+    assert context.cgroup_parent == "/kubepods/podu/cri-containerd-cid.scope"
+    assert context.env == {"A": ""}
+    assert context.resources == Resources(cfs_quota=-1, cpuset="1", memory_limit=-1)
+    assert context.extended is not None
+    assert proxy.container_context({}).resources is None
+    pod = proxy.pod_context({"pod_meta": {"uid": "u"}, "labels": {"l": "1"}, "cgroup_parent": "p"})
+    assert (pod.uid, pod.labels, pod.cgroup_parent) == ("u", {"l": "1"}, "p")
+
+
+def test_a_hook_response_clears_cpus_and_keeps_what_nobody_set() -> None:
+    before = {"container_resources": {"cpuset_cpus": "5-6", "cpu_shares": 77}, "container_envs": {"B": "2"}}
+    after = proxy.container_response(Changes(cpuset="", env={"A": "1"}), before)
+    assert after == {
+        "container_resources": {"cpuset_cpus": "", "cpu_shares": 77},
+        "container_envs": {"B": "2", "A": "1"},
+    }
+    assert proxy.container_response(Changes(bvt=1), before) == before
+    assert proxy.pod_response(Changes(cfs_quota=-1), {}) == {"resources": {"cpu_quota": -1}}
+
+
+def test_mounts_and_devices_reach_the_cri_request() -> None:
+    """`proxy_adds_mounts_and_devices`."""
+    assert proxy.cri_extras(FULL) == {
+        "mounts": [{"container_path": "/d", "host_path": "/s", "readonly": False}],
+        "devices": [{"container_path": "/dev/x", "host_path": "/dev/x", "permissions": "rwm"}],
+    }
+    assert proxy.cri_extras(FULL, Quirks.REFERENCE) == {}

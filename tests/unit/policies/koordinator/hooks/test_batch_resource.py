@@ -1,0 +1,79 @@
+"""Batch resources of pods and containers, and pods that are none."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.policies.koordinator import names
+from nri.policies.koordinator.contexts import ContainerContext, ExtendedResources, PodContext
+from nri.policies.koordinator.hooks import batch_resource
+from nri.policies.koordinator.hooks.batch_resource import BatchRule
+from nri.policies.koordinator.quirks import Quirks
+from nri.policies.koordinator.values import NO_CHANGES, Changes
+
+AMOUNT = st.integers(min_value=1, max_value=10**6)
+
+
+def ask(cpu: int | None, memory: int | None, request: int | None = None) -> ExtendedResources:
+    limits = {names.BATCH_CPU: cpu, names.BATCH_MEMORY: memory}
+    asked = {names.BATCH_CPU: request}
+    return ExtendedResources(
+        {name: Fraction(value) for name, value in asked.items() if value is not None},
+        {name: Fraction(value) for name, value in limits.items() if value is not None},
+    )
+
+
+def pod(*containers: ExtendedResources, qos: str = "BE") -> PodContext:
+    return PodContext(labels={names.LABEL_QOS: qos}, extended={str(n): each for n, each in enumerate(containers)})
+
+
+@given(st.lists(st.tuples(AMOUNT, AMOUNT), min_size=1, max_size=5))
+def test_a_pod_has_the_sum_of_its_containers(amounts: list[tuple[int, int]]) -> None:
+    changes = batch_resource.pod(pod(*(ask(cpu, memory, cpu) for cpu, memory in amounts)), BatchRule()).changes
+    cpu, memory = (sum(column) for column in zip(*amounts, strict=True))
+    assert changes.memory_limit == memory
+    assert changes.cfs_quota == max(cpu * 100, 1000)
+    assert changes.cpu_shares == min(max(cpu * 1024 // 1000, 2), 262_144)
+
+
+@pytest.mark.parametrize("missing", [ask(None, None), ask(0, 0), ask(-1, -1)])
+def test_one_container_without_a_limit_makes_the_pod_unlimited(missing: ExtendedResources) -> None:
+    changes = batch_resource.pod(pod(ask(500, 1024, 500), missing), BatchRule()).changes
+    assert (changes.cfs_quota, changes.memory_limit, changes.cpu_shares) == (-1, -1, 512)
+
+
+def test_without_a_quota_there_is_none_and_memory_stays_limited() -> None:
+    rule = BatchRule(has_quota=False, ratio=2.0)
+    assert batch_resource.pod(pod(ask(500, 1024)), rule).changes.cfs_quota == -1
+    changes = batch_resource.container(ContainerContext(pod(), extended=ask(500, 1024)), rule).changes
+    assert (changes.cfs_quota, changes.memory_limit) == (-1, 1024)
+
+
+@given(AMOUNT, st.floats(min_value=1.01, max_value=10))
+def test_a_faster_node_scales_pod_and_container_alike(cpu: int, ratio: float) -> None:
+    rule = BatchRule(ratio=ratio)
+    alone = batch_resource.container(ContainerContext(pod(), extended=ask(cpu, 1)), rule).changes
+    assert alone.cfs_quota == batch_resource.pod(pod(ask(cpu, 1)), rule).changes.cfs_quota
+
+
+@pytest.mark.parametrize("qos", ["", "LS", "SYSTEM", "be"])
+def test_pods_of_other_classes_are_left_alone(qos: str) -> None:
+    context = pod(ask(500, 1024), qos=qos)
+    assert batch_resource.pod(context, BatchRule()).changes == NO_CHANGES
+    assert batch_resource.container(ContainerContext(context, extended=ask(1, 1)), BatchRule()).changes == NO_CHANGES
+
+
+def test_what_asks_for_nothing_is_left_alone() -> None:
+    bare = PodContext(labels={names.LABEL_QOS: "BE"})
+    assert batch_resource.pod(bare, BatchRule()).changes == NO_CHANGES
+    assert batch_resource.container(ContainerContext(bare), BatchRule()).changes == NO_CHANGES
+
+
+def test_an_annotation_that_names_no_containers_sets_no_memory_limit_of_0() -> None:
+    """`empty_batch_spec_ignored`."""
+    assert batch_resource.pod(pod(), BatchRule()).changes == NO_CHANGES
+    assert batch_resource.pod(pod(), BatchRule(), Quirks.REFERENCE).changes == Changes(
+        cpu_shares=2, cfs_quota=-1, memory_limit=0
+    )

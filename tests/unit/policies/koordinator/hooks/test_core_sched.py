@@ -1,0 +1,39 @@
+"""A pod's core-scheduling group."""
+
+import pytest
+
+from nri.policies.koordinator import names
+from nri.policies.koordinator.contexts import KubeQosContext
+from nri.policies.koordinator.hooks import core_sched
+from nri.policies.koordinator.rules.node_slo import CoreSchedClass, CoreSchedRule
+
+RULE = CoreSchedRule(
+    True,
+    {"LS": CoreSchedClass(True, expeller=True), "BE": CoreSchedClass(True, cpu_idle=True)},
+    {"BestEffort": CoreSchedClass(True, cpu_idle=True)},
+)
+
+
+@pytest.mark.parametrize(
+    ("labels", "rule", "enabled", "group"),
+    [
+        ({names.LABEL_QOS: "LS"}, RULE, True, "-expeller"),
+        ({names.LABEL_QOS: "LS", names.LABEL_CORE_GROUP: "g"}, RULE, True, "g-expeller"),
+        ({names.LABEL_QOS: "BE", names.LABEL_CORE_GROUP: "g"}, RULE, True, "g"),
+        ({names.LABEL_QOS: "BE", names.LABEL_CORE_POLICY: "exclusive"}, RULE, True, "uid"),
+        ({names.LABEL_QOS: "BE", names.LABEL_CORE_POLICY: "none"}, RULE, False, ""),
+        ({names.LABEL_QOS: "BE", names.LABEL_CORE_POLICY: "nonsense"}, RULE, True, ""),
+        ({names.LABEL_QOS: "SYSTEM"}, RULE, False, ""),
+        ({names.LABEL_QOS: "LS"}, CoreSchedRule(), False, ""),
+    ],
+)
+def test_a_pods_group_is_its_label_or_itself(
+    labels: dict[str, str], rule: CoreSchedRule, enabled: bool, group: str
+) -> None:
+    assert core_sched.membership(labels, "Guaranteed", "uid", rule) == (enabled, group)
+
+
+def test_folders_are_idle_if_their_class_is_and_nothing_is_said_before_a_rule() -> None:
+    assert core_sched.kube_class(KubeQosContext("BestEffort"), RULE).changes.cpu_idle == 1
+    assert core_sched.kube_class(KubeQosContext("Burstable"), RULE).changes.cpu_idle == 0
+    assert not core_sched.kube_class(KubeQosContext("BestEffort"), CoreSchedRule()).changes

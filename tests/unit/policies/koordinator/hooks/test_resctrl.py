@@ -1,0 +1,64 @@
+"""A pod's share of cache and memory bandwidth."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.policies.koordinator import names
+from nri.policies.koordinator.contexts import ContainerContext, PodContext
+from nri.policies.koordinator.hooks import resctrl
+from nri.policies.koordinator.quirks import Quirks
+from nri.policies.koordinator.values import HookError, Resctrl
+
+CACHE = resctrl.Cache((0, 1), 0xFFF, resctrl.INTEL)
+
+
+def pod(text: str) -> PodContext:
+    return PodContext(uid="u", annotations={names.ANNOTATION_RESCTRL: text})
+
+
+@given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 31))
+def test_masks_are_whole_and_inside_the_cache(start: int, end: int, ways: int) -> None:
+    cache = resctrl.Cache((0,), (1 << ways) - 1, resctrl.INTEL)
+    text = json.dumps({"llc": {"schemata": {"range": [start, end]}}})
+    group = resctrl.pod(pod(text), cache).changes.resctrl
+    assert group is not None
+    if group.schemata:
+        mask = int(group.schemata.removeprefix("L3:0=").rstrip(";\n"), 16)
+        low = mask & -mask
+        assert mask // low + 1 == 1 << (mask // low).bit_length()
+        assert mask <= cache.mask
+    else:
+        assert end <= start or -(-ways * start // 100) == -(-ways * end // 100)
+
+
+@given(st.integers(1, 100))
+def test_intel_bandwidths_are_rounded_up_to_tens_and_amds_are_of_160(percent: int) -> None:
+    assert resctrl.bandwidth(percent, resctrl.INTEL) == -(-percent // 10) * 10
+    assert resctrl.bandwidth(percent, resctrl.AMD) == (2048 if percent == 100 else percent * 160 // 100)
+    assert resctrl.bandwidth(percent, "other") == 0
+
+
+def test_a_container_has_the_class_of_a_group_that_there_is() -> None:
+    """`resctrl_class_needs_group`."""
+    assert resctrl.container(ContainerContext(pod("{}"))).changes.resctrl == Resctrl("koordlet-u")
+    bad = ContainerContext(pod("not-json"))
+    with pytest.raises(HookError, match=r"node\.koordinator\.sh/resctrl"):
+        resctrl.container(bad)
+    assert resctrl.container(bad, Quirks.REFERENCE).changes.resctrl == Resctrl("koordlet-u")
+    with pytest.raises(HookError, match=r"node\.koordinator\.sh/resctrl"):
+        resctrl.pod(bad.pod, CACHE)
+
+
+def test_groups_of_gone_pods_are_stale_and_others_are_not_ours() -> None:
+    groups = ["koordlet-u", "koordlet-gone", "BE", "mon_groups"]
+    assert resctrl.stale(groups, [pod("{}")]) == ["koordlet-gone"]
+    assert resctrl.stale(groups, [PodContext(uid="u")]) == ["koordlet-gone", "koordlet-u"]
+
+
+def test_new_tasks_are_those_that_the_group_lacks() -> None:
+    context = PodContext(tasks={"a": (1, 2), "b": (3,)})
+    assert resctrl.new_tasks(context, [2]) == (1, 3)
+    assert resctrl.new_tasks(context, None) == (1, 2, 3)

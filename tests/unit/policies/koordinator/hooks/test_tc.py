@@ -1,0 +1,30 @@
+"""The plan of traffic control."""
+
+import pytest
+
+from nri.policies.koordinator.hooks import tc
+from nri.policies.koordinator.rules.network import Bandwidths, TcRule
+
+
+def test_traffic_is_shared_forty_thirty_thirty_unless_nodeslo_says_otherwise() -> None:
+    rule = TcRule(True, Bandwidths(hw_tx_bps_max=1000, l2_tx_bps_min=50, l2_tx_bps_max=200))
+    assert tc.classes(rule) == [(2, 400, 1000, 1), (3, 300, 1000, 2), (4, 50, 200, 3)]
+    assert tc.classes(TcRule(False, rule.bandwidths)) == []
+    assert tc.classes(TcRule(True)) == []
+
+
+def test_class_ids_are_decimal_digits_read_as_hexadecimal() -> None:
+    assert tc.class_id(2) == 0x10002
+    assert tc.class_name(1, 2) == "1:2"
+    assert tc.hex_address("10.211.248.149") == "0ad3f895"
+    assert [
+        tc.minor_of(qos, kube) for qos, kube in (("LS", ""), ("BE", ""), ("", "BestEffort"), ("", "Burstable"))
+    ] == [
+        3,
+        4,
+        4,
+        3,
+    ]
+    for wrong in ("", "1.2.3", "1.2.3.256", "a.b.c.d", "::1"):
+        with pytest.raises(ValueError, match="no IPv4"):
+            tc.hex_address(wrong)

@@ -1,0 +1,55 @@
+"""Bandwidths for tc and for terway."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.policies.koordinator.rules import network
+from nri.policies.koordinator.rules.network import Bandwidths, TcRule
+
+
+def traffic(total: str | None, policy: str | None = None, **network_qos: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = {"resourceQOSStrategy": {"lsClass": {"networkQOS": {"enable": True, **network_qos}}}}
+    if policy is not None:
+        spec["resourceQOSStrategy"]["policies"] = {"netQOSPolicy": policy}
+    if total is not None:
+        spec["systemStrategy"] = {"totalNetworkBandwidth": total}
+    return spec
+
+
+def test_the_same_text_is_bits_for_tc_and_an_eighth_in_bytes_for_terway() -> None:
+    spec = traffic("100M", ingressRequest="10M", egressLimit=50)
+    assert network.tc_bandwidths(spec).l1_rx_bps_min == 10_000_000
+    assert network.terway(spec).l1_rx_bps_min == 1_250_000
+    assert network.tc_bandwidths(spec).l1_tx_bps_max == 50_000_000
+    assert network.terway(spec).hw_tx_bps_max == 12_500_000
+
+
+@given(st.integers(0, 100), st.integers(0, 10**12))
+def test_a_percentage_is_of_the_whole(percent: int, total: int) -> None:
+    assert network.tc_bits_per_s(percent, total) == total * percent // 100
+    assert network.bytes_per_s(percent, total) == total * percent // 100
+
+
+@pytest.mark.parametrize("value", [None, -1, 101, "x", "-5"])
+def test_tc_takes_what_makes_no_sense_for_none(value: int | str | None) -> None:
+    assert network.tc_bits_per_s(value, 1000) == 0
+
+
+@pytest.mark.parametrize("value", ["x", "", "808", "-8", -5])
+def test_terway_refuses_what_makes_no_sense(value: int | str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        network.bytes_per_s(value, 100)
+
+
+def test_policies_choose_between_tc_and_terway() -> None:
+    current = TcRule(True, Bandwidths(hw_tx_bps_max=5))
+    assert network.tc(traffic("1k"), current) == TcRule(True, network.tc_bandwidths(traffic("1k")))
+    assert network.tc(traffic(None), current) is current
+    assert network.tc(traffic("1k", "terway-qos"), current) == TcRule(False, current.bandwidths)
+    assert network.terway_chosen(traffic("1k", "terway-qos"))
+    assert not network.terway_chosen(traffic("1k"))
+    with pytest.raises(ValueError, match="bandwidth is -1"):
+        network.terway(traffic("-1"))

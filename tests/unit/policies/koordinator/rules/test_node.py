@@ -1,0 +1,39 @@
+"""The rule from the node's annotations."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.policies.koordinator import names
+from nri.policies.koordinator.rules import node, node_topology
+
+
+def on_node(text: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": {names.ANNOTATION_RATIO: text}}}
+
+
+@pytest.mark.parametrize("source", [None, [], 5])
+def test_no_source_is_an_error(source: Any) -> None:
+    for parse in (node_topology.parse, node.ratio):
+        with pytest.raises(ValueError, match="there is no"):
+            parse(source)
+
+
+@pytest.mark.parametrize("text", ["", "[}", "0", "-1", "nan", "inf", " 1.1", "1_0", "1,1"])
+def test_a_ratio_that_is_no_positive_number_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="cpu-normalization-ratio"):
+        node.ratio(on_node(text))
+
+
+def test_a_ratio_is_read_and_absent_is_off() -> None:
+    assert node.ratio(on_node("1.10")) == 1.1
+    assert node.ratio({"metadata": {"name": "n"}}) == -1
+
+
+@given(st.floats(0.1, 10), st.floats(-0.009, 0.009))
+def test_a_change_below_a_hundredth_is_none(ratio: float, change: float) -> None:
+    assert node.same_ratio(ratio, ratio + change)
+    assert not node.same_ratio(ratio, ratio + 0.02)
+    assert not node.same_ratio(node.NO_RATIO, ratio)

@@ -1,0 +1,225 @@
+"""The table of hooks, run: which stage makes what, in which order, and what a failing hook costs."""
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from nri.policies.koordinator import names, profile
+from nri.policies.koordinator.contexts import (
+    ContainerContext,
+    ExtendedResources,
+    HostApplicationContext,
+    KubeQosContext,
+    PodContext,
+    Resources,
+)
+from nri.policies.koordinator.hooks.resctrl import Cache
+from nri.policies.koordinator.profile import Node, decide
+from nri.policies.koordinator.quirks import Quirks
+from nri.policies.koordinator.rules.node_slo import CoreSchedClass, CoreSchedRule, GroupIdentityRule
+from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
+from nri.policies.koordinator.values import Changes, Device, Resctrl
+
+ALL = frozenset(row.name for row in profile.PROFILE)
+
+
+class OneDevice:
+    """A machine with one RDMA function."""
+
+    def verbs(self, pci_address: str) -> list[str]:
+        return ["uverbs0"]
+
+    def numbers(self, path: str) -> tuple[int, int]:
+        return 231, 192
+
+
+NODE = Node(
+    identity=GroupIdentityRule(True, {"LS": 2, "BE": -1}, {"BestEffort": -1}, {"Guaranteed": 2}),
+    cpus=CpusetRule((SharePool(0, 0, "0-3"), SharePool(0, 1, "4-7"))),
+    ratio=2.0,
+    core=CoreSchedRule(True, {"BE": CoreSchedClass(True)}, {"BestEffort": CoreSchedClass(True, cpu_idle=True)}),
+    cache=Cache((0,), 0xFFF, "GenuineIntel"),
+    devices=OneDevice(),
+    gates=ALL,
+)
+
+
+def pod(qos: str = "", **annotations: object) -> PodContext:
+    keys = {
+        "devices": names.ANNOTATION_DEVICES,
+        "resctrl": names.ANNOTATION_RESCTRL,
+        "status": names.ANNOTATION_STATUS,
+        "oom": names.ANNOTATION_OOM_SCORE,
+        "cpu_qos": names.ANNOTATION_CPU_QOS,
+    }
+    given = {keys[key]: value if isinstance(value, str) else json.dumps(value) for key, value in annotations.items()}
+    return PodContext("ns", "pod", "uid", {names.LABEL_QOS: qos} if qos else {}, given, "kubepods/poduid")
+
+
+BATCH = {"c": ExtendedResources({names.BATCH_CPU: 500}, {names.BATCH_CPU: 500, names.BATCH_MEMORY: 1024})}  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("stage", "context", "hook", "changes"),
+    [
+        ("PreRunPodSandbox", pod("LS"), "GroupIdentity", Changes(bvt=2)),
+        ("PreRunPodSandbox", pod(status={"cpuset": "1"}), "CPUSetAllocator", Changes(cfs_quota=-1)),
+        (
+            "PreRunPodSandbox",
+            replace(pod("BE"), extended=BATCH),
+            "BatchResource",
+            Changes(cpu_shares=512, cfs_quota=50_000, memory_limit=1024),
+        ),
+        (
+            "PreRunPodSandbox",
+            replace(pod("LS"), resources=Resources(cfs_quota=100_000)),
+            "CPUNormalization",
+            Changes(cfs_quota=50_000),
+        ),
+        (
+            "PreRunPodSandbox",
+            pod(resctrl={"mb": {"schemata": {"percent": 25}}}),
+            "Resctrl",
+            Changes(resctrl=Resctrl("koordlet-uid", "MB:0=30;\n")),
+        ),
+        (
+            "PreRemoveRunPodSandbox",
+            pod(resctrl={}),
+            "Resctrl",
+            Changes(resctrl=Resctrl("koordlet-uid", remove=True)),
+        ),
+        ("PreCreateContainer", ContainerContext(pod("LS")), "CPUSetAllocator", Changes(cpuset="0-3,4-7")),
+        ("PreUpdateContainerResources", ContainerContext(pod("LS")), "CPUSetAllocator", Changes(cpuset="0-3,4-7")),
+        (
+            "PreCreateContainer",
+            ContainerContext(pod("LS"), resources=Resources(cfs_quota=100_000)),
+            "CPUNormalization",
+            Changes(cfs_quota=50_000),
+        ),
+        (
+            "PreCreateContainer",
+            ContainerContext(pod("BE"), extended=BATCH["c"]),
+            "BatchResource",
+            Changes(cpu_shares=512, cfs_quota=50_000, memory_limit=1024),
+        ),
+        (
+            "PreCreateContainer",
+            ContainerContext(pod(devices={"gpu": [{"minor": 3}]})),
+            "GPUEnvInject",
+            Changes(env={"NVIDIA_VISIBLE_DEVICES": "3"}),
+        ),
+        (
+            "PreCreateContainer",
+            ContainerContext(pod(devices={"rdma": [{"id": "0000:01:00.0"}]})),
+            "RDMADeviceInject",
+            Changes(
+                devices=tuple(
+                    Device(f"/dev/infiniband/{name}", "c", 231, 192, 0o666) for name in ("rdma_cm", "uverbs0")
+                )
+            ),
+        ),
+        (
+            "PreCreateContainer",
+            ContainerContext(pod(resctrl={})),
+            "Resctrl",
+            Changes(resctrl=Resctrl("koordlet-uid")),
+        ),
+        ("PreCreateContainer", ContainerContext(pod(oom="-500")), "OOMScoreAdj", Changes(oom_score_adj=-500)),
+        ("KubeQoS", KubeQosContext("BestEffort"), "GroupIdentity", Changes(bvt=-1)),
+        ("KubeQoS", KubeQosContext("BestEffort"), "CoreSched", Changes(cpu_idle=1)),
+        ("HostApplication", HostApplicationContext("app", "LS"), "GroupIdentity", Changes(bvt=2)),
+        ("HostApplication", HostApplicationContext("app", "LS"), "CPUSetAllocator", Changes(cpuset="0-3,4-7")),
+    ],
+)
+def test_each_hook_decides_at_its_stages(stage: str, context: object, hook: str, changes: Changes) -> None:
+    alone = decide(stage, context, replace(NODE, gates=frozenset({hook})))
+    assert (alone.changes, alone.errors) == (changes, [])
+    assert [because.hook for because in alone.because] == [hook]
+    assert alone.because[0].reason
+
+
+@pytest.mark.parametrize("hook", ["GPUEnvInject", "RDMADeviceInject", "Resctrl", "OOMScoreAdj"])
+def test_what_only_a_creation_can_say_is_not_said_at_an_update(hook: str) -> None:
+    context = ContainerContext(pod(devices={"gpu": [{"minor": 3}], "rdma": [{"id": "x"}]}, resctrl={}, oom="1"))
+    assert not decide("PreUpdateContainerResources", context, replace(NODE, gates=frozenset({hook}))).changes
+
+
+def test_a_pod_with_cpus_of_its_own_has_no_quota_whatever_normalization_says() -> None:
+    context = ContainerContext(pod("LS", status={"cpuset": "1"}), resources=Resources(cfs_quota=100_000))
+    outcome = decide("PreCreateContainer", context, NODE)
+    assert (outcome.changes.cpuset, outcome.changes.cfs_quota) == ("1", -1)
+
+
+def test_without_gates_koordinators_defaults_hold() -> None:
+    on = {row.name for row in profile.PROFILE if row.default}
+    assert on == {"GroupIdentity", "CPUSetAllocator", "BatchResource"}
+    outcome = decide("PreCreateContainer", ContainerContext(pod("LS", oom="1")), replace(NODE, gates=None))
+    assert {because.hook for because in outcome.because} <= on
+
+
+BAD = ContainerContext(pod("LS", status="bad", devices="bad", resctrl="bad", oom="bad", cpu_qos="bad"))
+
+
+def test_one_bad_annotation_stops_no_other_hook() -> None:
+    context = ContainerContext(pod("LS", devices="bad"))
+    outcome = decide("PreCreateContainer", context, NODE)
+    assert outcome.changes.cpuset == "0-3,4-7"
+    assert {error.hook for error in outcome.errors} == {"GPUEnvInject", "RDMADeviceInject"}
+    assert outcome.failed is None
+
+
+def test_with_the_policy_fail_the_first_error_stops_the_rest() -> None:
+    outcome = decide("PreCreateContainer", BAD, replace(NODE, fail=True))
+    assert outcome.failed is outcome.errors[0]
+    assert len(outcome.errors) == 1
+    assert "annotation" in outcome.failed.reason
+
+
+@pytest.mark.parametrize("stage", ["PreRunPodSandbox", "PreCreateContainer", "PreUpdateContainerResources"])
+def test_bad_annotations_change_nothing_and_crash_nothing(stage: str) -> None:
+    context = BAD.pod if stage == "PreRunPodSandbox" else BAD
+    outcome = decide(stage, context, NODE)
+    assert not outcome.changes
+    assert outcome.errors
+
+
+def test_what_a_failed_hook_had_decided_is_applied_by_the_original_alone() -> None:
+    share = {"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-memory-ratio": "50"}}]}
+    whole = pod(devices=share)
+    context = ContainerContext(replace(whole, labels={names.LABEL_GPU_ISOLATION: "HAMi-core"}))
+    node = replace(NODE, gates=frozenset({"GPUEnvInject"}))
+    assert not decide("PreCreateContainer", context, node).changes
+    original = decide("PreCreateContainer", context, replace(node, quirks=Quirks.REFERENCE))
+    assert original.changes.env == {"NVIDIA_VISIBLE_DEVICES": "1"}
+    assert original.errors
+
+
+def test_disabled_stages_are_so_by_default_and_not_in_the_original() -> None:
+    node = replace(NODE, disabled_stages=frozenset({"PreRunPodSandbox"}))
+    assert not decide("PreRunPodSandbox", pod("LS"), node).changes
+    assert decide("PreRunPodSandbox", pod("LS"), replace(node, quirks=Quirks.REFERENCE)).changes
+
+
+def test_the_original_sets_no_oom_score_at_creation() -> None:
+    node = replace(NODE, gates=frozenset({"OOMScoreAdj"}), quirks=Quirks.REFERENCE)
+    assert not decide("PreCreateContainer", ContainerContext(pod(oom="-500")), node).changes
+
+
+def test_a_stage_that_is_none_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        decide("PreStop", pod(), NODE)
+
+
+def test_hooks_decide_in_the_order_of_their_names() -> None:
+    names_of = [row.name.casefold() for row in profile.PROFILE]
+    assert names_of == sorted(names_of)
+
+
+def test_every_choice_is_a_row_of_the_deviations() -> None:
+    text = (Path(__file__).parents[4] / "docs" / "deviations.md").read_text()
+    missing = [each.name for each in fields(Quirks) if f"`{each.name}`" not in text]
+    assert not missing
+    assert all(getattr(Quirks.REFERENCE, each.name) is False for each in fields(Quirks))
+    assert all(getattr(Quirks.DEFAULT, each.name) is True for each in fields(Quirks))
