@@ -36,10 +36,8 @@ API_VERSION = 1
 
 _ERROR = 1 << 31
 _MASK = 0xFFFFFFFF
-#: Functions of a trap that are named, innermost first.
-_FRAMES = 8
+_FRAMES = 8  # of a trap, that are named, innermost first
 _FOREVER_S = 3600.0
-
 
 #: Runs that hold something of wasmtime's.
 _open: weakref.WeakSet[Instance] = weakref.WeakSet()
