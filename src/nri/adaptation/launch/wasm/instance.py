@@ -272,6 +272,8 @@ class Instance:
             until = min(until, self._deadline)
             while not self._interrupted and (left_s := until - monotonic()) > 0:
                 self._changed.wait(left_s)
+            if not self._interrupted and monotonic() >= self._deadline:
+                self._interrupt()  # the thread that looks after it may be later than we
 
     def write(self, data: bytes) -> None:
         """Keep a piece of what the plugin writes to stderr."""
