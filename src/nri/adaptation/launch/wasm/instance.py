@@ -44,15 +44,14 @@ _FOREVER_S = 3600.0
 #: Runs that hold something of wasmtime's.
 _open: weakref.WeakSet[Instance] = weakref.WeakSet()
 #: How long the end of this process waits for them, in seconds.
-EXIT_S = 2.0
+EXIT_S = 5.0
 
 
 @atexit.register
 def _end_all() -> None:
     """End all runs while Python still can.
 
-    Later, a thread that comes back from WebAssembly into Python is ended where it stands, which Rust takes for a
-    reason to abort the process.
+    A thread that comes back from WebAssembly into Python after that is ended where it stands, below frames of Rust.
     """
     runs = list(_open)
     for run in runs:
