@@ -33,7 +33,7 @@ MAGIC = b"\0asm\1\0\0\0"
 #: The largest of them, in bytes.
 CODE_BYTES = 64 << 20
 #: What to do where wasmtime is missing.
-INSTALL = "it is WebAssembly, for which this runtime lacks wasmtime: install nri[wasm]"
+INSTALL = "it is WebAssembly, for which this runtime lacks wasmtime: install the extra wasm of nri, from where nri came"
 
 
 class Run(Protocol):
