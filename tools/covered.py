@@ -67,7 +67,7 @@ def rooms() -> dict[str, str]:
 
 def in_room(path: str) -> bool:
     """Whether a file, by its path below src/nri, lies in one of these."""
-    return path.split("/", 1)[0] in rooms()
+    return any(path.startswith(f"{room}/") for room in rooms())
 
 
 def _table() -> dict[str, Any]:

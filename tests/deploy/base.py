@@ -19,6 +19,8 @@ from tests.support.needs import need_tool
 LEFT_OUT = shutil.ignore_patterns(
     "test", "tests", "__pycache__", "idlelib", "tkinter", "site-packages", "dist-packages", "*.a", "config-*"
 )
+#: Libraries of the C library that compiled wheels ask for by name, though they have been parts of it for long.
+OF_LIBC = ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1", "libm.so.6")
 APPLETS = ("sh", "ln", "mkdir", "cat", "ls", "env", "rm", "cp")
 
 
@@ -28,7 +30,9 @@ def lay_out(root: Path) -> None:
     stdlib = Path(sysconfig.get_path("stdlib"))
     shutil.copytree(stdlib, root / stdlib.relative_to("/"), ignore=LEFT_OUT, symlinks=True)
     programs = [python, *stdlib.glob("lib-dynload/*.so")]
-    for file in {python, *libraries(programs)}:
+    found = libraries(programs)
+    (libc,) = (file for file in found if file.name == "libc.so.6")
+    for file in {python, *found, *(libc.with_name(name) for name in OF_LIBC)}:
         copy(file, root)
     if Path("/usr/share/python-wheels").is_dir():  # where Debian keeps what ensurepip installs
         shutil.copytree("/usr/share/python-wheels", root / "usr/share/python-wheels", dirs_exist_ok=True)

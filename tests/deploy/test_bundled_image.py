@@ -16,6 +16,7 @@ from tests.deploy.rendered import BUNDLED, NEEDS
 from tests.peers.drivers import GoRuntime
 
 IMAGE = "localhost/nri-plugins:test"
+PYTHON = ("/plugin/bin/python", "-I")
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -27,6 +28,13 @@ def image(buildah: Buildah, tmp_path_factory: pytest.TempPathFactory) -> str:
     return IMAGE
 
 
+@pytest.fixture(scope="module")
+def made(buildah: Buildah, image: str) -> Iterator[str]:
+    """A container of the image, for all tests: to make one copies the image."""
+    with container(buildah, image) as only:
+        yield only
+
+
 def test_the_image_is_nobody_s_and_starts_plugins_isolated(buildah: Buildah, image: str) -> None:
     found = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
     assert found["User"] == "65532:65532"
@@ -34,58 +42,47 @@ def test_the_image_is_nobody_s_and_starts_plugins_isolated(buildah: Buildah, ima
     assert not [each for each in found["Env"] if each.startswith("NRI_")], "a manifest says which plugin"
 
 
-def test_the_image_holds_what_plugins_run_with_and_nothing_that_builds(buildah: Buildah, image: str) -> None:
+def test_the_image_holds_what_plugins_run_with_and_nothing_that_builds(buildah: Buildah, made: str) -> None:
     words = "import importlib.metadata as m; print(*sorted(d.name.lower() for d in m.distributions()))"
-    with container(buildah, image) as made:
-        python = ["/plugin/bin/python", "-I", "-c", words]
-        listed = set(buildah("run", "--isolation", "chroot", made, "--", *python).split())
-        mounted = Path(buildah("mount", made))
-        assert not [*mounted.glob("src"), *mounted.glob("wheel*"), *mounted.glob("tools")]
-        assert not list(mounted.rglob("plugin/bin/pip*"))
-        assert list(mounted.rglob("plugin/**/nri/plugins/__pycache__/*.pyc")), "its root cannot be written later"
+    listed = set(buildah("run", "--isolation", "chroot", made, "--", *PYTHON, "-c", words).split())
     assert {"nri", "protobuf"} <= listed
     assert not {"pip", "setuptools", "hatchling", "pytest", "grpcio"} & listed
+    mounted = Path(buildah("mount", made))
+    assert not [*mounted.glob("src"), *mounted.glob("wheel*"), *mounted.glob("tools")]
+    assert not list(mounted.rglob("plugin/bin/pip*"))
+    assert list(mounted.rglob("plugin/**/nri/plugins/__pycache__/*.pyc")), "its root cannot be written later"
 
 
-def test_the_image_names_its_plugins_when_none_is_chosen(buildah: Buildah, image: str) -> None:
-    with container(buildah, image) as made:
-        words = [
-            *buildah.argv,
-            "run",
-            "--isolation",
-            "chroot",
-            made,
-            "--",
-            "/plugin/bin/python",
-            "-I",
-            "-m",
-            "nri.plugins",
-        ]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+def test_the_image_names_its_plugins_when_none_is_chosen(buildah: Buildah, made: str) -> None:
+    words = [*buildah.argv, "run", "--isolation", "chroot", made, "--", *PYTHON, "-m", "nri.plugins"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "no plugin is named; there are " in done.stderr
     assert "device-injector" in done.stderr
 
 
 @contextlib.contextmanager
-def running(buildah: Buildah, made: str, name: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A plugin of the image as its DaemonSet starts it: root without capabilities, and only the socket's folder."""
+def running(buildah: Buildah, made: str, name: str, folder: Path) -> Iterator[None]:
+    """A plugin of the image as its DaemonSet starts it: root without capabilities, and only the socket's folder.
+
+    What it printed goes on to our own output, which pytest shows with a failure.
+    """
     options = ["--isolation", "chroot", "--cap-drop", "all", "--user", "0:0", "--volume", f"{folder}:/var/run/nri:ro"]
     words = [*buildah.argv, "run", *options, "--env", f"NRI_PLUGIN_NAME={name}", made, "--"]
-    command = ["/plugin/bin/python", "-I", "-B", "-m", "nri.plugins", *NEEDS[name].args]
-    process = subprocess.Popen([*words, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    command = [*PYTHON, "-B", "-m", "nri.plugins", *NEEDS[name].args]
+    process = subprocess.Popen([*words, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        yield process
+        yield
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        print(process.communicate(timeout=30)[0])
 
 
 @pytest.mark.parametrize("name", BUNDLED)
-def test_each_plugin_of_the_image_registers_with_the_reference_runtime(buildah: Buildah, image: str, name: str) -> None:
+def test_each_plugin_of_the_image_registers_with_the_reference_runtime(buildah: Buildah, made: str, name: str) -> None:
     wanted = [f"{index}-{name}" for index in ("00", "99")] if name == "differ" else [f"10-{name}"]
     with tempfile.TemporaryDirectory(prefix="nri-", dir="/tmp") as folder, GoRuntime() as runtime:
         runtime.start(Path(folder, "nri.sock"))
-        with container(buildah, image) as made, running(buildah, made, name, Path(folder)):
+        with running(buildah, made, name, Path(folder)):
             assert sorted(runtime.wait_plugins(len(wanted), timeout_s=60)) == wanted
             runtime.close()

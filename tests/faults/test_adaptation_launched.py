@@ -65,7 +65,7 @@ def test_a_plugin_whose_launch_was_under_way_when_the_runtime_stopped_does_not_s
         made.append(Process(found, file))
         return made[0]
 
-    monkeypatch.setattr("nri.adaptation.launch.supervisor.Process", launch)
+    monkeypatch.setattr("nri.adaptation.launch.start.Process", launch)
     folder = install(tmp_path / "plugins", "10-late", "import time\ntime.sleep(1000)\n")
     runtime = FakeRuntime(plugin_path=folder, registration_timeout_s=0.01, request_timeout_s=0.01)
     supervisor = runtime.adaptation._installed._supervisors["10-late"]

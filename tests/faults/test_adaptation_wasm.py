@@ -162,12 +162,12 @@ print("leaving", flush=True)
 """
 
 
-def test_a_process_may_end_while_a_plugin_is_at_work(tmp_path: Path) -> None:
+def test_a_process_that_ends_while_a_plugin_is_at_work_ends_that_first(tmp_path: Path) -> None:
     log = '(import "env" "log" (func $log (param i32 i32) (result i64)))'
     busy = "(loop $again (drop (call $log (i32.const 0) (i32.const 0))) (br $again)) (i64.const 0)"
     wat.install(tmp_path, "10-busy", wat.plugin({"create_container": busy}, imports=log))
-    for _ in range(3):
-        done = subprocess.run(
-            [sys.executable, "-c", LEAVES, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
-        )
-        assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr[-2000:]
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVES, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr[-2000:]
+    assert "10-busy is gone: ttrpc: ended by the runtime" in done.stderr

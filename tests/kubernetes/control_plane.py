@@ -122,10 +122,16 @@ class ControlPlane:
         self._processes.clear()
 
     def _run(self, name: str, program: Path, *arguments: str) -> None:
+        # It ends with us, also where a run of tests is killed.
+        mortal = (need_tool("setpriv"), "--pdeathsig", "KILL")
         with open(self.folder / f"{name}.log", "ab") as log:
             self._processes.append(
                 subprocess.Popen(
-                    [program, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                    [*mortal, program, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
                 )
             )
 

@@ -96,7 +96,7 @@ def table(node: Any, place: str, kind: type[T], unknown: list[str]) -> T:
 
 
 def _folded(key: str) -> str:
-    """A key as keys are compared: `hostIf`, `HostIF` and `host_if` are one."""
+    """A key as keys are compared: `hostIf`, `host-if` and `host_if` are one."""
     return key.replace("_", "").replace("-", "").lower()
 
 

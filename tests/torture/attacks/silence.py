@@ -100,15 +100,19 @@ def _polite(target: Target) -> None:
     with target.connect("polite", "70", events=UNUSED) as plugin:
         plugin.join()
         while not target.over:
+            asked = time.monotonic()
             plugin.ask("UpdateContainers", request)
             plugin.reply()
             target.count["polite"] += 1
+            target.count["polite-ms"] = max(target.count["polite-ms"], int((time.monotonic() - asked) * 1000))
             target.sleep(0.02)
 
 
 def others_updates_pass(outcome: Outcome) -> None:
-    """The polite plugin asks again as soon as it is answered: some dozen times a second, if nobody holds it up."""
-    assert outcome.count.get("polite", 0) >= 5, f"a polite plugin got {outcome.count.get('polite', 0)} answers only"
+    """The polite plugin asks again as soon as it is answered. How often that is depends on the machine; no wait may."""
+    assert outcome.count.get("polite"), "a polite plugin got no answer"
+    waited_s = outcome.count["polite-ms"] / 1000
+    assert waited_s < outcome.timeout_s, f"a polite plugin waited {waited_s} s for an answer"
 
 
 def validator_that_hangs(target: Target) -> None:

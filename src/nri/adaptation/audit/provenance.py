@@ -112,7 +112,7 @@ class Provenance:
         clock: seconds since 1970.
 
     Attributes:
-        since: when it began to remember, by the clock.
+        since: when it began to remember, in seconds since 1970.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Provenance:
         self._max_bytes = max_bytes
         self._max_records = max(2, max_records)
         self._clock = clock
-        self.since = clock()
+        self.since = time.time()
         self._removed: deque[str] = deque(maxlen=_REMOVED)
         self._lock = threading.Lock()
         self._histories: OrderedDict[str, _History] = OrderedDict()

@@ -12,8 +12,8 @@ import os
 import stat
 from dataclasses import dataclass
 
-from nri.adaptation.launch.start import INSTALL, is_wasm, missing
 from nri.adaptation.launch.trusted import TrustedFile, UntrustedError, check_interpreter
+from nri.adaptation.launch.wasm_file import INSTALL, is_wasm, missing
 from nri.api import naming
 from nri.errors import ConfigError
 from nri.rules import Rules

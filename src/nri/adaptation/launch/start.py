@@ -8,11 +8,11 @@ kept while the file stays the same. Next: `nri.adaptation.launch.process`, `nri.
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 from nri.adaptation.launch.process import Process
 from nri.adaptation.launch.trusted import TrustedFile, check_interpreter
+from nri.adaptation.launch.wasm_file import CODE_BYTES, INSTALL, MAGIC, is_wasm, missing
 from nri.adaptation.peers.peer import LAUNCHED, WASM, Peer
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.wasm import WasmPeer
@@ -26,14 +26,7 @@ if TYPE_CHECKING:
     from nri.adaptation.registration.registry import Registry
     from nri.ttrpc import Interceptor
 
-__all__ = ["INSTALL", "Run", "Starter", "is_wasm"]
-
-#: With which a file of WebAssembly (version 1) begins.
-MAGIC = b"\0asm\1\0\0\0"
-#: The largest of them, in bytes.
-CODE_BYTES = 64 << 20
-#: What to do where wasmtime is missing.
-INSTALL = "it is WebAssembly, for which this runtime lacks wasmtime: install the extra wasm of nri, from where nri came"
+__all__ = ["Run", "Starter"]
 
 
 class Run(Protocol):
@@ -54,16 +47,6 @@ class Run(Protocol):
 
     def kill(self) -> None:
         """End it; harmless if it has ended."""
-
-
-def is_wasm(file: TrustedFile) -> bool:
-    """Whether a file is WebAssembly."""
-    return file.read(len(MAGIC)) == MAGIC
-
-
-def missing() -> bool:
-    """Whether what WebAssembly needs is not installed."""
-    return find_spec("wasmtime") is None
 
 
 class Starter:

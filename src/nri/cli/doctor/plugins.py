@@ -121,7 +121,7 @@ def _wasm(nri: RuntimeNri, path: str, findings: list[Finding]) -> None:
                 "problem",
                 "WebAssembly, for which wasmtime is missing",
                 path,
-                "install the extra wasm of nri, from where nri came",
+                "pip install '.[wasm]', in a checkout of nri",
             )
         )
     else:

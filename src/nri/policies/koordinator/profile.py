@@ -2,7 +2,7 @@
 
 Order: by name, as in the original, and of two hooks that set one thing the later one's word counts (CPUSetAllocator
 takes away the quota that CPUNormalization has scaled). A hook that fails stops nobody else unless the failure policy is
-`Fail`. Next: `nri.policies.koordinator.hooks`.
+"Fail". Next: `nri.policies.koordinator.hooks`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Node:
         devices: the machine's RDMA devices, None if they cannot be asked for.
         gates: the hooks that are switched on; None is Koordinator's defaults.
         disabled_stages: stages at which no hook decides anything.
-        fail: whether the first hook that fails stops the rest and fails the request (failure policy `Fail`).
+        fail: whether the first hook that fails stops the rest and fails the request (failure policy "Fail").
         batch_pools: whether batch pods may have share pools of their own.
         keep_quota: whether pods with CPUs of their own keep their CPU quota.
         gpu_library: HAMi-core's library.

@@ -73,7 +73,8 @@ def send_to_file(logger: logging.Logger, path: str) -> None:
         del _own_files[logger.name]
     logger.propagate = handler is None
     if handler is not None:
-        handler.setFormatter(_formatter(_form[-1]))
+        is_json = any(isinstance(one.formatter, _JsonFormatter) for one in logging.getLogger().handlers)
+        handler.setFormatter(_formatter("json" if is_json else "text"))  # as the process's log
         logger.addHandler(handler)
         _own_files[logger.name] = path, handler
 
@@ -109,15 +110,12 @@ def set_up(level: str = "INFO", form: str = "text", file: str | None = None, *, 
             trouble = error.strerror or str(error)
     if handler is None:
         handler = _syslog() if use_syslog else logging.StreamHandler()
-    _form.append(form)
     handler.setFormatter(_formatter(form))
     root.addHandler(handler)
     if trouble:
         logging.getLogger("nri.plugin").warning("cannot log to %s: %s", file, trouble)
 
 
-#: The form of this process's log, last.
-_form = ["text"]
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 

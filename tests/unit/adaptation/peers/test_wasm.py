@@ -66,6 +66,7 @@ def test_it_is_called_as_the_reference_calls_it() -> None:
     assert peer(Functions()).qualified == "pre-connected-wasm:10-a"
 
 
+@pytest.mark.pure  # its policy is not a real one
 def test_an_event_is_the_same_bytes_as_for_others() -> None:
     functions = Functions()
     request = EventRequest(BY_RPC["StartContainer"], m.PodSandbox(id="p"), m.Container(id="c"))
@@ -74,6 +75,7 @@ def test_an_event_is_the_same_bytes_as_for_others() -> None:
     assert (function, payload) == ("plugin_start_container", request.encoded())
 
 
+@pytest.mark.pure
 def test_a_caller_in_a_hurry_does_not_cost_the_plugin_its_life() -> None:
     functions = Functions()
     request = EventRequest(BY_RPC["StartContainer"], m.PodSandbox(), m.Container())

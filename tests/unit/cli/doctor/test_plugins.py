@@ -40,7 +40,7 @@ def test_webassembly_is_told_with_what_it_needs(tmp_path: Path, monkeypatch: pyt
     (problem,) = [each for each in findings if each.level == "problem"]
     assert (problem.what, problem.next) == (
         "WebAssembly, for which wasmtime is missing",
-        "install the extra wasm of nri, from where nri came",
+        "pip install '.[wasm]', in a checkout of nri",
     )
 
 

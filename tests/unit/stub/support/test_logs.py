@@ -169,10 +169,7 @@ def test_the_pod_on_every_line_is_plain() -> None:
     assert len(line) < 1200
 
 
-def test_each_line_of_a_record_that_says_so_is_a_line_of_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logs, "_form", ["text"])
+def test_each_line_of_a_record_that_says_so_is_a_line_of_the_log(tmp_path: Path) -> None:
     logger = logging.getLogger("nri.plugin.lines")
     logger.setLevel("INFO")
     logs.send_to_file(logger, str(tmp_path / "log"))

@@ -40,7 +40,7 @@ def compiled(engine: Any, data: bytes, digest: bytes, folder: str | None) -> Any
         log.debug("%s: compiled code is not taken from there: %s", path, error)
     module = wasmtime.Module(engine, data)
     try:
-        _keep(path, module.serialize())
+        _keep(path, bytes(module.serialize()))
     except OSError as error:
         log.debug("%s: compiled code cannot be kept: %s", path, error.strerror)
     return module

@@ -18,6 +18,7 @@ import wasmtime
 
 from nri.adaptation.launch.last_words import LastWords
 from nri.adaptation.launch.wasm import host
+from nri.adaptation.launch.wasm.failures import frames, words_for
 from nri.adaptation.launch.wasm.program import MEMORY_BYTES
 from nri.errors import ConnectionClosed, DeadlineExceeded, RemoteProtocolError, RpcError
 from nri.text import plain
@@ -36,23 +37,19 @@ API_VERSION = 1
 
 _ERROR = 1 << 31
 _MASK = 0xFFFFFFFF
-#: Functions of a trap that are named, innermost first.
-_FRAMES = 8
 _FOREVER_S = 3600.0
-
 
 #: Runs that hold something of wasmtime's.
 _open: weakref.WeakSet[Instance] = weakref.WeakSet()
 #: How long the end of this process waits for them, in seconds.
-EXIT_S = 2.0
+EXIT_S = 5.0
 
 
 @atexit.register
 def _end_all() -> None:
     """End all runs while Python still can.
 
-    Later, a thread that comes back from WebAssembly into Python is ended where it stands, which Rust takes for a
-    reason to abort the process.
+    A thread that comes back from WebAssembly into Python after that is ended where it stands, below frames of Rust.
     """
     runs = list(_open)
     for run in runs:
@@ -244,12 +241,12 @@ class Instance:
 
     def _fail(self, function: str, error: BaseException) -> Exception:
         """End the run because of an error; returns what the call fails with."""
-        what, late = _words_for(error), False
+        what, late = words_for(error), False
         with self._changed:
             if self._interrupted and not self._ending:
                 late, what = True, "interrupted: it took too long"
             status = self._ending or f"{what} in {function}{self._fullness()}"
-            for line in _frames(error) if not self._ending and not self._words.text else ():
+            for line in frames(error) if not self._ending and not self._words.text else ():
                 self._words.add(f"  in {line}\n".encode())
             self._ended(status, failed=not self._ending)
         if late:
@@ -275,29 +272,9 @@ class Instance:
             until = min(until, self._deadline)
             while not self._interrupted and (left_s := until - monotonic()) > 0:
                 self._changed.wait(left_s)
+            if not self._interrupted and monotonic() >= self._deadline:
+                self._interrupt()  # the thread that looks after it may be later than we
 
     def write(self, data: bytes) -> None:
         """Keep a piece of what the plugin writes to stderr."""
         self._words.add(data)
-
-
-def _words_for(error: BaseException) -> str:
-    """How a function ended, in words."""
-    if isinstance(error, wasmtime.ExitTrap):
-        return f"exit code {error.code}"
-    if isinstance(error, wasmtime.Trap):
-        code = error.trap_code
-        return f"trapped ({code.name.lower().replace('_', ' ')})" if code is not None else f"trapped ({_last(error)})"
-    return plain(_last(error))
-
-
-def _last(error: BaseException) -> str:
-    """The cause, which wasmtime writes last."""
-    return next((line.strip() for line in reversed(str(error).split("\n")) if line.strip()), "an error without words")
-
-
-def _frames(error: BaseException) -> list[str]:
-    """The names of the functions in which a trap happened, innermost first."""
-    if not isinstance(error, wasmtime.Trap):
-        return []
-    return [plain(frame.func_name or f"function {frame.func_index}", 200) for frame in error.frames[:_FRAMES]]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nri.adaptation.launch.discovery import Found
 from nri.adaptation.launch.process import Process
-from nri.adaptation.launch.start import MAGIC
+from nri.adaptation.launch.wasm_file import MAGIC
 from nri.cli.errors import USAGE, Failure
 from nri.cli.support.trial.contestants import name_in
 

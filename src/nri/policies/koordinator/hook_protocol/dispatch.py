@@ -25,7 +25,7 @@ STAGES: Final = {
 
 
 class HookServer(NamedTuple):
-    """A registered server. `failure_policy` is `Fail`, `Ignore` or "", which counts as Ignore."""
+    """A registered server. `failure_policy` is "Fail", "Ignore" or "", which counts as "Ignore"."""
 
     endpoint: str
     stages: tuple[str, ...]

@@ -3,9 +3,7 @@
 from typing import Any
 
 from nri.policies.koordinator import names
-from nri.policies.koordinator.refresh import identities
 from nri.policies.koordinator.refresh.running import RunningPod, reconciled_class
-from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
 
 
 def pod(
@@ -27,27 +25,3 @@ def test_a_pod_without_a_class_and_with_cpus_counts_as_lsr() -> None:
     assert reconciled_class(pod("a", **{names.ANNOTATION_STATUS: '{"cpuset":"1"}'}).context()) == "LSR"
     assert reconciled_class(pod("a", **{names.ANNOTATION_STATUS: "bad"}).context()) == ""
     assert reconciled_class(pod("a", "BE").context()) == "BE"
-
-
-def test_identities_reach_folders_pods_their_containers_and_what_nobody_lists() -> None:
-    rule = GroupIdentityRule(True, {"LS": 2}, {"BestEffort": -1, "Burstable": 2}, {"Guaranteed": 1})
-    root = "kubepods.slice"
-    there = [
-        root,
-        f"{root}/kubepods-besteffort.slice",
-        f"{root}/kubepods-besteffort.slice/dangling",
-        f"{root}/kubepods-besteffort.slice/dangling/container",
-        f"{root}/listed",
-        f"{root}/listed/container",
-    ]
-    listed = RunningPod(pod("ls", "LS").pod, f"/{root}/listed/")
-    found = {write.folder: write.value for write in identities.identities(rule, [listed], there)}
-    assert found == {
-        root: "0",
-        f"{root}/kubepods-burstable.slice": "2",
-        f"{root}/kubepods-besteffort.slice": "-1",
-        f"{root}/listed": "2",
-        f"{root}/listed/container": "2",
-        f"{root}/kubepods-besteffort.slice/dangling": "-1",
-        f"{root}/kubepods-besteffort.slice/dangling/container": "-1",
-    }
