@@ -128,6 +128,8 @@ def test_a_key_that_is_null_is_as_good_as_absent(cases: list[dict[str, Any]]) ->
         ("cpuset/reconcile.pod",
          {"pod": {"annotations": {"scheduling.koordinator.sh/resource-status": '{"cpuset": "2-3"}'}}},
          {"cfs_quota": -1, "error": False}),
+        ("protocol/convert.proxy_to_pod", {"proxy_pod_request": {"pod_meta": {"name": "p"}, "cgroup_parent": "/k"}},
+         {"request": {"pod": {"name": "p"}, "cgroup_parent": "/k"}}),
         ("resctrl/rule.parse.pods", {"update_is_pods_trigger": True}, {"updated": True, "error": False}),
     ],
 )  # fmt: skip
