@@ -1,8 +1,10 @@
 """Every recorded outcome of Koordinator's hooks comes out the same in reference mode; and what the command says."""
 
+import copy
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,74 @@ def test_no_case_can_pass_by_being_empty() -> None:
         hook, _, stage = name.partition("/")
         case = {"id": name, "hook": hook, "stage": stage, "input": {}, "expect": {"never": "there"}}
         assert run_hook_case(case) is not None, name
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of each key in an input."""
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if isinstance(value, dict):
+            yield (*path, key)
+        yield from places(each, (*path, key))
+
+
+def with_null(case: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
+    changed = copy.deepcopy(case)
+    inner = changed["input"]
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = None
+    return changed
+
+
+def test_a_key_that_is_null_is_as_good_as_absent(cases: list[dict[str, Any]]) -> None:
+    """The file's own rule. Only what a device's node is numbered cannot be missing."""
+    tried = 0
+    for case in cases[::3]:
+        for path in places(case["input"]):
+            failure = run_hook_case(with_null(case, path))
+            assert failure is None or "device_nodes_major_minor" in path or "cannot be run" not in failure.diff, path
+            tried += 1
+    assert tried > 500
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expect"),
+    [
+        ("runtimeproxy/store.pod", {"check_pointed_pod_sandbox": {"a": 1}, "pod_sandbox_id": "p"},
+         {"pod_sandbox": {"a": 1}, "entries": 1}),
+        ("runtimeproxy/failover.container",
+         {"container": {"metadata": {"name": "c", "attempt": 1}, "annotations": {"k": "v"}},
+          "existing_pod": {"request": {"pod_meta": {"name": "p"}, "labels": {"l": "1"}}}},
+         {"container_meta_data": {"name": "c", "attempt": 1}, "pod_meta_data": {"name": "p"}, "pod_labels": {"l": "1"},
+          "container_annotations": {"k": "v"}, "error": False}),
+        ("runtimeproxy/parse.create_container",
+         {"existing_pod": {"request": {"pod_meta": {"name": "p"}}},
+          "create_request": {"config": {"metadata": {"name": "c"}, "envs": [{"key": "A", "value": "MQ=="}]}}},
+         {"container_info": {"request": {"pod_meta": {"name": "p"}, "container_meta": {"name": "c"},
+                                         "container_envs": {"A": "1"}}}}),
+        ("runtimeproxy/parse.run_pod_sandbox",
+         {"run_pod_request": {"config": {"metadata": {"name": "p"}, "linux": {"cgroup_parent": "/k"}}}},
+         {"pod_sandbox_info": {"request": {"pod_meta": {"name": "p"}, "cgroup_parent": "/k"}}}),
+        ("batchresource/reconcile.container",
+         {"pod": {"labels": {"koordinator.sh/qosClass": "BE"}},
+          "container": {"extended_resources": {"limits": {"kubernetes.io/batch-cpu": "500"}}}},
+         {"cfs_quota": 50_000, "cpu_shares": 2, "memory_limit": -1, "error": False}),
+        ("cpunormalization/reconcile.pod",
+         {"pod": {"resources": {"cfs_quota": 120_000}}, "rule": {"enabled": True, "ratio": 1.2}},
+         {"cfs_quota": 100_000, "error": False}),
+        ("cpuset/reconcile.pod",
+         {"pod": {"annotations": {"scheduling.koordinator.sh/resource-status": '{"cpuset": "2-3"}'}}},
+         {"cfs_quota": -1, "error": False}),
+        ("protocol/convert.proxy_to_pod", {"proxy_pod_request": {"pod_meta": {"name": "p"}, "cgroup_parent": "/k"}},
+         {"request": {"pod": {"name": "p"}, "cgroup_parent": "/k"}}),
+        ("resctrl/rule.parse.pods", {"update_is_pods_trigger": True}, {"updated": True, "error": False}),
+    ],
+)  # fmt: skip
+def test_stages_that_no_recorded_case_shows_take_what_their_kind_is_given(
+    name: str, given: dict[str, Any], expect: dict[str, Any]
+) -> None:
+    hook, _, stage = name.partition("/")
+    assert run_hook_case({"id": name, "hook": hook, "stage": stage, "input": given, "expect": expect}) is None
 
 
 def test_the_command_counts_hooks_first_and_helpers_apart() -> None:

@@ -138,6 +138,8 @@ class Resctrl:
         return Result(group, name, shares, Outcome.CLAMPED, reason, before, after)
 
     def _folder(self, group: str, name: str, wanted: str, call: Callable[[str], None], fine: int) -> Result:
+        if not group:
+            return Result(group, name, wanted, Outcome.REFUSED, "the first group is always there")
         try:
             call(self._at(group))
         except (OSError, ValueError) as error:

@@ -22,6 +22,8 @@ Identity = tuple[int, int]
 _OPENAT2, _RESOLVE_IN_ROOT, _RESOLVE_NO_MAGICLINKS = 437, 0x10, 0x02
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _MOST_LINKS = 40
+#: The kernel has no openat2; a container's seccomp profile does not know it; a folder was moved under a `..`.
+_INSTEAD = frozenset({errno.ENOSYS, errno.EPERM, errno.EAGAIN})
 _CHUNK = 1 << 16
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -176,8 +178,8 @@ class _OpenHow(ctypes.Structure):
 def open_below(root: str | os.PathLike[str], path: str, flags: int = os.O_RDONLY) -> int:
     """Open a path as a process would whose root is `root`: symlinks and ``..`` cannot lead out of it.
 
-    Raises OSError. Source: openat2(2) with RESOLVE_IN_ROOT, Linux 5.6; kernels before that go through the path folder
-    by folder, with the same result.
+    Raises OSError. Source: openat2(2) with RESOLVE_IN_ROOT, Linux 5.6; where that cannot be had, the path is gone
+    through folder by folder, with the same result.
     """
     top = os.open(root, _FOLDER)
     try:
@@ -188,7 +190,7 @@ def open_below(root: str | os.PathLike[str], path: str, flags: int = os.O_RDONLY
         if found >= 0:
             return found
         number = ctypes.get_errno()
-        if number != errno.ENOSYS:
+        if number not in _INSTEAD:
             raise OSError(number, os.strerror(number), path)
         return _walk(top, path, flags)
     finally:

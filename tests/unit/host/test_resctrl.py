@@ -108,6 +108,13 @@ def test_a_name_that_is_no_groups_is_refused(tmp_path: Path, name: str) -> None:
     assert {result.outcome for result in results} == {Outcome.REFUSED}
 
 
+def test_the_first_group_is_neither_made_nor_removed(tmp_path: Path) -> None:
+    (tmp_path / TOP).mkdir(parents=True)
+    resctrl = Resctrl(Root(tmp_path))
+    assert {resctrl.create("").outcome, resctrl.remove("").outcome} == {Outcome.REFUSED}
+    assert (tmp_path / TOP).is_dir()
+
+
 def test_shares_are_given_by_resource_and_read_back(tmp_path: Path) -> None:
     resctrl = machine(tmp_path)
     assert resctrl.schemata("BE") == {"MB": {0: 100, 1: 100}, "L3": {0: 0xFFF, 1: 0xFFF}}

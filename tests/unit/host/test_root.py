@@ -140,3 +140,20 @@ def test_the_root_of_this_machine_is_known(root: Path) -> None:
     assert not Root(root).is_own
     assert Root().read("/proc/self/stat").startswith(str(os.getpid()))
     assert repr(Root("/x")) == "Root('/x')"
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EAGAIN])
+def test_where_openat2_cannot_be_had_the_path_is_gone_through_folder_by_folder(
+    root: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """EPERM is what a container's seccomp profile says that does not know the call, EAGAIN a move under a `..`."""
+
+    class Refusing:
+        def syscall(self, *_: object) -> int:
+            ctypes.set_errno(number)
+            return -1
+
+    monkeypatch.setattr(module, "_libc", Refusing())
+    assert content(root, "folder/../absolute") == b"inside"
+    with pytest.raises(FileNotFoundError):
+        open_below(root, "out")

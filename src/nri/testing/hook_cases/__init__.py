@@ -32,6 +32,8 @@ __all__ = ["HELPERS", "is_helper", "run_hook_case", "stages", "wrong"]
 
 #: Stages that follow the original's inner split, which is not what a user sees; they are counted apart.
 HELPERS = ("helper.", "docker.")
+#: Inputs in which a key counts by being there: names of files and devices.
+_NAMES = frozenset({"files", "host", "tasks_map"})
 _TABLES = (
     conversions.STAGES,
     cookies.STAGES,
@@ -74,7 +76,7 @@ def run_hook_case(case: dict[str, Any], quirks: Quirks = Quirks.REFERENCE) -> Fa
     run = next((table[name] for table in _TABLES if name in table), None)
     if run is None:
         return Failure(str(case["id"]), name, "this stage is not known here")
-    given = case.get("input") or {}
+    given = {key: value if key in _NAMES else _set(value) for key, value in (case.get("input") or {}).items()}
     if given.get("context", ...) is None:
         run = _without_context
     try:
@@ -88,3 +90,10 @@ def run_hook_case(case: dict[str, Any], quirks: Quirks = Quirks.REFERENCE) -> Fa
 def _without_context(given: Given) -> dict[str, Any]:
     """A hook that is told nothing at all is an error at every stage."""
     return {"error": "context" in given}
+
+
+def _set(value: Any) -> Any:
+    """What is set of an input: a key that is null is as good as absent. A place in a list stays one."""
+    if isinstance(value, dict):
+        return {key: _set(each) for key, each in value.items() if each is not None}
+    return [_set(each) for each in value] if isinstance(value, list) else value

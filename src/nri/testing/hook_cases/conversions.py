@@ -102,7 +102,7 @@ def _container_from_nri(given: Given) -> Outcome:
 
 def _pod_from_proxy(given: Given) -> Outcome:
     return {
-        "request": _pod_shown(proxy.pod_context(_first(given, "proxy_pod", "proxy_request", "request"))),
+        "request": _pod_shown(proxy.pod_context(_proxy_request(given))),
         "error": False,
     }
 
@@ -110,15 +110,16 @@ def _pod_from_proxy(given: Given) -> Outcome:
 def _container_from_proxy(given: Given) -> Outcome:
     config = inputs.mapping(given.get("config"))
     context = proxy.container_context(
-        _first(given, "proxy_container", "proxy_request", "request"),
+        _proxy_request(given),
         config.get("default_runtime") or "containerd",
         config.get("cgroup_driver") or "systemd",
     )
     return {"request": _container_shown(context), "error": False}
 
 
-def _first(given: Input, *names: str) -> Mapping[str, Any]:
-    return next((inputs.mapping(given[name]) for name in names if given.get(name)), {})
+def _proxy_request(given: Input) -> Mapping[str, Any]:
+    """The request of the hook protocol, which is all that a case has beside its configuration."""
+    return next((inputs.mapping(each) for name, each in given.items() if name != "config" and each), {})
 
 
 def _pod_shown(context: PodContext) -> Outcome:

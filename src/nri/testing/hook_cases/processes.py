@@ -103,7 +103,7 @@ def _trigger(given: Given) -> Outcome:
 STAGES: dict[str, Callable[[Given], Outcome]] = {
     "oomscoreadj/reconcile.container": _container,
     "oomscoreadj/rule.apply": _apply,
-    "oomscoreadj/rule.parse.pods": _trigger,
+    **{f"{hook}/rule.parse.pods": _trigger for hook in ("oomscoreadj", "resctrl", "tc", "terwayqos")},
     "oomscoreadj/helper.value_for_container": _wanted,
     "oomscoreadj/helper.write_pids": _write,
 }

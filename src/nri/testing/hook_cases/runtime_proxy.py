@@ -22,6 +22,16 @@ def _request_of(info: Any) -> Outcome:
     return mapping(mapping(info).get("request"))
 
 
+def _stored(given: Given) -> Outcome:
+    """What the proxy has stored, which cases call by the name of the original test's variable."""
+    return next((found for value in given.values() if isinstance(value, dict) and (found := _request_of(value))), {})
+
+
+def _asked(given: Given) -> Outcome:
+    """The CRI request of a case."""
+    return next((mapping(given[name]) for name in given if name.endswith("request") and given[name]), {})
+
+
 # --- merges
 
 
@@ -63,21 +73,19 @@ def _container(given: Given) -> Outcome:
 
 
 def _parse_update(given: Given) -> Outcome:
-    stored = _request_of(given.get("existing_container_executor"))
-    return {
-        "container_info": {"request": requests.container_of_update(mapping(given.get("container_request")), stored)}
-    }
+    return {"container_info": {"request": requests.container_of_update(_asked(given), _stored(given))}}
 
 
 def _parse_create(given: Given) -> Outcome:
-    pod = _request_of(given.get("pod_sandbox_info") or given.get("pod_sandbox"))
-    request = mapping(given.get("container_request") or given.get("request"))
-    return {"container_info": {"request": requests.container_of_create(request, pod)}}
+    request = _asked(given)
+    config = mapping(request.get("config"))
+    request = {**request, "config": {**config, "envs": _entries(config.get("envs"))}}
+    return {"container_info": {"request": requests.container_of_create(request, _stored(given))}}
 
 
 def _parse_run(given: Given) -> Outcome:
-    found = requests.pod_of_run(mapping(given.get("request") or given.get("pod_request")))
-    return {"pod_sandbox_info": {"request": found}, "pod_info": {"request": found}}
+    found = requests.pod_of_run(_asked(given))
+    return {name: {"request": found} for name in ("pod_sandbox_info", "pod_sandbox", "pod_info")}
 
 
 def _listed_pod(given: Given) -> Outcome:
@@ -90,11 +98,12 @@ def _listed_pod(given: Given) -> Outcome:
 
 def _listed_container(given: Given) -> Outcome:
     container = mapping(given.get("container"))
-    pod = _request_of(given.get("pod_sandbox_info") or given.get("pod_sandbox"))
+    pod = _stored(given)
     if given.get("container") is not None and not pod:
         return {"error": True}
     found = requests.listed_container(container, pod) if container else {}
-    return {"error": False, "container_info": {"request": found}, **found}
+    metas = {f"{name}_data": found.get(name) for name in ("pod_meta", "container_meta")}
+    return {"error": False, "container_info": {"request": found}, **found, **metas}
 
 
 def _checkpoint_pod(given: Given) -> Outcome:
@@ -113,9 +122,9 @@ def _checkpoint_container(given: Given) -> Outcome:
 
 
 def _store(given: Given) -> Outcome:
-    kind, name = ("container", "container_id") if "container_id" in given else ("pod", "pod_id")
-    stored = given.get(f"check_pointed_{kind}")
-    return {kind: stored, "pod_sandbox": stored, "entries": 1 if given.get(name) is not None else 0}
+    stored = next((value for name, value in given.items() if name.startswith("check_pointed_")), None)
+    written = any(value is not None for name, value in given.items() if name.endswith("_id"))
+    return {"container": stored, "pod": stored, "pod_sandbox": stored, "entries": int(written)}
 
 
 def _dispatch(given: Given) -> Outcome:
@@ -137,8 +146,7 @@ def _nothing(given: Given) -> Outcome:
 
 
 def _env_to_hook(given: Given) -> Outcome:
-    entries = given.get("cri_env") or ()
-    return {"env": requests.env_of_cri([{**each, "value": _bytes(each.get("value"))} for each in entries])}
+    return {"env": requests.env_of_cri(_entries(given.get("cri_env")))}
 
 
 def _env_to_cri(given: Given) -> Outcome:
@@ -150,8 +158,9 @@ def _listed(env: Any) -> list[Outcome]:
     return [{"key": each["key"], "value": base64.b64encode(each["value"]).decode()} for each in entries]
 
 
-def _bytes(value: Any) -> bytes:
-    return base64.b64decode(value or "")
+def _entries(listed: Any) -> list[Outcome]:
+    """An environment of the CRI, whose values are bytes and stand in base64."""
+    return [{**each, "value": base64.b64decode(each.get("value") or "")} for each in listed or ()]
 
 
 # --- in front of Docker

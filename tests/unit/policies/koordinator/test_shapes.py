@@ -78,3 +78,8 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
         decode(json.dumps({"name": value, "count": value}), SHAPE)
     except ValueError:
         pass
+
+
+def test_half_of_a_surrogate_pair_is_replaced_as_go_does() -> None:
+    assert decode('{"name": "a\\ud800b"}', SHAPE)["name"] == "a\ufffdb"
+    assert decode('{"name": "\\ud83d\\ude00"}', SHAPE)["name"] == "\U0001f600"

@@ -55,10 +55,12 @@ def quota_us(budget: int, current_us: int, cpus: int) -> int | None:
         cpus: how many CPUs the node has.
     """
     wanted = max(budget * CPU_PERIOD_US // 1000, _LEAST_QUOTA_US)
+    if current_us == UNLIMITED:  # -1 is no quota that the wanted one could be near to
+        return wanted
     if abs(wanted - current_us) * 100 < cpus * CPU_PERIOD_US and wanted != _LEAST_QUOTA_US:
         return None
     step = cpus * CPU_PERIOD_US // 10
-    return current_us + step if current_us != UNLIMITED and wanted - current_us > step else wanted
+    return current_us + step if wanted - current_us > step else wanted
 
 
 def cpu_count(budget: int, current: int, cpus: int) -> int:

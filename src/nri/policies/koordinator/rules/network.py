@@ -105,7 +105,8 @@ def terway(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
     total = _total(found)
     if total < 0:
         raise ValueError(f"the node's bandwidth is {total}")
-    return _bandwidths(found, total // 8, lambda value: bytes_per_s(value, total, quirks))
+    node = total // 8
+    return _bandwidths(found, node, lambda value: bytes_per_s(value, node, quirks))
 
 
 def class_bytes_per_s(network: Mapping[str, Any], total: int, quirks: Quirks = Quirks.DEFAULT) -> dict[str, int]:
@@ -116,7 +117,7 @@ def class_bytes_per_s(network: Mapping[str, Any], total: int, quirks: Quirks = Q
 
 
 def bytes_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEFAULT) -> int:
-    """Return a share in terway's words: a text is bits, eight to a byte; a percentage is of the given total."""
+    """Return a share in terway's words: a text is bits, eight to a byte; a percentage is of `total`, which is bytes."""
     if value is None:
         return 0
     if isinstance(value, int):

@@ -26,7 +26,7 @@ def ratio(node: Any) -> float:
     if text is None:
         return NO_RATIO
     try:
-        found = float(text) if text == text.strip() and "_" not in text else math.nan
+        found = float(text) if text.isascii() and text == text.strip() and "_" not in text else math.nan
     except ValueError:
         found = math.nan
     if not found > 0 or math.isinf(found):

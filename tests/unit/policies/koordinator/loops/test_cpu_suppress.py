@@ -46,6 +46,11 @@ def test_a_first_quota_is_the_whole_one() -> None:
     assert cpu_suppress.quota_us(30_000, -1, 32) == 3_000_000
 
 
+def test_a_small_first_quota_is_no_small_change_from_none() -> None:
+    """-1 is no quota: on a large node two CPUs are within a hundredth of it, and a whole node away."""
+    assert cpu_suppress.quota_us(2_000, -1, 256) == 200_000
+
+
 @given(st.integers(-1000, 200_000), st.integers(0, 128), st.integers(1, 128))
 def test_cpus_are_two_at_least_and_a_tenth_more_at_most(budget: int, current: int, cpus: int) -> None:
     count = cpu_suppress.cpu_count(budget, current, cpus)

@@ -27,6 +27,14 @@ def test_the_same_text_is_bits_for_tc_and_an_eighth_in_bytes_for_terway() -> Non
     assert network.terway(spec).hw_tx_bps_max == 12_500_000
 
 
+def test_terway_counts_a_percentage_in_bytes_and_knows_what_is_more_than_the_node() -> None:
+    bandwidths = network.terway(traffic("100M", ingressRequest=50, egressLimit=100))
+    assert (bandwidths.l1_rx_bps_min, bandwidths.l1_tx_bps_max) == (6_250_000, bandwidths.hw_tx_bps_max)
+    assert network.terway(traffic("100M", egressLimit="100M")).l1_tx_bps_max == bandwidths.hw_tx_bps_max
+    with pytest.raises(ValueError, match="more than the node's"):
+        network.terway(traffic("100M", egressLimit="200M"))
+
+
 @given(st.integers(0, 100), st.integers(0, 10**12))
 def test_a_percentage_is_of_the_whole(percent: int, total: int) -> None:
     assert network.tc_bits_per_s(percent, total) == total * percent // 100

@@ -37,3 +37,8 @@ def test_a_change_below_a_hundredth_is_none(ratio: float, change: float) -> None
     assert node.same_ratio(ratio, ratio + change)
     assert not node.same_ratio(ratio, ratio + 0.02)
     assert not node.same_ratio(node.NO_RATIO, ratio)
+
+
+def test_a_ratio_in_other_digits_is_none() -> None:
+    with pytest.raises(ValueError, match="no number above 0"):
+        node.ratio(on_node("\N{ARABIC-INDIC DIGIT TWO}"))
