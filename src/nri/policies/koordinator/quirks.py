@@ -42,6 +42,8 @@ class Quirks:
     """An RDMA device without verbs is an error that names it; the original panics."""
     negative_bandwidth_refused: bool = True
     """A negative bandwidth is an error; the original takes it for a huge one."""
+    bandwidth_shares_in_bytes: bool = True
+    """terway takes shares of the node's bandwidth in bytes; the original of its bits, eight times that."""
     bad_share_pool_refused: bool = True
     """A share pool whose CPUs cannot be read makes the topology rule invalid, and the last good one stays."""
     moved_processes_forgotten: bool = True

@@ -106,7 +106,8 @@ def terway(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
     if total < 0:
         raise ValueError(f"the node's bandwidth is {total}")
     node = total // 8
-    return _bandwidths(found, node, lambda value: bytes_per_s(value, node, quirks))
+    whole = node if quirks.bandwidth_shares_in_bytes else total
+    return _bandwidths(found, node, lambda value: bytes_per_s(value, whole, quirks))
 
 
 def class_bytes_per_s(network: Mapping[str, Any], total: int, quirks: Quirks = Quirks.DEFAULT) -> dict[str, int]:
@@ -117,7 +118,7 @@ def class_bytes_per_s(network: Mapping[str, Any], total: int, quirks: Quirks = Q
 
 
 def bytes_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEFAULT) -> int:
-    """Return a share in terway's words: a text is bits, eight to a byte; a percentage is of `total`, which is bytes."""
+    """Return a share in terway's words: a text is bits, eight to a byte; a percentage is of `total`."""
     if value is None:
         return 0
     if isinstance(value, int):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules import network
 from nri.policies.koordinator.rules.network import Bandwidths, TcRule
 
@@ -33,6 +34,12 @@ def test_terway_counts_a_percentage_in_bytes_and_knows_what_is_more_than_the_nod
     assert network.terway(traffic("100M", egressLimit="100M")).l1_tx_bps_max == bandwidths.hw_tx_bps_max
     with pytest.raises(ValueError, match="more than the node's"):
         network.terway(traffic("100M", egressLimit="200M"))
+
+
+def test_the_original_s_shares_are_of_bits_bandwidth_shares_in_bytes() -> None:
+    bandwidths = network.terway(traffic("100M", ingressRequest=50, egressLimit="200M"), Quirks.REFERENCE)
+    assert (bandwidths.l1_rx_bps_min, bandwidths.l1_tx_bps_max) == (50_000_000, 25_000_000)
+    assert bandwidths.hw_tx_bps_max == 12_500_000
 
 
 @given(st.integers(0, 100), st.integers(0, 10**12))
