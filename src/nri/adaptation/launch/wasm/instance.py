@@ -19,7 +19,7 @@ import wasmtime
 from nri.adaptation.launch.last_words import LastWords
 from nri.adaptation.launch.wasm import host
 from nri.adaptation.launch.wasm.failures import frames, words_for
-from nri.adaptation.launch.wasm.program import MEMORY_BYTES
+from nri.adaptation.launch.wasm.program import MEMORY_BYTES, TABLE_ELEMENTS, TABLES
 from nri.errors import ConnectionClosed, DeadlineExceeded, RemoteProtocolError, RpcError
 from nri.text import plain
 from nri.ttrpc import Code
@@ -204,7 +204,7 @@ class Instance:
         program = self._program
         _open.add(self)
         store = self._store = wasmtime.Store(program.engine)
-        store.set_limits(memory_size=MEMORY_BYTES, instances=1, memories=1)
+        store.set_limits(MEMORY_BYTES, TABLE_ELEMENTS, instances=1, tables=TABLES, memories=1)
         store.set_epoch_deadline(1)
         self._linker = host.linker(program.engine, store, self)
         instance = self._linker.instantiate(store, program.module)

@@ -10,7 +10,7 @@ Next: `nri.adaptation.launch.wasm.instance`.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import wasmtime
 
@@ -23,10 +23,12 @@ from nri.text import plain
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MEMORY_BYTES", "Program", "digest_of"]
+__all__ = ["MEMORY_BYTES", "TABLES", "TABLE_ELEMENTS", "Program", "digest_of"]
 
 #: How much memory a plugin may have, in bytes.
 MEMORY_BYTES = 256 << 20
+#: How many tables, and how many functions or references in each (8 bytes); the Go compiler makes one of some 10,000.
+TABLES, TABLE_ELEMENTS = 8, 1 << 20
 
 _METHODS = ("synchronize", "shutdown", "state_change", *(spec.method for spec in EVENTS))
 #: The functions that a plugin exports, with what they take and return.
@@ -39,6 +41,8 @@ _SIGNATURES = {
 }
 #: Those that a plugin for an older or a smaller API may lack; the reference wants all but the last of the table.
 _OPTIONAL = frozenset(f"plugin_{method}" for method in _METHODS)
+#: Features of WebAssembly that a plugin cannot use; see `_config`.
+_REFUSED = ("relaxed_simd", "simd", "stack_switching", "exceptions", "gc", "function_references")
 #: Names of missing imports or exports in one report.
 _NAMED = 8
 
@@ -64,10 +68,7 @@ class Program:
             ConfigError: it is no WebAssembly, needs what it cannot be given, or lacks what it must have.
         """
         self.digest = digest_of(data)
-        config = wasmtime.Config()
-        config.epoch_interruption = True
-        config.wasm_threads = False  # none runs beside a call
-        self.engine = wasmtime.Engine(config)
+        self.engine = wasmtime.Engine(_config())
         try:
             self.module = cache_of.compiled(self.engine, data, self.digest, cache)
         except wasmtime.WasmtimeError as error:
@@ -91,6 +92,20 @@ class Program:
                 raise ConfigError(path, "", reason)
         if not isinstance(found["memory"], wasmtime.MemoryType):
             raise ConfigError(path, "", "it is no NRI plugin: its export memory is no memory")
+
+
+def _config() -> Any:
+    """How programs are compiled: interruptible, and without what goes beyond numbers and a plain reference.
+
+    Wasmtime's C interface ends the whole process when it is asked for a function's type that has a vector in it, or a
+    reference of the newer kinds. So a file that could have one is refused while it is read.
+    """
+    config = wasmtime.Config()
+    config.epoch_interruption = True
+    config.wasm_threads = False  # none runs beside a call
+    for feature in _REFUSED:
+        setattr(config, f"wasm_{feature}", False)
+    return config
 
 
 def digest_of(data: bytes) -> bytes:

@@ -16,7 +16,7 @@ from tests.support.needs import need_module
 need_module("wasmtime")
 
 from nri.adaptation.launch.wasm.instance import Instance  # noqa: E402 - needs wasmtime
-from nri.adaptation.launch.wasm.program import MEMORY_BYTES, Program  # noqa: E402
+from nri.adaptation.launch.wasm.program import MEMORY_BYTES, TABLE_ELEMENTS, TABLES, Program  # noqa: E402
 
 Start = Callable[..., Instance]
 CREATE = "plugin_create_container"
@@ -141,6 +141,14 @@ def test_memory_has_a_limit_that_the_plugin_can_see(start: Start) -> None:
     pages = MEMORY_BYTES >> 16
     body = f"(if (i32.ne (memory.grow (i32.const {pages})) (i32.const -1)) (then (unreachable))) (i64.const 0)"
     assert call(start(body)) == b""
+
+
+def test_tables_have_limits_too(start: Start) -> None:
+    grown = f"(table.grow $names (ref.null func) (i32.const {TABLE_ELEMENTS}))"
+    body = f"(if (i32.ne {grown} (i32.const -1)) (then (unreachable))) (i64.const 0)"
+    assert call(start(body, more="(table $names 1 funcref)")) == b""
+    with pytest.raises(ConnectionClosed, match="table"):
+        call(start(more="(table 1 funcref)" * (TABLES + 1)))
 
 
 def test_another_version_of_the_interface_is_refused_with_both(start: Start) -> None:

@@ -57,3 +57,16 @@ def test_functions_of_events_may_be_missing_except_in_the_reference_wasm_events_
     )
     methods = ("synchronize", "shutdown", "state_change", *(spec.method for spec in EVENTS))
     Program("10-a", wat.plugin(dict.fromkeys(methods, wat.NOTHING)), all_events=True)
+
+
+@pytest.mark.parametrize(
+    "kind", ["v128", "anyref", "(ref func)", "exnref", "(ref null i31)", "(ref null noextern)", "(ref null $t)"]
+)
+@pytest.mark.parametrize(
+    "place", ['(import "env" "log" (func (param {})))', '(func (export "plugin_shutdown") (param {}))']
+)
+def test_a_type_that_would_end_the_runtimes_process_is_refused(kind: str, place: str) -> None:
+    text = place.format(kind)
+    types = "(type $t (func))"
+    code = wat.plugin(imports=types + text) if text.startswith("(import") else wat.plugin(imports=types, more=text)
+    assert "it cannot be compiled: " in refusal(code)
