@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -77,3 +78,28 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
         os.utime(tmp_path / new, (age + 1, age + 1))
         kept.append(new)
     assert {path.name for path in tmp_path.iterdir()} == set(kept[1:])
+
+
+def test_what_else_is_in_the_folder_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "KEPT", 1)
+    others = [tmp_path / name for name in ("notes", "other.cwasm", "new-1")]
+    for path in others:
+        path.write_text("kept")
+        os.utime(path, (1, 1))
+    for number in range(3):
+        Program("10-a", wat.plugin({"shutdown": f"(i64.const {number})"}), cache=str(tmp_path))
+    assert all(path.exists() for path in others)
+    assert len(list(tmp_path.iterdir())) == len(others) + 1
+
+
+def test_code_that_may_only_be_read_is_taken(
+    tmp_path: Path, compilations: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(path: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    code = wat.plugin()
+    Program("10-a", code, cache=str(tmp_path))
+    monkeypatch.setattr(os, "utime", read_only)
+    Program("10-a", code, cache=str(tmp_path))
+    assert compilations == [code]
