@@ -41,7 +41,10 @@ def compiled(engine: Any, data: bytes, digest: bytes, folder: str | None) -> Any
             return wasmtime.Module.deserialize_file(engine, file.executable)
     except FileNotFoundError:
         pass
-    except (OSError, UntrustedError, wasmtime.WasmtimeError) as error:
+    except UntrustedError as error:
+        log.warning("%s: compiled code is neither taken from there nor kept: %s", path, error)
+        return wasmtime.Module(engine, data)
+    except (OSError, wasmtime.WasmtimeError) as error:
         log.debug("%s: compiled code is not taken from there: %s", path, error)
     module = wasmtime.Module(engine, data)
     try:
@@ -58,6 +61,8 @@ def _keep(path: str, code: bytes) -> None:
     try:
         with open(descriptor, "wb") as file:
             file.write(code)
+            file.flush()
+            os.fsync(descriptor)  # wasmtime would run what a lost write leaves: its format has no checksum
         os.rename(made, path)
     except BaseException:
         os.unlink(made)
