@@ -16,6 +16,7 @@ import wasmtime
 
 from nri.adaptation.launch.wasm import cache as cache_of
 from nri.adaptation.launch.wasm import host
+from nri.adaptation.launch.wasm_file import MAGIC
 from nri.api.events import EVENTS
 from nri.errors import ConfigError
 from nri.text import plain
@@ -42,7 +43,9 @@ _SIGNATURES = {
 #: Those that a plugin for an older or a smaller API may lack; the reference wants all but the last of the table.
 _OPTIONAL = frozenset(f"plugin_{method}" for method in _METHODS)
 #: Features of WebAssembly that a plugin cannot use; see `_config`.
-_REFUSED = ("relaxed_simd", "simd", "stack_switching", "exceptions", "gc", "function_references")
+_REFUSED = ("stack_switching", "exceptions", "gc", "function_references")
+#: In a file: the section of types, a function's, and i32 to f64, funcref and externref.
+_TYPE_SECTION, _FUNCTION_TYPE, _PLAIN_TYPES = 1, 0x60, b"\x7f\x7e\x7d\x7c\x70\x6f"
 #: Names of missing imports or exports in one report.
 _NAMED = 8
 
@@ -73,6 +76,8 @@ class Program:
             self.module = cache_of.compiled(self.engine, data, self.digest, cache)
         except wasmtime.WasmtimeError as error:
             raise ConfigError(path, "", f"it cannot be compiled: {_first_line(error)}") from None
+        if not _has_plain_types(data):
+            raise ConfigError(path, "", "it cannot be loaded: it has a function that takes or returns a vector")
         self.names = frozenset(export.name for export in self.module.exports)
         foreign = host.foreign(self.module, self.engine)
         if foreign:
@@ -95,11 +100,7 @@ class Program:
 
 
 def _config() -> Any:
-    """How programs are compiled: interruptible, and without what goes beyond numbers and a plain reference.
-
-    Wasmtime's C interface ends the whole process when it is asked for a function's type that has a vector in it, or a
-    reference of the newer kinds. So a file that could have one is refused while it is read.
-    """
+    """How programs are compiled: interruptible, and without references of the newer kinds; see `_has_plain_types`."""
     config = wasmtime.Config()
     config.epoch_interruption = True
     config.wasm_threads = False  # none runs beside a call
@@ -111,6 +112,42 @@ def _config() -> Any:
 def digest_of(data: bytes) -> bytes:
     """By which a file's content is known again."""
     return sha256(data).digest()
+
+
+def _has_plain_types(data: bytes) -> bool:
+    """Whether all functions of a valid file take and return plain numbers and references alone.
+
+    Wasmtime's C interface ends the whole process when it is asked for the type of another one.
+    """
+    at = len(MAGIC)
+    while at < len(data):
+        section = data[at]
+        size, at = _number(data, at + 1)
+        if section == _TYPE_SECTION:
+            count, at = _number(data, at)
+            for _ in range(count):
+                if data[at] != _FUNCTION_TYPE:
+                    return False
+                at += 1
+                for _ in ("takes", "returns"):
+                    many, at = _number(data, at)
+                    if data[at : at + many].strip(_PLAIN_TYPES):
+                        return False
+                    at += many
+            return True
+        at += size
+    return True
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A number in LEB128, and the place behind it."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return number, at
 
 
 def _named(names: Iterable[str]) -> str:
