@@ -28,7 +28,13 @@ class NetworkDeviceInjector(nri.Plugin):
     """Move network devices of the host to the pods that ask for them, and back when the pods end."""
 
     name = "network-device-injector"
-    annotations: ClassVar[Mapping[str, str]] = dict.fromkeys(KEYS, "network devices of the host for the pod")
+    annotations: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        KEYS, "list of {name, new_name, address, prefix, mtu}: network devices of the host for the pod"
+    )
+
+    def __init__(self) -> None:
+        #: Ids of the pods that this process has given devices to; of others the devices' aliases tell.
+        self._given: set[str] = set()
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
         """Settle devices whose pods ended while this plugin was not there."""
@@ -58,6 +64,7 @@ class NetworkDeviceInjector(nri.Plugin):
             raise nri.Reject(f"{error}; {undone}") from None
         except OSError as error:
             raise nri.Reject(f"network namespace {path}: {error.strerror}") from None
+        self._given.add(pod.id)
         for device in devices:
             self.log.info("network device %s is %s in the pod", device.name, device.new_name)
 
@@ -66,6 +73,7 @@ class NetworkDeviceInjector(nri.Plugin):
 
     def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         self._take_back(pod)  # of a pod whose stop was not told; else there is nothing any more
+        self._given.discard(pod.id)
 
     def _take_back(self, pod: nri.PodSandbox) -> None:
         try:
@@ -79,7 +87,7 @@ class NetworkDeviceInjector(nri.Plugin):
             with Sides(path) as sides:
                 for device in devices:
                     try:
-                        if sides.move_out(device):
+                        if sides.move_out(device, known=pod.id in self._given):
                             self.log.info("network device %s is back on the host", device.name)
                     except OSError as error:
                         self.log.error("network device %s: cannot take it back: %s", device.name, error.strerror)  # noqa: TRY400 - the reason is the kernel's
