@@ -42,6 +42,8 @@ RELEASE_S = 2.0
 #: Plugins that are remembered by name; beyond that, who went longest ago is forgotten.
 REMEMBERED = 256
 
+_REFUSED = "%s: registration refused: %s"
+
 
 class Registry:
     """Keeps the peers. Thread-safe."""
@@ -86,8 +88,16 @@ class Registry:
         self._claim(peer, peer.index, peer.name)
 
     def admit(self, peer: Peer) -> None:
-        """Take a plugin without a connection, and take it through the handshake in a thread of its own."""
-        self.adopt(peer)
+        """Take a plugin without a connection, and take it through the handshake in a thread of its own.
+
+        One whose name another plugin has is refused, as RegisterPlugin would be: it is gone then.
+        """
+        try:
+            self.adopt(peer)
+        except RpcError as error:
+            self._reporting.refused("registration refused", _REFUSED, peer.qualified, plain(error.message))
+            peer.signal(Signal.FATAL, error.message)
+            return
         if self._stopped:
             peer.signal(Signal.STOP, "the runtime stops")
         else:
@@ -115,8 +125,7 @@ class Registry:
         try:
             self._register(peer, payload)
         except RpcError as error:
-            text = "%s: registration refused: %s"
-            self._reporting.refused("registration refused", text, peer.qualified, plain(error.message))
+            self._reporting.refused("registration refused", _REFUSED, peer.qualified, plain(error.message))
             raise
 
     def _register(self, peer: RemotePeer, payload: bytes) -> None:

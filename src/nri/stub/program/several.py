@@ -72,6 +72,9 @@ class Several:
         """Run until stopped, or until one gives up; returns the exit code."""
         import threading
 
+        from nri.stub.support import logs
+
+        logs.set_up_as_chosen()  # two threads with a first line at once: one would not find the log made
         self._stop.listen()
         address = self._programs[0].options.health_addr
         health = None

@@ -46,8 +46,10 @@ class Stop:
         """Stop, as this signal would; from any thread."""
         self.signal = self.signal or number
         self._on_stop()
-        if self._wake.locked():
+        try:
             self._wake.release()
+        except RuntimeError:
+            pass  # it was stopped before, or by another thread just now
 
     def wait(self, seconds: float) -> None:
         """Wait so many seconds, or until stopped."""

@@ -9,7 +9,8 @@ import pytest
 
 from nri.adaptation.peers.peer import EXTERNAL, LAUNCHED
 from nri.adaptation.peers.remote import RemotePeer
-from nri.adaptation.peers.state import Action
+from nri.adaptation.peers.state import Action, State
+from nri.adaptation.peers.wasm import WasmPeer
 from nri.api import messages as m
 from nri.api import naming
 from nri.errors import RegistrationError
@@ -81,6 +82,31 @@ def test_duplicates_refused(mode: Mode) -> None:
         else:
             runtime.add(Quiet())
             eventually(lambda: len(runtime.adaptation._chain.peers) == 2, "both take part")
+
+
+class Functions:
+    """A loaded file that does nothing."""
+
+    names = ()
+    ended = ""
+
+    def call(self, function: str, payload: bytes, deadline: float) -> bytes:
+        raise AssertionError("it is called, and may not take part")
+
+    def end(self, reason: str) -> None:
+        self.ended = reason
+
+
+def test_a_loaded_plugin_whose_name_another_has_is_refused_and_ended(nri_runtime: FakeRuntime) -> None:
+    registry, functions = nri_runtime.adaptation._registry, Functions()
+    holder = RawPlugin(nri_runtime).join()
+    peer = WasmPeer(registry, "10", "raw", functions, "", 0)
+    registry.admit(peer)
+    assert peer.state is State.GONE
+    assert "plugin 10-raw is connected already" in peer.last_error
+    assert "plugin 10-raw is connected already" in functions.ended
+    assert registry.find("10-raw") is not peer
+    holder.close()
 
 
 @both

@@ -17,7 +17,7 @@ import pytest
 import nri
 from nri.stub.program.options import Options
 from nri.stub.program.several import Several
-from nri.stub.support import logs
+from nri.stub.support import log_destination, logs
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.unit.stub.plugins import wait_for
 
@@ -226,3 +226,16 @@ def test_a_log_file_of_a_class_gets_the_lines_of_its_plugin_alone(
         assert f"cannot log to {tmp_path}/no/log: No such file" in caplog.text
     finally:
         logs.send_to_file(logging.getLogger("nri.plugin.20-apart"), "")
+
+
+def test_the_log_is_made_before_the_first_thread_could_write_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    seen: list[list[str]] = []
+    monkeypatch.setattr(logs, "set_up", lambda level, *_, **__: made.append(level))
+    monkeypatch.setattr(Several, "_serve", lambda *_: seen.append(list(made)))
+    log_destination.choose(log_destination.Destination("DEBUG"))
+    try:
+        Several([(Env(), options_of("/nowhere", index)) for index in ("10", "20")]).run()
+    finally:
+        log_destination.take()
+    assert seen == [["DEBUG"], ["DEBUG"]]

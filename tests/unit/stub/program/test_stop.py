@@ -55,3 +55,19 @@ def test_a_wait_ends_by_itself() -> None:
     stop = Stop(lambda: None)
     stop.wait(0.01)
     assert not stop
+
+
+def test_one_that_two_threads_stop_at_once_is_stopped() -> None:
+    class Released:
+        """The lock of a wait that another thread ends between our look and our release."""
+
+        def locked(self) -> bool:
+            return True
+
+        def release(self) -> None:
+            raise RuntimeError("release unlocked lock")
+
+    stop = Stop(lambda: None)
+    stop._wake = Released()  # type: ignore[assignment]
+    stop.take(signal.SIGTERM)
+    assert stop

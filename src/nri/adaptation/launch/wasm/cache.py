@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import tempfile
+from contextlib import suppress
 from typing import Any
 
 import wasmtime
@@ -23,6 +25,8 @@ log = logging.getLogger("nri.adaptation")
 
 #: Programs that are kept; those that were not used for longest go.
 KEPT = 16
+#: Their names, and those of files that a process was writing when it was ended.
+_OURS = re.compile(r"([0-9a-f]{64}|new-\w+)\.cwasm")
 
 
 def compiled(engine: Any, data: bytes, digest: bytes, folder: str | None) -> Any:
@@ -32,11 +36,15 @@ def compiled(engine: Any, data: bytes, digest: bytes, folder: str | None) -> Any
     path = os.path.join(folder, f"{digest.hex()}.cwasm")
     try:
         with TrustedFile(path) as file:
-            os.utime(path)
+            with suppress(OSError):  # of another user, or on a disk that is only read
+                os.utime(path)
             return wasmtime.Module.deserialize_file(engine, file.executable)
     except FileNotFoundError:
         pass
-    except (OSError, UntrustedError, wasmtime.WasmtimeError) as error:
+    except UntrustedError as error:
+        log.warning("%s: compiled code is neither taken from there nor kept: %s", path, error)
+        return wasmtime.Module(engine, data)
+    except (OSError, wasmtime.WasmtimeError) as error:
         log.debug("%s: compiled code is not taken from there: %s", path, error)
     module = wasmtime.Module(engine, data)
     try:
@@ -49,14 +57,17 @@ def compiled(engine: Any, data: bytes, digest: bytes, folder: str | None) -> Any
 def _keep(path: str, code: bytes) -> None:
     folder = os.path.dirname(path)
     os.makedirs(folder, 0o700, exist_ok=True)
-    descriptor, made = tempfile.mkstemp(prefix="new-", dir=folder)
+    descriptor, made = tempfile.mkstemp(prefix="new-", suffix=".cwasm", dir=folder)
     try:
         with open(descriptor, "wb") as file:
             file.write(code)
+            file.flush()
+            os.fsync(descriptor)  # wasmtime would run what a lost write leaves: its format has no checksum
         os.rename(made, path)
     except BaseException:
         os.unlink(made)
         raise
-    entries = sorted(os.scandir(folder), key=lambda entry: entry.stat().st_mtime, reverse=True)
-    for entry in entries[KEPT:]:
+    ours = [entry for entry in os.scandir(folder) if _OURS.fullmatch(entry.name)]  # the folder may hold other things
+    ours.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
+    for entry in ours[KEPT:]:
         os.unlink(entry.path)

@@ -109,20 +109,19 @@ def linker(engine: Any, store: Any, guest: Guest) -> Any:
     made.define_wasi()
     i32, i64 = wasmtime.ValType.i32(), wasmtime.ValType.i64()
     poll = wasmtime.FuncType([i32, i32, i32, i32], [i32])
-    made.define_func(_WASI, "poll_oneoff", poll, _harmless(_poll, guest, _FAULT), access_caller=True)
-    made.define_func(
-        _ENV, "log", wasmtime.FuncType([i32, i32], [i64]), _harmless(_Log(guest), guest, 0), access_caller=True
-    )
+    made.define_func(_WASI, "poll_oneoff", poll, _harmless("poll_oneoff", _poll, guest, _FAULT), access_caller=True)
+    line = wasmtime.FuncType([i32, i32], [i64])
+    made.define_func(_ENV, "log", line, _harmless("log", _Log(guest), guest, 0), access_caller=True)
     return made
 
 
-def _harmless(function: Callable[..., int], guest: Guest, otherwise: int) -> Callable[..., int]:
+def _harmless(name: str, function: Callable[..., int], guest: Guest, otherwise: int) -> Callable[..., int]:
     def call(caller: Any, *arguments: int) -> int:
         try:
             memory = caller.get("memory")
             return function(guest, _Memory(memory, caller), *(each & 0xFFFFFFFF for each in arguments))
         except Exception as error:  # noqa: BLE001 - as the module says
-            guest.write(f"the host could not serve {function}: {error}\n".encode())
+            guest.write(f"the host could not serve {name}: {error}\n".encode())
             return otherwise
 
     return call
@@ -163,9 +162,6 @@ class _Log:
             request = m.LogRequest.FromString(memory.read(place, min(size, LOG_BYTES)))
             log.log(_LEVELS.get(request.level, logging.DEBUG), "plugin %s: %s", self._label, plain(request.msg))
         return 0
-
-    def __str__(self) -> str:
-        return "log"
 
 
 def _poll(guest: Guest, memory: _Memory, given: int, taken: int, count: int, told: int) -> int:

@@ -19,7 +19,7 @@ import wasmtime
 from nri.adaptation.launch.last_words import LastWords
 from nri.adaptation.launch.wasm import host
 from nri.adaptation.launch.wasm.failures import frames, words_for
-from nri.adaptation.launch.wasm.program import MEMORY_BYTES
+from nri.adaptation.launch.wasm.program import MEMORY_BYTES, TABLE_ELEMENTS, TABLES
 from nri.errors import ConnectionClosed, DeadlineExceeded, RemoteProtocolError, RpcError
 from nri.text import plain
 from nri.ttrpc import Code
@@ -41,6 +41,8 @@ _FOREVER_S = 3600.0
 
 #: Runs that hold something of wasmtime's.
 _open: weakref.WeakSet[Instance] = weakref.WeakSet()
+#: Whether there are to be no more, because this process ends; and the lock over both.
+_over, _guard = threading.Event(), threading.Lock()
 #: How long the end of this process waits for them, in seconds.
 EXIT_S = 5.0
 
@@ -51,7 +53,9 @@ def _end_all() -> None:
 
     A thread that comes back from WebAssembly into Python after that is ended where it stands, below frames of Rust.
     """
-    runs = list(_open)
+    with _guard:
+        _over.set()
+        runs = list(_open)
     for run in runs:
         run.kill()
     deadline = monotonic() + EXIT_S
@@ -202,10 +206,14 @@ class Instance:
     def _begin(self) -> None:
         """Make the plugin's memory and have it initialize itself."""
         program = self._program
-        _open.add(self)
+        with _guard:
+            if _over.is_set():
+                raise ConnectionClosed("this process ends")
+            _open.add(self)
         store = self._store = wasmtime.Store(program.engine)
-        store.set_limits(memory_size=MEMORY_BYTES, instances=1, memories=1)
-        store.set_epoch_deadline(1)
+        store.set_limits(MEMORY_BYTES, TABLE_ELEMENTS, instances=1, tables=TABLES, memories=1)
+        with self._changed:
+            store.set_epoch_deadline(0 if self._interrupted else 1)  # an epoch that has passed already interrupts none
         self._linker = host.linker(program.engine, store, self)
         instance = self._linker.instantiate(store, program.module)
         self._exports = dict(instance.exports(store).items())

@@ -10,12 +10,13 @@ Next: `nri.adaptation.launch.wasm.instance`.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import wasmtime
 
 from nri.adaptation.launch.wasm import cache as cache_of
 from nri.adaptation.launch.wasm import host
+from nri.adaptation.launch.wasm_file import MAGIC
 from nri.api.events import EVENTS
 from nri.errors import ConfigError
 from nri.text import plain
@@ -23,10 +24,12 @@ from nri.text import plain
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MEMORY_BYTES", "Program", "digest_of"]
+__all__ = ["MEMORY_BYTES", "TABLES", "TABLE_ELEMENTS", "Program", "digest_of"]
 
 #: How much memory a plugin may have, in bytes.
 MEMORY_BYTES = 256 << 20
+#: How many tables, and how many functions or references in each (8 bytes); the Go compiler makes one of some 10,000.
+TABLES, TABLE_ELEMENTS = 8, 1 << 20
 
 _METHODS = ("synchronize", "shutdown", "state_change", *(spec.method for spec in EVENTS))
 #: The functions that a plugin exports, with what they take and return.
@@ -39,6 +42,10 @@ _SIGNATURES = {
 }
 #: Those that a plugin for an older or a smaller API may lack; the reference wants all but the last of the table.
 _OPTIONAL = frozenset(f"plugin_{method}" for method in _METHODS)
+#: Features of WebAssembly that a plugin cannot use; see `_config`.
+_REFUSED = ("stack_switching", "exceptions", "gc", "function_references")
+#: In a file: the section of types, a function's, and i32 to f64, funcref and externref.
+_TYPE_SECTION, _FUNCTION_TYPE, _PLAIN_TYPES = 1, 0x60, b"\x7f\x7e\x7d\x7c\x70\x6f"
 #: Names of missing imports or exports in one report.
 _NAMED = 8
 
@@ -64,14 +71,13 @@ class Program:
             ConfigError: it is no WebAssembly, needs what it cannot be given, or lacks what it must have.
         """
         self.digest = digest_of(data)
-        config = wasmtime.Config()
-        config.epoch_interruption = True
-        config.wasm_threads = False  # none runs beside a call
-        self.engine = wasmtime.Engine(config)
+        self.engine = wasmtime.Engine(_config())
         try:
             self.module = cache_of.compiled(self.engine, data, self.digest, cache)
         except wasmtime.WasmtimeError as error:
             raise ConfigError(path, "", f"it cannot be compiled: {_first_line(error)}") from None
+        if not _has_plain_types(data):
+            raise ConfigError(path, "", "it cannot be loaded: it has a function that takes or returns a vector")
         self.names = frozenset(export.name for export in self.module.exports)
         foreign = host.foreign(self.module, self.engine)
         if foreign:
@@ -93,9 +99,55 @@ class Program:
             raise ConfigError(path, "", "it is no NRI plugin: its export memory is no memory")
 
 
+def _config() -> Any:
+    """How programs are compiled: interruptible, and without references of the newer kinds; see `_has_plain_types`."""
+    config = wasmtime.Config()
+    config.epoch_interruption = True
+    config.wasm_threads = False  # none runs beside a call
+    for feature in _REFUSED:
+        setattr(config, f"wasm_{feature}", False)
+    return config
+
+
 def digest_of(data: bytes) -> bytes:
     """By which a file's content is known again."""
     return sha256(data).digest()
+
+
+def _has_plain_types(data: bytes) -> bool:
+    """Whether all functions of a valid file take and return plain numbers and references alone.
+
+    Wasmtime's C interface ends the whole process when it is asked for the type of another one.
+    """
+    at = len(MAGIC)
+    while at < len(data):
+        section = data[at]
+        size, at = _number(data, at + 1)
+        if section == _TYPE_SECTION:
+            count, at = _number(data, at)
+            for _ in range(count):
+                if data[at] != _FUNCTION_TYPE:
+                    return False
+                at += 1
+                for _ in ("takes", "returns"):
+                    many, at = _number(data, at)
+                    if data[at : at + many].strip(_PLAIN_TYPES):
+                        return False
+                    at += many
+            return True
+        at += size
+    return True
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A number in LEB128, and the place behind it."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return number, at
 
 
 def _named(names: Iterable[str]) -> str:

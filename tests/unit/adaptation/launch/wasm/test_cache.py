@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -45,9 +46,12 @@ def test_a_program_is_compiled_once_and_again_when_its_content_changes(
 def test_code_that_others_could_have_put_there_is_not_run(tmp_path: Path, compilations: list[bytes]) -> None:
     code = wat.plugin()
     Program("10-a", code, cache=str(tmp_path))
+    other = wat.plugin({"shutdown": wat.NOTHING})
     tmp_path.chmod(0o777)
-    Program("10-a", code, cache=str(tmp_path))
-    assert compilations == [code, code]
+    for each in (code, other):
+        Program("10-a", each, cache=str(tmp_path))
+    assert compilations == [code, code, other]
+    assert len(list(tmp_path.iterdir())) == 1, "something was written where others decide"
 
 
 def test_code_that_is_damaged_is_compiled_anew_and_repaired(tmp_path: Path, compilations: list[bytes]) -> None:
@@ -77,3 +81,47 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
         os.utime(tmp_path / new, (age + 1, age + 1))
         kept.append(new)
     assert {path.name for path in tmp_path.iterdir()} == set(kept[1:])
+
+
+def test_what_else_is_in_the_folder_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "KEPT", 1)
+    others = [tmp_path / name for name in ("notes", "other.cwasm", "new-1")]
+    for path in others:
+        path.write_text("kept")
+        os.utime(path, (1, 1))
+    for number in range(3):
+        Program("10-a", wat.plugin({"shutdown": f"(i64.const {number})"}), cache=str(tmp_path))
+    assert all(path.exists() for path in others)
+    assert len(list(tmp_path.iterdir())) == len(others) + 1
+
+
+def test_code_that_may_only_be_read_is_taken(
+    tmp_path: Path, compilations: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(path: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    code = wat.plugin()
+    Program("10-a", code, cache=str(tmp_path))
+    monkeypatch.setattr(os, "utime", read_only)
+    Program("10-a", code, cache=str(tmp_path))
+    assert compilations == [code]
+
+
+def test_code_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[object] = []
+    sync, rename = os.fsync, os.rename
+
+    def synced(descriptor: int) -> None:
+        steps.append(os.fstat(descriptor).st_size)
+        sync(descriptor)
+
+    def renamed(before: str, after: str) -> None:
+        steps.append(os.stat(before).st_size)
+        rename(before, after)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "rename", renamed)
+    Program("10-a", wat.plugin(), cache=str(tmp_path))
+    (kept,) = tmp_path.iterdir()
+    assert steps == [kept.stat().st_size] * 2

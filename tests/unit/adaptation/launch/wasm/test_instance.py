@@ -15,8 +15,11 @@ from tests.support.needs import need_module
 
 need_module("wasmtime")
 
-from nri.adaptation.launch.wasm.instance import Instance  # noqa: E402 - needs wasmtime
-from nri.adaptation.launch.wasm.program import MEMORY_BYTES, Program  # noqa: E402
+import wasmtime  # noqa: E402 - an extra
+
+from nri.adaptation.launch.wasm import instance  # noqa: E402 - needs wasmtime
+from nri.adaptation.launch.wasm.instance import Instance  # noqa: E402
+from nri.adaptation.launch.wasm.program import MEMORY_BYTES, TABLE_ELEMENTS, TABLES, Program  # noqa: E402
 
 Start = Callable[..., Instance]
 CREATE = "plugin_create_container"
@@ -143,6 +146,14 @@ def test_memory_has_a_limit_that_the_plugin_can_see(start: Start) -> None:
     assert call(start(body)) == b""
 
 
+def test_tables_have_limits_too(start: Start) -> None:
+    grown = f"(table.grow $names (ref.null func) (i32.const {TABLE_ELEMENTS}))"
+    body = f"(if (i32.ne {grown} (i32.const -1)) (then (unreachable))) (i64.const 0)"
+    assert call(start(body, more="(table $names 1 funcref)")) == b""
+    with pytest.raises(ConnectionClosed, match="table"):
+        call(start(more="(table 1 funcref)" * (TABLES + 1)))
+
+
 def test_another_version_of_the_interface_is_refused_with_both(start: Start) -> None:
     run = start(version=2)
     with pytest.raises(RemoteProtocolError, match="API version mismatch, host: 1, plugin: 2"):
@@ -163,6 +174,30 @@ def test_a_run_that_is_ended_from_outside_lets_its_caller_go_at_once(start: Star
         call(run, within_s=60)
     assert monotonic() - began < 30
     assert not run.failed
+
+
+def test_a_run_that_is_ended_before_it_has_begun_does_not_begin(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = start(more='(func (export "_initialize") (loop $again (br $again)))')
+    made = wasmtime.Store
+
+    def late(engine: object) -> object:
+        run.kill()
+        return made(engine)
+
+    monkeypatch.setattr(wasmtime, "Store", late)
+    began = monotonic()
+    with pytest.raises(ConnectionClosed, match="ended by the runtime"):
+        call(run, within_s=15)
+    assert monotonic() - began < 10
+
+
+def test_none_begins_while_the_process_ends(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, over = start(), threading.Event()
+    monkeypatch.setattr(instance, "_over", over)
+    instance._end_all()
+    with pytest.raises(ConnectionClosed, match="this process ends"):
+        call(run)
+    assert "this process ends" in ended(run)
 
 
 def test_two_calls_at_a_time_are_one_after_the_other(start: Start) -> None:

@@ -11,7 +11,7 @@ from tests.support.needs import need_module
 
 need_module("wasmtime")
 
-from nri.adaptation.launch.wasm.program import Program  # noqa: E402 - needs wasmtime
+from nri.adaptation.launch.wasm.program import Program, _has_plain_types  # noqa: E402 - needs wasmtime
 
 
 def refusal(code: bytes, **options: bool) -> str:
@@ -57,3 +57,34 @@ def test_functions_of_events_may_be_missing_except_in_the_reference_wasm_events_
     )
     methods = ("synchronize", "shutdown", "state_change", *(spec.method for spec in EVENTS))
     Program("10-a", wat.plugin(dict.fromkeys(methods, wat.NOTHING)), all_events=True)
+
+
+@pytest.mark.parametrize(
+    "kind", ["v128", "anyref", "(ref func)", "exnref", "(ref null i31)", "(ref null noextern)", "(ref null $t)"]
+)
+@pytest.mark.parametrize(
+    "place", ['(import "env" "log" (func (param {})))', '(func (export "plugin_shutdown") (param {}))']
+)
+def test_a_type_that_would_end_the_runtimes_process_is_refused(kind: str, place: str) -> None:
+    text = place.format(kind)
+    types = "(type $t (func))"
+    code = wat.plugin(imports=types + text) if text.startswith("(import") else wat.plugin(imports=types, more=text)
+    assert (
+        "it has a function that takes or returns a vector" if kind == "v128" else "it cannot be compiled: "
+    ) in refusal(code)
+
+
+def test_vectors_inside_of_functions_are_no_matter() -> None:
+    inside = "(drop (i8x16.splat (i32.const 0)))"
+    Program("10-a", wat.plugin(more=f"(func {inside}) (global v128 (v128.const i64x2 0 0))"))
+    code = wat.plugin(imports='(import "env" "pair" (global v128))')
+    assert "it imports env.pair, which a plugin cannot be given here" in refusal(code)
+    Program("10-a", wat.plugin(more='(global (export "pair") v128 (v128.const i64x2 0 0))'))
+
+
+def test_a_reference_that_is_written_at_length_is_not_taken_for_plain() -> None:
+    assert _has_plain_types(wat.plugin())
+    begin = b"\0asm\1\0\0\0"
+    assert _has_plain_types(begin + b"\0\2\1a" + b"\1\x88\x80\0\1\x60\2\x7f\x6f\1\x7e")
+    for types in (b"\x60\1\x63\x70\1\x7b", b"\x60\0\1\x7b", b"\x5f\0"):
+        assert not _has_plain_types(begin + bytes([1, len(types) + 1, 1]) + types)
