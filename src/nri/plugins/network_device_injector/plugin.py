@@ -91,8 +91,11 @@ class NetworkDeviceInjector(nri.Plugin):
     def _settle_strays(self) -> None:
         try:
             with Netlink() as host:
-                for name in settle_strays(host):
-                    self.log.info("network device %s had come back by itself", name)
+                settled, failed = settle_strays(host)
+            for name in settled:
+                self.log.info("network device %s had come back by itself", name)
+            for words in failed:
+                self.log.error("network device %s", words)
         except OSError as error:
             self.log.error("devices that have come back: %s", error.strerror)  # noqa: TRY400
 
