@@ -2,13 +2,15 @@
 
 One job: when devices move. Which ones a pod asks for is read by `nri.plugins.network_device_injector.devices`, how they
 are moved is in `move`. Rules: a pod gets all its devices or does not start; the end of a pod is never held up, so what
-fails there is an error in the log. The plugin runs in the host's network namespace, with CAP_NET_ADMIN and
-CAP_SYS_ADMIN, and sees the files of the pods' namespaces.
+fails there is an error in the log. One event moves devices at a time: a runtime that has waited too long for the start
+of a pod tells its end while the start is still under way. The plugin runs in the host's network namespace, with
+CAP_NET_ADMIN and CAP_SYS_ADMIN, and sees the files of the pods' namespaces.
 """
 
 from __future__ import annotations
 
 import errno
+from _thread import allocate_lock
 
 import nri
 from nri.plugins.network_device_injector.devices import KEYS, wanted_devices
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
+    from nri.plugins.network_device_injector.devices import NetworkDevice
+
 __all__ = ["NetworkDeviceInjector"]
 
 
@@ -30,9 +34,13 @@ class NetworkDeviceInjector(nri.Plugin):
     name = "network-device-injector"
     annotations: ClassVar[Mapping[str, str]] = dict.fromkeys(KEYS, "network devices of the host for the pod")
 
+    def __init__(self) -> None:
+        self._moving = allocate_lock()
+
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
         """Settle devices whose pods ended while this plugin was not there."""
-        self._settle_strays()
+        with self._moving:
+            self._settle_strays()
 
     def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         devices, warnings = wanted_devices(pod)
@@ -44,7 +52,7 @@ class NetworkDeviceInjector(nri.Plugin):
         if not path:
             raise nri.Reject("network devices are asked for by a pod on the host's network; they are there already")
         try:
-            with Sides(path) as sides:
+            with self._moving, Sides(path) as sides:
                 sides.move_in(devices)
         except MoveError as error:
             notes = getattr(error, "__notes__", [])
@@ -75,6 +83,11 @@ class NetworkDeviceInjector(nri.Plugin):
         path = _network(pod)
         if not devices or not path:
             return
+        with self._moving:
+            self._move_out(devices, path)
+            self._settle_strays()
+
+    def _move_out(self, devices: list[NetworkDevice], path: str) -> None:
         try:
             with Sides(path) as sides:
                 for device in devices:
@@ -86,7 +99,6 @@ class NetworkDeviceInjector(nri.Plugin):
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EINVAL):  # gone, or a file that has stayed of it
                 self.log.error("network namespace %s: %s", path, error.strerror)  # noqa: TRY400
-        self._settle_strays()
 
     def _settle_strays(self) -> None:
         try:
