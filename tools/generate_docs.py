@@ -27,6 +27,7 @@ from nri.stub.support.checks import ARGUMENTS
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tests.real import bundled_matrix  # noqa: E402
 from tools.deployment import table as deployment  # noqa: E402
 
 PROTO = ROOT / "proto/nri/pkg/api/v1alpha1/api.proto"
@@ -228,8 +229,15 @@ def plugin_needs() -> str:
     return table(("plugin", "paths of the node, to read", "capabilities", "network"), rows)
 
 
+def plugin_effects() -> str:
+    """What becomes of what pods ask the bundled plugins for, as the tests measure it on each runtime."""
+    runtimes = ("containerd 1.7", "containerd 2.1", "containerd 2.4", "our engine")
+    return table(("plugin", "asked for", *runtimes, "note"), bundled_matrix.rows())
+
+
 REGIONS: dict[str, Callable[[], str]] = {
     "knobs": knobs,
+    "plugin-effects": plugin_effects,
     "plugin-needs": plugin_needs,
     "messages": messages,
     "enums": enums,

@@ -19,15 +19,11 @@ from typing import Any
 
 from nri.engine.process import Conmon, Exit, Exits, Runtime
 from tests.support.needs import need_root, need_tool
+from tests.support.oci_runtimes import wrapped_crun
 from tools.runtimes.images import _static_busybox
 from tools.runtimes.machine import PATIENCE
 
 PREFIX = "nri-en-"
-#: crun does not run beside an empty cgroup v2 (real-runtimes.md 6), so it gets a view of the machine without one.
-CRUN = """#!/bin/sh
-[ -d /sys/fs/cgroup/unified ] || exec crun "$@"
-exec unshare -m --propagation slave sh -c 'umount /sys/fs/cgroup/unified && exec crun "$@"' crun "$@"
-"""
 
 
 class Machine:
@@ -44,11 +40,7 @@ class Machine:
 
     def runtime(self, name: str) -> Runtime:
         """runc or crun, with a root folder of its own."""
-        binary = need_tool(name)
-        if name == "crun":
-            binary = str(self.folder / "crun")
-            Path(binary).write_text(CRUN)
-            Path(binary).chmod(0o755)
+        binary = wrapped_crun(self.folder / "crun") if name == "crun" else need_tool(name)
         return Runtime(binary, self.folder / "state" / name)
 
     def conmon(self) -> Conmon:

@@ -24,9 +24,10 @@ from nri.engine.config import CgroupConfig, EngineConfig, NetworkConfig, NriConf
 from nri.engine.engine import Engine
 from nri.engine.images import ImageStore
 from nri.testing.attached import Attached
-from tests.engine.machine import CRUN, Machine, settled, wait_for
+from tests.engine.machine import Machine, settled, wait_for
 from tests.engine.registry import busybox
 from tests.support.needs import need, need_tool
+from tests.support.oci_runtimes import wrapped_crun
 
 IMAGE = "localhost/nri/busybox:1"
 PLUGINS = Path("/usr/lib/cni")
@@ -136,8 +137,7 @@ class Node:
     def _config(self) -> EngineConfig:
         folder = self.folder
         (folder / "cni").mkdir()
-        (folder / "crun").write_text(CRUN)
-        (folder / "crun").chmod(0o755)
+        crun = wrapped_crun(folder / "crun")
         ipam = {"type": "host-local", "ranges": [[{"subnet": "10.231.79.0/24"}]], "dataDir": str(folder / "ipam")}
         plugin = {"type": "ptp", "ipMasq": False, "ipam": ipam}
         text = json.dumps({"cniVersion": "1.0.0", "name": "pods", "plugins": [plugin]})
@@ -145,7 +145,7 @@ class Node:
         return EngineConfig(
             root=folder / "root",
             state=folder / "state",
-            runtimes={"runc": OciRuntime("runc"), "crun": OciRuntime(str(folder / "crun"))},
+            runtimes={"runc": OciRuntime("runc"), "crun": OciRuntime(crun)},
             network=NetworkConfig(config_dir=folder / "cni", plugin_dirs=(PLUGINS,)),
             cgroups=CgroupConfig(parent=f"/{self.machine.name}"),
             nri=NriConfig(

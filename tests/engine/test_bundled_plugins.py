@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.config import OciRuntime
 from nri.errors import NriError
 from tests.engine.node import Node
-from tests.support.needs import need_tool
-from tests.support.networks import ip, need_veth
+from tests.engine.view import EngineView
+from tests.real import bundled as shared
+from tests.real.adjustments import CDI_SPEC, View
+from tests.real.bundled import Refused, write_hook
+from tests.real.bundled_cases import STATES
+from tests.real.bundled_matrix import RUNTIMES, differences
+from tests.support.oci_runtimes import newer_runc
 from tests.support.plugin_program import PluginProgram
-
-#: Stage of a hook -> the states of which the OCI runtimes tell it; runc tells `poststart` of the one before.
-STATES = {
-    "createRuntime": {"creating", "created"},
-    "createContainer": {"creating", "created"},
-    "poststart": {"created", "running"},
-    "poststop": {"stopped"},
-}
 
 
 @contextmanager
@@ -38,15 +36,6 @@ def bundled(node: Node, name: str, *flags: str) -> Iterator[PluginProgram]:
         yield program
     finally:
         program.stop()
-
-
-def write_hook(folder: Path, stage: str, when: object) -> Path:
-    """A hook that keeps the state that it is given; returns where."""
-    state = folder.parent / f"state-{stage}"
-    program = {"path": "/bin/sh", "args": ["sh", "-c", f"cat > {state}.new && mv {state}.new {state}"]}
-    tree = {"version": "1.0.0", "hook": program, "when": when, "stages": [stage]}
-    (folder / f"{stage}.json").write_text(json.dumps(tree))
-    return state
 
 
 @pytest.mark.parametrize("handler", ["runc", "crun"])
@@ -74,59 +63,76 @@ def test_hooks_run_with_the_container_s_state_and_new_ones_without_a_restart(nod
         node.remove(pod)
 
 
-@contextmanager
-def host_device(name: str) -> Iterator[None]:
-    """A network device of the machine, with a peer, for the length of a `with`."""
-    need_veth()
-    ip("link", "add", name, "type", "veth", "peer", "name", f"{name}p")
-    try:
-        ip("link", "set", f"{name}p", "up")
-        yield
-    finally:
-        subprocess.run([need_tool("ip"), "link", "del", f"{name}p"], check=False, capture_output=True)
+@dataclass
+class Beside:
+    """An engine with all plugins, as `bundled.Side` wants it, and what plain containers read, by OCI runtime."""
+
+    node: Node
+    programs: Mapping[str, PluginProgram]
+    before: dict[str, dict[str, str]]
+
+    def pod(self, name: str, annotations: Mapping[str, str], handler: str) -> str:
+        config = self.node.pod_config(name, network=pb.POD)
+        config.metadata.namespace = "default"
+        config.annotations.update(annotations)
+        try:
+            return self.node.engine.pods.run(config, handler)
+        except NriError as error:
+            raise Refused(str(error)) from error
+
+    def container(self, pod: str, name: str, annotations: Mapping[str, str]) -> View:
+        try:
+            view = EngineView(self.node, self.node.run(pod, name, annotations=annotations), self.node.folder)
+        except NriError as error:
+            raise Refused(str(error)) from error
+        command = Path(f"/proc/{view.pid}/cmdline")
+        self.node.wait_for(lambda: b"init" not in command.read_bytes(), "the container's own process")
+        return view
+
+    def stop(self, pod: str) -> None:
+        self.node.engine.pods.stop(pod)
+
+    def remove(self, pod: str) -> None:
+        self.node.remove(pod)
+
+    def address(self, pod: str) -> str:
+        (found,) = self.node.engine.pods.get(pod).ips
+        return found
 
 
-def device_pod(node: Node, value: str) -> pb.PodSandboxConfig:
-    config = node.pod_config(network=pb.POD)
-    config.annotations["netdevice.noderesource.dev"] = value
-    return config
+@pytest.fixture
+def beside(node: Node) -> Iterator[Beside]:
+    """All plugins beside an engine with three OCI runtimes and a CDI device."""
+    config, folder = node.config, node.folder
+    (folder / "cdi").mkdir()
+    (folder / "cdi/test.json").write_text(json.dumps(CDI_SPEC))
+    shared.prepare(folder)
+    node.start(
+        replace(
+            config,
+            runtimes={**config.runtimes, "runc13": OciRuntime(newer_runc())},
+            containers=replace(config.containers, cdi_dirs=(str(folder / "cdi"),)),
+        )
+    )
+    side = Beside(node, {}, {})
+    side.before = {handler: shared.plain(side, handler) for handler in RUNTIMES["nri"]}
+    adaptation = node.engine.nri.adaptation
+    assert adaptation is not None
+    with shared.programs(folder, Path(config.nri.socket_path), lambda name: adaptation.ready([name], 0.1)) as programs:
+        side.programs = programs
+        yield side
 
 
-def test_a_device_of_the_host_is_in_the_pod_with_its_address_and_back_when_it_stops(node: Node) -> None:
-    name = "nri" + node.machine.name[-8:]
-    with host_device(name), bundled(node, "network-device-injector"):
-        wanted = f"[{{name: {name}, new_name: uplink0, address: 192.0.2.7, prefix: 24, mtu: 1400}}]"
-        pod = node.engine.pods.run(device_pod(node, wanted), "")
-        assert not Path("/sys/class/net", name).exists()
-        node.run(pod, command=("sh", "-c", "ip addr show uplink0; echo end; sleep 1000"))
-        log = node.folder / "logs/pod/c.log"
-        node.wait_for(lambda: "end\n" in log.read_text(), "what the container sees")
-        assert "inet 192.0.2.7/24" in log.read_text() and "mtu 1400" in log.read_text()
-        assert ",UP" in log.read_text()
-        node.engine.pods.stop(pod)
-        (link,) = json.loads(ip("-json", "link", "show", name))
-        assert link["mtu"] == 1500 and "UP" not in link["flags"] and "ifalias" not in link
-        node.remove(pod)
+def test_each_plugin_has_the_effect_that_the_table_says(beside: Beside) -> None:
+    wrong = {}
+    for handler in RUNTIMES["nri"]:
+        found = shared.measure(beside, handler, beside.node.folder, beside.before[handler])
+        wrong[handler] = differences("nri", handler, found)
+    assert wrong == {handler: {} for handler in RUNTIMES["nri"]}
+    assert shared.ended(beside.programs) == set()
 
 
-def test_a_pod_that_cannot_have_all_devices_does_not_start_and_the_host_keeps_them(node: Node) -> None:
-    name = "nri" + node.machine.name[-8:]
-    with host_device(name), bundled(node, "network-device-injector"):
-        for value, text in (
-            (f"[{{name: {name}}}, {{name: nonesuch}}]", "nonesuch: the host has no such device"),
-            (f"[{{name: {name}, mtu: x}}]", r"annotation netdevice.noderesource.dev: \[0\].mtu: .x. is not a number"),
-        ):
-            with pytest.raises(NriError, match=text):
-                node.engine.pods.run(device_pod(node, value), "")
-            assert Path("/sys/class/net", name).exists()
-        assert node.engine.pods.list() == []
-
-
-def test_the_network_of_a_pod_is_logged_with_its_address(node: Node) -> None:
-    with bundled(node, "network-logger") as plugin:
-        pod = node.pod(network=pb.POD)
-        (address,) = node.engine.pods.get(pod).ips
-        node.remove(pod)
-        for event in ("Started", "Stopped", "Removed"):
-            plugin.wait_text(f"{event} pod tests/pod: namespace=")
-        assert f"ips=[{address}]" in plugin.text()
+def test_bad_annotations_refuse_and_are_named_and_plugins_that_watch_tell_what_they_see(beside: Beside) -> None:
+    assert shared.not_refused(beside) == {}
+    shared.assert_pods_refused(beside)
+    shared.assert_watched(beside, beside.programs, beside.address)

@@ -22,12 +22,11 @@ from nri.engine.config import OciRuntime
 from tests.engine.node import CGROUPS, V2, Node, Recorder
 from tests.engine.view import EngineView
 from tests.real import adjustments
-from tests.real.adjustments import CASES, CDI_SPEC, INSIDE, PROCESS, A, Case
+from tests.real.adjustments import CASES, CDI_SPEC, INSIDE, NEWER, PROCESS, A, Case
 from tests.real.controls import MIB, Control, call, disk_path, together
 from tests.real.controls_v1 import CONTROLS, classes
-from tests.support.needs import need, need_machine, need_root, need_tool
-from tools.runtimes.machine import MissingError
-from tools.runtimes.newer_runc import install_runc
+from tests.support.needs import need_machine, need_root, need_tool
+from tests.support.oci_runtimes import newer_runc
 
 pytestmark = pytest.mark.timeout(900)  # the first one may have to build a runtime
 
@@ -49,23 +48,6 @@ FIELDS = {"memory.kernel_tcp", "memory.swappiness", "memory.disable_oom_killer",
 """The fields of `_OF_RUNC`."""
 
 
-def _scheduler(view: adjustments.View) -> str:
-    return f"{os.sched_getscheduler(view.pid)} {os.getpriority(os.PRIO_PROCESS, view.pid)}"
-
-
-def _io_priority(view: adjustments.View) -> str:
-    command = [need_tool("ionice"), "-p", str(view.pid)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout.strip()
-
-
-#: What only a newer runc does; runc 1.1 and crun 1.8 pass over the first two.
-NEWER = {
-    "scheduler": Case("", PROCESS, lambda _: A().set_scheduler("BATCH", nice=5), _scheduler, f"{os.SCHED_BATCH} 5"),
-    "io-priority": Case("", PROCESS, lambda _: A().set_io_priority("BE", 6), _io_priority, "best-effort: prio 6"),
-    "time": Case(
-        "", PROCESS, lambda _: A().add_or_replace_namespace("time"), lambda v: adjustments.namespace(v, "time"), "own"
-    ),
-}
 FIRST = (
     "env", "env-replace", "annotation", "mount", "mount-tmpfs", "mount-remove", "args", "rlimit", "device",
     "device-rule", "cdi", "oom-score", "hook-create-runtime", "hook-prestart", "hook-poststart",
@@ -117,10 +99,7 @@ class Rig:
         config = self.node.config
         runtimes = dict(config.runtimes)
         if self.handler == "runc13":
-            try:
-                runtimes[self.handler] = OciRuntime(str(install_runc(print)))
-            except MissingError as error:
-                need(False, str(error))
+            runtimes[self.handler] = OciRuntime(newer_runc())
         blockio = self.node.folder / "blockio.yaml"
         blockio.write_text(classes_of_blockio)
         (self.node.folder / "cdi").mkdir()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from nri.api import messages as m
 class View(Protocol):
     """A container as the tests see it."""
 
+    id: str
     pid: int
     dir: Path
 
@@ -61,6 +63,15 @@ def _device(view: View, name: str) -> str:
     except FileNotFoundError:
         return "none"
     return f"{os.major(node.st_rdev)}:{os.minor(node.st_rdev)} {stat.filemode(node.st_mode)}"
+
+
+def _scheduler(view: View) -> str:
+    return f"{os.sched_getscheduler(view.pid)} {os.getpriority(os.PRIO_PROCESS, view.pid)}"
+
+
+def _io_priority(view: View) -> str:
+    command = ["ionice", "-p", str(view.pid)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout.strip()
 
 
 def namespace(view: View, kind: str) -> str:
@@ -426,3 +437,10 @@ CASES: dict[str, Case] = {
     ),
 }
 """Case by name, in the order of the documentation."""
+
+#: What only a newer runc does; runc 1.1 and crun 1.8 pass over the first two.
+NEWER = {
+    "scheduler": Case("", PROCESS, lambda _: A().set_scheduler("BATCH", nice=5), _scheduler, f"{os.SCHED_BATCH} 5"),
+    "io-priority": Case("", PROCESS, lambda _: A().set_io_priority("BE", 6), _io_priority, "best-effort: prio 6"),
+    "time": Case("", PROCESS, lambda _: A().add_or_replace_namespace("time"), lambda v: namespace(v, "time"), "own"),
+}

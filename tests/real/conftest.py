@@ -14,6 +14,7 @@ import pytest
 
 from tests.real.plugin_process import PluginProcess
 from tests.support.needs import need, need_machine, need_root
+from tests.support.oci_runtimes import newer_runc, wrapped_crun
 from tools.runtimes import RELEASES, Containerd, Installed, MissingError, install
 from tools.runtimes.config import DaemonSettings
 from tools.runtimes.leftovers import sweep
@@ -65,8 +66,9 @@ def installed(key: str) -> Installed:
 
 @pytest.fixture(scope="session")
 def runtime(key: str, installed: Installed) -> Iterator[Runtime]:
-    """The shared daemon of that release, with pod networks and the recorder."""
+    """The shared daemon of that release, with pod networks, three OCI runtimes and the recorder."""
     daemon = Containerd(installed)
+    daemon.configure(DaemonSettings(oci={"runc13": newer_runc(), "crun": wrapped_crun(daemon.run_dir / "crun-here")}))
     daemon.enable_pod_network()
     with daemon, PluginProcess(daemon.nri_socket) as plugin:
         plugin.wait_for("Synchronize")

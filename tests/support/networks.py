@@ -113,3 +113,15 @@ def _has_veth() -> bool:
 def need_veth() -> None:
     """Go on only if the kernel has virtual network devices."""
     need_machine(_has_veth(), "virtual network devices (veth)")
+
+
+@contextmanager
+def host_device(name: str) -> Iterator[None]:
+    """A network device of the machine, with a peer, for the length of a `with`."""
+    need_veth()
+    ip("link", "add", name, "type", "veth", "peer", "name", f"{name}p")
+    try:
+        ip("link", "set", f"{name}p", "up")
+        yield
+    finally:
+        subprocess.run([need_tool("ip"), "link", "del", f"{name}p"], check=False, capture_output=True)

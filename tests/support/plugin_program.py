@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -63,9 +64,13 @@ class PluginProgram:
 
     def wait_text(self, part: str) -> None:
         """Wait until it has printed this."""
+        self.wait_match(re.escape(part))
+
+    def wait_match(self, pattern: str) -> None:
+        """Wait until it has printed what matches."""
         until = time.monotonic() + PATIENCE_S
-        while part not in self.text():
-            assert time.monotonic() < until, f"{part!r} was not printed, but: {self.text()}"
+        while re.search(pattern, self.text()) is None:
+            assert time.monotonic() < until, f"{pattern!r} was not printed, but: {self.text()}"
             time.sleep(0.01)
 
     def exit_code(self) -> int:

@@ -6,6 +6,7 @@ version 3 for 2.x) differ only in where the CRI's tables are. Next: `containerd`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ CNI_PLUGINS = "/usr/lib/cni"
 class DaemonSettings:
     """What a run may choose. Timeouts in seconds.
 
-    `nri` adds or overrides keys of NRI's own table, `cri` those of the CRI's runtime; `blockio` is a file of classes.
+    `nri` adds or overrides keys of NRI's own table, `cri` those of the CRI's runtime; `blockio` is a file of classes,
+    `oci` has OCI runtimes beside runc: name -> program.
     """
 
     request_timeout_s: float = 2.0
@@ -29,6 +31,7 @@ class DaemonSettings:
     nri: Table = field(default_factory=dict)
     cri: Table = field(default_factory=dict)
     blockio: str = ""
+    oci: Mapping[str, str] = field(default_factory=dict)
 
 
 def containerd_config(version: int, run_dir: Path, runc: str, snapshotter: str, settings: DaemonSettings) -> str:
@@ -70,10 +73,11 @@ def _cri_tables(version: int, run_dir: Path, runc: str, snapshotter: str, settin
         "stream_server_port": "0",
     }
     runtimes = {
-        "runc": {
+        name: {
             "runtime_type": "io.containerd.runc.v2",
-            "options": {"BinaryName": runc, "Root": f"{run_dir}/runc"},
+            "options": {"BinaryName": program, "Root": f"{run_dir}/{name}"},
         }
+        for name, program in {"runc": runc, **settings.oci}.items()
     }
     runtime: Table = {
         # Without CAP_SYS_RESOURCE no process may lower its OOM score, and pods would not start.

@@ -78,8 +78,9 @@ class Cri:
         annotations: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         own_network: bool = False,
+        handler: str = "",
     ) -> Pod:
-        """Create and start a pod sandbox in the namespace `default`."""
+        """Create and start a pod sandbox in the namespace `default`; `handler` names an OCI runtime."""
         namespaces = pb.NamespaceOption(network=pb.POD if own_network else pb.NODE, pid=pb.CONTAINER, ipc=pb.POD)
         config = pb.PodSandboxConfig(
             metadata=pb.PodSandboxMetadata(name=name, uid=str(uuid.uuid4()), namespace="default"),
@@ -92,7 +93,7 @@ class Cri:
                 security_context=pb.LinuxSandboxSecurityContext(namespace_options=namespaces),
             ),
         )
-        reply = self.call("RunPodSandbox", pb.RunPodSandboxRequest(config=config))
+        reply = self.call("RunPodSandbox", pb.RunPodSandboxRequest(config=config, runtime_handler=handler))
         return Pod(reply.pod_sandbox_id, config)
 
     def create(
@@ -174,19 +175,23 @@ class Cri:
                 raise TimeoutError(f"container {container_id} has not exited within {timeout_s:g} s")
             time.sleep(0.02)
 
-    def remove_pod(self, pod_id: str) -> None:
-        """Stop and remove a pod sandbox with all its containers.
+    def stop_pod(self, pod_id: str) -> None:
+        """Stop a pod sandbox with all its containers.
 
         As the kubelet does, it tries again: containerd fails to stop a container that is just ending by itself.
         """
         for further in (2, 1, 0):
             try:
                 self.call("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=pod_id))
-                break
+                return
             except grpc.RpcError as error:
                 if not further or error.code() is not grpc.StatusCode.UNKNOWN:
                     raise
                 time.sleep(0.5)
+
+    def remove_pod(self, pod_id: str) -> None:
+        """Stop and remove a pod sandbox with all its containers."""
+        self.stop_pod(pod_id)
         self.call("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=pod_id))
 
     def remove_all(self) -> None:

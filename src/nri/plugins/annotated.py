@@ -149,9 +149,13 @@ class Annotation:
                 raise self.wrong(place, f"{shown} is already at {seen[value]}", "leave one of them out")
             seen[value] = place
 
+    def doubt(self, words: str) -> None:
+        """Note what is taken and looks like a mistake, beginning with its place."""
+        self._unknown.append(words)
+
     @property
     def unknown(self) -> list[str]:
-        """What was read past, in words: keys that are not known, with a suggestion for each."""
+        """What to warn of, in words: keys that are not known, with a suggestion for each, and doubts."""
         return [plain(f"annotation {self.key}: {words}") for words in self._unknown]
 
     @contextmanager

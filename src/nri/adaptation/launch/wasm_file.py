@@ -19,7 +19,7 @@ MAGIC = b"\0asm\1\0\0\0"
 #: The largest of them, in bytes.
 CODE_BYTES = 64 << 20
 #: What to do where wasmtime is missing.
-INSTALL = "it is WebAssembly, for which this runtime lacks wasmtime: install nri[wasm]"
+INSTALL = "it is WebAssembly, for which this runtime lacks wasmtime: pip install '.[wasm]', in a checkout of nri"
 
 
 def is_wasm(file: TrustedFile) -> bool:

@@ -116,7 +116,14 @@ def _wasm(nri: RuntimeNri, path: str, findings: list[Finding]) -> None:
     if nri.name != engine.NAME:
         findings.append(Finding("note", f"WebAssembly, which {nri.name} loads if it was built with that", path))
     elif find_spec("wasmtime") is None:
-        findings.append(Finding("problem", "WebAssembly, for which wasmtime is missing", path, "install nri[wasm]"))
+        findings.append(
+            Finding(
+                "problem",
+                "WebAssembly, for which wasmtime is missing",
+                path,
+                "pip install '.[wasm]', in a checkout of nri",
+            )
+        )
     else:
         findings.append(Finding("ok", f"WebAssembly, which {nri.name} loads into its own process", path))
 

@@ -70,7 +70,7 @@ def _row(entry: EntryPoint) -> dict[str, Any]:
 @click.pass_obj
 def show(settings: Settings, name: str) -> None:
     """Show what a plugin does and takes: events, annotations of pods, flags of its own, keys of its configuration."""
-    from nri.cli.support.registered import describe, find, not_registered
+    from nri.cli.support.registered import connects_by_itself, describe, find, not_registered
 
     entry = find(name)
     if entry is None:
@@ -82,10 +82,13 @@ def show(settings: Settings, name: str) -> None:
         return
     out.text(Painted(found["name"], "bold"))
     out.lines(found["description"])
-    _section(out, "Start it", {
+    start = {
         f"nri run {entry.name} --idx NN": "beside a runtime, until it is stopped",
         f"nri enable {entry.name} --idx NN": "by the runtime itself, from its next start on",
-    })  # fmt: skip
+    }
+    if connects_by_itself(entry):
+        start = {f"nri run {entry.name}": "beside a runtime, until it is stopped; a runtime cannot start it"}
+    _section(out, "Start it", start)
     _section(out, "Annotations of pods", found["annotations"])
     _section(out, "Flags of its own", found["flags"])
     _section(out, "Keys of its configuration", found["configuration"])

@@ -7,6 +7,7 @@ The order of `KINDS` is the reference's.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from nri.plugins.annotated import Mode
@@ -80,12 +81,24 @@ def _devices(found: Annotation, adjustment: Adjustment) -> list[str]:
     devices = found.many(Device, "path")
     for place, device in enumerate(devices):
         path, type_, major, minor, *rest = device
+        for key, number in (("major", major), ("minor", minor)):
+            if number < 0:
+                raise found.wrong(f"[{place}].{key}", f"must not be below 0: {number}")
+        if not 0 <= device.file_mode <= _MOST_MODE:
+            raise found.wrong(f"[{place}].file_mode", f"{device.file_mode} is no file mode", "write one such as 0660")
+        if device.file_mode > _PERMISSIONS:
+            shown = f"{device.file_mode} is 0o{device.file_mode:o}, more than permissions"
+            found.doubt(f"[{place}].file_mode: {shown} (octal has a leading 0, as in 0660)")
         mode, uid, gid = (number or None for number in rest)
         with found.at(f"[{place}]", device="path"):
             adjustment.add_device(path, type_, major, minor, file_mode=mode, uid=uid, gid=gid)
         if type_ != "p" and not major:
             raise found.wrong(f"[{place}]", "major is missing or 0, which is no device", "add 'major: ...'")
     return [device.path for device in devices]
+
+
+#: The greatest file mode, kind of file included, and the greatest that is permissions only.
+_MOST_MODE, _PERMISSIONS = 0o177777, 0o777
 
 
 def _cdi_devices(found: Annotation, adjustment: Adjustment) -> list[str]:
@@ -137,11 +150,21 @@ def _scheduler(found: Annotation, adjustment: Adjustment) -> list[str]:
     return [policy]
 
 
+#: What the kernel takes for a network device's name: 15 bytes, none of them a blank, `/` or `:`.
+_NET_DEVICE = re.compile(r"(?!\.{1,2}\Z)[^\s/:\0]+")
+_LONGEST_NET_DEVICE = 15
+
+
 def _net_devices(found: Annotation, adjustment: Adjustment) -> list[str]:
     devices = found.many(NetDevice, "hostIf")
     named = [(f"[{place}].name", device.name) for place, device in enumerate(devices) if device.name]
     found.different(named)
     for place, device in enumerate(devices):
+        for key, name in (("hostIf", device.hostIf), ("name", device.name or device.hostIf)):
+            if not _NET_DEVICE.fullmatch(name) or len(name.encode()) > _LONGEST_NET_DEVICE:
+                reason = f"{name!r} is no name of a network device"
+                step = f"write 1 to {_LONGEST_NET_DEVICE} characters, no blank, / or :"
+                raise found.wrong(f"[{place}].{key}", reason, step)
         with found.at(f"[{place}]", host_device="hostIf", device="name"):
             adjustment.add_net_device(device.hostIf, device.name)
     return [f"{device.hostIf} -> {device.name or device.hostIf}" for device in devices]

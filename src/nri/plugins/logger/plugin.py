@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["Logger"]
 
 
+_MADE = nri.Adjustment
+#: Key of the configuration -> what takes the mark of others away, if anything, and what puts ours there.
+MARKS = {
+    "addAnnotation": (None, _MADE.add_annotation),
+    "setAnnotation": (_MADE.remove_annotation, _MADE.add_annotation),
+    "addEnv": (None, _MADE.add_env),
+    "setEnv": (_MADE.remove_env, _MADE.add_env),
+}
+
+
 class Logger(nri.Plugin):
     """Log every request with all that is in it, and mark containers if asked to."""
 
@@ -38,6 +48,11 @@ class Logger(nri.Plugin):
         except OSError as error:
             reason = f"cannot open {config.logFile}: {error.strerror}"
             raise nri.ConfigError("configuration", "logFile", reason) from None
+        for key in MARKS:
+            try:
+                self._marks(key)
+            except ValueError as error:
+                raise nri.ConfigError("configuration", key, str(error).partition(" ")[2]) from None
         self.log.info("connected to %s %s", self.runtime.name, self.runtime.version)
         return nri.EventMask(sum({spec.bit for mask in config.events for spec in mask})) or None
 
@@ -50,17 +65,7 @@ class Logger(nri.Plugin):
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
         self._dump("CreateContainer", pod=pod, container=container)
-        mark, config = f"logger-pid-{os.getpid()}", self.config
-        adjustment = nri.Adjustment()
-        if config.addAnnotation:
-            adjustment.add_annotation(config.addAnnotation, mark)
-        if config.setAnnotation:
-            adjustment.remove_annotation(config.setAnnotation).add_annotation(config.setAnnotation, mark)
-        if config.addEnv:
-            adjustment.add_env(config.addEnv, mark)
-        if config.setEnv:
-            adjustment.remove_env(config.setEnv).add_env(config.setEnv, mark)
-        return adjustment
+        return self._marks(*MARKS)
 
     def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         self._dump("RunPodSandbox", pod=pod)
@@ -102,6 +107,19 @@ class Logger(nri.Plugin):
 
     def validate_container_adjustment(self, request: nri.ValidationRequest) -> None:
         self._dump("ValidateContainerAdjustment", request=request.message)
+
+    def _marks(self, *keys: str) -> nri.Adjustment:
+        """The marks that these keys of the configuration ask for. ValueError for a name that is none."""
+        mark, adjustment = f"logger-pid-{os.getpid()}", nri.Adjustment()
+        for key in keys:
+            name = getattr(self.config, key)
+            if not name:
+                continue
+            remove, add = MARKS[key]
+            if remove:
+                remove(adjustment, name)
+            add(adjustment, name, mark)
+        return adjustment
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 One job: the order of the steps. Devices are renamed only while they are down, and travel under a name that nobody else
 has, `temp_<index>`. What must be known when the pod ends, the device's name on the host, its MTU and its alias, travels
 in the alias: the plugin may have been restarted meanwhile. Rules: `move_in` leaves everything as it was if a step
-fails, addresses and routes included; `move_out` leaves a device down, so that it does nothing on the host by itself.
+fails, addresses and routes included; `move_out` takes no device of the pod's own, and leaves one down, so that it does
+nothing on the host by itself.
 Next: `nri.plugins.network_device_injector.plugin`.
 """
 
@@ -148,22 +149,20 @@ class Sides:
 
     # -- back to the host ---------------------------------------------------------------------------------------------
 
-    def move_out(self, wanted: NetworkDevice) -> bool:
+    def move_out(self, wanted: NetworkDevice, *, known: bool = False) -> bool:
         """Move a device back to the host; False if the pod does not have it (any more).
 
-        Only one whose alias says that it came from there. A pod that was refused has devices of its own, perhaps under
-        the name that its annotation asked for; to take those would leave them on the host for good.
+        Args:
+            wanted: the device as the pod has asked for it.
+            known: whether it is known to have come from the host. If not, its alias must say so: the pod of a request
+                that was refused may have one of its own by that name, such as its eth0.
 
         Raises:
             OSError: a step failed; the device is where it was before that, or on the host under a temporary name.
         """
         device = self.pod.device(wanted.new_name)
-        if device is None:
-            return False
-        origin = Origin.read(device.alias)
-        if origin is None and device.alias == wanted.name:  # the reference's alias
-            origin = Origin(wanted.name, device.mtu, "")
-        if origin is None:
+        origin = Origin.read(device.alias) if device else None
+        if device is None or not (known or origin or device.alias == wanted.name):  # the last is the reference's alias
             return False
         temporary = f"temp_{device.number}"
         self.pod.set_up(device.number, False)
@@ -174,7 +173,7 @@ class Sides:
             self.pod.rename(device.number, device.name)
             self.pod.set_up(device.number, device.up)
             raise
-        settle(self.host, temporary, origin)
+        settle(self.host, temporary, origin or Origin(wanted.name, device.mtu, ""))
         return True
 
 

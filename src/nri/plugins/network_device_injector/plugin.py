@@ -32,9 +32,13 @@ class NetworkDeviceInjector(nri.Plugin):
     """Move network devices of the host to the pods that ask for them, and back when the pods end."""
 
     name = "network-device-injector"
-    annotations: ClassVar[Mapping[str, str]] = dict.fromkeys(KEYS, "network devices of the host for the pod")
+    annotations: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        KEYS, "list of {name, new_name, address, prefix, mtu}: network devices of the host for the pod"
+    )
 
     def __init__(self) -> None:
+        #: Ids of the pods that this process has given devices to; of others the devices' aliases tell.
+        self._given: set[str] = set()
         self._moving = allocate_lock()
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
@@ -54,6 +58,7 @@ class NetworkDeviceInjector(nri.Plugin):
         try:
             with self._moving, Sides(path) as sides:
                 sides.move_in(devices)
+                self._given.add(pod.id)
         except MoveError as error:
             notes = getattr(error, "__notes__", [])
             for note in notes:
@@ -74,6 +79,7 @@ class NetworkDeviceInjector(nri.Plugin):
 
     def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         self._take_back(pod)  # of a pod whose stop was not told; else there is nothing any more
+        self._given.discard(pod.id)
 
     def _take_back(self, pod: nri.PodSandbox) -> None:
         try:
@@ -84,15 +90,15 @@ class NetworkDeviceInjector(nri.Plugin):
         if not devices or not path:
             return
         with self._moving:
-            self._move_out(devices, path)
+            self._move_out(devices, path, known=pod.id in self._given)
             self._settle_strays()
 
-    def _move_out(self, devices: list[NetworkDevice], path: str) -> None:
+    def _move_out(self, devices: list[NetworkDevice], path: str, *, known: bool) -> None:
         try:
             with Sides(path) as sides:
                 for device in devices:
                     try:
-                        if sides.move_out(device):
+                        if sides.move_out(device, known=known):
                             self.log.info("network device %s is back on the host", device.name)
                     except OSError as error:
                         self.log.error("network device %s: cannot take it back: %s", device.name, error.strerror)  # noqa: TRY400 - the reason is the kernel's

@@ -1,6 +1,8 @@
 """`network-logger`: logs the network namespace and the addresses of pods as they start, stop and are removed.
 
 One job: the lines. They read as those of the Go plugin of this name, with the pod at the end as in each plugin's log.
+Rules: runtimes tell of a pod that is removed, and some of one that stops, without its network namespace, which is gone
+by then; the line has the one that the pod had.
 """
 
 from __future__ import annotations
@@ -18,28 +20,35 @@ class NetworkLogger(nri.Plugin):
 
     name = "network-logger"
 
+    def __init__(self) -> None:
+        #: Pod -> its network namespace, until it is removed.
+        self._namespaces: dict[str, str] = {}
+
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+        self._namespaces.clear()
         self.log.info("Synchronized state with the runtime (%d pods, %d containers)...", len(pods), len(containers))
         for pod in pods:
-            self.log.info("%s", _line("pod", pod))
+            self.log.info("%s", self._line("pod", pod))
 
     def shutdown(self) -> None:
         self.log.info("Runtime shutting down...")
 
     def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        self.log.info("%s", _line("Started pod", pod))
+        self.log.info("%s", self._line("Started pod", pod))
 
     def stop_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        self.log.info("%s", _line("Stopped pod", pod))
+        self.log.info("%s", self._line("Stopped pod", pod))
 
     def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        self.log.info("%s", _line("Removed pod", pod))
+        self.log.info("%s", self._line("Removed pod", pod))
+        self._namespaces.pop(pod.id, None)
 
-
-def _line(event: str, pod: nri.PodSandbox) -> str:
-    """What happened to which pod, its network namespace and its addresses."""
-    namespace = next((each.path for each in pod.linux.namespaces if each.type == "network"), HOST_NETWORK)
-    return f"{event} {pod.namespace}/{pod.name}: namespace={namespace} ips=[{' '.join(pod.ips)}]"
+    def _line(self, event: str, pod: nri.PodSandbox) -> str:
+        """What happened to which pod, its network namespace and its addresses."""
+        told = next((each.path for each in pod.linux.namespaces if each.type == "network"), "")
+        namespace = told or self._namespaces.get(pod.id, HOST_NETWORK)
+        self._namespaces[pod.id] = namespace
+        return f"{event} {pod.namespace}/{pod.name}: namespace={namespace} ips=[{' '.join(pod.ips)}]"
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ __all__ = ["UlimitAdjuster"]
 #: The annotations, of the present domain and of the old one.
 KEYS = ("ulimits.noderesource.dev", "ulimits.nri.containerd.io")
 PREFIX = "RLIMIT_"
+#: What the kernel takes for no limit at all.
+NO_LIMIT = 2**64 - 1
 
 
 class Ulimit(NamedTuple):
@@ -66,6 +68,10 @@ def read(found: Annotation) -> list[Ulimit]:
     """The limits of an annotation, their types as `RLIMIT_` and a name. Reject for what is no limit."""
     limits = []
     for place, (kind, hard, soft) in enumerate(found.many(Ulimit)):
+        for key, limit in (("hard", hard), ("soft", soft)):
+            if limit < 0:
+                step = f"write {NO_LIMIT} for no limit"
+                raise found.wrong(f"[{place}].{key}", f"must not be below 0: {limit}", step)
         if hard < soft:
             step = "write a hard limit that is as high" if hard else "add 'hard: ...'"
             raise found.wrong(f"[{place}]", f"the soft limit, {soft}, is above the hard one, {hard}", step)

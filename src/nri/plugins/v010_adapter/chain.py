@@ -12,6 +12,7 @@ import os
 from time import monotonic
 from typing import NamedTuple
 
+from nri.config.complaint import suggest
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError
 from nri.plugins.v010_adapter import program, request
@@ -26,6 +27,9 @@ __all__ = ["VERSION", "Chain", "ChainError", "Entry", "Listing", "read_listing"]
 
 #: Of the protocol, where the file is missing.
 VERSION = "0.1"
+#: Keys of the file, and how many others are told.
+KEYS = ("version", "plugins")
+MOST_UNKNOWN = 10
 #: The longest file, in bytes.
 FILE_BYTES = 1 << 20
 #: The part of the runtime's time that programs may use: the answer has to arrive in time, too.
@@ -44,10 +48,11 @@ class Entry(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The content of the file."""
+    """The content of the file; `unknown` are keys that were read past, in words."""
 
     version: str
     plugins: tuple[Entry, ...]
+    unknown: tuple[str, ...] = ()
 
 
 NOTHING = Listing(VERSION, ())
@@ -77,7 +82,9 @@ def read_listing(path: str) -> Listing:
         plugins = []
     if not isinstance(plugins, list):
         raise ConfigError(path, "plugins", "a list was expected")
-    return Listing(version, tuple(_entry(path, place, each) for place, each in enumerate(plugins)))
+    unknown = [f"{name}: unknown key, left out ({suggest(name, KEYS)})" for name in found if name not in KEYS]
+    listed = tuple(_entry(path, place, each) for place, each in enumerate(plugins))
+    return Listing(version, listed, tuple(unknown[:MOST_UNKNOWN]))
 
 
 def _entry(path: str, place: int, given: Any) -> Entry:
@@ -117,7 +124,22 @@ class Chain:
         if seen != self._seen or self._seen is None:
             self._seen = seen
             self._listing = read_listing(self._path)
+            self._doubt()
         return self._listing
+
+    def _doubt(self) -> None:
+        """Tell what of a new listing cannot work: keys that are not known, programs that are not there."""
+        for words in self._listing.unknown:
+            self._tell(f"{self._path}: {plain(words)}")
+        path = self._programs_path()
+        for kind in dict.fromkeys(entry.type for entry in self._listing.plugins):
+            try:
+                program.find(kind, path)
+            except program.RunError as error:
+                self._tell(f"{self._path}: {plain(str(error))}; all starts are refused until it is there")
+
+    def _programs_path(self) -> str:
+        return ":".join(_folders(os.environ.get("PATH", ""), self._folder))
 
     def pass_through(self, about: dict[str, Any], time_left_s: float | None) -> list[dict[str, Any]]:
         """Run all programs on a request; returns their results. ChainError with the first error."""
@@ -144,7 +166,7 @@ class Chain:
             timeout_s = min(timeout_s, deadline - monotonic())
         if timeout_s <= 0:
             raise program.RunError("no time was left for it")
-        path = ":".join(_folders(os.environ.get("PATH", ""), self._folder))
+        path = self._programs_path()
         ended = program.run(
             program.find(entry.type, path),
             json.dumps(given).encode(),

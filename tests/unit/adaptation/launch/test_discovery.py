@@ -138,7 +138,8 @@ def test_webassembly_without_the_extra_is_skipped_with_what_to_install(tmp_path:
     wat.install(tmp_path, "20-b", b"\0asm\1\0\0\0")
     found, skipped = discover(str(tmp_path))
     assert found == []
-    assert skipped[0].reason == "it is WebAssembly, for which this runtime lacks wasmtime: install nri[wasm]"
+    reason = "it is WebAssembly, for which this runtime lacks wasmtime: pip install '.[wasm]', in a checkout of nri"
+    assert skipped[0].reason == reason
 
 
 def test_a_link_to_a_plugin_is_a_plugin(tmp_path: Path) -> None:

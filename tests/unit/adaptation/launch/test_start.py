@@ -54,7 +54,7 @@ def test_webassembly_is_never_executed_not_even_without_the_extra(
     monkeypatch.setitem(sys.modules, "wasmtime", None)
     monkeypatch.setattr(start, "Process", lambda *_: pytest.fail("it was executed"))
     path = wat.install(tmp_path, "10-a", WASM)
-    assert refusal(path, trusted=trusted).endswith("lacks wasmtime: install nri[wasm]")
+    assert refusal(path, trusted=trusted).endswith("lacks wasmtime: pip install '.[wasm]', in a checkout of nri")
 
 
 @pytest.mark.parametrize("trusted", [True, False])

@@ -31,4 +31,4 @@ def test_a_file_is_webassembly_by_its_first_bytes(tmp_path: Path, content: bytes
 def test_wasmtime_is_missing_where_it_cannot_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wasm_file, "find_spec", lambda name: None)
     assert wasm_file.missing()
-    assert "nri[wasm]" in wasm_file.INSTALL
+    assert "pip install '.[wasm]'" in wasm_file.INSTALL

@@ -38,7 +38,10 @@ def test_webassembly_is_told_with_what_it_needs(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "wasmtime", None)  # as if it were not installed
     plugins.check(str(tmp_path), RuntimeNri("nri-engine", enabled=True), findings)
     (problem,) = [each for each in findings if each.level == "problem"]
-    assert (problem.what, problem.next) == ("WebAssembly, for which wasmtime is missing", "install nri[wasm]")
+    assert (problem.what, problem.next) == (
+        "WebAssembly, for which wasmtime is missing",
+        "pip install '.[wasm]', in a checkout of nri",
+    )
 
 
 def test_good_plugins_are_listed(tmp_path: Path) -> None:

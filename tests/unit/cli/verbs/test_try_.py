@@ -170,6 +170,13 @@ def test_an_empty_pipe_is_named_as_what_it_is(nri, place):
     assert done.stderr.startswith("error: standard input: holds no Pod")
 
 
+def test_a_plugin_s_warning_says_why_nothing_changes(nri, place):
+    annotated = POD.replace("name: web", "name: web, annotations: {ulimits.noderesource.dev: '[{type: cpu, hard: 1}]'}")
+    done = nri("try", "ulimit-adjuster", "--pod", "-", cwd=place, stdin=annotated)
+    assert "nothing changes" in done.stdout
+    assert "ulimits.noderesource.dev has no effect; write ulimits.noderesource.dev/container.NAME" in done.stderr
+
+
 def test_a_late_plugin_ends_with_1_and_the_time_of_real_runtimes(nri, place):
     other(place, "create_container(self, pod, container): import time; time.sleep(2.5)")
     done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)

@@ -94,6 +94,13 @@ WRONG = [
     ("devices", "[{path: /dev/x, type: x, major: 1}]", "[0].type: must be one of c, b, u, p, not 'x'"),
     ("devices", "[{path: /dev/x, type: c}]", "[0]: major is missing or 0, which is no device; add 'major: ...'"),
     ("devices", "[{path: /d, type: c, major: x}]", '[0].major: "x" is not a number; write a whole number'),
+    ("devices", "[{path: /d, type: c, major: -1}]", "[0].major: must not be below 0: -1"),
+    ("devices", "[{path: /d, type: c, major: 1, minor: -1}]", "[0].minor: must not be below 0: -1"),
+    (
+        "devices",
+        "[{path: /d, type: c, major: 1, file_mode: 77777777}]",
+        "[0].file_mode: 77777777 is no file mode; write one such as 0660",
+    ),
     ("devices", "[{path: /d, type: c, major: 1, uid: -1}]", "[0].uid: must be between 0 and 4294967295, not -1"),
     (
         "devices",
@@ -126,6 +133,16 @@ WRONG = [
     ("scheduling_policy", "{policy: OTHER, nice: 20}", "nice: must be between -20 and 19, not 20"),
     ("scheduling_policy", "{policy: RR, runtime: -1}", "runtime: must be between 0 and 18446744073709551615, not -1"),
     ("network_devices", "[~]", "[0]: expected keys with values, not nothing; write 'key: value'"),
+    (
+        "network_devices",
+        "[{hostIf: a/b}]",
+        "[0].hostIf: 'a/b' is no name of a network device; write 1 to 15 characters",
+    ),
+    (
+        "network_devices",
+        "[{hostIf: eth1, name: sixteen-letters-}]",
+        "[0].name: 'sixteen-letters-' is no name of a network device",
+    ),
     ("network_devices", "[{name: eth0}]", "[0]: hostIf is missing; add 'hostIf: ...'"),
     (
         "network_devices",

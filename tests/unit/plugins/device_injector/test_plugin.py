@@ -78,3 +78,14 @@ def test_a_line_of_the_log_is_short_however_much_was_done(
     create(nri_runtime, mounts="\n".join(f"- {{source: /a, destination: /b/{number}}}" for number in range(1000)))
     (line,) = [one.getMessage() for one in caplog.records if one.getMessage().startswith("mounts: ")]
     assert len(line) < 1200
+
+
+def test_a_file_mode_that_is_more_than_permissions_is_warned_of(
+    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(nri_runtime, devices="[{path: /dev/x, type: c, major: 1, file_mode: 660}]")
+    said = "[0].file_mode: 660 is 0o1224, more than permissions (octal has a leading 0, as in 0660)"
+    assert any(said in text for text in caplog.messages)
+    caplog.clear()
+    create(nri_runtime, devices="[{path: /dev/x, type: c, major: 1, file_mode: 0660}]")
+    assert not any("file_mode" in text for text in caplog.messages)

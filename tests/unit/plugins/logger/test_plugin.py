@@ -88,6 +88,11 @@ def test_add_puts_a_mark_and_set_puts_it_over_that_of_others(nri_runtime: FakeRu
     assert (reply.env, reply.annotations) == ({"A": MARK, "B": MARK}, {"a/x": MARK, "b/x": MARK})
 
 
+def test_a_name_that_no_variable_can_have_is_an_error_of_the_configuration(nri_runtime: FakeRuntime) -> None:
+    with pytest.raises(nri.ConfigError, match="setEnv: must not contain '=': 'A=B'"):
+        nri_runtime.add(Logger(), idx="10", config="setEnv: A=B")
+
+
 def test_add_is_in_conflict_with_another_plugin_that_has_set_the_same(nri_runtime: FakeRuntime) -> None:
     class Before(nri.Plugin):
         def create_container(self, pod, container):

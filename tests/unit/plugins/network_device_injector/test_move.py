@@ -193,9 +193,18 @@ def test_a_device_that_another_program_has_named_in_its_alias_comes_back_by_the_
         wanted = NetworkDevice("eth2", "net1")
         sides.move_in([wanted])
         pod.ip("link", "set", "net1", "alias", "eth2")
-        assert sides.move_out(wanted)
+        assert sides.move_out(wanted, known=True)
     (link,) = json.loads(ip("-json", "link", "show", "eth2"))
     assert "ifalias" not in link
+
+
+@in_own_network
+def test_a_device_that_did_not_come_from_the_host_stays_in_the_pod() -> None:
+    make_host()
+    with pod_network() as pod, Sides(pod.path) as sides:
+        pod.ip("link", "add", "eth0", "type", "veth", "peer", "name", "other")
+        assert not sides.move_out(NetworkDevice("eth2", "eth0"))
+        assert "eth0@other" in pod.ip("link")
 
 
 @in_own_network

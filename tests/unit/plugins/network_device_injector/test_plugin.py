@@ -120,6 +120,45 @@ def test_a_failure_refuses_the_pod_and_takes_back_all_devices(nri_runtime: FakeR
 
 
 @in_own_network
+def end_a_refused_pod(runtime: FakeRuntime) -> None:
+    add_pair("eth1", "peer")
+    runtime.add(NetworkDeviceInjector())
+    with pod_network() as network:
+        network.ip("link", "add", "eth0", "type", "veth", "peer", "name", "other")
+        for value in ("[{name: eth1, new_name: eth0}]", "[{name: bond0, new_name: eth0}]"):
+            pod = pod_with(value, network.path)
+            with pytest.raises(PluginRejected):
+                runtime.run_pod_sandbox(pod)
+            runtime.stop_pod_sandbox(pod)
+            runtime.remove_pod_sandbox(pod)
+        assert names(network.ip("-json", "link")) == {"lo", "eth0", "other"}
+    assert names(ip("-json", "link")) == {"lo", "eth1", "peer"}
+
+
+def test_the_end_of_a_refused_pod_does_not_bring_its_own_devices_to_the_host(
+    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    end_a_refused_pod(nri_runtime)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@in_own_network
+def forget_the_alias(runtime: FakeRuntime) -> None:
+    add_pair("eth1", "peer")
+    runtime.add(NetworkDeviceInjector())
+    with pod_network() as network:
+        pod = pod_with("[{name: eth1, new_name: net1}]", network.path)
+        runtime.run_pod_sandbox(pod)
+        network.ip("link", "set", "net1", "alias", "mine")
+        runtime.stop_pod_sandbox(pod)
+    assert "eth1" in names(ip("-json", "link"))
+
+
+def test_a_device_that_the_pod_has_given_another_alias_comes_back(nri_runtime: FakeRuntime) -> None:
+    forget_the_alias(nri_runtime)
+
+
+@in_own_network
 def take_back_what_is_there(runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("eth1", "eth2"):
         add_pair(name, f"{name}-peer")

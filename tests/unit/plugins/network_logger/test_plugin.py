@@ -13,6 +13,21 @@ from nri.plugins.network_logger.plugin import NetworkLogger
 from nri.testing import FakeRuntime, make_container, make_pod
 
 
+def test_a_pod_that_is_gone_is_told_with_the_namespace_that_it_had(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    pod = make_pod(name="web", linux=m.LinuxPodSandbox(namespaces=[m.LinuxNamespace(type="network", path="/run/n")]))
+    gone = make_pod(id=pod.id, name="web")
+    with FakeRuntime() as runtime:
+        logger = NetworkLogger()
+        runtime.add(logger)
+        runtime.run_pod_sandbox(pod)
+        runtime.stop_pod_sandbox(gone)
+        runtime.remove_pod_sandbox(gone)
+        assert logger._namespaces == {}
+    told = [record.getMessage() for record in caplog.records if "default/web: " in record.getMessage()]
+    assert len(told) == 3 and all("namespace=/run/n " in line for line in told), told
+
+
 def test_it_logs_namespace_and_addresses_of_pods_as_the_page_shows(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     namespaces = [m.LinuxNamespace(type="ipc", path="/i"), m.LinuxNamespace(type="network", path="/run/netns/cni-6f1c")]

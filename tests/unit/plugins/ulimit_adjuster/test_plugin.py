@@ -63,9 +63,16 @@ def test_an_annotation_for_the_whole_pod_has_no_effect_and_the_log_says_what_has
         ("[{type: RLIMIT_FILES, hard: 1}]", "[0].type: must be RLIMIT_ and one of AS, CORE, "),
         ("[{hard: 1}]", "[0]: type is missing; add 'type: ...'"),
         ("[{type: cpu, soft: 2, hard: 1}]", "[0]: the soft limit, 2, is above the hard one, 1; write a hard limit"),
+        (
+            "[{type: cpu, hard: -1, soft: 2}]",
+            "[0].hard: must not be below 0: -1; write 18446744073709551615 for no limit",
+        ),
         ("[{type: cpu, soft: 2}]", "[0]: the soft limit, 2, is above the hard one, 0; add 'hard: ...'"),
         ("[{type: cpu, hard: unlimited}]", '[0].hard: "unlimited" is not a number; write a whole number'),
-        ("[{type: cpu, hard: -1, soft: -1}]", "[0].hard: must be between 0 and 18446744073709551615, not -1"),
+        (
+            "[{type: cpu, hard: -1, soft: -1}]",
+            "[0].hard: must not be below 0: -1; write 18446744073709551615 for no limit",
+        ),
         ("[{type: cpu}, {type: RLIMIT_CPU}]", '[1].type: "RLIMIT_CPU" is already at [0].type; leave one of them out'),
         ("{type: cpu}", "expected a list, not a table of keys; begin each of its items with '- '"),
     ],

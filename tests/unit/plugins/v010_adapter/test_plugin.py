@@ -93,3 +93,14 @@ def test_what_a_program_says_to_people_is_in_the_log_with_its_name(
     nri_runtime.start_container(make_pod(name="web", namespace="shop"), make_container(name="app"))
     assert "chatty: I am here [pod shop/web, container app]" in caplog.messages
     assert "create: chatty [pod shop/web, container app]" in caplog.messages
+
+
+def test_a_program_that_is_not_there_and_a_key_that_is_not_known_are_warned_of_before_a_pod_starts(
+    nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    conf = tmp_path / "conf.json"
+    conf.write_text('{"version": "0.1", "plugin": [], "plugins": [{"type": "no-such-program"}]}')
+    nri_runtime.add(V010Adapter(), config=f"conf: {conf}\nbin_dir: {tmp_path}")
+    said = "\n".join(record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
+    assert f'{conf}: plugin: unknown key, left out (did you mean "plugins"?)' in said
+    assert f'{conf}: exec: "no-such-program": executable file not found' in said

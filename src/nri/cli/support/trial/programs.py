@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nri.adaptation.launch.discovery import Found
 from nri.adaptation.launch.process import Process
+from nri.adaptation.launch.wasm_file import MAGIC
 from nri.cli.errors import USAGE, Failure
 from nri.cli.support.trial.contestants import name_in
 
@@ -31,6 +32,10 @@ _STEPS, _STEP_S = 100, 0.1
 def program(runtime: FakeRuntime, plugin: Contestant) -> Iterator[None]:
     """Run the program while the context lasts. Failure says why it does not take part."""
     name = name_in(plugin.target) or os.path.basename(plugin.target)
+    with contextlib.suppress(OSError), open(plugin.target, "rb") as file:
+        if file.read(len(MAGIC)) == MAGIC:
+            reason = "it is WebAssembly, which only a runtime loads: put it into the runtime's plugin folder"
+            raise Failure(f"{plugin.target}: {reason}", USAGE)
     try:
         process = Process(Found(os.path.abspath(plugin.target), plugin.index, name))
     except OSError as error:

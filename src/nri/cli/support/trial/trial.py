@@ -53,9 +53,11 @@ def run(
         workloads: pods with their containers, which are started one after the other.
         policy_path: the operator's file, None for none.
         timeout_s: how long a plugin has to answer, in seconds.
-        verbose: 0 keeps the log of plugins and runtime to itself.
+        verbose: 0 keeps the log of plugins and runtime to itself, but for warnings of plugins.
     """
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO if verbose else logging.CRITICAL)
+    if not verbose:
+        logging.getLogger("nri.plugin").setLevel(logging.WARNING)  # why nothing changes, for example
     watching = Watching()
     runtime = FakeRuntime(policy_path=policy_path, request_timeout_s=timeout_s, observer=watching, name="nri-try")
     with contextlib.ExitStack() as stack:

@@ -85,9 +85,10 @@ func (r *refRuntime) waitPlugins(line []byte) (any, error) {
 	deadline := time.Now().Add(time.Duration(max(wait.TimeoutMS, 1)) * time.Millisecond)
 	for {
 		r.plugins.mu.Lock()
-		count := r.plugins.count
+		count, named := r.plugins.count, len(r.plugins.order)
 		r.plugins.mu.Unlock()
-		if count == wait.Count || (count > wait.Count && !wait.Exactly) {
+		// The names come line by line out of the log, the number from elsewhere: an answer has both.
+		if named == count && (count == wait.Count || (count > wait.Count && !wait.Exactly)) {
 			return r.plugins.snapshot(), nil
 		}
 		if time.Now().After(deadline) {

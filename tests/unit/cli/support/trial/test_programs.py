@@ -42,6 +42,7 @@ def test_it_takes_part_under_the_name_of_its_file_with_its_configuration(tmp_pat
     [
         ("#!/bin/sh\necho no such luck >&2\nexit 3\n", "does not take part: exit code 3: no such luck"),
         ("#!/nowhere/sh\n", "cannot be run: No such file or directory"),
+        ("\0asm\1\0\0\0", "40-prog: it is WebAssembly, which only a runtime loads"),
     ],
 )
 def test_a_program_that_is_no_plugin_is_told_in_a_line(tmp_path: Path, text: str, reason: str) -> None:

@@ -1,0 +1,268 @@
+"""Bundled plugins on real containers: how each is run, what pods ask of it, and where the effect is read back.
+
+One job: :func:`measure`, what becomes of every case of :data:`CASES` on one side and OCI runtime. Rules: plugins are
+programs of their own; one container has all that cannot refuse it, what can has a container of its own. What each side
+makes of a case is in bundled_matrix.py. The sides: test_bundled_plugins.py here and in tests/engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.real.adjustments import View
+from tests.real.bundled_cases import (
+    BACK,
+    BAD,
+    CASES,
+    EFFECTIVE,
+    GONE,
+    HOOKED,
+    IGNORED,
+    NETDEVICE,
+    NOT_DELEGATED,
+    STATES,
+    WATCHED,
+    WATCHED_ANNOTATIONS,
+    Case,
+    state_file,
+)
+from tests.support.networks import host_device, ip
+from tests.support.plugin_program import PluginProgram
+from tools.runtimes.machine import PATIENCE
+
+#: A host whose cgroup v2 has `nsdelegate`.
+DELEGATING = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+
+
+#: The container that has all cases that cannot refuse it.
+SHARED = "app"
+#: The plugin's own words where the runtime has no event for it; it ends with them.
+NO_EVENT = "knows none of the events"
+
+
+class Refused(Exception):
+    """The runtime's answer to a pod or container that it does not make."""
+
+
+class Side(Protocol):
+    """A runtime with the plugins beside it. Errors of pods and containers are `Refused`."""
+
+    def pod(self, name: str, annotations: Mapping[str, str], handler: str) -> Any:
+        """A pod that runs, with a network of its own."""
+
+    def container(self, pod: Any, name: str, annotations: Mapping[str, str]) -> View:
+        """A container of it that runs."""
+
+    def stop(self, pod: Any) -> None: ...
+    def remove(self, pod: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A plugin as it is run here: index, name, flags; `{folder}` is the test's, `called` the names at the runtime."""
+
+    index: str
+    plugin: str
+    flags: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.called or (f"{self.index}-{self.plugin}",)
+
+    def start(self, folder: Path, socket: Path) -> PluginProgram:
+        """Start it; its output is in a folder of its own."""
+        mine = folder / self.names[0]
+        mine.mkdir()
+        flags = [flag.replace("{folder}", str(folder)) for flag in self.flags]
+        index = ["-idx", self.index] if self.index else []
+        module = f"nri.plugins.{self.plugin.replace('-', '_')}.plugin"
+        return PluginProgram(mine, "-m", module, *index, "-socket", str(socket), *flags)
+
+
+PROGRAMS = (
+    Program("", "differ", ("-indices", "0,99"), ("00-differ", "99-differ")),
+    Program("10", "logger", ("-add-env", "ADDED_BY", "-add-annotation", "added-by", "-events", "pod,CreateContainer")),
+    Program("20", "device-injector"),
+    Program("21", "ulimit-adjuster"),
+    Program("22", "rdt"),
+    Program("23", "writable-cgroups"),
+    Program("24", "writable-cgroups", ("-host-mount-file", "{folder}/delegating")),
+    Program("25", "hook-injector", ("-hooks-dirs={folder}/hooks.d",)),
+    Program("26", "network-device-injector"),
+    Program("27", "network-logger"),
+    Program("28", "template"),
+    Program("90", "default-validator"),
+)
+"""All at once beside one runtime; v010-adapter has a test of its own."""
+
+
+def write_hook(folder: Path, stage: str, when: object) -> Path:
+    """A hook that keeps the state that it is given; returns where: beside the folder of hooks."""
+    state = state_file(folder.parent, stage)
+    program = {"path": "/bin/sh", "args": ["sh", "-c", f"cat > {state}.new && mv {state}.new {state}"]}
+    tree = {"version": "1.0.0", "hook": program, "when": when, "stages": [stage]}
+    (folder / f"{stage}.json").write_text(json.dumps(tree))
+    return state
+
+
+def prepare(folder: Path) -> None:
+    """What the plugins' flags name."""
+    (folder / "hello").write_text("hello")
+    (folder / "delegating").write_text(DELEGATING)
+    (folder / "hooks.d").mkdir()
+    for stage in STATES:
+        write_hook(folder / "hooks.d", stage, {"annotations": {f"^{key}$": value for key, value in HOOKED.items()}})
+
+
+@contextmanager
+def programs(folder: Path, socket: Path, connected: Callable[[str], bool]) -> Iterator[dict[str, PluginProgram]]:
+    """All plugins beside a runtime, by their names there, until the end of the `with`."""
+    with ExitStack() as stack:
+        started = {}
+        for program in PROGRAMS:
+            running = program.start(folder, socket)
+            stack.callback(_stop, running)
+            started.update(dict.fromkeys(program.names, running))
+        for name, running in started.items():
+            _wait_settled(name, running, connected)
+        yield started
+
+
+def _stop(running: PluginProgram) -> None:
+    if running.process.poll() is None:
+        assert running.stop() == 0, running.text()
+
+
+def _wait_settled(name: str, running: PluginProgram, connected: Callable[[str], bool]) -> None:
+    """Wait until it is connected, or has ended by itself."""
+    deadline = time.monotonic() + 30 * PATIENCE
+    while not connected(name) and running.process.poll() is None:
+        assert time.monotonic() < deadline, f"{name} has not connected: {running.text()}"
+        time.sleep(0.02)
+
+
+def _annotations(folder: Path, device: str) -> dict[str, str]:
+    """Those of a pod that asks for every case, each for its own container."""
+    texts = {"FOLDER": str(folder), "SPARE": f"{device}s", "MOVED": device}
+    found = {}
+    for name, case in CASES.items():
+        scope = "" if case.of_pod else f"/container.{name if case.alone else SHARED}"
+        for key, value in case.annotations.items():
+            found[f"{key}{scope}"] = re.sub("|".join(texts), lambda match: texts[match[0]], value)
+    return found
+
+
+def plain(side: Side, handler: str) -> dict[str, str]:
+    """Every case as it reads in a container that nobody adjusts: before the plugins are there."""
+    pod = side.pod("plain", {}, handler)
+    view = side.container(pod, SHARED, {})
+    found = {name: case.read(view) for name, case in CASES.items()}
+    side.remove(pod)
+    return found
+
+
+def ended(running: Mapping[str, PluginProgram]) -> set[str]:
+    """The plugins that have ended for want of an event; one that ended for another reason fails the test."""
+    found = {name: program.text() for name, program in running.items() if program.process.poll() is not None}
+    assert all(NO_EVENT in text for text in found.values()), found
+    return {name.partition("-")[2] for name in found}
+
+
+def measure(side: Side, handler: str, folder: Path, before: Mapping[str, str]) -> dict[str, str]:
+    """What becomes of every case: effective, ignored, refused with a text, or what else was read back.
+
+    `before` is what `plain` found.
+    """
+    device = f"nri{os.getpid()}{handler[-2:]}"
+    with host_device(device), host_device(f"{device}s"):
+        pod = side.pod("made", _annotations(folder, device), handler)
+        app = side.container(pod, SHARED, HOOKED)
+        found = {}
+        for name, case in CASES.items():
+            make = partial(side.container, pod, name, {}) if case.alone else lambda: app
+            found[name] = _outcome(case, before[name], make)
+        app.remove()
+        told = state_file(folder, "poststop")
+        assert told.exists() and json.loads(told.read_text())["id"] == app.id, "the hook of poststop"
+        side.stop(pod)
+        found[BACK] = _back(device)
+        side.remove(pod)
+    for stage in STATES:
+        state_file(folder, stage).unlink()
+    return found
+
+
+def _outcome(case: Case, before: str, container: Callable[[], View]) -> str:
+    assert before != case.effect, f"{case.plugin}, {case.text}: a plain container has that as well"
+    try:
+        seen = case.read(container())
+    except Refused as error:
+        known = case.refusal and case.refusal in str(error)
+        return EFFECTIVE if known else f"refused: {error}"
+    return EFFECTIVE if seen == case.effect else IGNORED if seen == before else f"read back {seen!r}"
+
+
+def _back(device: str) -> str:
+    """Whether the device is on the host as it was, down and without the pod's address."""
+    if not Path("/sys/class/net", device).exists():
+        return GONE
+    (link,) = json.loads(ip("-json", "addr", "show", device))
+    good = link["mtu"] == 1500 and "UP" not in link["flags"] and "ifalias" not in link and not link["addr_info"]
+    return EFFECTIVE if good else f"read back {link}"
+
+
+def not_refused(side: Side) -> dict[str, str]:
+    """The bad annotations that do not refuse their container by name: what comes instead."""
+    wrong = {}
+    keys = [f"{key}/container.bad-{number}" for number, (key, _, _) in enumerate(BAD)]
+    pod = side.pod("bad", {key: value for key, (_, value, _) in zip(keys, BAD, strict=True)}, "")
+    for number, (_, _, text) in enumerate(BAD):
+        try:
+            side.container(pod, f"bad-{number}", {})
+            wrong[keys[number]] = "it runs"
+        except Refused as error:
+            if f"annotation {keys[number]}: {text}" not in str(error):
+                wrong[keys[number]] = str(error)
+    side.remove(pod)
+    return wrong
+
+
+def assert_pods_refused(side: Side) -> None:
+    """Pods that ask for network devices which they cannot have do not start, and the host keeps those that it has."""
+    device = f"nri{os.getpid()}k"
+    with host_device(device):
+        for value, text in (
+            (f"[{{name: {device}}}, {{name: nonesuch}}]", "nonesuch: the host has no such device"),
+            (f"[{{name: {device}, mtu: x}}]", f"annotation {NETDEVICE}: [0].mtu: 'x' is not a number"),
+        ):
+            try:
+                side.remove(side.pod("refused", {NETDEVICE: value}, ""))
+                raise AssertionError(f"{value}: the pod runs")
+            except Refused as error:
+                assert text.replace("'", '"') in str(error).replace("'", '"').replace("\\", ""), str(error)
+            assert Path("/sys/class/net", device).exists()
+
+
+def assert_watched(side: Side, running: Mapping[str, PluginProgram], address: Callable[[Any], str]) -> None:
+    """The plugins that watch have told of a pod and its container, and writable-cgroups of its host."""
+    pod = side.pod("watched", WATCHED_ANNOTATIONS, "")
+    ips = address(pod)
+    side.container(pod, SHARED, {})
+    side.remove(pod)
+    host = running["23-writable-cgroups"]
+    if "are mounted with nsdelegate" not in host.text():
+        host.wait_text(NOT_DELEGATED)
+    for name, lines in WATCHED.items():
+        for line in lines:
+            pattern = re.escape(line).replace("ADDRESS", re.escape(ips)).replace("NETWORK", r"/\S+")
+            running[name].wait_match(pattern)

@@ -1,0 +1,243 @@
+"""What pods ask of bundled plugins, and where the effect is read back: inside the container, its process, its cgroup.
+
+Rules: an annotation stands without its scope, which is always one container; where the read-back is one of
+adjustments.py, it is taken from there. Next: `bundled`, which measures; `bundled_matrix` has what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.real import adjustments
+from tests.real.adjustments import View
+
+EFFECTIVE, IGNORED, GONE = "effective", "ignored", "gone"
+#: Stage of a hook -> the states of which the OCI runtimes tell it; runc tells `poststart` of the one before.
+STATES = {
+    "createRuntime": {"creating", "created"},
+    "createContainer": {"creating", "created"},
+    "poststart": {"created", "running"},
+    "poststop": {"stopped"},
+}
+#: What only containers with this annotation get.
+HOOKED = {"hooks.example.org": "yes"}
+
+
+def state_file(folder: Path, stage: str) -> Path:
+    """Where the hook of a stage keeps the state that it was given."""
+    return folder / f"state-{stage}"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a plugin is asked for, by annotation without its scope, and where it is seen.
+
+    Without `annotations` the plugin does it to every container, or as its files say. In them FOLDER is the test's, and
+    SPARE and MOVED are network devices of the host. One that can be refused is `alone` in a container; one `of_pod` has
+    no scope. With `refusal` the effect is that the container is refused, with this text.
+    """
+
+    plugin: str
+    text: str
+    annotations: dict[str, str]
+    read: Callable[[View], str]
+    effect: str
+    alone: bool = False
+    of_pod: bool = False
+    refusal: str = ""
+
+
+def _inside(script: str) -> Callable[[View], str]:
+    return lambda view: view.exec("/bin/sh", "-c", script).strip()
+
+
+def _annotation(view: View) -> str:
+    return str((view.spec("annotations") or {}).get("added-by")).rstrip("-0123456789")
+
+
+def _hooks(view: View) -> str:
+    """The stages whose hooks were told of this container, in a state that fits; the last comes with its end."""
+    states = {stage: json.loads(path.read_text()) for stage in STATES if (path := state_file(view.dir, stage)).exists()}
+    good = [stage for stage, told in states.items() if told["id"] == view.id and told["status"] in STATES[stage]]
+    return " ".join(good)
+
+
+def _moved(view: View) -> str:
+    text = view.exec("/bin/sh", "-c", "ip addr show uplink0 2>/dev/null || true")
+    parts = {"inet 192.0.2.7/24": "192.0.2.7/24", "mtu 1400": "mtu 1400", ",UP": "up"}
+    return " ".join(words for part, words in parts.items() if part in text)
+
+
+def _numa(view: View) -> str:
+    lines = Path(f"/proc/{view.pid}/numa_maps").read_text().splitlines()
+    return " ".join(sorted({line.split()[1] for line in lines}))
+
+
+def _class(view: View) -> str:
+    """The class of resctrl that the container is in."""
+    tasks = Path("/sys/fs/resctrl/gold/tasks")
+    return "gold" if tasks.exists() and str(view.pid) in tasks.read_text().split() else "none"
+
+
+def _monitored(view: View) -> str:
+    groups = Path("/sys/fs/resctrl").glob("**/mon_groups/*/tasks")
+    return str(any(str(view.pid) in tasks.read_text().split() for tasks in groups))
+
+
+#: Reads and writes a clone of /dev/null, with its number and mode.
+_USE = "echo x > /dev/added && wc -c < /dev/added"
+_WRITABLE = (
+    "cd /sys/fs/cgroup; [ -d pids ] && cd pids; mkdir x 2>/dev/null && rmdir x && echo writable || echo read-only"
+)
+
+
+def _device(view: View) -> str:
+    seen = adjustments.CASES["device"].read(view)
+    return seen if seen == "none" else f"{seen} {_inside(_USE)(view)}"
+
+
+def _like(name: str) -> tuple[Callable[[View], str], str]:
+    """Where an adjustment of that name is read back, and what it is then."""
+    case = adjustments.NEWER.get(name) or adjustments.CASES[name]
+    return case.read, case.effect
+
+
+INJECTOR, DOMAIN = "device-injector", "noderesource.dev"
+CASES: dict[str, Case] = {
+    "device": Case(
+        INJECTOR,
+        f"`devices.{DOMAIN}`",
+        {f"devices.{DOMAIN}": "[{path: /dev/added, type: c, major: 1, minor: 3, file_mode: 0640}]"},
+        _device,
+        "1:3 crw-r----- 0",
+    ),
+    "cdi": Case(INJECTOR, f"`cdi-devices.{DOMAIN}`", {f"cdi-devices.{DOMAIN}": "[nri.test/thing=one]"}, *_like("cdi")),
+    "mount": Case(
+        INJECTOR,
+        f"`mounts.{DOMAIN}`",
+        {f"mounts.{DOMAIN}": "[{source: 'FOLDER', destination: /added, type: bind, options: [rbind, ro]}]"},
+        *_like("mount"),
+    ),
+    "sysctl": Case(INJECTOR, f"`sysctl.{DOMAIN}`", {f"sysctl.{DOMAIN}": "kernel.shm_rmid_forced: 1"}, *_like("sysctl")),
+    "io-priority": Case(
+        INJECTOR,
+        f"`io-priority.{DOMAIN}`",
+        {f"io-priority.{DOMAIN}": "{class: IOPRIO_CLASS_BE, priority: 6}"},
+        *_like("io-priority"),
+    ),
+    "scheduler": Case(
+        INJECTOR,
+        f"`scheduling-policy.{DOMAIN}`",
+        {f"scheduling-policy.{DOMAIN}": "{policy: SCHED_BATCH, nice: 5}"},
+        *_like("scheduler"),
+    ),
+    "net-device": Case(
+        INJECTOR,
+        f"`network-devices.{DOMAIN}`",
+        {f"network-devices.{DOMAIN}": "[{hostIf: 'SPARE', name: eth9}]"},
+        _inside("[ -d /sys/class/net/eth9 ] && echo there || echo none"),
+        "there",
+        alone=True,
+    ),
+    "memory-policy": Case(
+        INJECTOR,
+        f"`memory-policy.{DOMAIN}`",
+        {f"memory-policy.{DOMAIN}": '{mode: MPOL_BIND, nodes: "0"}'},
+        _numa,
+        "bind:0",
+        alone=True,
+    ),
+    "ulimit": Case(
+        "ulimit-adjuster",
+        f"`ulimits.{DOMAIN}`",
+        {f"ulimits.{DOMAIN}": "[{type: nofile, soft: 900, hard: 1000}]"},
+        *_like("rlimit"),
+    ),
+    "closid": Case("rdt", f"`closid.rdt.{DOMAIN}`", {f"closid.rdt.{DOMAIN}": "gold"}, _class, "gold", alone=True),
+    "schemata": Case(
+        "rdt",
+        f"`closid` and `schemata.rdt.{DOMAIN}`",
+        {f"closid.rdt.{DOMAIN}": "gold", f"schemata.rdt.{DOMAIN}": "L3:0=f"},
+        _class,
+        "gold",
+        alone=True,
+    ),
+    "monitoring": Case(
+        "rdt",
+        f"`enablemonitoring.rdt.{DOMAIN}`",
+        {f"enablemonitoring.rdt.{DOMAIN}": "true"},
+        _monitored,
+        "True",
+        alone=True,
+    ),
+    "cgroups": Case(
+        "writable-cgroups",
+        f"`writable-cgroups.{DOMAIN}`",
+        {f"writable-cgroups.{DOMAIN}": "true"},
+        _inside(_WRITABLE),
+        "writable",
+    ),
+    "net-moved": Case(
+        "network-device-injector",
+        f"`netdevice.{DOMAIN}`",
+        {f"netdevice.{DOMAIN}": "[{name: MOVED, new_name: uplink0, address: 192.0.2.7, prefix: 24, mtu: 1400}]"},
+        _moved,
+        "192.0.2.7/24 mtu 1400 up",
+        of_pod=True,
+    ),
+    "hooks": Case("hook-injector", "hooks of four stages", {}, _hooks, "createRuntime createContainer poststart"),
+    "env": Case("logger", "`-add-env`", {}, _inside('echo "${ADDED_BY%%-[0-9]*}"'), "logger-pid"),
+    "annotation": Case("logger", "`-add-annotation`", {}, _annotation, "logger-pid"),
+    "required": Case(
+        "default-validator",
+        f"`required-plugins.{DOMAIN}`",
+        {f"required-plugins.{DOMAIN}": "[nonesuch]"},
+        lambda _: "runs",
+        "",
+        alone=True,
+        refusal='required plugin "nonesuch" not present',
+    ),
+}
+"""Case by name, in the order of the documentation."""
+
+#: What is wrong -> what the refusal says after the annotation's key.
+BAD: tuple[tuple[str, str, str], ...] = (
+    (f"devices.{DOMAIN}", "[{path: /dev/x, type: c, major: ten}]", '[0].major: "ten" is not a number'),
+    ("devices.nri.io", "[{path: /dev/x, type: z, major: 1}]", "[0].type: must be one of"),
+    (f"cdi-devices.{DOMAIN}", "[nothing]", "[0]: must be vendor/class=device"),
+    (f"mounts.{DOMAIN}", "[{destination: /x, type: bind}]", "[0]: source is missing"),
+    (f"io-priority.{DOMAIN}", "{class: BEST}", "class: must be one of"),
+    (f"scheduling-policy.{DOMAIN}", "{policy: FAST}", "policy: must be one of"),
+    (f"network-devices.{DOMAIN}", "[{name: eth9}]", "[0]: hostIf is missing"),
+    (f"sysctl.{DOMAIN}", "[a]", "expected keys with values"),
+    (f"memory-policy.{DOMAIN}", "{mode: NEAR}", "mode: must be one of"),
+    (f"ulimits.{DOMAIN}", "[{type: nofile, soft: 2, hard: 1}]", "[0]: the soft limit, 2, is above the hard one, 1"),
+    ("ulimits.nri.containerd.io", "[{type: files, soft: 1, hard: 1}]", "[0].type: must be"),
+    (f"closid.rdt.{DOMAIN}", "a/b", '"a/b" cannot be the name of a class'),
+    (f"schemata.rdt.{DOMAIN}", "L3", '[0]: "L3" is no line of schemata'),
+    (f"enablemonitoring.rdt.{DOMAIN}", "yes", '"yes" is neither true nor false'),
+    (f"writable-cgroups.{DOMAIN}", "yes", '"yes" is neither true nor false'),
+)
+#: What `measure` finds beside the cases: is the device of `net-moved` back on the host when the pod has stopped?
+BACK = "net-back"
+NETDEVICE = f"netdevice.{DOMAIN}"
+WATCHED_ANNOTATIONS = {f"writable-cgroups.{DOMAIN}": "true"}
+#: What writable-cgroups says of them on a host that does not delegate.
+NOT_DELEGATED = f"annotation writable-cgroups.{DOMAIN} has no effect: the host has no cgroup v2 with nsdelegate"
+#: What plugins that change nothing print of the pod `watched` and its container `app`; ADDRESS is the pod's, NETWORK is
+#: any path.
+WATCHED = {
+    "10-logger": ("RunPodSandbox:    name: watched", "CreateContainer:    name: app"),
+    "28-template": (
+        "pod started [pod default/watched]",
+        "creating container [pod default/watched, container app]",
+        "pod removed [pod default/watched]",
+    ),
+    "99-differ": ("[99] CreateContainer: container: create: env[ADDED_BY]: From: <nil> -> To: ADDED_BY=logger-pid-",),
+    "27-network-logger": tuple(
+        f"{event} pod default/watched: namespace=NETWORK ips=[ADDRESS]" for event in ("Started", "Stopped", "Removed")
+    ),
+}

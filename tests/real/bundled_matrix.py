@@ -1,0 +1,78 @@
+"""What becomes of the bundled plugins' wishes: by runtime and OCI runtime, for the tests and docs/reference/plugins.md.
+
+Rules: a cell says what happens, not what should; tests measure each of them: tests/real/test_bundled_plugins.py, and
+tests/engine/test_bundled_plugins.py for our engine.
+"""
+
+from __future__ import annotations
+
+from tests.real.bundled_cases import BACK, CASES, EFFECTIVE, GONE, IGNORED
+from tests.real.support_matrix import ADJUSTMENTS
+
+#: OCI runtime as tests call it -> as people do.
+OCI = {"runc": "runc 1.1", "runc13": "runc 1.3", "crun": "crun 1.8"}
+#: crun 1.8 starts no container of these containerds: it does not know the version of their OCI specs.
+OF_CONTAINERD = ("runc", "runc13")
+RUNTIMES = {"1.7": OF_CONTAINERD, "2.1": OF_CONTAINERD, "2.4": OF_CONTAINERD, "nri": tuple(OCI)}
+
+Cell = str | dict[str, str]
+_OLD: dict[str, Cell] = {"1.7": IGNORED, "2.1": IGNORED}
+_NEVER: dict[str, Cell] = dict.fromkeys(RUNTIMES, IGNORED)
+_NEWER: Cell = {"runc": IGNORED, "runc13": EFFECTIVE, "crun": IGNORED}
+_EXCEPTIONS: dict[str, tuple[dict[str, Cell], str]] = {
+    "cdi": ({"1.7": IGNORED}, ""),
+    "sysctl": (_OLD, ""),
+    "io-priority": ({**_OLD, "2.4": _NEWER, "nri": _NEWER}, ""),
+    "scheduler": ({**_OLD, "2.4": _NEWER, "nri": _NEWER}, ""),
+    "net-device": (_NEVER, ADJUSTMENTS["net-device"].note),
+    "memory-policy": (_NEVER, ADJUSTMENTS["memory-policy"].note),
+    "closid": (_NEVER, "the tests' machines have no resctrl"),
+    "schemata": (_NEVER, "the tests' machines have no resctrl"),
+    "monitoring": (_NEVER, "the tests' machines have no resctrl"),
+    "required": (_OLD, "before 2.4 the plugin ends at its start and says that the runtime knows no event of it"),
+    BACK: (
+        {"1.7": GONE},
+        "1.7 tells of a pod's stop when its network is gone: then the kernel has brought cards back, and ended veths",
+    ),
+}
+"""Case -> runtime -> what it is there if it is not effective, for all OCI runtimes or by OCI runtime; and a note."""
+
+
+def cell(name: str, runtime: str, handler: str) -> str:
+    """What a case is there."""
+    found = _EXCEPTIONS.get(name, ({}, ""))[0].get(runtime, EFFECTIVE)
+    return found if isinstance(found, str) else found[handler]
+
+
+def differences(runtime: str, handler: str, found: dict[str, str]) -> dict[str, str]:
+    """The cases that are not as the table says: what was expected, and what was found."""
+    wrong = {}
+    for name in (*CASES, BACK):
+        expected, seen = cell(name, runtime, handler), found[name]
+        if seen != expected and not (expected.startswith("refused: ") and expected.removeprefix("refused: ") in seen):
+            wrong[name] = f"expected {expected!r}, got {seen!r}"
+    return wrong
+
+
+def rows() -> list[tuple[str, ...]]:
+    """The table for people: plugin, what it was asked for, a cell for each runtime, a note."""
+    found = []
+    for name, case in CASES.items():
+        found.append(_row(name, case.plugin, case.text))
+        if name == "net-moved":
+            found.append(_row(BACK, case.plugin, "the device, back on the host"))
+    return found
+
+
+def _row(name: str, plugin: str, text: str) -> tuple[str, ...]:
+    return (f"`{plugin}`", text, *(_words(name, runtime) for runtime in RUNTIMES), _EXCEPTIONS.get(name, ({}, ""))[1])
+
+
+def _words(name: str, runtime: str) -> str:
+    """A cell: one word if it is the same for all OCI runtimes, else each word with those that it is for."""
+    found: dict[str, list[str]] = {}
+    for handler in RUNTIMES[runtime]:
+        found.setdefault(cell(name, runtime, handler).partition(":")[0], []).append(OCI[handler])
+    if len(found) == 1:
+        return next(iter(found))
+    return "; ".join(f"{word} ({', '.join(handlers)})" for word, handlers in found.items())
