@@ -54,7 +54,7 @@ class _Wrong(NamedTuple):
 
 def read_device_file(path: str, priority: int = 0) -> DeviceFile:
     """Read and check a file. ConfigError for the first problem, with the others in `others`."""
-    source = read_file(path)
+    source = read_file(path, ordinary=True)
     document = read(Document, [source])
     found = list(_problems(document))
     if found:

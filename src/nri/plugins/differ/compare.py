@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nri.plugins.dump import yaml_lines
+from nri.text import escape
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class Difference(NamedTuple):
     after: Any
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.path}: From: {_shown(self.before)} -> To: {_shown(self.after)}"
+        # Keys are of others: a path of a mount may have a line end in it, and what follows would be a line of the log.
+        return f"{self.kind}: {escape(self.path)}: From: {_shown(self.before)} -> To: {_shown(self.after)}"
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[Difference]:
@@ -68,7 +70,7 @@ def _table(name: str, items: list[Any]) -> dict[str, Any]:
 def _shown(value: Any) -> str:
     """A value on one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_shown(value[key])}" for key in sorted(value)) + "}"
+        return "{" + ", ".join(f"{escape(key)}: {_shown(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_shown, value)) + "]"
     return "<nil>" if value is None else yaml_lines(value)[0]

@@ -120,7 +120,7 @@ class HookDirectories:
         for path in files:
             name = os.path.basename(path)
             try:
-                hook, odd = parse_hook(name, read_file(path, "json"))
+                hook, odd = parse_hook(name, read_file(path, "json", ordinary=True))
             except ConfigError as error:
                 errors += [error, *error.others]
                 continue

@@ -21,6 +21,8 @@ from nri.plugins.hook_injector.when import When
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nri.config.place import Path
 
 __all__ = ["Hook", "parse_hook"]
@@ -166,6 +168,8 @@ class _Reading:
     def _current(self, given: _Current) -> Hook:
         program, conditions = given.hook, given.when
         self._check_program(program.path, ("hook", "path"))
+        self._check_words(program.args, ("hook", "args"))
+        self._check_words(program.env, ("hook", "env"))
         if program.timeout is not None and not 0 < program.timeout <= LONGEST_TIMEOUT_S:
             self._problems.append(Problem(("hook", "timeout"), f"{program.timeout} is no number of seconds above 0"))
         annotations = [
@@ -182,6 +186,7 @@ class _Reading:
 
     def _old(self, given: _Old) -> Hook:
         self._check_program(given.hook, ("hook",))
+        self._check_words(given.arguments or (), ("arguments",))
         stages = self._either("stages", given.stages, "stage", given.stage)
         if stages is None:
             self._problems.append(Problem(("stages",), "missing, and it has no default", "add it"))
@@ -207,6 +212,10 @@ class _Reading:
             self._problems.append(Problem(place, "is empty", "write the path of the hook's program"))
         elif not path.startswith("/"):
             self._problems.append(Problem(place, f"{shorten(path)} is not absolute", "OCI runtimes want it from /"))
+
+    def _check_words(self, words: Sequence[str], place: Path) -> None:
+        """Complain of what no program can be given, here and not at each container."""
+        self._problems += [Problem((*place, at), "has a NUL in it") for at, word in enumerate(words) if "\0" in word]
 
     def _pattern(self, text: str, place: Path, what: str = "") -> Pattern:
         try:

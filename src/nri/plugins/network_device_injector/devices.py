@@ -23,8 +23,9 @@ KEYS = ("netdevice.noderesource.dev", "netdevices.noderesource.dev", "netdevices
 
 #: Devices that one pod may ask for.
 MOST_DEVICES = 64
-#: What the kernel takes for a device's name: 15 bytes, none of them a blank, `/` or `:`.
-_NAME = re.compile(r"(?!\.{1,2}\Z)[^\s/:\0]+")
+#: What the kernel takes for a device's name as it is: 15 bytes, none of them a blank, `/` or `:`. It would make `net0`
+#: of `net%d`, and then the device would not be found again by the name that was asked for.
+_NAME = re.compile(r"(?!\.{1,2}\Z)[^\s/:%\0]+")
 _LONGEST_NAME = 15
 #: The smallest and greatest number of bytes at once that IP can use at all; what the device can is its own matter.
 _LEAST_MTU, _MOST_MTU = 68, 2**31 - 1
@@ -76,7 +77,7 @@ def _checked(found: Annotation, place: str, device: NetworkDevice) -> NetworkDev
     for key, name in (("name", device.name), ("new_name", new_name)):
         if not _NAME.fullmatch(name) or len(name.encode()) > _LONGEST_NAME:
             reason = f"{name!r} is no name of a network device"
-            raise found.wrong(f"{place}.{key}", reason, f"write 1 to {_LONGEST_NAME} characters, no blank, / or :")
+            raise found.wrong(f"{place}.{key}", reason, f"write 1 to {_LONGEST_NAME} characters, no blank, /, : or %")
     if device.mtu and not _LEAST_MTU <= device.mtu <= _MOST_MTU:
         reason = f"{device.mtu} is not from {_LEAST_MTU} to {_MOST_MTU}"
         raise found.wrong(f"{place}.mtu", reason, "leave it out for what the device has")

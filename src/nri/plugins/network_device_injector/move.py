@@ -30,7 +30,9 @@ __all__ = ["MoveError", "Origin", "Sides"]
 
 #: Bytes of an alias.
 _LONGEST_ALIAS = 255
-_ORIGIN = re.compile(r"(\S{1,15}) nri:(\d{1,10}):(.*)", re.DOTALL)
+_ORIGIN = re.compile(r"([^\s/:%]{1,15}) nri:([0-9]{1,10}):(.*)", re.DOTALL)
+#: The greatest MTU that a request can hold, and the kernel takes.
+_MOST_MTU = 2**31 - 1
 
 
 class MoveError(NriError):
@@ -49,9 +51,11 @@ class Origin(NamedTuple):
 
     @classmethod
     def read(cls, alias: str) -> Origin | None:
-        """The origin that an alias holds, or None if it holds none."""
+        """The origin that an alias holds, or None if it holds none: a pod with CAP_NET_ADMIN may write anything."""
         found = _ORIGIN.fullmatch(alias)
-        return None if found is None else cls(found[1], int(found[2]), found[3])
+        if found is None or int(found[2]) > _MOST_MTU:
+            return None
+        return cls(found[1], int(found[2]), found[3])
 
 
 class Sides:
@@ -118,11 +122,12 @@ class Sides:
         host.set_up(found.number, False)
         host.rename(found.number, temporary)
         did("name", lambda: host.rename(_index(host, temporary), found.name))
+        # Undone on the host: a device that cannot be moved back must keep its origin, for `settle_strays`.
+        did("alias", lambda: host.set_alias(_index(host, temporary), found.alias))
         host.move(found.number, self._pod_file)
         did("move back", lambda: pod.move(_index(pod, temporary), self._host_file))
         index = _index(pod, temporary)
         pod.set_alias(index, str(Origin(found.name, found.mtu, found.alias)))
-        did("alias", lambda: pod.set_alias(index, found.alias))
         pod.rename(index, wanted.new_name)
         did("temporary name", lambda: pod.rename(index, temporary))
         if wanted.mtu:
@@ -157,7 +162,7 @@ class Sides:
         """
         device = self.pod.device(wanted.new_name)
         origin = Origin.read(device.alias) if device else None
-        if device is None or not (known or origin):
+        if device is None or not (known or origin or device.alias == wanted.name):  # the last is the reference's alias
             return False
         temporary = f"temp_{device.number}"
         self.pod.set_up(device.number, False)
@@ -180,20 +185,25 @@ def settle(host: Netlink, name: str, origin: Origin) -> None:
     host.set_alias(index, origin.alias)
 
 
-def settle_strays(host: Netlink) -> list[str]:
+def settle_strays(host: Netlink) -> tuple[list[str], list[str]]:
     """Settle devices that the kernel has brought back to the host because their pod's network had ended.
 
     Returns:
-        their names on the host.
+        their names on the host, and why others could not be settled: one must not keep the rest from it.
     """
     settled: list[str] = []
+    failed: list[str] = []
     for device in host.devices():
         origin = Origin.read(device.alias)
-        if origin is not None:
+        if origin is None:
+            continue
+        try:
             host.set_up(device.number, False)
             settle(host, device.name, origin)
             settled.append(origin.name)
-    return settled
+        except OSError as error:
+            failed.append(f"{device.name}, which was {origin.name}: {error.strerror}")
+    return settled, failed
 
 
 def _index(side: Netlink, name: str) -> int:

@@ -2,13 +2,15 @@
 
 One job: when devices move. Which ones a pod asks for is read by `nri.plugins.network_device_injector.devices`, how they
 are moved is in `move`. Rules: a pod gets all its devices or does not start; the end of a pod is never held up, so what
-fails there is an error in the log. The plugin runs in the host's network namespace, with CAP_NET_ADMIN and
-CAP_SYS_ADMIN, and sees the files of the pods' namespaces.
+fails there is an error in the log. One event moves devices at a time: a runtime that has waited too long for the start
+of a pod tells its end while the start is still under way. The plugin runs in the host's network namespace, with
+CAP_NET_ADMIN and CAP_SYS_ADMIN, and sees the files of the pods' namespaces.
 """
 
 from __future__ import annotations
 
 import errno
+from _thread import allocate_lock
 
 import nri
 from nri.plugins.network_device_injector.devices import KEYS, wanted_devices
@@ -20,6 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
+
+    from nri.plugins.network_device_injector.devices import NetworkDevice
 
 __all__ = ["NetworkDeviceInjector"]
 
@@ -35,10 +39,12 @@ class NetworkDeviceInjector(nri.Plugin):
     def __init__(self) -> None:
         #: Ids of the pods that this process has given devices to; of others the devices' aliases tell.
         self._given: set[str] = set()
+        self._moving = allocate_lock()
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
         """Settle devices whose pods ended while this plugin was not there."""
-        self._settle_strays()
+        with self._moving:
+            self._settle_strays()
 
     def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         devices, warnings = wanted_devices(pod)
@@ -50,8 +56,9 @@ class NetworkDeviceInjector(nri.Plugin):
         if not path:
             raise nri.Reject("network devices are asked for by a pod on the host's network; they are there already")
         try:
-            with Sides(path) as sides:
+            with self._moving, Sides(path) as sides:
                 sides.move_in(devices)
+                self._given.add(pod.id)
         except MoveError as error:
             notes = getattr(error, "__notes__", [])
             for note in notes:
@@ -64,7 +71,6 @@ class NetworkDeviceInjector(nri.Plugin):
             raise nri.Reject(f"{error}; {undone}") from None
         except OSError as error:
             raise nri.Reject(f"network namespace {path}: {error.strerror}") from None
-        self._given.add(pod.id)
         for device in devices:
             self.log.info("network device %s is %s in the pod", device.name, device.new_name)
 
@@ -83,24 +89,31 @@ class NetworkDeviceInjector(nri.Plugin):
         path = _network(pod)
         if not devices or not path:
             return
+        with self._moving:
+            self._move_out(devices, path, known=pod.id in self._given)
+            self._settle_strays()
+
+    def _move_out(self, devices: list[NetworkDevice], path: str, *, known: bool) -> None:
         try:
             with Sides(path) as sides:
                 for device in devices:
                     try:
-                        if sides.move_out(device, known=pod.id in self._given):
+                        if sides.move_out(device, known=known):
                             self.log.info("network device %s is back on the host", device.name)
                     except OSError as error:
                         self.log.error("network device %s: cannot take it back: %s", device.name, error.strerror)  # noqa: TRY400 - the reason is the kernel's
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EINVAL):  # gone, or a file that has stayed of it
                 self.log.error("network namespace %s: %s", path, error.strerror)  # noqa: TRY400
-        self._settle_strays()
 
     def _settle_strays(self) -> None:
         try:
             with Netlink() as host:
-                for name in settle_strays(host):
-                    self.log.info("network device %s had come back by itself", name)
+                settled, failed = settle_strays(host)
+            for name in settled:
+                self.log.info("network device %s had come back by itself", name)
+            for words in failed:
+                self.log.error("network device %s", words)
         except OSError as error:
             self.log.error("devices that have come back: %s", error.strerror)  # noqa: TRY400
 

@@ -34,6 +34,12 @@ def test_fields_that_differ_are_told_with_both_values(before: object, after: obj
     assert list(map(str, differences(before, after))) == lines
 
 
+def test_a_line_end_in_a_key_does_not_end_the_line() -> None:
+    mount = {"destination": "/a\n[00] forged", "labels": {"b\nforged": 1}}
+    (line,) = map(str, differences({"mounts": []}, {"mounts": [mount]}))
+    assert line.isprintable() and line.startswith(r"create: mounts[/a\n[00] forged]: From: <nil> -> To: {destination: ")
+
+
 def test_an_entry_that_is_there_twice_is_compared_twice() -> None:
     assert list(map(str, differences({"args": ["a", "a"]}, {"args": ["a"]}))) == [
         'delete: args["a, 1"]: From: a -> To: <nil>'.replace('"', "")

@@ -182,3 +182,19 @@ def test_readers_see_whole_sets_of_hooks_whatever_is_written_meanwhile(tmp_path:
     assert arguments(found) == ["39"] * 3
     # Files are exchanged one by one, so a set may hold two versions; but none is read in part.
     assert {len(each) for each in seen} == {3}
+
+
+def test_a_pipe_or_a_device_among_the_files_is_an_error_and_nothing_to_wait_for(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text_of("a"))
+    found = HookDirectories([str(tmp_path)])
+    looked(found)
+    os.mkfifo(tmp_path / "b.json")
+    (tmp_path / "c.json").symlink_to("/dev/zero")
+    news: list[News | None] = []
+    thread = threading.Thread(target=lambda: news.append(found.refresh()), daemon=True)
+    thread.start()
+    thread.join(5)
+    assert news and news[0] is not None and news[0].error is not None, "it waits for a writer"
+    told = [f"{tmp_path}/{name}: cannot read it: not an ordinary file" for name in ("b.json", "c.json")]
+    assert str(news[0].error).splitlines() == told
+    assert arguments(found) == ["a"]

@@ -61,6 +61,7 @@ def test_an_unknown_key_is_read_past_with_a_warning() -> None:
         ("[{name: ''}]", "[0].name: '' is no name of a network device"),
         ("[{name: a/b}]", "[0].name: 'a/b' is no name"),
         ("[{name: 'a b'}]", "no blank"),
+        ("[{name: a, new_name: net%d}]", "[0].new_name: 'net%d' is no name"),
         ("[{name: .}]", "[0].name: '.' is no name"),
         ("[{name: a, new_name: sixteencharacter}]", "[0].new_name: 'sixteencharacter' is no name"),
         ("[{name: a, new_name: 'x:y'}]", "[0].new_name: 'x:y' is no name"),

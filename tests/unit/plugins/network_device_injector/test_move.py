@@ -214,8 +214,48 @@ def test_a_device_that_came_back_by_itself_is_settled_by_its_alias() -> None:
     ip("link", "set", "eth2", "down")
     ip("link", "set", "eth2", "name", "net1", "alias", str(Origin("eth2", 1400, "spare")), "up")
     with Netlink() as host:
-        assert settle_strays(host) == ["eth2"]
-        assert settle_strays(host) == []
+        assert settle_strays(host) == (["eth2"], [])
+        assert settle_strays(host) == ([], [])
         device = host.device("eth2")
     assert device is not None
     assert (device.up, device.mtu, device.alias) == (False, 1400, "spare")
+
+
+@in_own_network
+def test_a_stray_that_cannot_be_settled_keeps_no_other_from_it() -> None:
+    """A pod that may change its devices writes what it likes into their aliases."""
+    make_host()
+    ip("link", "set", "eth1", "alias", "eth2 nri:1500:")  # a name that is taken
+    ip("link", "set", "eth1-peer", "alias", "x nri:9999999999:")  # an MTU that no request can hold
+    ip("link", "set", "eth2-peer", "alias", "spare nri:1400:")
+    with Netlink() as host:
+        assert settle_strays(host) == (["spare"], ["eth1, which was eth2: File exists"])
+
+
+@in_own_network
+def test_a_device_that_the_pod_has_of_its_own_is_not_taken_to_the_host() -> None:
+    """A pod that asked for it under a name that it has already was refused, and ends."""
+    make_host()
+    before = host_state()
+    with pod_network() as pod, Sides(pod.path) as sides:
+        pod.ip("link", "add", "eth0", "type", "veth", "peer", "name", "far")
+        pod_before = pod.ip("link")
+        assert not sides.move_out(NetworkDevice("eth9", "eth0"))
+        assert pod.ip("link") == pod_before
+    assert host_state() == before
+
+
+@in_own_network
+def test_a_device_that_cannot_be_moved_back_keeps_its_origin() -> None:
+    make_host()
+    with pod_network() as pod, Sides(pod.path) as sides:
+
+        def refuse(*_: object) -> None:
+            raise OSError(16, "Device or resource busy")
+
+        sides.pod.rename = refuse  # type: ignore[method-assign]
+        sides.pod.move = refuse  # type: ignore[method-assign]
+        with pytest.raises(MoveError):
+            sides.move_in([NetworkDevice("eth1", "net1")])
+        aliases = [Origin.read(each.get("ifalias", "")) for each in json.loads(pod.ip("-json", "link"))]
+        assert Origin("eth1", 1450, "to the store") in aliases

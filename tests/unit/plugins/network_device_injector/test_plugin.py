@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -284,3 +285,37 @@ def test_what_cannot_be_undone_is_in_the_log_and_in_the_refusal(
 ) -> None:
     fail_to_undo(nri_runtime, monkeypatch)
     assert any("cannot undo: eth1: addresses, routes, up: Device or resource busy" in each for each in caplog.messages)
+
+
+@in_own_network
+def end_during_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    add_pair("eth1", "peer")
+    under_way, go_on = threading.Event(), threading.Event()
+    real = Netlink.set_mtu
+
+    def slow(self: Netlink, index: int, mtu: int) -> None:
+        under_way.set()
+        assert go_on.wait(10)
+        real(self, index, mtu)
+
+    monkeypatch.setattr(Netlink, "set_mtu", slow)
+    plugin = NetworkDeviceInjector()
+    with pod_network() as network:
+        pod = pod_with("[{name: eth1, new_name: net1, mtu: 1300}]", network.path)
+        start = threading.Thread(target=plugin.run_pod_sandbox, args=(pod,))
+        start.start()
+        assert under_way.wait(10)
+        end = threading.Thread(target=plugin.stop_pod_sandbox, args=(pod,))
+        end.start()
+        end.join(0.3)
+        early = names(network.ip("-json", "link"))
+        go_on.set()
+        start.join()
+        end.join()
+    assert early == {"lo", "net1"}, "the end has taken a device that is being moved"
+    assert names(ip("-json", "link")) == {"lo", "eth1", "peer"}
+
+
+def test_the_end_of_a_pod_waits_for_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the runtime has not waited long enough for the start."""
+    end_during_the_start(monkeypatch)

@@ -111,7 +111,10 @@ class Pattern:
             standing = {self._start}
             for number in reached:
                 instruction = self._program[number]
-                if instruction.characters is not None and instruction.characters.matches(character):
+                if instruction.characters is None:
+                    continue
+                budget.spend(max(0, len(instruction.characters.items) - 1))  # one is in the steps of `_reached`
+                if instruction.characters.matches(character):
                     standing.update(instruction.targets)
             following = self._state(frozenset(standing), kind)
         self._kept += 1

@@ -65,3 +65,10 @@ def test_what_is_kept_is_bounded_and_forgetting_changes_no_answer(monkeypatch: p
 
 def test_it_shows_its_text() -> None:
     assert repr(Pattern("a+")) == "Pattern('a+')"
+
+
+def test_a_set_of_many_parts_costs_as_many_steps() -> None:
+    """One of thousands of parts, and a text of as many different characters, took 13 s within the budget."""
+    many = Pattern("[" + "".join(chr(0x3000 + 2 * number) for number in range(4000)) + "]{3}")
+    with pytest.raises(TooCostly):
+        many.found_in("".join(chr(0x3001 + 2 * number) for number in range(4000)), Budget())
