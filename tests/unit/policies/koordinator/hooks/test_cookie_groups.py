@@ -114,3 +114,86 @@ def test_a_process_that_moved_away_and_back_has_its_groups_cookie() -> None:
             groups.enable(group, f"pod/{pids}", pids)
         found[quirks] = processes.cookies[2] == processes.cookies[1]
     assert found == {Quirks.DEFAULT: True, Quirks.REFERENCE: False}
+
+
+def test_after_a_restart_a_container_without_a_cookie_teaches_nothing() -> None:
+    groups = CookieGroups(Processes(1))
+    assert groups.load("a", "pod/1", [1])
+    assert groups.entries == {}
+    assert groups.members == {}
+
+
+def test_after_a_restart_containers_with_the_same_cookie_are_known_together() -> None:
+    processes = Processes(1, 2)
+    processes.cookies = {1: 5, 2: 5}
+    groups = CookieGroups(processes)
+    assert groups.load("a", "pod/1", [1])
+    assert groups.load("a", "pod/2", [2])
+    assert (groups.entries["a"].cookie, groups.entries["a"].pids) == (5, {1, 2})
+    assert groups.members == {"pod/1": "a", "pod/2": "a"}
+
+
+def test_after_a_restart_the_first_of_two_cookies_of_a_group_counts_and_enabling_mends_the_other() -> None:
+    processes = Processes(1, 2)
+    processes.cookies = {1: 5, 2: 6}
+    groups = CookieGroups(processes)
+    assert groups.load("a", "pod/1", [1])
+    assert groups.load("a", "pod/2", [2])
+    assert (groups.entries["a"].cookie, groups.entries["a"].pids) == (5, {1})
+    assert "pod/2" not in groups.members
+    assert groups.enable("a", "pod/2", [2])
+    assert processes.cookies == {1: 5, 2: 5}
+
+
+def test_the_current_cookie_is_the_first_and_only_those_that_have_it_count() -> None:
+    processes = Processes(1, 2, 3, 4)
+    processes.cookies = {1: 0, 2: 5, 3: 6, 4: 5}
+    assert CookieGroups(processes).current([1, 2, 3, 4, 99]) == (5, [2, 4])
+
+
+def test_a_process_that_inherited_the_groups_cookie_is_known_without_being_given_it() -> None:
+    processes = Processes(1)
+    groups = CookieGroups(processes)
+    groups.enable("a", "pod/1", [1])
+    processes.cookies[2] = processes.cookies[1]
+    assert groups.enable("a", "pod/1", [1, 2])
+    assert groups.entries["a"].pids == {1, 2}
+    assert processes.made == 1
+
+
+def test_a_container_whose_processes_are_gone_does_not_join_its_group() -> None:
+    groups = CookieGroups(Processes(1))
+    groups.enable("a", "pod/1", [1])
+    assert not groups.enable("a", "pod/2", [7])
+    assert groups.members == {"pod/1": "a"}
+    assert groups.entries["a"].pids == {1}
+
+
+def test_a_container_does_not_join_while_no_sibling_can_share_its_cookie() -> None:
+    class Unshared(Processes):
+        def assign(self, source: int, targets: Sequence[int]) -> list[int]:
+            raise ProcessLookupError(source)
+
+    processes = Unshared(1, 2)
+    groups = CookieGroups(processes)
+    groups.enable("a", "pod/1", [1])
+    assert not groups.enable("a", "pod/2", [2])
+    assert processes.cookies == {1: 1, 2: 0}
+    assert groups.members == {"pod/1": "a"}
+
+
+def test_a_kernel_that_gives_no_cookie_enables_nothing() -> None:
+    class Unsupported(Processes):
+        def create(self, pid: int) -> None:
+            self.get(pid)
+
+    groups = CookieGroups(Unsupported(1))
+    assert not groups.enable("a", "pod/1", [1])
+    assert groups.entries == {}
+    assert groups.members == {}
+
+
+def test_nobody_needs_no_cookie() -> None:
+    processes = Processes(1)
+    assert CookieGroups(processes).add([]) == (0, [])
+    assert processes.made == 0
