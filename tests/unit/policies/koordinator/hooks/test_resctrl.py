@@ -1,6 +1,7 @@
 """A pod's share of cache and memory bandwidth."""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -62,3 +63,48 @@ def test_new_tasks_are_those_that_the_group_lacks() -> None:
     context = PodContext(tasks={"a": (1, 2), "b": (3,)})
     assert resctrl.new_tasks(context, [2]) == (1, 3)
     assert resctrl.new_tasks(context, None) == (1, 2, 3)
+
+
+def schemata(wanted: Mapping[str, object], vendor: str = resctrl.INTEL) -> str:
+    group = resctrl.pod(pod(json.dumps(wanted)), resctrl.Cache((0, 1), 0xFFF, vendor)).changes.resctrl
+    assert group is not None
+    return group.schemata
+
+
+def test_a_pod_without_annotation_has_no_group_to_make_or_to_remove() -> None:
+    plain = PodContext(uid="u")
+    assert resctrl.pod(plain, CACHE).changes.resctrl is None
+    assert resctrl.container(ContainerContext(plain)).changes.resctrl is None
+    assert resctrl.removal(plain).changes.resctrl is None
+
+
+def test_the_group_of_a_removed_pod_goes_even_if_its_annotation_cannot_be_read() -> None:
+    for text in ("{}", "not-json"):
+        assert resctrl.removal(pod(text)).changes.resctrl == Resctrl("koordlet-u", remove=True)
+
+
+@pytest.mark.parametrize(("vendor", "line"), [(resctrl.INTEL, "MB:0=20;1=40;\n"), (resctrl.AMD, "MB:0=24;1=2048;\n")])
+def test_a_bandwidth_of_one_cache_counts_before_that_of_all(vendor: str, line: str) -> None:
+    one = 31 if vendor == resctrl.INTEL else 100
+    wanted = {"mb": {"schemata": {"percent": 15}, "schemataPerCache": [{"cacheID": 1, "percent": one}]}}
+    assert schemata(wanted, vendor) == line
+
+
+def test_a_range_of_one_cache_counts_before_that_of_all() -> None:
+    wanted = {"llc": {"schemata": {"range": [0, 50]}, "schemataPerCache": [{"cacheID": 1, "range": [50, 100]}]}}
+    assert schemata(wanted) == "L3:0=3f;1=fc0;\n"
+
+
+def test_a_range_of_one_cache_that_has_not_two_ends_is_passed_over() -> None:
+    wanted = {"llc": {"schemata": {"range": [0, 50]}, "schemataPerCache": [{"range": [50]}, {"cacheID": 1}]}}
+    assert schemata(wanted) == "L3:0=3f;1=3f;\n"
+
+
+def test_a_range_that_is_none_leaves_the_rest_of_the_schemata() -> None:
+    assert (
+        schemata({"llc": {"schemata": {"range": [50, 20]}}, "mb": {"schemata": {"percent": 20}}}) == "MB:0=20;1=20;\n"
+    )
+
+
+def test_a_cache_that_has_no_range_of_its_own_nor_one_of_all_leaves_the_line_out() -> None:
+    assert schemata({"llc": {"schemataPerCache": [{"cacheID": 0, "range": [0, 50]}]}}) == ""
