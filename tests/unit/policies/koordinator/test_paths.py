@@ -47,3 +47,34 @@ def test_a_leading_slash_stays() -> None:
 )
 def test_a_host_application_is_where_it_says_or_where_its_class_is(application: dict[str, object], path: str) -> None:
     assert paths.host_application_path(application) == path
+
+
+@pytest.mark.parametrize(
+    ("folder", "driver"),
+    [
+        ("kubepods-burstable.slice", paths.SYSTEMD),
+        ("kubepods-pod1.scope", paths.SYSTEMD),
+        ("pod1", paths.SYSTEMD),
+        ("burstable", paths.CGROUPFS),
+        ("kubepods-pod1.slice", paths.CGROUPFS),
+    ],
+)
+def test_a_folder_that_is_no_pods_has_no_uid(folder: str, driver: str) -> None:
+    with pytest.raises(ValueError, match="is no folder of a pod"):
+        paths.pod_id_of(folder, driver)
+
+
+def test_a_container_of_crio_may_lack_the_scope() -> None:
+    assert paths.container_id_of("crio-413715dc") == "413715dc"
+
+
+@pytest.mark.parametrize("folder", ["", "kubepods-pod1.slice", "docker-1", "cri-containerd-1", "runc-1.scope"])
+def test_a_folder_that_is_no_containers_has_no_number(folder: str) -> None:
+    with pytest.raises(ValueError, match="is no folder of a container"):
+        paths.container_id_of(folder)
+
+
+def test_a_pods_path_is_no_containers() -> None:
+    pod = paths.pod_path("Burstable", "1")
+    assert not paths.is_container_path(pod)
+    assert paths.is_container_path(f"{pod}/cri-containerd-1.scope/")
