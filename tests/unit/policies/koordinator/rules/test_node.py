@@ -42,3 +42,9 @@ def test_a_change_below_a_hundredth_is_none(ratio: float, change: float) -> None
 def test_a_ratio_in_other_digits_is_none() -> None:
     with pytest.raises(ValueError, match="no number above 0"):
         node.ratio(on_node("\N{ARABIC-INDIC DIGIT TWO}"))
+
+
+def test_a_ratio_that_appears_or_goes_away_is_a_change_and_none_after_none_is_not() -> None:
+    assert node.same_ratio(None, None)
+    assert not node.same_ratio(None, 1.0)
+    assert not node.same_ratio(1.0, None)
