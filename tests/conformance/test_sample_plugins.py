@@ -28,6 +28,7 @@ ANNOTATE = ("-add-annotation ann", "-set-annotation ann", "-add-annotation ann -
 DEVIATIONS: dict[str, dict[str, list[str]]] = {
     "device-injector": {
         "what no runtime can use is refused with its name": [
+            "devices: negative major",
             "devices: no path", "devices: no type", "devices: no major", "devices: relative path",
             "devices: marked path", "devices: unknown type", "devices: number path", "devices: null item",
             "devices: empty item", "cdi: no name", "cdi: no vendor", "cdi: number", "cdi: null item", "cdi: empty item",
