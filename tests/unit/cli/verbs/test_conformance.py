@@ -74,7 +74,7 @@ PARSED = hook("rule.parse", {"node_slo": {}}, {"error": False, "updated": True, 
 NOT_PARSED = hook("rule.parse", {"node_slo": {}}, {"error": True}, "not-parsed")
 HELPER = hook("helper.quantity", {"value": 50, "total_bytes_per_s": 100}, {"error": False, "bytes_per_s": 50}, "half")
 WRONG_HELPER = hook("helper.quantity", {"value": 50, "total_bytes_per_s": 100}, {"bytes_per_s": 51}, "not-half")
-#: The original moves a running container to another class; this package by default sets it at the creation only.
+#: The original asks for an RDT class in updates, too; this package by default at the creation only.
 CLASS_OF_AN_UPDATE: dict[str, object] = {
     "id": "class",
     "hook": "protocol",
