@@ -33,6 +33,13 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"COLUMNS": "100", **more}
 
 
+def complete(words: str, place: int) -> list[str]:
+    """What bash offers for the word at this place of a command line."""
+    env = environment(_NRI_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(place))
+    done = subprocess.run(command(), env=env, capture_output=True, text=True, check=True)
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
 @pytest.fixture(scope="session")
 def forked() -> Iterator[ForkedNri]:
     """The process that commands are forked from."""

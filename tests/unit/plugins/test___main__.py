@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import runpy
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import nri.plugins
 from nri.plugins import __main__ as program
 from tests.support.commands import unmeasured
 from tests.support.plugin_program import Listener, plugin_program
@@ -54,6 +57,39 @@ def test_a_name_that_is_none_is_refused_with_those_that_are(name: str, capsys: p
 def test_no_name_at_all_is_refused_likewise(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main(["-idx", "10"], {}) == 2
     assert capsys.readouterr().err.startswith("error: no plugin is named; there are ")
+
+
+def test_the_words_behind_the_name_are_those_of_the_plugin_s_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, list[str], dict[str, object]]] = []
+    monkeypatch.setattr(runpy, "run_module", lambda module, **how: ran.append((module, list(sys.argv), how)))
+    monkeypatch.setattr(sys, "argv", ["nri.plugins", "network-logger", "-idx", "10"])
+    assert program.main(["network-logger", "-idx", "10"], {}) == 0
+    how = {"run_name": "__main__", "alter_sys": True}
+    assert ran == [("nri.plugins.network_logger.plugin", ["nri.plugins", "-idx", "10"], how)]
+
+
+def test_a_folder_of_plugins_without_a_program_is_no_plugin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("half_one", "whole_one"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+    (tmp_path / "whole_one" / "plugin.py").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(nri.plugins, "__path__", [str(tmp_path)])
+        found = [program.bundled(name) for name in ("half-one", "whole-one")]
+    for name in ("half_one", "whole_one"):
+        del sys.modules[f"nri.plugins.{name}"]
+        delattr(nri.plugins, name)
+    assert found == [None, "nri.plugins.whole_one.plugin"]
+
+
+def test_started_without_a_name_it_ends_with_2() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nri.plugins"],
+        env={name: value for name, value in os.environ.items() if name != "NRI_PLUGIN_NAME"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: no plugin is named; there are ")
 
 
 def test_a_plugin_of_another_distribution_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from nri.cli.main import VERBS
-from tests.unit.cli.conftest import command, environment
+from tests.unit.cli.conftest import complete
 
 
 @pytest.mark.parametrize(("shell", "mark"), [("bash", "complete -o"), ("zsh", "#compdef nri"), ("fish", "complete --")])
@@ -41,12 +41,6 @@ def test_bash_takes_its_script(nri) -> None:
     script = nri("completion", "bash").stdout
     done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
     assert (done.returncode, done.stderr, "complete -o" in script) == (0, "", True)
-
-
-def complete(words: str, place: int) -> list[str]:
-    env = environment(_NRI_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(place))
-    done = subprocess.run(command(), env=env, capture_output=True, text=True, check=True)
-    return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
 
 def test_verbs_are_completed_from_their_table() -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import complete
 
 
 def test_it_removes_the_launcher_and_keeps_the_configuration_unless_purged(
@@ -70,3 +75,26 @@ def test_a_misspelt_name_is_told_with_what_was_meant(nri, plugin: Path, places) 
     done = nri("disable", "pod-nmae", *places)
     assert done.returncode == 1
     assert "no plugin pod-nmae there. Did you mean pod-name? There are: 10-pod-name" in done.stderr
+
+
+def test_a_shell_offers_what_is_in_the_folder_with_and_without_the_index(tmp_path: Path) -> None:
+    for name in ("10-logger", "20-template"):
+        (tmp_path / name).touch()
+    assert complete(f"nri disable --plugin-dir {tmp_path} ", 4) == ["logger", "10-logger", "template", "20-template"]
+    assert complete(f"nri disable --plugin-dir {tmp_path} 2", 4) == ["20-template"]
+
+
+def test_a_shell_offers_nothing_where_the_folder_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert complete(f"nri disable --plugin-dir {tmp_path}/file ", 4) == []
+
+
+@pytest.mark.parametrize("dry", [False, True], ids=["removed", "only-shown"])
+def test_json_has_the_paths_and_whether_they_were_only_shown(
+    nri, plugin: Path, places, tmp_path: Path, dry: bool
+) -> None:
+    nri("enable", str(plugin), "--idx", "10", *places)
+    launcher = tmp_path / "plugins/10-pod-name"
+    done = nri("disable", "pod-name", "-o", "json", *(["--dry-run"] if dry else []), *places)
+    assert json.loads(done.stdout) == {"dry_run": dry, "removed": [str(launcher)]}, done.stderr
+    assert launcher.exists() == dry

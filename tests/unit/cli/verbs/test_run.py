@@ -13,7 +13,7 @@ from nri.api import messages as m
 from nri.cli.settings import Settings
 from nri.cli.verbs.run import stub_arguments
 from tests.support.scripted_runtime import ScriptedRuntime
-from tests.unit.cli.conftest import command, environment
+from tests.unit.cli.conftest import command, complete, environment
 
 PLUGIN = """\
 import nri
@@ -259,6 +259,12 @@ def test_quiet_and_json_are_those_of_the_log(arguments: list[str], level: str, f
     assert (given.get("--log-level", ""), given["--log-format"]) == (level, form)
 
 
+def test_verbose_is_asked_of_the_log_also_where_quiet_is() -> None:
+    settings = Settings()
+    settings.verbose, settings.quiet = 1, True
+    assert stub_arguments(settings, {}) == ["--verbose", "--log-format", "text"]
+
+
 def test_the_log_has_only_warnings_in_quiet_mode(nri, listen, plugin: Path) -> None:
     loud, quiet = (
         nri("run", str(plugin), "--idx", "10", "--no-reconnect", "--socket-path", Runs(listen).path, *more).stderr
@@ -339,3 +345,32 @@ def test_behind_two_dashes_stands_what_the_plugin_is_asked_for_itself(nri) -> No
     assert done.returncode == 0
     assert "Flags of this plugin" in done.stdout and "nri run template --idx 10" in done.stdout
     assert nri("run", "template", "--", "--version").stdout.startswith("template: nri ")
+
+
+def test_the_help_names_no_flags_behind_a_plugin_that_has_none_of_its_own(nri, plugin: Path) -> None:
+    done = nri("run", str(plugin), "template", "--help")
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if "behind it:" in line] == ["Flags of template, behind it:"]
+
+
+def test_the_help_is_there_for_a_plugin_that_cannot_be_loaded(nri, plugin: Path) -> None:
+    plugin.write_text("raise ValueError('half written')\n")
+    done = nri("run", str(plugin), "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--no-reconnect" in done.stdout and "behind it:" not in done.stdout
+
+
+def test_a_flag_of_its_own_behind_a_plugin_that_cannot_be_loaded_tells_why_it_cannot(nri, plugin: Path) -> None:
+    plugin.write_text("raise ValueError('half written')\n")
+    done = nri("run", str(plugin), "--cfg-param1", "x")
+    assert done.returncode == 2
+    assert "pod_name.py:1: ValueError: half written" in done.stderr
+
+
+def test_flags_of_the_verb_are_completed_where_no_plugin_is_named() -> None:
+    assert complete("nri run --no-r", 2) == ["--no-reconnect"]
+    assert complete("nri run --cf", 2) == []
+
+
+def test_only_the_flags_of_the_verb_are_completed_behind_a_plugin_that_cannot_be_loaded(tmp_path: Path) -> None:
+    assert complete(f"nri run {tmp_path}/gone.py --re", 3) == ["--reload"]

@@ -11,6 +11,7 @@ from nri.api import messages as m
 from nri.plugins.network_logger import plugin
 from nri.plugins.network_logger.plugin import NetworkLogger
 from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.plugin_program import Listener, plugin_program
 
 
 def test_a_pod_that_is_gone_is_told_with_the_namespace_that_it_had(caplog: pytest.LogCaptureFixture) -> None:
@@ -46,3 +47,11 @@ def test_it_logs_namespace_and_addresses_of_pods_as_the_page_shows(caplog: pytes
     assert lines[-1] == "Runtime shutting down..."
     page = Path(plugin.__file__).with_name("README.md").read_text()
     assert "```text\n" + "\n".join(lines[:-1]) + "\n```" in page
+
+
+def test_sigterm_ends_its_program_with_0(tmp_path: Path) -> None:
+    arguments = ["-m", "nri.plugins.network_logger.plugin", "-idx", "10", "-socket", tmp_path / "s"]
+    with Listener(tmp_path / "s") as listener, plugin_program(tmp_path, *arguments) as program:
+        listener.accept().begin()
+        program.wait_text("Synchronized state with the runtime (0 pods, 0 containers)...")
+        assert program.stop() == 0

@@ -7,6 +7,7 @@ import logging
 import pytest
 
 import nri
+from nri.api import messages as m
 from nri.api.events import ALL
 from nri.plugins.template.plugin import Template
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -35,6 +36,50 @@ def test_it_logs_a_line_for_each_event_and_changes_nothing(
         "creating container [pod shop/web, container app]",
         "pod stopped [pod shop/web]",
     ]
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        ("remove_pod_sandbox", "pod removed [pod shop/web]"),
+        ("post_create_container", "container created [pod shop/web, container app]"),
+        ("start_container", "starting container [pod shop/web, container app]"),
+        ("post_start_container", "container started [pod shop/web, container app]"),
+        ("update_container", "updating container [pod shop/web, container app]"),
+        ("post_update_container", "container updated [pod shop/web, container app]"),
+        ("stop_container", "container stopped [pod shop/web, container app]"),
+        ("remove_container", "container removed [pod shop/web, container app]"),
+    ],
+)
+def test_an_event_of_a_pod_or_container_that_is_there_has_its_line(
+    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture, event: str, line: str
+) -> None:
+    nri_runtime.add(Template(), idx="10")
+    pod, container = make_pod(name="web", namespace="shop"), make_container(name="app")
+    nri_runtime.run_pod_sandbox(pod)
+    nri_runtime.create_container(pod, container)
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+    getattr(nri_runtime, event)(*((pod,) if "pod" in event else (pod, container)))
+    assert [record.getMessage() for record in caplog.records if "[pod" in record.getMessage()] == [line]
+
+
+def test_neither_an_update_nor_a_stop_changes_anything(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(Template(), idx="10")
+    pod, container = make_pod(), make_container()
+    nri_runtime.create_container(pod, container)
+    wanted = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=512)))
+    updated = nri_runtime.update_container(pod, container, wanted)
+    assert (updated.changed, updated.reply.resources, updated.updates) == (False, wanted, {})
+    assert nri_runtime.stop_container(pod, container).updates == {}
+
+
+def test_sigterm_ends_its_program_with_0(tmp_path) -> None:
+    arguments = ["-m", "nri.plugins.template.plugin", "-idx", "10", "-socket", tmp_path / "s"]
+    with Listener(tmp_path / "s") as listener, plugin_program(tmp_path, *arguments) as program:
+        listener.accept().begin()
+        program.wait_text("synchronized with 0 pods and 0 containers")
+        assert program.stop() == 0
 
 
 def test_its_parameter_comes_from_a_flag_before_the_configuration(tmp_path) -> None:
