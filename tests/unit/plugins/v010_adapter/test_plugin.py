@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import nri
 from nri.errors import PluginError
 from nri.plugins.v010_adapter.plugin import V010Adapter
 from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.commands import run
 from tests.support.v010 import Node
 
 
@@ -126,3 +128,10 @@ def test_without_programs_a_start_is_let_through_and_the_log_says_so_once(
     nri_runtime.start_container(make_pod(), make_container())
     assert [text for text in caplog.messages if str(node.conf) in text] == [f"{node.conf}: no plugins"]
     assert not [text for text in caplog.messages if text.startswith("create:")]
+
+
+def test_as_a_program_it_says_its_flags_with_what_they_are_without_them() -> None:
+    said = " ".join(run([sys.executable, "-m", "nri.plugins.v010_adapter.plugin", "--help"], timeout=60).split())
+    assert "--conf FILE which plugins there are (default /etc/nri/conf.json)" in said
+    assert "--bin-dir DIR where they are, after PATH (default /opt/nri/bin)" in said
+    assert "--plugin-timeout TIME what each of them may take (default 10s)" in said
