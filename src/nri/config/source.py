@@ -57,7 +57,7 @@ def read_file(
     """
     name = os.fspath(path)
     try:
-        raw = _read_settled(name, _open_ordinary if ordinary else None)
+        raw = _read_settled(name, open_ordinary if ordinary else None)
     except OSError as error:
         raise ConfigError(name, "", f"cannot read it: {error.strerror or error}") from None
     if len(raw) > MAX_BYTES:
@@ -69,8 +69,8 @@ def read_file(
     return Source(name, text, format or _BY_SUFFIX.get(os.path.splitext(name)[1].lower(), "auto"))
 
 
-def _open_ordinary(path: str, flags: int) -> int:
-    """Open a file, and nothing that would wait: an opener for `open`."""
+def open_ordinary(path: str, flags: int) -> int:
+    """Open a file, and nothing that would wait: an opener for `open`. OSError for a pipe or a device."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
     mode = os.fstat(descriptor).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # of a folder `open` itself says what it is

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from nri.config.complaint import suggest
+from nri.config.source import open_ordinary
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError
 from nri.plugins.v010_adapter import program, request
@@ -61,7 +62,7 @@ NOTHING = Listing(VERSION, ())
 def read_listing(path: str) -> Listing:
     """The programs that a file names; none if it is missing. ConfigError if it cannot be used."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_ordinary) as file:  # a pipe would wait for a writer
             data = file.read(FILE_BYTES + 1)
     except FileNotFoundError:
         return NOTHING

@@ -58,19 +58,32 @@ def find(name: str, path: str) -> str:
 def run(program: str, request: bytes, *, timeout_s: float, most_bytes: int, environment: Mapping[str, str]) -> Ended:
     """Run a program on a request, which it reads from stdin. RunError if it does not start or does not end well."""
     try:
-        process = subprocess.Popen(
-            [program, "invoke"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(environment),
-            cwd="/",
-            start_new_session=True,
-        )
+        with selectors.DefaultSelector() as selector:
+            return _run(program, request, timeout_s, most_bytes, environment, selector)
     except OSError as error:
-        raise RunError(f"fork/exec {program}: {error.strerror}") from None
-    run = _Run(process, request)
+        raise RunError(f"fork/exec {program}: {error.strerror or error}") from None
+
+
+def _run(
+    program: str,
+    request: bytes,
+    timeout_s: float,
+    most_bytes: int,
+    environment: Mapping[str, str],
+    selector: selectors.BaseSelector,
+) -> Ended:
+    process = subprocess.Popen(
+        [program, "invoke"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=dict(environment),
+        cwd="/",
+        start_new_session=True,
+    )
+    run = _Run(process, request, selector)
     try:
+        run.watch()
         reason = run.to_its_end(monotonic() + timeout_s, most_bytes)
         if reason:
             reason = reason.format(seconds=f"{timeout_s:.3g}", bytes=most_bytes)
@@ -85,9 +98,9 @@ def run(program: str, request: bytes, *, timeout_s: float, most_bytes: int, envi
 
 
 class _Run:
-    """A program under way, and its three pipes."""
+    """A program under way, and its three pipes. Making it cannot fail, so that whoever made it can always kill it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], request: bytes) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], request: bytes, selector: selectors.BaseSelector) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -95,9 +108,13 @@ class _Run:
         self._rest = memoryview(request)
         self.output = bytearray()
         self._words = b""
-        self._selector = selectors.DefaultSelector()
+        self._selector = selector
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
-        self._end = os.pidfd_open(process.pid)
+        self._end = -1
+
+    def watch(self) -> None:
+        """Have the selector tell of the pipes, and of the program's end. OSError if there are no descriptors left."""
+        self._end = os.pidfd_open(self._process.pid)
         for pipe in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(pipe.fileno(), False)
         self._selector.register(self._stdin, selectors.EVENT_WRITE)
@@ -158,8 +175,8 @@ class _Run:
         self._process.wait()
 
     def close(self) -> None:
-        self._selector.close()
-        os.close(self._end)
+        if self._end >= 0:
+            os.close(self._end)
         for pipe in (self._stdin, self._stdout, self._stderr):
             with contextlib.suppress(OSError):
                 pipe.close()

@@ -84,6 +84,32 @@ def test_the_log_says_what_there_is_and_who_got_what(
     assert "OCI hooks injected: a.json [pod default/pod, container app]" in caplog.messages
 
 
+def test_a_mistake_that_is_written_again_is_told_once(hooks: Path, caplog: pytest.LogCaptureFixture) -> None:
+    hooks.mkdir()
+    with FakeRuntime(real_time=False) as runtime:
+        runtime.add(HookInjector(), config=config(hooks))
+        for ending in ("", "\n", "\n\n"):
+            (hooks / "a.json").write_text(text_of("a").replace("prestart", "never") + ending)
+            assert injected(runtime) == []
+        assert caplog.text.count("a.json:1: stages[0]: expected one of") == 1
+        (hooks / "a.json").write_text(text_of("a"))
+        assert injected(runtime) == ["a"]
+        (hooks / "a.json").write_text(text_of("a").replace("prestart", "never"))
+        assert injected(runtime) == ["a"]
+        assert caplog.text.count("a.json:1: stages[0]: expected one of") == 2
+
+
+def test_a_hook_without_its_program_is_warned_of_and_left_out(hooks: Path, caplog: pytest.LogCaptureFixture) -> None:
+    hooks.mkdir()
+    (hooks / "a.json").write_text(text_of("a"))
+    (hooks / "b.json").write_text(text_of("b").replace("/bin/sh", "/none/sh"))
+    with FakeRuntime(real_time=False) as runtime:
+        runtime.add(HookInjector(), config=config(hooks))
+        assert injected(runtime) == ["a"]
+    (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert said.startswith(f"{hooks}/b.json: hook.path: there is no /none/sh")
+
+
 def test_the_page_shows_what_is_said_of_a_broken_file(
     hooks: Path, nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:

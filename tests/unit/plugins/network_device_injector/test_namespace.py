@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
+from pathlib import Path
 
 import pytest
 
 from nri.plugins.network_device_injector.namespace import OWN, enter, same
-from tests.support.networks import in_own_network, pod_network
+from tests.support.networks import CLONE_NEWNET, in_own_network, pod_network
 
 
 @in_own_network
@@ -35,3 +38,42 @@ def test_what_fails_there_fails_here() -> None:
 
     with pod_network() as pod, pytest.raises(OSError, match="input/output"):
         enter(pod.path, fail)
+
+
+def test_python_s_own_call_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[tuple[bool, int]] = []
+
+    def setns(descriptor: int, kind: int) -> None:
+        entered.append((os.path.samestat(os.fstat(descriptor), os.stat(OWN)), kind))
+
+    monkeypatch.setattr(os, "setns", setns, raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", None)
+    assert enter(OWN, lambda: "done") == "done"
+    assert entered == [(True, CLONE_NEWNET)]
+
+
+def test_without_python_s_own_call_the_c_library_s_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[tuple[bool, int]] = []
+
+    class Library:
+        """The C library, whose call succeeds."""
+
+        def setns(self, descriptor: int, kind: int) -> int:
+            entered.append((os.path.samestat(os.fstat(descriptor), os.stat(OWN)), kind))
+            return 0
+
+    monkeypatch.delattr(os, "setns", raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_args, **_options: Library())
+    assert enter(OWN, lambda: "done") == "done"
+    assert entered == [(True, CLONE_NEWNET)]
+
+
+def test_without_python_s_own_call_an_error_has_the_kernel_s_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "setns", raising=False)
+    (tmp_path / "file").touch()
+    done: list[bool] = []
+    with pytest.raises(OSError, match="Invalid argument") as told:
+        enter(f"{tmp_path}/file", lambda: done.append(True))
+    assert (told.value.errno, done) == (errno.EINVAL, [])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import socket
+import struct
+from collections.abc import Iterator
 
 import pytest
 
+from nri.plugins.network_device_injector import netlink as module
 from nri.plugins.network_device_injector.netlink import Netlink
 from tests.support.networks import add_pair, in_own_network, ip, pod_network
 
@@ -90,3 +95,68 @@ def test_an_error_has_the_kernel_s_number_and_words() -> None:
             host.rename(device.number, "two")
         with pytest.raises(OSError, match="mtu greater than device maximum"):
             host.set_mtu(device.number, 1_000_000)
+
+
+# -- answers that a kernel gives seldom, or never: the other end of the socket is the test ----------------------------
+
+NEW_LINK, ERROR = 16, 2
+NAME, MTU, ALIAS = 3, 4, 20
+
+
+def message(kind: int, sequence: int, body: bytes) -> bytes:
+    """One message of a kernel, as linux/netlink.h has it."""
+    return struct.pack("=IHHII", 16 + len(body), kind, 0, sequence, 0) + body
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def link(number: int, name: str, *, more: bytes = b"") -> bytes:
+    """What a kernel says of a device that is up."""
+    return struct.pack("=BxHiII", 0, 0, number, 1, 0) + attribute(NAME, name.encode() + b"\0") + more
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The kernel's end of the next socket that is opened; what it sends is there before it is asked."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    monkeypatch.setattr(module, "_open", lambda: theirs)
+    with ours, theirs:
+        yield ours
+
+
+def test_an_error_other_than_no_such_device_is_not_taken_for_none(kernel: socket.socket) -> None:
+    kernel.send(message(ERROR, 1, struct.pack("=i", -errno.EPERM)))
+    with Netlink() as host, pytest.raises(PermissionError, match="Operation not permitted"):
+        host.device("one")
+
+
+def test_an_answer_to_another_request_is_passed_over(kernel: socket.socket) -> None:
+    kernel.send(message(NEW_LINK, 7, link(1, "other")) + message(ERROR, 8, struct.pack("=i", -errno.EPERM)))
+    kernel.send(message(NEW_LINK, 1, link(2, "one")))
+    with Netlink() as host:
+        assert host.device("one") == (2, "one", True, 0, "")
+
+
+def test_a_message_shorter_than_its_header_ends_its_datagram_and_not_the_search(kernel: socket.socket) -> None:
+    kernel.send(struct.pack("=IHHII", 0, NEW_LINK, 0, 1, 0) + message(NEW_LINK, 1, link(1, "behind")))
+    kernel.send(message(NEW_LINK, 1, link(2, "one")))
+    with Netlink() as host:
+        assert host.device("one") == (2, "one", True, 0, "")
+
+
+def test_an_attribute_shorter_than_its_header_ends_what_is_known_of_a_device(kernel: socket.socket) -> None:
+    mtu, alias = attribute(MTU, struct.pack("=I", 1400)), attribute(ALIAS, b"behind\0")
+    kernel.send(message(NEW_LINK, 1, link(2, "one", more=mtu + struct.pack("=HH", 0, ALIAS) + alias)))
+    with Netlink() as host:
+        assert host.device("one") == (2, "one", True, 1400, "")
+
+
+def test_a_kernel_that_does_not_answer_is_not_waited_for_longer_than_said(
+    kernel: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.05)
+    with Netlink() as host, pytest.raises(TimeoutError):
+        host.device("one")
+    assert len(kernel.recv(1 << 16)) > 16  # it was asked

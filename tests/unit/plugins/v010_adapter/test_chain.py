@@ -56,6 +56,19 @@ def test_a_mistake_in_the_file_is_told_at_its_place(node: Node, text: str, reaso
         read_listing(str(node.conf))
 
 
+@pytest.mark.timeout(20)
+def test_a_pipe_in_the_file_s_place_is_an_error_and_not_waited_for(node: Node) -> None:
+    os.mkfifo(node.conf)
+    with pytest.raises(ConfigError, match=r"conf\.json: it cannot be read: not an ordinary file"):
+        read_listing(str(node.conf))
+
+
+def test_a_folder_in_the_file_s_place_is_an_error(node: Node) -> None:
+    node.conf.mkdir()
+    with pytest.raises(ConfigError, match=r"conf\.json: it cannot be read: Is a directory"):
+        read_listing(str(node.conf))
+
+
 def test_each_program_is_told_of_those_before_it(node: Node) -> None:
     node.name(("recorder", {"metadata": {"k": "v"}}), "recorder")
     results = chain(node).pass_through(ABOUT, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import nri
 from nri.errors import PluginError
 from nri.plugins.v010_adapter.plugin import V010Adapter
 from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.commands import run
 from tests.support.v010 import Node
 
 
@@ -104,3 +106,32 @@ def test_a_program_that_is_not_there_and_a_key_that_is_not_known_are_warned_of_b
     said = "\n".join(record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
     assert f'{conf}: plugin: unknown key, left out (did you mean "plugins"?)' in said
     assert f'{conf}: exec: "no-such-program": executable file not found' in said
+
+
+def test_before_it_is_configured_it_runs_no_program(node: Node) -> None:
+    node.name(("recorder", {"error": "not on this node"}))
+    adapter = V010Adapter()
+    adapter.config.conf, adapter.config.bin_dir = str(node.conf), str(node.programs)
+    adapter.start_container(make_pod(), make_container())
+    assert node.requests() == []
+    adapter.configure()
+    with pytest.raises(nri.Reject, match="not on this node"):
+        adapter.start_container(make_pod(), make_container())
+    assert len(node.requests()) == 1
+
+
+def test_without_programs_a_start_is_let_through_and_the_log_says_so_once(
+    nri_runtime: FakeRuntime, node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    nri_runtime.add(V010Adapter(), config=node.config)
+    nri_runtime.start_container(make_pod(), make_container())
+    assert [text for text in caplog.messages if str(node.conf) in text] == [f"{node.conf}: no plugins"]
+    assert not [text for text in caplog.messages if text.startswith("create:")]
+
+
+def test_as_a_program_it_says_its_flags_with_what_they_are_without_them() -> None:
+    said = " ".join(run([sys.executable, "-m", "nri.plugins.v010_adapter.plugin", "--help"], timeout=60).split())
+    assert "--conf FILE which plugins there are (default /etc/nri/conf.json)" in said
+    assert "--bin-dir DIR where they are, after PATH (default /opt/nri/bin)" in said
+    assert "--plugin-timeout TIME what each of them may take (default 10s)" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -86,3 +87,22 @@ def test_what_cannot_be_started_is_told(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"fork/exec .*/p: No such file or directory"):
         start(broken)
     assert find("p", str(tmp_path)) == str(tmp_path / "p")
+
+
+def test_one_whose_end_cannot_be_watched_is_killed_and_leaves_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids: list[int] = []
+
+    def fail(pid: int) -> int:
+        pids.append(pid)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", fail)
+    program = script(tmp_path, "p", "exec sleep 600")
+    before = sorted(os.listdir("/proc/self/fd"))
+    with pytest.raises(RunError, match=r"^fork/exec .*/p: Too many open files$"):
+        start(program)
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    (pid,) = pids
+    assert not os.path.exists(f"/proc/{pid}")

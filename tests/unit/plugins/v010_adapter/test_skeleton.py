@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nri.plugins.v010_adapter.skeleton import Request, Result, answer
+from nri.plugins.v010_adapter.skeleton import Request, Result, answer, run
 from tests.support.commands import unmeasured
 from tests.support.programs import write_program
 
@@ -99,3 +100,72 @@ def test_a_whole_result_is_taken_as_it_is() -> None:
 def test_it_loads_nothing_of_the_protocol_of_today(tmp_path: Path) -> None:
     body = 'import sys; return {"heavy": " ".join(sorted({"google.protobuf", "socket", "logging"} & set(sys.modules)))}'
     assert program(tmp_path, body, "invoke")[1]["metadata"] == {"heavy": ""}
+
+
+def refuse(_request: Request) -> Result:
+    raise ValueError("not this one")
+
+
+def ended(handler: Any, given: str) -> tuple[object, str]:
+    """Run a plugin in this process; how the program ends, and what it wrote."""
+    written = io.StringIO()
+    with pytest.raises(SystemExit) as end:
+        run(handler, io.StringIO(given), written)
+    return end.value.code, written.getvalue()
+
+
+@pytest.fixture
+def invoked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is the program `note`, called as a runtime does it."""
+    monkeypatch.setattr(sys, "argv", ["/opt/nri/bin/note", "invoke"])
+
+
+@pytest.mark.usefixtures("invoked")
+def test_it_ends_with_0_and_the_result_on_the_stream_that_it_is_given() -> None:
+    code, written = ended(lambda request: {"seen": request.id}, json.dumps(GIVEN))
+    assert code == 0
+    assert json.loads(written) == {"plugin": "note", "version": "0.1", "error": "", "metadata": {"seen": "c"}}
+
+
+@pytest.mark.usefixtures("invoked")
+def test_a_refusal_ends_with_0_too_and_is_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "excepthook", lambda *_: None)
+    code, written = ended(refuse, json.dumps(GIVEN))
+    assert (code, json.loads(written)) == (0, {"plugin": "note", "version": "0.1", "error": "not this one"})
+
+
+@pytest.mark.usefixtures("invoked")
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [("{", "Expecting property name"), ("[" * 100_000, ""), ("[]", "it is no object")],
+    ids=["no JSON", "too deep", "no object"],
+)
+def test_a_request_that_cannot_be_read_is_told_with_the_reason_and_the_plugin_is_not_asked(
+    given: str, reason: str
+) -> None:
+    asked: list[Request] = []
+    code, written = ended(asked.append, given)
+    assert str(code).startswith("the request on stdin cannot be read: ")
+    assert reason in str(code)
+    assert (written, asked) == ("", [])
+
+
+def test_an_argument_other_than_invoke_asks_no_plugin() -> None:
+    asked: list[Request] = []
+    assert answer(asked.append, ["serve", "now"], GIVEN, "note").to_json() == {
+        "plugin": "note", "version": "0.1", "error": "invalid arg serve",
+    }  # fmt: skip
+    assert asked == []
+
+
+def test_an_exception_without_a_text_refuses_with_its_name_and_goes_to_the_hook_for_people(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, *_: told.append(kind))
+
+    def fail(_request: Request) -> Result:
+        raise LookupError
+
+    assert answer(fail, ["invoke"], GIVEN, "note").error == "LookupError"
+    assert told == [LookupError]
