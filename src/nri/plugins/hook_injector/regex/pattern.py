@@ -19,6 +19,8 @@ __all__ = ["MOST_STEPS", "Budget", "Pattern", "TooCostly"]
 
 #: Steps along the ways of programs that all searches of one budget may take where nothing kept leads on: half a second.
 MOST_STEPS = 1_000_000
+#: What a move costs besides the steps on it: sets are made and kept for it.
+_MOVE = 3
 #: Instructions in states, and characters that lead on from them, that one pattern keeps; then it forgets all of them.
 MOST_KEPT = 100_000
 
@@ -105,6 +107,7 @@ class Pattern:
     def _move(self, state: _State, character: str, budget: Budget) -> _State | None:
         """Where a character leads that has not come at this state before; None if the pattern is found already."""
         kind = _kind(character)
+        budget.spend(_MOVE)
         reached, found = self._reached(state, kind, budget)
         following = None
         if not found:
