@@ -56,11 +56,14 @@ def run(
         verbose: 0 keeps the log of plugins and runtime to itself, but for warnings of plugins.
     """
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO if verbose else logging.CRITICAL)
-    if not verbose:
-        logging.getLogger("nri.plugin").setLevel(logging.WARNING)  # why nothing changes, for example
+    of_plugins = logging.getLogger("nri.plugin")
+    before = of_plugins.level
     watching = Watching()
     runtime = FakeRuntime(policy_path=policy_path, request_timeout_s=timeout_s, observer=watching, name="nri-try")
     with contextlib.ExitStack() as stack:
+        stack.callback(of_plugins.setLevel, before)
+        if not verbose:
+            of_plugins.setLevel(logging.WARNING)  # why nothing changes, for example
         stack.callback(runtime.adaptation.stop)  # and no waiting for a plugin that is stuck in a handler
         trial = Trial(runtime, watching, stack)
         for plugin in plugins:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -156,3 +157,10 @@ def test_a_plugin_that_connects_several_times_is_there_as_often() -> None:
         [Contestant("10", "differ"), Contestant("20", "template")], read_manifests(Source("pod", POD)), None, 5.0
     )
     assert sorted(found.plugins) == ["00-differ", "20-template", "99-differ"]
+
+
+def test_a_trial_leaves_the_level_of_the_plugins_log_as_it_was(attempt: Try) -> None:
+    of_plugins = logging.getLogger("nri.plugin")
+    before = of_plugins.level
+    attempt("    def create_container(self, pod, container):\n        return None")
+    assert of_plugins.level == before
