@@ -47,10 +47,13 @@ def run_dirs() -> set[Path]:
 
 def leftovers() -> set[Path]:
     """Run directories on this machine that nobody uses any more: other tests may run beside these."""
-    locked = {line.split()[5].rpartition(":")[2] for line in Path("/proc/locks").read_text().splitlines()}
-    return {
-        path for path in run_dirs() if (owner := path / "owner").exists() and str(owner.stat().st_ino) not in locked
-    }
+    locked = {line.split()[5] for line in Path("/proc/locks").read_text().splitlines() if "->" not in line}
+    return {path for path in run_dirs() if (mark := path / "owner").exists() and lock_of(mark.stat()) not in locked}
+
+
+def lock_of(file: os.stat_result) -> str:
+    """A file as /proc/locks has it: run directories are file systems of their own, so its number is not enough."""
+    return f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
 
 
 def run_dirs_of(process: subprocess.Popen[str]) -> set[Path]:
@@ -112,11 +115,12 @@ def test_the_first_plugin_is_shown_in_a_real_containerd(containerd) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_it_cleans_up_when_it_is_interrupted(number: signal.Signals, code: int) -> None:
+    before = run_dirs()  # it looks into each at its start
     demo = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         new: set[Path] = set()
         for _ in range(600):
-            new = run_dirs_of(demo)
+            new = run_dirs_of(demo) - before
             if any((path / "cri.sock").exists() for path in new):
                 break
             time.sleep(0.05)
