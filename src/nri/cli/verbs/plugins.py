@@ -70,7 +70,7 @@ def _row(entry: EntryPoint) -> dict[str, Any]:
 @click.pass_obj
 def show(settings: Settings, name: str) -> None:
     """Show what a plugin does and takes: events, annotations of pods, flags of its own, keys of its configuration."""
-    from nri.cli.support.registered import connects_by_itself, describe, find, not_registered
+    from nri.cli.support.registered import describe, find, load, not_registered
 
     entry = find(name)
     if entry is None:
@@ -86,7 +86,7 @@ def show(settings: Settings, name: str) -> None:
         f"nri run {entry.name} --idx NN": "beside a runtime, until it is stopped",
         f"nri enable {entry.name} --idx NN": "by the runtime itself, from its next start on",
     }
-    if connects_by_itself(entry):
+    if not load(entry)._takes_index():
         start = {f"nri run {entry.name}": "beside a runtime, until it is stopped; a runtime cannot start it"}
     _section(out, "Start it", start)
     _section(out, "Annotations of pods", found["annotations"])
