@@ -41,7 +41,7 @@ def command() -> None:
 @command.command("list", cls=Verb, examples=["nri plugins list", "nri plugins list -q     # names only"])
 @click.pass_obj
 def list_(settings: Settings) -> None:
-    """List all plugins that have a name: what each one does, and the annotations of pods that direct it."""
+    """List all plugins that have a name, with the annotations that direct them."""
     from nri.cli.support.registered import registered
 
     out = Output(settings)
@@ -69,7 +69,7 @@ def _row(entry: EntryPoint) -> dict[str, Any]:
 @click.argument("name", shell_complete=complete_name)
 @click.pass_obj
 def show(settings: Settings, name: str) -> None:
-    """Show what a plugin does and takes: events, annotations of pods, flags of its own, keys of its configuration."""
+    """Show a plugin's events, annotations, flags and configuration."""
     from nri.cli.support.registered import describe, find, load, not_registered
 
     entry = find(name)
