@@ -91,7 +91,7 @@ def files(need: Need) -> dict[str, str]:
 
 
 def library() -> dict[str, str]:
-    """What of the library chart has a version in it."""
+    """The files of the library chart that have a version in them."""
     text = _yaml(
         {
             "apiVersion": "v2",

@@ -20,7 +20,7 @@ LISTS = (list, tuple, set, frozenset)
 
 
 def config_schema(name: str) -> Json:
-    """What may stand in a plugin's configuration; nothing at all for a plugin that has none."""
+    """The schema of a plugin's configuration; it allows no key for a plugin that has none."""
     entry = registered.find(name)
     if entry is None:
         raise LookupError(f"{name} is in deploy/plugins.yaml and not registered; if it is in pyproject.toml: make venv")

@@ -213,7 +213,7 @@ def _volume(mount: Mount) -> str:
 
 
 def components() -> dict[str, str]:
-    """What all plugins share: which image, and what an operator may add."""
+    """The components that all plugins share: which image, and what an operator may add."""
     made = {
         "image-stable/kustomization.yaml": COMPONENT + IMAGES.format(tag=version(), policy="IfNotPresent"),
         "image-unstable/kustomization.yaml": COMPONENT + IMAGES.format(tag="unstable", policy="Always"),

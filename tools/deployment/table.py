@@ -47,7 +47,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one plugin needs; the keys are explained in deploy/plugins.yaml."""
+    """The needs of one plugin; the keys are explained in deploy/plugins.yaml."""
 
     name: str
     does: str

@@ -24,7 +24,7 @@ USAGE = "usage: python -m nri.plugins NAME [FLAGS], or with NRI_PLUGIN_NAME=NAME
 def main(arguments: list[str], environment: Mapping[str, str]) -> int:
     """Run the plugin of that name with the other arguments as its flags; returns the exit code.
 
-    Wrong usage is one line on stderr, with the names that there are, and 2.
+    Without a name, --help is the usage, with the names that there are. Wrong usage is one line on stderr, and 2.
     """
     named = bool(arguments) and not arguments[0].startswith("-")
     name = arguments[0] if named else environment.get("NRI_PLUGIN_NAME", "")
@@ -55,6 +55,10 @@ def _foreign(name: str, flags: list[str]) -> int:
     from importlib.metadata import entry_points  # 15 ms of a start, which plugins of this distribution do not need
 
     registered = {entry.name: entry for entry in entry_points(group=__package__)}
+    if not name and flags[:1] in (["--help"], ["-help"], ["-h"]):
+        sys.stdout.write(f"{USAGE}\n\nPlugins: {', '.join(sorted(registered))}\n")
+        sys.stdout.write("What each one does: nri plugins list. Its flags: python -m nri.plugins NAME --help\n")
+        return 0
     if name not in registered:
         problem = f"there is no plugin {name[:64]!r}" if name else "no plugin is named"
         sys.stderr.write(f"error: {problem}; there are {', '.join(sorted(registered))}. {USAGE}\n")

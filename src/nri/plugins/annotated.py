@@ -69,7 +69,7 @@ def find(pod: PodSandbox, container_name: str, *keys: str, pod_scope: bool = Tru
 
 
 def only_for_containers(pod: PodSandbox, *keys: str) -> str:
-    """What to say of annotations for the whole pod where only those for one container count; "" if there are none."""
+    """A warning of annotations for the whole pod where only those for one container count; "" if there are none."""
     stray = [name for key in keys for name in convention.keys(key) if name in pod.annotations]
     return "".join(f"annotation {name} has no effect; write {_container_key(name)}" for name in stray[:1])
 
@@ -155,7 +155,7 @@ class Annotation:
 
     @property
     def unknown(self) -> list[str]:
-        """What to warn of, in words: keys that are not known, with a suggestion for each, and doubts."""
+        """Warnings, in words: keys that are not known, with a suggestion for each, and doubts."""
         return [plain(f"annotation {self.key}: {words}") for words in self._unknown]
 
     @contextmanager

@@ -66,6 +66,11 @@ class PluginBase:
         """The plugins that a program of this class runs, each with its options: one, but for those that compare."""
         return [(cls(), options)]
 
+    @classmethod
+    def _takes_index(cls) -> bool:
+        """Whether it connects once, at the index that it is given, as a runtime that launches it must have it."""
+        return cls._connections.__func__ is PluginBase._connections.__func__  # type: ignore[attr-defined]
+
     # -- what a handler finds in self ---------------------------------------------------------------------------------
 
     @property

@@ -5,10 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import click
 import pytest
 
+from nri.cli import main
 from nri.cli.errors import USAGE
 from nri.cli.main import VERBS
+from nri.cli.support.verb import VerbGroup
 from tests.support.commands import unmeasured
 
 
@@ -29,6 +32,14 @@ def test_each_verb_has_help_with_an_example(nri, verb: str) -> None:
     assert f"Examples:\n  nri {verb}" in done.stdout
     assert "Global options" in done.stdout
     assert nri(verb, "-h").stdout == done.stdout
+
+
+def test_no_group_of_verbs_cuts_what_one_of_them_does() -> None:
+    context = click.Context(main.nri)
+    groups = [one for verb in VERBS if isinstance(one := main.nri.get_command(context, verb), VerbGroup)]
+    summaries = {text for group in groups for _, text in group.summaries(click.Context(group))}
+    assert "Show a plugin's events, annotations, flags and configuration." in summaries
+    assert not [text for text in summaries if text.endswith("...")]
 
 
 def test_h_is_help(nri) -> None:

@@ -59,6 +59,14 @@ def test_no_name_at_all_is_refused_likewise(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err.startswith("error: no plugin is named; there are ")
 
 
+@pytest.mark.parametrize("flag", ["--help", "-help", "-h"])
+def test_without_a_name_the_help_is_the_usage_and_the_names(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main([flag], {}) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("usage: python -m nri.plugins NAME [FLAGS]") and "hook-injector" in told.out
+    assert not told.err
+
+
 def test_the_words_behind_the_name_are_those_of_the_plugin_s_program(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[tuple[str, list[str], dict[str, object]]] = []
     monkeypatch.setattr(runpy, "run_module", lambda module, **how: ran.append((module, list(sys.argv), how)))

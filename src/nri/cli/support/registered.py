@@ -26,7 +26,6 @@ __all__ = [
     "GROUP",
     "complete",
     "complete_name",
-    "connects_by_itself",
     "describe",
     "find",
     "load",
@@ -75,13 +74,6 @@ def load(entry: EntryPoint) -> type[Plugin]:
     if not isinstance(loaded, type) or not issubclass(loaded, Plugin):
         raise Failure(f"{entry.name}: {entry.value} is not a class that inherits from nri.Plugin")
     return loaded
-
-
-def connects_by_itself(entry: EntryPoint) -> bool:
-    """Whether a plugin makes connections of its own, at indices of its own, for which a runtime has no place."""
-    from nri.stub.base import PluginBase
-
-    return load(entry)._connections.__func__ is not PluginBase._connections.__func__  # type: ignore[attr-defined]
 
 
 def not_registered(name: str, *, or_file: bool = False) -> Failure:

@@ -74,6 +74,7 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
 
 def _found(target: str) -> tuple[list[str], Path, str]:
     """Find the command that starts a plugin, the file that it is in, and its name. Failure if there is none."""
+    from nri.cli.errors import USAGE, Failure
     from nri.cli.support import plugin_folder, registered
     from nri.cli.support.plugin_loader import is_path
 
@@ -84,6 +85,9 @@ def _found(target: str) -> tuple[list[str], Path, str]:
     entry = registered.find(target)
     if entry is None:
         raise registered.not_registered(target, or_file=True)
+    if not registered.load(entry)._takes_index():
+        reason = "a runtime cannot start it, for it connects at indices of its own"
+        raise Failure(f"{entry.name}: {reason}. Run it as a service, or in a DaemonSet", USAGE)
     return *plugin_folder.command_of_module(entry.module), entry.name
 
 

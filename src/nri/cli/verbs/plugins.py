@@ -41,7 +41,7 @@ def command() -> None:
 @command.command("list", cls=Verb, examples=["nri plugins list", "nri plugins list -q     # names only"])
 @click.pass_obj
 def list_(settings: Settings) -> None:
-    """List all plugins that have a name: what each one does, and the annotations of pods that direct it."""
+    """List all plugins that have a name, with the annotations that direct them."""
     from nri.cli.support.registered import registered
 
     out = Output(settings)
@@ -69,8 +69,8 @@ def _row(entry: EntryPoint) -> dict[str, Any]:
 @click.argument("name", shell_complete=complete_name)
 @click.pass_obj
 def show(settings: Settings, name: str) -> None:
-    """Show what a plugin does and takes: events, annotations of pods, flags of its own, keys of its configuration."""
-    from nri.cli.support.registered import connects_by_itself, describe, find, not_registered
+    """Show a plugin's events, annotations, flags and configuration."""
+    from nri.cli.support.registered import describe, find, load, not_registered
 
     entry = find(name)
     if entry is None:
@@ -86,7 +86,7 @@ def show(settings: Settings, name: str) -> None:
         f"nri run {entry.name} --idx NN": "beside a runtime, until it is stopped",
         f"nri enable {entry.name} --idx NN": "by the runtime itself, from its next start on",
     }
-    if connects_by_itself(entry):
+    if not load(entry)._takes_index():
         start = {f"nri run {entry.name}": "beside a runtime, until it is stopped; a runtime cannot start it"}
     _section(out, "Start it", start)
     _section(out, "Annotations of pods", found["annotations"])

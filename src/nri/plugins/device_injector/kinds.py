@@ -1,4 +1,4 @@
-"""What can be injected: for each kind its annotations, the shape of their value, and what it sets.
+"""The kinds of things that can be injected: annotations of each, the shape of their value, and what it sets.
 
 Rules: an `inject` function reads the whole annotation first, builds with the setters of `nri.Adjustment`, whose errors
 it names after the annotation's keys, and returns what it has done in words for the log; none if nothing was asked for.

@@ -35,7 +35,7 @@ MOST_FILES = 1_000
 
 
 class News(NamedTuple):
-    """What a look has brought.
+    """The outcome of a look that found a change.
 
     Attributes:
         error: why the hooks stay what they were, with further errors in `others`; None if they could be read.
@@ -47,7 +47,7 @@ class News(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What stood where at one look.
+    """The files, errors and programs that were there at one look.
 
     Attributes:
         files: the fingerprint of each file, by path.

@@ -24,7 +24,7 @@ class Unanswerable(Exception):
 
 
 class Facts(NamedTuple):
-    """What conditions ask of a container: its arguments, all annotations, and whether it has a mount.
+    """The facts of a container that conditions ask for: its arguments, all annotations, and whether it has a mount.
 
     `budget` is what all searches for this container may cost together.
     """

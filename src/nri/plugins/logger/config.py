@@ -9,7 +9,7 @@ __all__ = ["FLAGS", "LoggerConfig"]
 
 
 class LoggerConfig:
-    """What is logged, where, and what is put into containers as a mark.
+    """The events to log, the file for them, and the marks that containers get.
 
     Attributes:
         logFile: a file to append to instead of the program's log.

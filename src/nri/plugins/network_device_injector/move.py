@@ -40,7 +40,7 @@ class MoveError(NriError):
 
 
 class Origin(NamedTuple):
-    """What a device was on the host, as it stands in its alias."""
+    """The name, MTU and alias that a device had on the host, as its alias in the pod keeps them."""
 
     name: str
     mtu: int

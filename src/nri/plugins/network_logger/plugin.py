@@ -44,7 +44,7 @@ class NetworkLogger(nri.Plugin):
         self._namespaces.pop(pod.id, None)
 
     def _line(self, event: str, pod: nri.PodSandbox) -> str:
-        """What happened to which pod, its network namespace and its addresses."""
+        """The line for an event of a pod: its network namespace and its addresses."""
         told = next((each.path for each in pod.linux.namespaces if each.type == "network"), "")
         namespace = told or self._namespaces.get(pod.id, HOST_NETWORK)
         self._namespaces[pod.id] = namespace

@@ -98,7 +98,7 @@ def _run(
 
 
 class _Run:
-    """A program under way, and its three pipes. Making it cannot fail, so that whoever made it can always kill it."""
+    """A program under way, and its three pipes. Making it cannot fail, so that it can always be killed."""
 
     def __init__(self, process: subprocess.Popen[bytes], request: bytes, selector: selectors.BaseSelector) -> None:
         assert process.stdin is not None

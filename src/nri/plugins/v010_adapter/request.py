@@ -1,4 +1,4 @@
-"""What a program of the protocol 0.1.0 reads and writes, as JSON objects. Pure.
+"""Requests and results of a program of the protocol 0.1.0, as JSON objects. Pure.
 
 The words and what is left out are the reference's: an empty sandboxID, pid, conf, label or result is not there, and
 `spec.resources` always is, null for a container without any. What a program answers is read as Go reads it: keys in
@@ -28,11 +28,11 @@ SHOWN_BYTES = 512
 
 
 class AnswerError(ValueError):
-    """What a program wrote is no result; the text says what it wrote, and why that is none."""
+    """The output of a program is no result; the text shows the output, and says why it is none."""
 
 
 class _NoResult(ValueError):
-    """What is wrong with an answer."""
+    """The mistake in an answer, for the text of `AnswerError`."""
 
 
 def of_pod(pod: nri.PodSandbox, state: str) -> dict[str, Any]:

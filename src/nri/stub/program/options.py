@@ -201,7 +201,14 @@ def identify(options: Options, environment: Mapping[str, str], program: str, cla
     options.index, options.name = index, name
 
 
-def help_text(program: str, summary: str, own: Mapping[str, tuple[str, str, str]] = _NONE, module: str = "") -> str:
+def help_text(
+    program: str,
+    summary: str,
+    own: Mapping[str, tuple[str, str, str]] = _NONE,
+    module: str = "",
+    *,
+    indexed: bool = True,
+) -> str:
     """The text of --help: examples first, then common flags, then the plugin's own.
 
     Args:
@@ -209,18 +216,19 @@ def help_text(program: str, summary: str, own: Mapping[str, tuple[str, str, str]
         summary: what the plugin does.
         own: `Plugin.flags`.
         module: the module that was started with ``python -m``, if it was; a bundled plugin is told by its name.
+        indexed: it connects at the index that it is given; if not, a runtime cannot start it.
     """
     name = os.path.basename(program)
-    started = f"python {name}"
+    started, index = f"python {name}", " --idx 10" if indexed else ""
     if module:
         name = module.split(".")[2].replace("_", "-") if module.startswith("nri.plugins.") else module
         started = f"nri run {name}" if name != module else f"python -m {name}"
     lines = [
         f"{summary.strip()}\n" if summary else "",
         "Examples:",
-        _example(f"{started} --idx 10", "run it beside a runtime"),
-        "" if module else _example(f"nri run {name} --idx 10 --reload", "the same, again whenever the file changes"),
-        "" if name == module else _example(f"nri enable {name} --idx 10", "let the runtime start it"),
+        _example(f"{started}{index}", "run it beside a runtime"),
+        "" if module else _example(f"nri run {name}{index} --reload", "the same, again whenever the file changes"),
+        "" if name == module or not indexed else _example(f"nri enable {name}{index}", "let the runtime start it"),
         "\nFlags (one dash works too):",
         *map(_flag_line, FLAGS.items()),
     ]

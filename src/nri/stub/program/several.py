@@ -22,6 +22,7 @@ import sys
 from _thread import allocate_lock
 from functools import partial
 
+from nri.api import naming
 from nri.errors import ConfigError, describe
 from nri.stub.handler.coroutines import stop_loop
 from nri.stub.program.process import CANNOT_WORK, Program, notify_systemd
@@ -58,7 +59,7 @@ class Several:
         self._programs: list[Program] = []
         for plugin, options in plugins:
             silent = bool(self._programs)
-            label = f"{options.index}-{options.name}"
+            label = naming.full_name(options.index, options.name)
             notify = partial(self._told, label)
             if label in [program.label for program in self._programs]:
                 hint = "give one of them another --idx or --name"

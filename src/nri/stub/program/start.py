@@ -50,7 +50,8 @@ def tell(plugin_class: type[PluginBase], options: Options) -> None:
     module = spec.name if spec is not None else ""  # started with -m
     if not module and plugin_class.__module__.startswith("nri.plugins."):
         module = plugin_class.__module__
-    sys.stdout.write(help_text(sys.argv[0], plugin_class.__doc__ or "", plugin_class.flags, module))
+    summary, indexed = plugin_class.__doc__ or "", plugin_class._takes_index()
+    sys.stdout.write(help_text(sys.argv[0], summary, plugin_class.flags, module, indexed=indexed))
 
 
 def run(plugin_class: type[PluginBase], options: Options, *, reporter: Reporter | None = None) -> int:

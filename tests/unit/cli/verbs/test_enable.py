@@ -244,3 +244,14 @@ def test_what_is_neither_a_file_nor_a_name_is_told_with_what_was_meant(nri, plac
     done = nri("enable", target, "--idx", "10", *places)
     assert (done.returncode, done.stdout) == (2, "")
     assert reason in done.stderr
+
+
+@pytest.mark.parametrize("unchecked", [[], ["--no-check"]])
+def test_a_plugin_with_indices_of_its_own_is_refused_also_unchecked(nri, places, tmp_path: Path, unchecked) -> None:
+    done = nri("enable", "differ", "--idx", "10", *unchecked, *places)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: differ: a runtime cannot start it, for it connects at indices of its own. "
+        "Run it as a service, or in a DaemonSet\n"
+    )
+    assert not (tmp_path / "plugins").exists()

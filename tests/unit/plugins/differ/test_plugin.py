@@ -143,6 +143,14 @@ def test_its_own_file_gets_all_of_its_lines(nri_runtime: FakeRuntime, tmp_path: 
         Differ().configure()
 
 
+def test_its_help_shows_neither_an_index_nor_a_launch_by_the_runtime(capsys: pytest.CaptureFixture[str]) -> None:
+    from nri.stub.program.start import tell
+
+    tell(Differ, Options())
+    examples = capsys.readouterr().out.partition("Examples:\n")[2].partition("\n\n")[0]
+    assert examples.split("  ")[1:2] == ["nri run differ"] and "nri enable" not in examples
+
+
 def test_a_runtime_cannot_launch_it_and_is_told_why(capsys: pytest.CaptureFixture[str]) -> None:
     from nri.stub.program.start import run
 

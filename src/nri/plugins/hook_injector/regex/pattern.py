@@ -154,7 +154,7 @@ class Pattern:
 
 
 def _kind(character: str) -> str:
-    """What a character is to assertions; words are of ASCII, as in Go."""
+    """The kind of a character for assertions; words are of ASCII, as in Go."""
     if character == "\n":
         return _NEWLINE
     return _WORD if character == "_" or (character.isascii() and character.isalnum()) else _OTHER

@@ -32,7 +32,7 @@ MOST_REPEATS = 1000
 
 
 class Assertion(NamedTuple):
-    """What must stand around a place: "begin", "end", "begin line", "end line", "boundary" or "no boundary"."""
+    """A condition on a place: "begin", "end", "begin line", "end line", "boundary" or "no boundary"."""
 
     name: str
 
@@ -135,7 +135,7 @@ class _Parser:
             self._add(self._single(character))
 
     def _single(self, character: str) -> Node:
-        """What a character stands for that begins nothing longer."""
+        """The node of a character that begins nothing longer."""
         if character == "^":
             return Assertion("begin line" if "m" in self._flags else "begin")
         if character == "$":
