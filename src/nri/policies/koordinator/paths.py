@@ -1,6 +1,6 @@
 """Names of cgroup folders for both drivers: systemd's nested slices, and cgroupfs' plain folders. Pure text.
 
-A container id is `runtime://hash`. Paths have no slash at their end and none in front. Next:
+A container id is `runtime://hash`. Paths have no slash at their end, and one in front only where they were given it. Next:
 `nri.policies.koordinator.convert.manifest`, which uses them for pods as Kubernetes lists them.
 """
 
@@ -15,13 +15,10 @@ __all__ = [
     "CGROUPFS",
     "SYSTEMD",
     "container_folder",
-    "container_id_of",
     "container_path",
     "host_application_path",
-    "is_container_path",
     "kube_class_of",
     "kube_class_path",
-    "pod_id_of",
     "pod_path",
 ]
 
@@ -81,39 +78,6 @@ def container_path(pod_folder: str, container_id: str, driver: str = SYSTEMD) ->
         return _joined(pod_folder, container_folder(container_id, driver)[1])
     except ValueError:
         return ""
-
-
-def pod_id_of(folder: str, driver: str = SYSTEMD) -> str:
-    """The pod's uid in a folder's name, as the driver writes it. Raises ValueError if it is no pod's."""
-    if driver == CGROUPFS:
-        if folder.startswith("pod"):
-            return folder[len("pod") :]
-    else:
-        for prefix in sorted(_POD_PREFIXES.values(), key=len, reverse=True):
-            if folder.startswith(prefix) and folder.endswith(".slice"):
-                return folder[len(prefix) : -len(".slice")]
-    raise ValueError(f"{folder!r} is no folder of a pod")
-
-
-def container_id_of(folder: str, driver: str = SYSTEMD) -> str:
-    """The container's hash in a folder's name. Raises ValueError if it is no container's."""
-    if driver == CGROUPFS:
-        return folder
-    for prefix in ("docker-", "cri-containerd-", "crio-"):
-        if folder.startswith(prefix) and folder.endswith(".scope"):
-            return folder[len(prefix) : -len(".scope")]
-    if folder.startswith("crio-"):
-        return folder[len("crio-") :]
-    raise ValueError(f"{folder!r} is no folder of a container")
-
-
-def is_container_path(path: str, driver: str = SYSTEMD) -> bool:
-    """Whether the last folder of a path is a container's."""
-    try:
-        container_id_of(posixpath.basename(path.rstrip("/")), driver)
-    except ValueError:
-        return False
-    return True
 
 
 def kube_class_of(path: str) -> str:

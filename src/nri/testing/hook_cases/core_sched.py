@@ -10,7 +10,6 @@ from nri.policies.koordinator.contexts import ContainerContext, KubeQosContext
 from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.hooks import core_sched
 from nri.policies.koordinator.hooks.cookie_groups import CookieGroups, Entry
-from nri.policies.koordinator.kernel import sched
 from nri.policies.koordinator.names import KUBE_CLASSES, SYSTEM
 from nri.policies.koordinator.refresh import switches
 from nri.policies.koordinator.refresh.running import RunningPod, reconciled_class
@@ -20,6 +19,7 @@ from nri.policies.koordinator.rules.node_slo import CoreSchedRule
 from nri.testing.hook_cases import inputs
 from nri.testing.hook_cases.cookies import Threads
 from nri.testing.hook_cases.inputs import Given
+from nri.testing.hook_cases.original import folder_names, sched_features
 from nri.testing.hook_cases.tree import Tree
 
 __all__ = ["STAGES"]
@@ -48,7 +48,8 @@ class _Node:
     def _probe(self) -> tuple[bool, str]:
         if self.given.get("not_anolis"):
             return False, "not unsupported by prctl"
-        return sched.core_sched_supported(self.tree.sysctl(switches.CORE_SCHED), self.tree.files.get(_FEATURES))
+        files = self.tree.files
+        return sched_features.core_sched_supported(self.tree.sysctl(switches.CORE_SCHED), files.get(_FEATURES))
 
     def switched_on(self) -> str:
         """Switch core scheduling on; return why that could not be done."""
@@ -69,7 +70,7 @@ class _Node:
 
     def container(self, context: ContainerContext) -> bool:
         """Reconcile a container; False if it is none."""
-        if not paths.is_container_path(context.cgroup_parent):
+        if not folder_names.is_container_path(context.cgroup_parent):
             return False
         if not context.pod.uid or not context.id or not self.supported() or not self.rule.known:
             return True
@@ -175,7 +176,7 @@ def _sandbox(node: _Node, pod: RunningPod) -> ContainerContext | None:
     if len(others) != 1 or not listed:
         return None
     runtime = next(iter(listed.values())).partition("://")[0]
-    number = f"{runtime}://{paths.container_id_of(others[0])}"
+    number = f"{runtime}://{folder_names.container_id_of(others[0])}"
     return RunningPod(pod.pod, pod.folder, number).sandbox()
 
 

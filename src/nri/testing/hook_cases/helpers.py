@@ -10,6 +10,7 @@ from nri.policies.koordinator.contexts import PodContext
 from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.hooks import resctrl
 from nri.testing.hook_cases.inputs import Given, mapping
+from nri.testing.hook_cases.original import folder_names
 from nri.testing.hook_cases.tree import Tree
 
 __all__ = ["STAGES"]
@@ -51,7 +52,8 @@ def _container_parent(driver: str) -> Stage:
 
 def _pod_id(driver: str) -> Stage:
     def run(given: Given) -> Outcome:
-        return _or_error(lambda: {"pod_id": paths.pod_id_of(given.get("basename") or "", driver)}, {"pod_id": ""})
+        name = given.get("basename") or ""
+        return _or_error(lambda: {"pod_id": folder_names.pod_id_of(name, driver)}, {"pod_id": ""})
 
     return run
 
@@ -59,7 +61,7 @@ def _pod_id(driver: str) -> Stage:
 def _container_id(driver: str) -> Stage:
     def run(given: Given) -> Outcome:
         name = given.get("basename") or ""
-        return _or_error(lambda: {"container_id": paths.container_id_of(name, driver)}, {"container_id": ""})
+        return _or_error(lambda: {"container_id": folder_names.container_id_of(name, driver)}, {"container_id": ""})
 
     return run
 
@@ -99,7 +101,7 @@ def _sandbox_id(given: Given) -> Outcome:
         if len(others) != 1:
             raise ValueError(f"{len(others)} folders could be the pause container's")
         runtime = paths.container_folder(listed[0])[0]
-        return {"container_id": f"{runtime}://{paths.container_id_of(others[0])}"}
+        return {"container_id": f"{runtime}://{folder_names.container_id_of(others[0])}"}
 
     return _or_error(find, {"container_id": ""})
 

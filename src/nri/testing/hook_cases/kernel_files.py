@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nri.policies.koordinator.kernel import cpu_flags, knob_values, proc, sched, schemata
-from nri.policies.koordinator.kernel.proc import Stat
+from nri.policies.koordinator.kernel import schemata
 from nri.policies.koordinator.kernel.schemata import Schemata
 from nri.policies.koordinator.refresh import switches
 from nri.testing.hook_cases.inputs import Given, mapping
+from nri.testing.hook_cases.original import cpu_flags, knob_values, proc, sched_features, schemata_file
+from nri.testing.hook_cases.original.proc import Stat
 from nri.testing.hook_cases.tree import Tree
 
 __all__ = ["STAGES"]
@@ -119,14 +120,14 @@ def _features(given: Given) -> Outcome:
     text = Tree(given).files.get(_FEATURES)
     if text is None:
         return {"features": None, "error": True}
-    return _or_error(lambda: {"features": sched.features(text)}, {})
+    return _or_error(lambda: {"features": sched_features.features(text)}, {})
 
 
 def _set_features(given: Given) -> Outcome:
     tree, current, wanted = Tree(given), given.get("feature_map"), given.get("value_map")
     if current is None:
         return {"error": wanted is not None, "files": tree.files}
-    words = sched.features_to_write(current, wanted or {})
+    words = sched_features.features_to_write(current, wanted or {})
     if words and _FEATURES not in tree.files:
         return {"error": True, "files": tree.files}
     for word in words:
@@ -160,10 +161,9 @@ def _cat_there(given: Given) -> Outcome:
 def _schemata_valid(given: Given) -> Outcome:
     text = mapping(given.get("files")).get("/fs/resctrl/schemata")
     try:
-        found = schemata.parse(text or "")
+        found = schemata_file.parse(text or "")
     except ValueError:
         return {"error": True}
-    found.domains = len(found.l3)
     return {"error": text is None or not (found.l3_valid() and found.mb_valid())}
 
 
@@ -177,7 +177,7 @@ def _tasks(given: Given) -> Outcome:
 
 
 def _lines(given: Given) -> Outcome:
-    found = Schemata(given.get("cacheids") or (), given.get("l3_num") or 0)
+    found = Schemata(given.get("cacheids") or ())
     if given.get("l3_mask"):
         found.l3 = dict.fromkeys(found.l3, int(given["l3_mask"], 16))
     if given.get("mb_percent"):

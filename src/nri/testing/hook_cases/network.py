@@ -54,7 +54,8 @@ def _terway(given: Given) -> Outcome:
 def _terway_class(given: Given) -> Outcome:
     try:
         qos = fit(inputs.mapping(given.get("network_qos")), NETWORK, "")
-        found = network.class_bytes_per_s(qos, given.get("total_bytes_per_s") or 0, given.quirks)
+        total = given.get("total_bytes_per_s") or 0
+        found = network.class_shares(qos, lambda value: network.bytes_per_s(value, total, given.quirks))
     except ValueError:
         return {"error": True}
     names = {"rx_bps_min": "ingress_request", "rx_bps_max": "ingress_limit"}

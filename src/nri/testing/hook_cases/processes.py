@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from nri.policies.koordinator import paths
 from nri.policies.koordinator.contexts import ContainerContext
 from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.hooks import oom_score_adj
 from nri.policies.koordinator.values import HookError
 from nri.testing.hook_cases import inputs
 from nri.testing.hook_cases.inputs import Given
+from nri.testing.hook_cases.original import folder_names
 from nri.testing.hook_cases.tree import Tree
 
 __all__ = ["STAGES"]
@@ -37,7 +37,7 @@ def _apply_to(scores: dict[int, int], broken: set[int], pids: Iterable[int], tar
 def _container(given: Given) -> Outcome:
     scores = _scores(given)
     context = inputs.container(given)
-    if not paths.is_container_path(context.cgroup_parent or _only_folder(given)):
+    if not folder_names.is_container_path(context.cgroup_parent or _only_folder(given)):
         return {"error": True, "oom_score_adj": _texts(scores)}
     _reconcile(given, context, scores, context.cgroup_parent or _only_folder(given))
     return {"error": False, "oom_score_adj": _texts(scores)}

@@ -9,9 +9,10 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-from nri.policies.koordinator.hook_protocol import dispatch, docker, merge, requests
+from nri.policies.koordinator.hook_protocol import dispatch, merge, requests
 from nri.policies.koordinator.hook_protocol.dispatch import HookServer
 from nri.testing.hook_cases.inputs import Given, mapping
+from nri.testing.hook_cases.original import docker
 
 __all__ = ["STAGES"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nri.policies.koordinator.kernel import knob_values
 from nri.policies.koordinator.writes import Write
+from nri.testing.hook_cases.original import knob_values
 
 __all__ = ["Tree"]
 

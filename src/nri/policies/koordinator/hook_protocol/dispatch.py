@@ -1,6 +1,6 @@
 """Which hook server is asked for a request: the first one that lists the stage, and no other.
 
-Next: `nri.policies.koordinator.hook_protocol.docker`.
+Next: `nri.policies.koordinator.hook_protocol.merge`.
 """
 
 from __future__ import annotations

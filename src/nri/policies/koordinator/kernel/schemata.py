@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["Schemata", "cache_mask", "parse"]
+__all__ = ["Schemata", "cache_mask"]
 
 
 class Schemata:
@@ -19,10 +19,10 @@ class Schemata:
         domains: how many domains the machine has.
     """
 
-    def __init__(self, ids: Iterable[int] = (), domains: int | None = None) -> None:
+    def __init__(self, ids: Iterable[int] = ()) -> None:
         self.l3 = dict.fromkeys(ids, 0)
         self.mb = dict(self.l3)
-        self.domains = len(self.l3) if domains is None else domains
+        self.domains = len(self.l3)
 
     def l3_valid(self) -> bool:
         """Whether every domain has a mask, and there are no others."""
@@ -43,41 +43,6 @@ class Schemata:
     @staticmethod
     def _line(name: str, values: dict[int, str]) -> str:
         return f"{name}:{''.join(f'{domain}={values[domain]};' for domain in sorted(values))}\n" if values else ""
-
-
-def parse(text: str, domains: int | None = None) -> Schemata:
-    """Read a schemata file; lines of other kinds are passed over.
-
-    Args:
-        text: the content.
-        domains: how many domains each line must have; None takes the first line's word.
-
-    Raises:
-        ValueError: a line has another number of domains, or a value that is no number.
-    """
-    found = Schemata()
-    for name, base, values in (("L3", 16, found.l3), ("MB", 10, found.mb)):
-        line = _line_of(text, name)
-        if line is None:
-            continue
-        domains = len(line) if domains is None else domains
-        if len(line) != domains:
-            raise ValueError(f"{name} has {len(line)} domains and not {domains}")
-        values.update((domain, int(value.strip(), base)) for domain, value in line.items())
-    found.domains = len(found.l3) if domains is None else domains
-    return found
-
-
-def _line_of(text: str, wanted: str) -> dict[int, str] | None:
-    found = None
-    for line in text.splitlines():
-        name, *rest = line.strip().split(":")
-        if name == wanted and len(rest) == 1:
-            pairs = (pair.split("=") for pair in rest[0].split(";"))
-            found = {
-                int(pair[0]): pair[1] for pair in pairs if len(pair) == 2 and pair[0].isascii() and pair[0].isdigit()
-            }
-    return found
 
 
 def cache_mask(ways: int, start: int, end: int) -> int:

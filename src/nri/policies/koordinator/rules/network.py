@@ -19,7 +19,7 @@ __all__ = [
     "Bandwidths",
     "TcRule",
     "bytes_per_s",
-    "class_bytes_per_s",
+    "class_shares",
     "tc",
     "tc_bandwidths",
     "tc_bits_per_s",
@@ -110,13 +110,6 @@ def terway(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
     return _bandwidths(found, node, lambda value: bytes_per_s(value, whole, quirks))
 
 
-def class_bytes_per_s(network: Mapping[str, Any], total: int, quirks: Quirks = Quirks.DEFAULT) -> dict[str, int]:
-    """Return the four parts of one class's network QoS; nothing of it counts unless it is switched on."""
-    if not network.get("enable", False):
-        return dict.fromkeys(_PARTS, 0)
-    return {name: bytes_per_s(network.get(part), total, quirks) for name, part in _PARTS.items()}
-
-
 def bytes_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEFAULT) -> int:
     """Return a share in terway's words: a text is bits, eight to a byte; a percentage is of `total`."""
     if value is None:
@@ -129,12 +122,17 @@ def bytes_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEF
     return found
 
 
+def class_shares(network: Mapping[str, Any], share: Callable[[int | str | None], int]) -> dict[str, int]:
+    """Return the four parts of one class's network QoS as `share` reads them; none counts unless it is switched on."""
+    on = network.get("enable", False)
+    return {part: share(network.get(key)) if on else 0 for part, key in _PARTS.items()}
+
+
 def _bandwidths(found: Mapping[str, Any], node: int, share: Callable[[int | str | None], int]) -> Bandwidths:
     values = {"hw_tx_bps_max": node, "hw_rx_bps_max": node}
     for level, name in _CLASSES.items():
         network = found.get("resourceQOSStrategy", {}).get(name, {}).get("networkQOS", {})
-        if network.get("enable", False):
-            values.update({f"{level}_{part}": share(network.get(key)) for part, key in _PARTS.items()})
+        values.update({f"{level}_{part}": value for part, value in class_shares(network, share).items()})
     return Bandwidths(**values)
 
 

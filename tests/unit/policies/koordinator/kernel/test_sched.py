@@ -2,18 +2,21 @@
 
 import pytest
 
-from nri.policies.koordinator.kernel import sched
+from nri.policies.koordinator.kernel.sched import CoreSched, core_sched
 
 
-def test_features_are_on_or_off_but_not_both() -> None:
-    assert sched.features("NO_A B\n") == {"A": False, "B": True}
-    assert sched.features_to_write({"A": False, "B": True}, {"A": True, "B": True, "C": False}) == ["A", "NO_C"]
-    with pytest.raises(ValueError, match="on and off"):
-        sched.features("A NO_A")
-
-
-def test_core_scheduling_is_a_sysctl_or_a_feature() -> None:
-    assert sched.core_sched_supported("0", None) == (True, "sysctl supported")
-    assert sched.core_sched_supported(None, "NO_CORE_SCHED")[0]
-    assert not sched.core_sched_supported(None, "A")[0]
-    assert sched.core_sched_supported(None, None) == (False, "file not exist")
+@pytest.mark.parametrize(
+    ("sysctl", "features", "how"),
+    [
+        ("1\n", None, CoreSched(True)),
+        ("0\n", "NO_CORE_SCHED", CoreSched(True, sysctl=True)),
+        ("?", "A NO_CORE_SCHED", CoreSched(True, feature=True)),
+        (None, "A CORE_SCHED", CoreSched(True)),
+        (None, "A", CoreSched(False)),
+        (None, None, CoreSched(False)),
+    ],
+)
+def test_core_scheduling_is_switched_by_a_sysctl_or_else_by_a_feature(
+    sysctl: str | None, features: str | None, how: CoreSched
+) -> None:
+    assert core_sched(sysctl, features) == how

@@ -1,29 +1,29 @@
-"""Schemata, there and back."""
+"""Masks of cache ways and shares of bandwidth, and their lines."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from nri.policies.koordinator.kernel import schemata
+from nri.policies.koordinator.kernel.schemata import Schemata, cache_mask
 
 
-@given(st.dictionaries(st.integers(0, 63), st.integers(1, 0xFFFFF), min_size=1, max_size=8))
-def test_a_line_comes_back_as_it_was_written(masks: dict[int, int]) -> None:
-    written = schemata.Schemata(masks)
-    written.l3, written.mb = dict(masks), dict.fromkeys(masks, 100)
-    found = schemata.parse(f"  {written.l3_line()}{written.mb_line()}SMBA:0=2048\n")
-    assert (found.l3, found.mb) == (written.l3, written.mb)
+def test_a_line_has_each_domain_in_order_and_none_without_domains() -> None:
+    written = Schemata((1, 0))
+    written.l3, written.mb = {1: 0xFF, 0: 0xF}, {1: 50, 0: 100}
+    assert (written.l3_line(), written.mb_line()) == ("L3:0=f;1=ff;\n", "MB:0=100;1=50;\n")
+    assert (Schemata().l3_line(), Schemata().mb_line()) == ("", "")
+
+
+def test_schemata_are_valid_if_all_domains_of_the_machine_are_set_and_no_others() -> None:
+    found = Schemata((0, 1))
+    assert not found.l3_valid()
+    assert not found.mb_valid()
+    found.l3, found.mb = {0: 1, 1: 3}, {0: 10, 1: 10}
     assert found.l3_valid()
     assert found.mb_valid()
-
-
-@pytest.mark.parametrize("text", ["L3:0=f;1=f\nMB:0=100", "L3:0=xyz", "MB:0=5,5"])
-def test_a_schemata_file_that_makes_no_sense_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        schemata.parse(text)
+    found.l3[5] = 1
+    assert not found.l3_valid()
 
 
 @pytest.mark.parametrize(("ways", "start", "end"), [(0b101, 0, 50), (0xFF, 50, 50), (0xFF, -1, 50), (0xFF, 0, 101)])
 def test_a_range_that_is_none_is_refused(ways: int, start: int, end: int) -> None:
     with pytest.raises(ValueError, match=r"hole|range"):
-        schemata.cache_mask(ways, start, end)
+        cache_mask(ways, start, end)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri.policies.koordinator.kernel import proc
+from nri.testing.hook_cases.original import proc
 
 
 def test_a_name_in_a_stat_file_may_hold_blanks_and_parentheses() -> None:

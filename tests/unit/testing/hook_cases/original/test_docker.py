@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri.policies.koordinator.hook_protocol import docker
+from nri.testing.hook_cases.original import docker
 
 
 def test_dockers_folder_is_the_last_slice_and_the_cris_all_of_them() -> None:

@@ -1,6 +1,6 @@
 """What the CPU can do about cache and memory bandwidth, from `/proc/cpuinfo` and the kernel's command line.
 
-Next: `nri.policies.koordinator.hooks.resctrl`.
+Next: `nri.testing.hook_cases.original.folder_names`.
 """
 
 from __future__ import annotations

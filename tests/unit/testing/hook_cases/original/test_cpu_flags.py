@@ -1,6 +1,6 @@
 """What the CPU can share out."""
 
-from nri.policies.koordinator.kernel import cpu_flags
+from nri.testing.hook_cases.original import cpu_flags
 
 
 def test_cpu_flags_tell_what_can_be_shared_out() -> None:

@@ -1,6 +1,6 @@
 """`/proc/PID/stat`, and the process groups of a container's processes.
 
-Next: `nri.policies.koordinator.kernel.sched`.
+Next: `nri.testing.hook_cases.original.sched_features`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Values of cgroup files: which are in range, and how v1's and v2's say the same thing.
 
-Next: `nri.policies.koordinator.kernel.proc`.
+Next: `nri.testing.hook_cases.original.proc`.
 """
 
 from __future__ import annotations

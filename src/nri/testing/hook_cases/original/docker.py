@@ -1,6 +1,6 @@
 """The words of Docker's API for the hook protocol's: what a proxy in front of dockerd converts.
 
-Keys of configurations are Docker's ("CpuShares", "CpusetCpus"). Next: `nri.policies.koordinator.hook_protocol.merge`.
+Keys of configurations are Docker's ("CpuShares", "CpusetCpus"). Next: `nri.testing.hook_cases.compare`.
 """
 
 from __future__ import annotations

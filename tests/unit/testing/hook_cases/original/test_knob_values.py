@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.policies.koordinator.kernel import knob_values
+from nri.testing.hook_cases.original import knob_values
 
 
 @given(st.integers(1, 10_000))
