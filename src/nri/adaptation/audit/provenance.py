@@ -127,7 +127,7 @@ class Provenance:
         self._max_bytes = max_bytes
         self._max_records = max(2, max_records)
         self._clock = clock
-        self.since = time.time()
+        self.since = clock()
         self._removed: deque[str] = deque(maxlen=_REMOVED)
         self._lock = threading.Lock()
         self._histories: OrderedDict[str, _History] = OrderedDict()

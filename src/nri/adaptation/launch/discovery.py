@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from nri.adaptation.launch.trusted import TrustedFile, UntrustedError, check_interpreter
 from nri.adaptation.launch.wasm_file import INSTALL, is_wasm, missing
 from nri.api import naming
+from nri.config.source import open_ordinary
 from nri.errors import ConfigError
 from nri.rules import Rules
 
@@ -109,14 +110,8 @@ def _is_text(path: str) -> bool:
 
 def _read(path: str) -> bytes:
     """The content of a regular file. OSError also for anything else, which is not waited for, and if it is too long."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(CONFIG_BYTES + 1)
-    finally:
-        os.close(descriptor)
+    with open(path, "rb", opener=open_ordinary) as file:
+        data = file.read(CONFIG_BYTES + 1)
     if len(data) > CONFIG_BYTES:
         raise OSError(errno.EFBIG, f"more than {CONFIG_BYTES >> 20} MiB")
     return data

@@ -26,6 +26,7 @@ from nri.api import naming
 from nri.backoff import Backoff
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError
+from nri.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,7 +135,11 @@ class Supervisor:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._backoff.started()
-            failed = self._run_once()
+            try:
+                failed = self._run_once()
+            except Exception as error:
+                failed = True
+                self._break_off(error)
             self.started.set()
             if self._stopping.is_set():
                 return
@@ -195,6 +200,19 @@ class Supervisor:
                 log.warning("plugin %s wrote: %s", peer.qualified, line)
         # A plugin that is cut off may well end without an error: there is no runtime left that it could work for.
         return process.failed or peer.cut_off
+
+    def _break_off(self, error: Exception) -> None:
+        """End a run that an error of ours has left without anybody who looks after it, so that there can be another."""
+        log.exception("plugin %s: an error of the runtime ends its run", self.found.label)
+        process, peer = self._process, self.peer
+        if process is not None and peer is not None:
+            process.kill()
+            process.wait(lambda: LOOK_S)
+            self._process = None
+            peer.signal(Signal.LOST, "an error of the runtime")
+        self.last_words = f"an error of the runtime: {plain(f'{type(error).__name__}: {error}')}"
+        if peer is not None:
+            peer.last_error = self.last_words
 
     def _look(self) -> float:
         """Do what a running plugin needs now; returns when to look again."""

@@ -15,6 +15,7 @@ from nri.api.naming import check_name, is_full_name, split_file_name
 from nri.cli.doctor import engine
 from nri.cli.doctor.findings import Finding
 from nri.config.root import inside
+from nri.config.source import open_ordinary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,13 +100,15 @@ def _trust(path: str, real: str, findings: list[Finding]) -> None:
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         what = f"others may write to it (mode {found.st_mode & 0o777:04o}), and it runs as root"
         findings.append(Finding("problem", what, path, f"chmod go-w {path}"))
-    if not found.st_mode & 0o111:
+    if not stat.S_ISREG(found.st_mode):
+        findings.append(Finding("problem", "it is not a file, so it cannot be launched", path, f"rm {path}"))
+    elif not found.st_mode & 0o111:
         findings.append(Finding("problem", "the link's target is not executable", path, "chmod +x its target"))
 
 
 def _is_wasm(real: str) -> bool:
     try:
-        with open(real, "rb") as file:
+        with open(real, "rb", opener=open_ordinary) as file:
             return file.read(8) == b"\0asm\1\0\0\0"
     except OSError:
         return False
@@ -131,7 +134,7 @@ def _wasm(nri: RuntimeNri, path: str, findings: list[Finding]) -> None:
 def _interpreter(root: str, path: str, real: str, findings: list[Finding]) -> None:
     """Judge a plugin's interpreter: it must be named in full, for a launched plugin has no PATH, and be there."""
     try:
-        with open(real, "rb") as file:
+        with open(real, "rb", opener=open_ordinary) as file:
             first = file.readline(256).decode("utf-8", errors="replace").strip()
     except OSError:
         return

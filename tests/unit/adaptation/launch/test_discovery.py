@@ -167,7 +167,7 @@ def test_configuration_is_a_regular_file_of_at_most_1_mib(tmp_path: Path) -> Non
     """A pipe would keep the plugin's supervisor waiting for ever, and a log that landed here would fill memory."""
     path = tmp_path / "10-foo.conf"
     os.mkfifo(path)
-    with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration .* cannot be read: not a regular file"):
+    with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration .* cannot be read: not an ordinary file"):
         config_text(str(tmp_path), "10", "foo")
     path.unlink()
     path.write_text("x" * (1 << 20))

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from nri.adaptation.launch.start import Starter
+from nri.adaptation.launch.supervisor import Supervisor
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.ttrpc import Monitor
 from tests.support.adapting import eventually
 from tests.support.made_plugins import Mode, both
 from tests.support.programs import write_program
@@ -88,6 +91,37 @@ def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobo
         assert (row.kind, row.pid, row.last_error) == ("pre-connected", 0, f"{path}: No such file or directory")
         eventually(lambda: runtime.health("10-lost").state == "crash loop", "it is given up for longer and longer")
     assert f"plugin 10-lost cannot be launched: {path}: No such file or directory" in caplog.text
+
+
+@pytest.mark.parametrize(("owner", "method"), [(Starter, "start"), (Monitor, "add"), (Supervisor, "_look")])
+def test_an_error_of_the_runtime_ends_a_run_and_the_plugin_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, owner: type, method: str
+) -> None:
+    from nri.backoff import Backoff
+
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
+    broken = ["first", "second"]
+    whole = getattr(owner, method)
+
+    def sometimes(*arguments: object) -> object:
+        if broken:
+            raise RuntimeError(f"can't start new thread: {broken.pop(0)}")
+        return whole(*arguments)
+
+    monkeypatch.setattr(owner, method, sometimes)
+    pids = tmp_path / "pids"
+    script = f"#!{sys.executable}\nimport nri, os\nopen({str(pids)!r}, 'a').write(f'{{os.getpid()}} ')\n"
+    code = "class Told(nri.Plugin):\n    def start_container(self, pod, container): pass\nTold.main()\n"
+    path = write_program(tmp_path / "plugins", "10-told", script + code)
+    with FakeRuntime(plugin_path=str(path.parent)) as runtime:
+        eventually(lambda: runtime.health("10-told").state == "active", "it takes part in the end")
+        assert runtime.health("10-told").restarts == 2
+        assert runtime.health("10-told").last_words == (
+            "an error of the runtime: RuntimeError: can't start new thread: second"
+        )
+        *before, _ = pids.read_text().split()
+        assert not [pid for pid in before if Path("/proc", pid).exists()], "a run without a supervisor goes on"
+    assert "plugin 10-told: an error of the runtime ends its run" in caplog.text
 
 
 def test_a_plugin_whose_configuration_cannot_be_read_is_not_launched_without_it(tmp_path: Path) -> None:

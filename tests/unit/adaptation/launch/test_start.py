@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,13 @@ def test_webassembly_is_never_executed_not_even_without_the_extra(
     monkeypatch.setattr(start, "Process", lambda *_: pytest.fail("it was executed"))
     path = wat.install(tmp_path, "10-a", WASM)
     assert refusal(path, trusted=trusted).endswith("lacks wasmtime: pip install '.[wasm]', in a checkout of nri")
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_pipe_in_the_place_of_a_plugin_is_refused_and_not_waited_for(tmp_path: Path, trusted: bool) -> None:
+    os.mkfifo(tmp_path / "10-a", 0o755)
+    with pytest.raises(UntrustedError if trusted else PermissionError):
+        starter(tmp_path / "10-a", trusted=trusted).start("")
 
 
 @pytest.mark.parametrize("trusted", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -77,6 +78,15 @@ def test_plugins_that_would_fail_or_are_unsafe_are_found(
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     plugin(tmp_path, "10-a").with_name("20-b").symlink_to("/gone")
     assert "problem: /opt/nri/plugins/20-b: the link leads nowhere" in look(tmp_path)
+
+
+def test_a_pipe_or_a_folder_in_the_place_of_a_plugin_is_found_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = plugin(tmp_path, "10-a").with_name("20-b")
+    os.mkfifo(pipe, 0o755)
+    pipe.with_name("30-c").symlink_to("/bin")
+    found = look(tmp_path)
+    for name in ("20-b", "30-c"):
+        assert f"problem: /opt/nri/plugins/{name}: it is not a file, so it cannot be launched" in found
 
 
 def test_a_folder_that_others_may_write_to_is_found(tmp_path: Path) -> None:
