@@ -660,10 +660,14 @@ def test_so_many_may_listen_and_no_more_and_places_come_free(live: Live) -> None
 
     def all_listen() -> bool:
         # A look takes a place for its moment, which one of them may have wanted: that one asks again.
-        streams[:] = [stream if stream.is_active() else live.cri.stream("GetContainerEvents") for stream in streams]
-        return _is_full(live)
+        refused = [place for place, stream in enumerate(streams) if not stream.is_active()]
+        for place in refused:
+            streams[place] = live.cri.stream("GetContainerEvents")
+        return not refused and _is_full(live)
 
     live.machine.wait_for(all_listen, "32 listeners")
+    pod_id = live.pod("p")
+    assert [next(stream).container_id for stream in streams] == [pod_id] * 32
     for stream in streams:
         stream.cancel()
     live.machine.wait_for(lambda: not _is_full(live), "a free place")

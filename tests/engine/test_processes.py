@@ -280,6 +280,7 @@ def test_a_container_with_a_terminal_is_attached_to_and_resized(make: Make) -> N
         deadline = time.monotonic() + 20
         while (piece := attachment.read(20)) is not None and b"33 99" not in piece[1]:
             assert time.monotonic() < deadline, piece
+        assert piece is not None, "it ended before it had its new size"
 
 
 def test_attaching_to_a_container_that_has_ended_is_an_error(make: Make) -> None:

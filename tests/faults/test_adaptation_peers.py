@@ -12,8 +12,12 @@ import pytest
 
 import nri
 from nri.api import messages as m
+from nri.api import naming
 from nri.errors import PluginError
+from nri.mux import frames as mux
 from nri.testing import FakeRuntime, Link
+from nri.ttrpc import Code, frames
+from nri.ttrpc.envelope import encode_request, encode_response, request_prefix
 from tests.support.adapting import Leaks, RawPlugin, eventually, garbage_frame, register, request, response
 
 
@@ -277,7 +281,10 @@ def test_no_events_means_all_events(runtime: FakeRuntime) -> None:
 def test_unknown_methods_and_services_are_answered_unimplemented(runtime: FakeRuntime) -> None:
     raw = RawPlugin(runtime)
     raw.sock.sendall(request("Nothing", m.Empty()))
-    raw.wait_for(b"method Nothing")
+    raw.wait_for(encode_response(code=Code.UNIMPLEMENTED, message="method Nothing"))
+    data = encode_request(request_prefix("no.Service", "RegisterPlugin"), b"")
+    raw.sock.sendall(mux.cut(naming.RUNTIME_SERVICE_CONN, frames.pack(3, frames.REQUEST, data)))
+    raw.wait_for(encode_response(code=Code.UNIMPLEMENTED, message="service no.Service"))
     raw.close()
 
 

@@ -14,6 +14,7 @@ from nri.api import messages as m
 from nri.errors import RpcError
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import Code, Request
+from nri.ttrpc.envelope import encode_response
 from tests.support.adapting import RawPlugin, eventually, request
 
 
@@ -187,7 +188,7 @@ def test_a_status_that_the_runtimes_callback_raises_is_the_answer() -> None:
         update = m.ContainerUpdate(container_id="c")
         update.linux.resources.cpu.shares.value = 5
         raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(update=[update]), 3))
-        raw.wait_for(b"no such cgroup")
+        raw.wait_for(encode_response(code=Code.NOT_FOUND, message="no such cgroup"))
         raw.close()
 
 
