@@ -3,3 +3,7 @@
 No transport knows another one: each hands contexts to `nri.agent.decisions` and takes changes away in its own words;
 what it has no words for goes to `nri.agent.executor`. Next: `nri.agent.transports.nri`.
 """
+
+from nri.agent.shapes import Transport
+
+__all__ = ["Transport"]
