@@ -1,4 +1,4 @@
-"""What kustomize and Helm make for the node agent: Kubernetes takes it, and a choice opens no more than its row says."""
+"""What kustomize and Helm make for the node agent: Kubernetes takes it; a choice opens no more than its row says."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def component(row: Row) -> dict[str, str]:
 
 
 def binding(row: Row) -> dict[str, Any]:
-    """What gives the agent the role of deploy/agent/rbac.yaml that a choice needs; two choices may need the same one."""
+    """The binding of the role of deploy/agent/rbac.yaml that a choice needs; two choices may need the same one."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
