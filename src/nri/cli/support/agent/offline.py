@@ -7,8 +7,8 @@ may be another one. The result has the form of the agent's own explanations (`nr
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nri import host
@@ -16,11 +16,12 @@ from nri.agent.capabilities import Capability, capabilities
 from nri.agent.decisions import subject_of, values_of
 from nri.agent.explain import History
 from nri.agent.machine import with_machine
-from nri.agent.pods.files import FilePods
-from nri.agent.rules.book import Problem, RuleBook
+from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
 from nri.agent.settings import base_node
+from nri.config.complaint import together
 from nri.errors import ConfigError
+from nri.kube.folder import Folder
 from nri.policies.koordinator.contexts import ContainerContext
 from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.names import LABEL_QOS
@@ -33,44 +34,43 @@ if TYPE_CHECKING:
     from nri.agent.settings import Settings
     from nri.policies.koordinator.profile import Node
 
-__all__ = ["book_of", "explain_manifests", "pods_of"]
+__all__ = ["book_of", "explain_manifests", "explained", "pods_of"]
 
 #: The word in place of a transport.
 _NONE = "none"
 
 
-def book_of(settings: Settings) -> tuple[RuleBook, list[Problem]]:
-    """The rules of the settings' files, read once, and what is wrong with them."""
+def book_of(settings: Settings) -> RuleBook:
+    """The rules of the settings' files, read once; what is wrong with them are the book's problems."""
     book = RuleBook(with_machine(base_node(settings), host.Root(settings.root)))
-    source = FileRules(settings, book)
-    source.start()
-    source.stop()
-    return book, book.problems()
+    FileRules(settings, book).look()
+    return book
 
 
-def pods_of(settings: Settings) -> list[Mapping[str, Any]]:
-    """The pods of the settings' files, read once. ConfigError if they cannot be read."""
-    source = FilePods(settings)
-    source.start()
-    source.stop()
-    if source.problem:
-        raise ConfigError(str(settings.pods.path), "", source.problem)
-    return source.pods()
+def pods_of(path: str) -> list[dict[str, Any]]:
+    """The pods of a file or of the files of a folder. ConfigError with all that cannot be read."""
+    folder = Folder(path)
+    folder.changed()
+    if folder.errors:
+        raise together(list(folder.errors.values()))
+    if not folder.files and not os.path.exists(path):
+        raise ConfigError(path, "", "there is no such file")
+    return [each for found in folder.files.values() for _, each in found if each.get("kind") == "Pod"]
 
 
 def explain_manifests(settings: Settings, path: str) -> list[dict[str, Any]]:
     """What every pod of a file would get. ConfigError for a file or a rule that cannot be read."""
-    book, problems = book_of(settings)
-    if problems:
-        raise ConfigError(problems[0].source, "", problems[0].error)
-    pods = pods_of(replace(settings, pods=replace(settings.pods, path=Path(path))))
+    book, pods = book_of(settings), pods_of(path)
+    if problems := book.problems():
+        raise together([ConfigError(each.source, "", each.error) for each in problems])
     if not pods:
         raise ConfigError(path, "", "there is no pod in it", 'a document with "kind: Pod"')
     table = {row.what: row for row in capabilities(host.Root(settings.root))}
-    return [_explained(pod, book.node, table) for pod in pods]
+    return [explained(pod, book.node, table) for pod in pods]
 
 
-def _explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability]) -> dict[str, Any]:
+def explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability]) -> dict[str, Any]:
+    """What one pod would get by these rules; `table` is what the machine can do."""
     history = History()
     context = manifest.pod_context(pod, manifest.pod_folder(pod))
     if not context.uid:
