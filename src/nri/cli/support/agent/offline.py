@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["book_of", "explain_manifests", "explained", "pods_of"]
 
-#: The word in place of a transport.
-_NONE = "none"
+#: Labels and annotations by the hook that reads them.
+_KEYS = {row.name: row.keys for row in PROFILE}
 
 
 def book_of(settings: Settings) -> RuleBook:
@@ -78,10 +78,13 @@ def explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability
     for stage, subject in ((RUN_POD, context), *((CREATE, each) for each in _containers(pod, context))):
         outcome = decide(stage, subject, node)
         about = subject_of(subject)
-        history.decided(about, stage, _NONE, values_of(outcome.because))
-        history.failed(about, stage, _NONE, ((each.hook, each.reason) for each in outcome.errors))
+        history.decided(about, stage, "", values_of(outcome.because))
+        history.failed(about, stage, "", ((each.hook, each.reason) for each in outcome.errors))
     found = history.of(context.uid) or {"key": context.uid, "values": [], "writes": [], "errors": []}
     found |= {"namespace": context.namespace, "name": context.name, "notes": list(_without_effect(context, node))}
+    given = {**context.labels, **context.annotations}
+    for row in (*found["values"], *found["errors"]):
+        row["reads"] = [key for key in _KEYS.get(row["hook"], ()) if key in given]
     for row in found["values"]:
         knob = table.get(KNOBS.get(row["field"], ""))
         row["supported_here"] = knob is None or knob.supported
@@ -100,6 +103,7 @@ def _containers(pod: Mapping[str, Any], context: Any) -> Iterator[ContainerConte
         yield ContainerContext(
             pod=context,
             name=name,
+            cgroup_parent=f"{context.cgroup_parent}/{name}",
             env={one.get("name", ""): one.get("value", "") for one in each.get("env") or ()},
             resources=manifest.container_resources(each),
             extended=manifest.extended_of(each) or annotated.get(name),

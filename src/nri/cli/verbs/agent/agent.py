@@ -145,7 +145,9 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
         if not out.human:
             out.document(found)
             return
-        for each in found:
+        for number, each in enumerate(found):
+            if number:
+                out.text("")
             show(out, each)
         return
     if not pod:
