@@ -86,7 +86,7 @@ class RegisteredServers:
         if fields is not asked:
             _CHANGE[method](request, asked, fields)
 
-    def after(self, method: str, request: Message, response: Message, subject: Subject, deadline: float | None) -> None:
+    def after(self, method: str, request: Message, response: Message, subject: Subject, deadline: float | None) -> None:  # noqa: ARG002
         """Tell of a call that the runtime has answered. Raises nothing."""
         fields = self._told(request, subject)
         if fields is None:
