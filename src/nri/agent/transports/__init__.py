@@ -1,6 +1,5 @@
-"""Transports: how pods and containers come to the agent, and how what was decided reaches them.
+"""The ways by which pods and containers come to the policy and its decisions go back: NRI, CRI proxy, reconciler.
 
-Each module is one way, and none knows another: :mod:`nri.agent.transports.nri`, a plugin of the runtime;
-:mod:`nri.agent.transports.proxy`, the same plugin behind a CRI proxy in this process; :mod:`nri.agent.transports.hooks`,
-a hook server of Koordinator's own proxy; :mod:`nri.agent.transports.standalone`, which writes what it finds otherwise.
+No transport knows another one: each hands contexts to `nri.agent.decisions` and takes changes away in its own words;
+what it has no words for goes to `nri.agent.executor`. Next: `nri.agent.transports.nri`.
 """
