@@ -15,8 +15,10 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from nri.agent.parts import Parts
+from nri.agent.transports.places import folder_of
 from nri.errors import NriError
 from nri.host import Outcome, Result
+from nri.policies.koordinator import paths
 from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
 from nri.policies.koordinator.convert import proxy as words
 from nri.policies.koordinator.convert.messages import unsaid
@@ -101,14 +103,14 @@ class HookCalls:
     # --- pods ---
 
     def _run(self, request: Fields) -> Fields:
-        pod = words.pod_context(request)
+        pod = _pod(request)
         self._remember(self._pods, pod.uid, pod)
         outcome = self._decided(RUN, pod)
         self._parts.decisions.carry_out(pod, outcome, TRANSPORT)
         return words.pod_response(outcome.changes, _echo(request))
 
     def _pod_stopped(self, request: Fields) -> Fields:
-        pod = words.pod_context(request)
+        pod = _pod(request)
         self._carried(REMOVE, pod)
         with self._lock:
             self._pods.pop(pod.uid, None)
@@ -168,8 +170,9 @@ class HookCalls:
     # --- inside ---
 
     def _context(self, request: Fields) -> ContainerContext:
-        driver = self._parts.driver_of(request.get("pod_cgroup_parent") or "")
-        context = words.container_context(request, self._runtime, driver)
+        folder = folder_of(request.get("pod_cgroup_parent") or "")
+        driver = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
+        context = words.container_context({**request, "pod_cgroup_parent": folder}, self._runtime, driver)
         return context if _has_id(request) else replace(context, cgroup_parent="")
 
     def _decided(self, stage: str, context: PodContext | ContainerContext) -> Decided:
@@ -197,6 +200,10 @@ class HookCalls:
             memory[key] = value
             while len(memory) > _MOST:
                 memory.popitem(last=False)
+
+
+def _pod(request: Fields) -> PodContext:
+    return words.pod_context({**request, "cgroup_parent": folder_of(request.get("cgroup_parent") or "")})
 
 
 def _key(container: ContainerContext) -> tuple[str, str]:
