@@ -136,9 +136,10 @@ class HookCalls:
         container = _as_asked(container, seen)
         outcome = self._decided(UPDATE, container)
         quota = outcome.changes.cfs_quota
-        running = container if container.cgroup_parent and _has_id(request) else None
+        running = container if _has_id(request) else None
         self._remember(self._containers, _key(container), _Seen(container.resources, quota, running))
-        self._tell_clear(container, outcome.changes)
+        if running is not None:
+            self._tell_clear(running, outcome.changes)
         return words.container_response(outcome.changes, _echo(request))
 
     def _started(self, request: Fields) -> Fields:
@@ -172,8 +173,7 @@ class HookCalls:
     def _context(self, request: Fields) -> ContainerContext:
         folder = folder_of(request.get("pod_cgroup_parent") or "")
         driver = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
-        context = words.container_context({**request, "pod_cgroup_parent": folder}, self._runtime, driver)
-        return context if _has_id(request) else replace(context, cgroup_parent="")
+        return words.container_context({**request, "pod_cgroup_parent": folder}, self._runtime, driver)
 
     def _decided(self, stage: str, context: PodContext | ContainerContext) -> Decided:
         outcome = self._parts.decisions.decide(stage, context, TRANSPORT)
@@ -211,6 +211,7 @@ def _key(container: ContainerContext) -> tuple[str, str]:
 
 
 def _has_id(request: Fields) -> bool:
+    """Whether there is a container: without an id its folder would be taken for its pod's."""
     return bool((request.get("container_meta") or {}).get("id"))
 
 
