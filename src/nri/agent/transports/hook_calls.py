@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from nri.agent.executor import tidy
 from nri.agent.parts import Parts
-from nri.agent.transports.places import folder_of
 from nri.errors import NriError
 from nri.host import Outcome, Result
 from nri.policies.koordinator import paths
@@ -171,7 +171,7 @@ class HookCalls:
     # --- inside ---
 
     def _context(self, request: Fields) -> ContainerContext:
-        folder = folder_of(request.get("pod_cgroup_parent") or "")
+        folder = tidy(request.get("pod_cgroup_parent") or "")
         driver = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
         return words.container_context({**request, "pod_cgroup_parent": folder}, self._runtime, driver)
 
@@ -203,7 +203,7 @@ class HookCalls:
 
 
 def _pod(request: Fields) -> PodContext:
-    return words.pod_context({**request, "cgroup_parent": folder_of(request.get("cgroup_parent") or "")})
+    return words.pod_context({**request, "cgroup_parent": tidy(request.get("cgroup_parent") or "")})
 
 
 def _key(container: ContainerContext) -> tuple[str, str]:
