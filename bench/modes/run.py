@@ -13,6 +13,7 @@ import os
 import platform
 import sys
 import time
+from contextlib import ExitStack
 
 from bench.modes import tables
 from bench.modes.agents import MODES, NONE, Agent, in_mode
@@ -94,12 +95,14 @@ class Bench:
 
 def measure(options: argparse.Namespace) -> dict[str, Mode]:
     """Measure everything."""
-    with bench_node(_say) as node:
-        with LineProcess([sys.executable, "-m", "bench.modes.watcher", node.pods_cgroup]) as watcher:
-            watcher.wait_event("ready", timeout_s=30)
-            bench = Bench(node, watcher, options)
-            for number in range(options.rounds):
-                bench.round(number)
+    with ExitStack() as stack:
+        node = stack.enter_context(bench_node(_say))
+        words = [sys.executable, "-m", "bench.modes.watcher", node.pods_cgroup]
+        watcher = stack.enter_context(LineProcess(words))
+        watcher.wait_event("ready", timeout_s=30)
+        bench = Bench(node, watcher, options)
+        for number in range(options.rounds):
+            bench.round(number)
     return bench.modes
 
 
@@ -108,8 +111,8 @@ def page(options: argparse.Namespace, modes: dict[str, Mode]) -> str:
     about = (
         f"{options.rounds} interleaved rounds ({options.full} with {MANY} pods), {time.strftime('%Y-%m-%d')}, "
         f"{'the compiled package' if options.compiled else 'pure Python'}, CPython {platform.python_version()}, "
-        f"Linux {platform.release().split('-')[0]}, {os.cpu_count()} cores that everything shares: etcd, kube-apiserver "
-        "1.34, kubelet, containerd 2.4, the pods and the agent."
+        f"Linux {platform.release().split('-')[0]}, {os.cpu_count()} cores that everything shares: etcd, "
+        "kube-apiserver 1.34, kubelet, containerd 2.4, the pods and the agent."
     )
     parts = [about, "![From the request for a pod to its policy in force](modes.svg)"]
     parts += ["### Pods, to the first instruction and to the policy in force", tables.lives(modes)]

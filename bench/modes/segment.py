@@ -1,6 +1,7 @@
 """One batch of pods in one mode: made through the API, followed to the policy in force, and what that has cost.
 
-Rules: without an agent no policy is waited for; a pod whose process has said nothing is an error. Next: `bench.modes.tables`.
+Rules: without an agent no policy is waited for; a pod whose process has said nothing is an error. Next:
+`bench.modes.tables`.
 """
 
 from __future__ import annotations
