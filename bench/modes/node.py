@@ -68,6 +68,20 @@ def rules() -> list[Json]:
     ]
 
 
+def counted(log: str) -> Counter[str]:
+    """The calls in an audit log of others than the cluster and this benchmark. Pure."""
+    found: Counter[str] = Counter()
+    for line in log.splitlines():
+        event = json.loads(line)
+        if event.get("userAgent", "").startswith(_OWN_CLIENTS):
+            continue
+        stage = "ResponseStarted" if event["verb"] == "watch" else "ResponseComplete"
+        if event["stage"] == stage:
+            what = (event.get("objectRef") or {}).get("resource") or event["requestURI"].partition("?")[0]
+            found[f"{event['verb']} {what}"] += 1
+    return found
+
+
 class BenchNode:
     """The node, with what the modes need of it."""
 
@@ -119,16 +133,7 @@ class BenchNode:
 
     def calls_until_now(self) -> Counter[str]:
         """The calls of others than the cluster and this benchmark, by what was asked: `list pods`."""
-        found: Counter[str] = Counter()
-        for line in self.audit.read_text().splitlines():
-            event = json.loads(line)
-            if event.get("userAgent", "").startswith(_OWN_CLIENTS):
-                continue
-            stage = "ResponseStarted" if event["verb"] == "watch" else "ResponseComplete"
-            if event["stage"] == stage:
-                what = (event.get("objectRef") or {}).get("resource") or event["requestURI"].partition("?")[0]
-                found[f"{event['verb']} {what}"] += 1
-        return found
+        return counted(self.audit.read_text())
 
     def clear(self) -> None:
         """Take all pods away, also from the runtime, which kubelet does once a minute only."""

@@ -123,8 +123,8 @@ def page(options: argparse.Namespace, modes: dict[str, Mode]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Return the exit code."""
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench modes", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--full", type=int, default=1, help=f"rounds with {MANY} pods at once, too (default 1)")
@@ -132,9 +132,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), metavar="MODE")
     parser.add_argument("--compiled", action="store_true", help="the agent with the compiled package")
     parser.add_argument("--write", action="store_true", help="put the tables into bench/RESULTS.md, with a picture")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Return the exit code."""
+    options = parser().parse_args(arguments)
     if NONE not in options.modes:
-        parser.error(f'"{NONE}" must be among the modes: all ratios are to it')
+        parser().error(f'"{NONE}" must be among the modes: all ratios are to it')
     try:
         modes = measure(options)
     except MissingError as error:

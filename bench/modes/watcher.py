@@ -1,9 +1,9 @@
 """A program that tells each value of pods' cgroups as it is written: `python -m bench.modes.watcher NAME`.
 
-NAME is the cgroup below which kubelet has its pods. A line of JSON for each change of a file of `pods.FILES`: `cgroup`
-(the last part: a container's id, or pod and its uid), `file`, `value`, `ns` (nanoseconds since 1970). It sleeps in
-inotify, which tells of writes to cgroup files by any process, so it costs next to nothing between them. Next:
-`bench.modes.node`.
+NAME is the cgroup below which kubelet has its pods; a second argument is another place than /sys/fs/cgroup. A line of
+JSON for each change of a file of `pods.FILES`: `cgroup` (the last part: a container's id, or pod and its uid), `file`,
+`value`, `ns` (nanoseconds since 1970). It sleeps in inotify, which tells of writes to cgroup files by any process, so it
+costs next to nothing between them. Next: `bench.modes.node`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.modes.pods import FILES
 
-_TOP = Path("/sys/fs/cgroup")
+_TOP = "/sys/fs/cgroup"
 _MODIFY, _CREATE, _IS_FOLDER, _OVERFLOW = 0x2, 0x100, 0x40000000, 0x4000
 _HEAD = struct.Struct("iIII")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -87,8 +87,9 @@ class Watcher:
 def main() -> None:
     """Watch what the command line names."""
     watcher = Watcher()
+    name, top = [*sys.argv[1:], _TOP][:2]
     for controller in sorted(set(FILES.values())):
-        watcher.follow(_TOP / controller / sys.argv[1])
+        watcher.follow(Path(top, controller, name))
     sys.stdout.write('{"event": "ready"}\n')
     sys.stdout.flush()
     watcher.run()
