@@ -1,4 +1,4 @@
-"""The benchmarks on a real cluster do their work: short runs with few pods. No figure is asserted, only what must hold."""
+"""The benchmarks on a real cluster do their work in short runs with few pods. Figures are not asserted."""
 
 from __future__ import annotations
 
