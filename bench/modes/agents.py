@@ -28,14 +28,12 @@ MODES = (NONE, NRI, PROXY, STANDALONE)
 _READY_S, _END_S = 30.0, 15.0
 
 
-def configuration(mode: str, node: BenchNode, folder: Path) -> str:
+def configuration(node: BenchNode, folder: Path) -> str:
     """The agent's file."""
     runtime = node.cluster.runtime
     kubeconfig = node.cluster.plane.kubeconfig
-    # Kubelet's pods are below a cgroup of this run; only where the agent looks for them by itself must that be the top.
-    root = node.root if mode == STANDALONE else Path("/")
     return f"""
-root = "{root}"
+root = "{node.root}"
 socket = "{folder}/agent.sock"
 log_level = "warning"
 beside_koordlet = true
@@ -77,7 +75,7 @@ class Agent:
         self._group.mkdir(exist_ok=True)
         self._before = self._used()
         file = folder / "agent.toml"
-        file.write_text(configuration(mode, node, folder))
+        file.write_text(configuration(node, folder))
         self.log = folder / "agent.log"
         words = [sys.executable, "-m", "nri.cli.entry", "agent", "run", "--mode", mode, "--config", str(file)]
         # Into the cgroup before the first instruction.

@@ -185,13 +185,18 @@ def bench_node(say: Say) -> Iterator[BenchNode]:
 
 @contextmanager
 def _root(folder: Path, cgroup: str) -> Iterator[Path]:
-    """A root path in which the run's own cgroup is the top of each hierarchy."""
+    """A root path in which the run's own cgroup is the top of each hierarchy, and is also found by its own name.
+
+    So an agent finds the node's pods by itself, and where the runtime says that they are.
+    """
     places = [(Path("/proc"), folder / "proc"), (Path("/sys/devices"), folder / "sys/devices")]
     tops = [top for top in CGROUPS.iterdir() if (top / cgroup).is_dir() and not top.is_symlink()]
-    places += [(top / cgroup, folder / f"sys/fs/cgroup/{top.name}") for top in tops]
+    for top in tops:
+        here = folder / f"sys/fs/cgroup/{top.name}"
+        places += [(top / cgroup, here), (top / cgroup, here / cgroup)]
     with ExitStack() as stack:
         for source, target in places:
-            target.mkdir(parents=True)
+            target.mkdir(parents=True, exist_ok=True)
             subprocess.run(["mount", "--bind", str(source), str(target)], check=True, timeout=10)
             stack.callback(unmount, target)
         yield folder
