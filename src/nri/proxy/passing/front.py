@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 
 import grpc
 
-from nri.cri.codes import status_of
+from nri.cri.codes import ROWS, Row, status_of
 from nri.cri.pb import api_pb2 as pb
 from nri.cri.server import bind
-from nri.errors import NriError
+from nri.errors import DeadlineExceeded, NriError, RuntimeUnavailable
 from nri.proxy.passing.backend import Backend
 from nri.proxy.passing.call import Call, RuntimeFailed
 
@@ -28,6 +28,11 @@ __all__ = ["Answer", "Front"]
 #: when they are needed.
 CALLS = 1024
 Answer = Callable[[bytes, Call], bytes]
+_CODES = (
+    Row(RuntimeUnavailable, grpc.StatusCode.UNAVAILABLE),
+    Row(DeadlineExceeded, grpc.StatusCode.DEADLINE_EXCEEDED),
+    *ROWS,
+)
 
 log = logging.getLogger("nri.proxy")
 
@@ -99,7 +104,7 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no type
 def _abort(call: Call, error: Exception) -> NoReturn:
     if isinstance(error, RuntimeFailed):
         call.abort(error.code, error.details, error.trailing)
-    code, text = status_of(error)
+    code, text = status_of(error, _CODES)
     name = call.method.rpartition("/")[2]
     if isinstance(error, (NriError, OSError)):
         log.info("%s: %s: %s", name, code.name, text)
