@@ -14,6 +14,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -175,6 +176,10 @@ func serve(socket, register, policy, answers string) error {
 			return err
 		}
 	}
+	go func() { // the end of stdin is the end of the program
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
 	made := grpc.NewServer()
 	hooks.RegisterRuntimeHookServiceServer(made, &server{path: answers})
 	fmt.Println("{\"stage\": \"ready\"}")
