@@ -38,7 +38,7 @@ __all__ = ["Agent", "Health", "Row"]
 
 _log = logging.getLogger(__name__)
 
-#: The class of each transport, loaded when its mode is chosen: made as `Class(settings, parts)`.
+#: The class of each transport, loaded when its mode is chosen, and made with the settings and the parts.
 TRANSPORTS: Final[Mapping[str, str]] = {
     "nri": "nri.agent.transports.nri:NriTransport",
     "proxy": "nri.agent.transports.proxy:ProxyTransport",
