@@ -30,6 +30,7 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "left_out_total": ("counter", ("reason",), "Work that a bound has left out."),
     "events_total": ("counter", ("transport", "event"), "What a transport met: connected, lost, resynchronized."),
     "ready": ("gauge", ("part",), "Whether a part does its work: 1 or 0."),
+    "rule_problems": ("gauge", ("kind",), "Documents that cannot be read, whose last good form is in force."),
     "held": ("gauge", ("what",), "How much is remembered: pods, bytes, writes that wait for their cgroup."),
 }
 _PREFIX = "nri_agent_"

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from nri.policies.koordinator.profile import Node
 
-__all__ = ["Component", "Rules", "Transport"]
+__all__ = ["Component", "Rules"]
 
 
 class Rules(Protocol):
@@ -22,7 +22,7 @@ class Rules(Protocol):
 
 
 class Component(Protocol):
-    """A part of the agent that runs beside the others: a source, a timer, a transport."""
+    """A part of the agent that runs beside the others: a timer, a source; a transport is one as well."""
 
     def start(self) -> None:
         """Begin; a second call does nothing. It never waits for a peer that is not there."""
@@ -34,18 +34,4 @@ class Component(Protocol):
 
     def health(self) -> tuple[bool, str]:
         """Whether it does its work now, and in one line how it is."""
-        ...
-
-
-class Transport(Component, Protocol):
-    """A way in for pods and containers, and a way out for what was decided.
-
-    Attributes:
-        name: its word in `modes`: "nri", "proxy", "standalone", "hooks".
-    """
-
-    name: str
-
-    def rules_changed(self, kinds: frozenset[str]) -> None:
-        """Apply the rules again to what runs already; called from a source's thread, so it only notes the work."""
         ...
