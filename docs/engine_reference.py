@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from nri.engine.config.listing import Key, keys
+from nri.config.listing import Key
+from nri.engine.config import config_keys
 
 
 def table_of(key: Key) -> str:
@@ -29,7 +30,7 @@ def reference() -> str:
     """A section for each table, its keys in the order of the classes."""
     out = []
     tables: dict[str, list[Key]] = {"": []}
-    for key in keys():
+    for key in config_keys():
         tables.setdefault(table_of(key), []).append(key)
     for table, rows in tables.items():
         out.append(f"## {title(table)}\n")

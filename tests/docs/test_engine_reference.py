@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.config import load_config
-from nri.engine.config.listing import keys
+from nri.engine.config import config_keys, load_config
 from nri.engine.network.configuration import parse_network
 from tests.support.pages import read_blocks
 
@@ -23,7 +22,7 @@ def text(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_every_key_stands_in_the_section_of_its_table(text: str) -> None:
-    for key in keys():
+    for key in config_keys():
         table, _, name = key.key.rpartition(".")
         title = f"[[{table[:-2]}]]" if table.endswith("[]") else f"[{table}]" if table else "At the top"
         section = text.partition(f"## {title}\n")[2].partition("\n## ")[0]

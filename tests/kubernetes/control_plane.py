@@ -15,6 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,20 @@ def install_etcd(say: Say) -> Path:
 
 
 class ControlPlane:
-    """An API server with its etcd; `start()` it, use `kubectl`, `close()` it."""
+    """An API server with its etcd; `start()` it, use `kubectl`, `close()` it. `arguments` are further ones of it."""
 
-    def __init__(self, run_dir: Path, say: Say) -> None:
+    def __init__(self, run_dir: Path, say: Say, arguments: Sequence[str] = ()) -> None:
         self.folder = run_dir / "api"
         (self.folder / "pki").mkdir(parents=True)
         self.kubeconfig = self.folder / "kubeconfig"
         self._programs = {name: build.program(name) for name in ("kube-apiserver", "kubectl")}
         self._etcd = install_etcd(say)
         self._port = free_port()
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._arguments = arguments
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, list[str | Path]] = {}
+        #: Where etcd is asked.
+        self.etcd = ""
 
     def start(self) -> None:
         """Start both and wait until the API is ready."""
@@ -67,7 +72,8 @@ class ControlPlane:
         subprocess.run(words, check=True, capture_output=True, timeout=60)
         token = secrets.token_hex(16)
         tokens.write_text(f'{token},admin,admin,"system:masters"\n')
-        etcd, peers = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+        self.etcd = etcd = f"http://127.0.0.1:{client}"
+        peers = f"http://127.0.0.1:{peer}"
         self._run(
             "etcd",
             self._etcd,
@@ -82,13 +88,32 @@ class ControlPlane:
             *("--bind-address", "127.0.0.1", "--secure-port", str(self._port), "--advertise-address", ADDRESS),
             *("--endpoint-reconciler-type", "none", "--service-cluster-ip-range", "10.96.0.0/24"),
             *("--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", f"{public}"),
-            *("--service-account-signing-key-file", f"{key}", "--authorization-mode", "AlwaysAllow"),
+            *("--service-account-signing-key-file", f"{key}", "--authorization-mode", "RBAC"),
             *("--disable-admission-plugins", "ServiceAccount", "--kubelet-preferred-address-types", "InternalIP"),
+            *self._arguments,
         )
-        self.kubeconfig.write_text(json.dumps(_kubeconfig(self._port, token)))
+        self.kubeconfig.write_text(json.dumps(self.kubeconfig_of(token)))
+        self._wait()
+
+    def kill_apiserver(self) -> None:
+        """Kill the API server, not its etcd."""
+        process = self._processes["kube-apiserver"]
+        process.kill()
+        process.wait()
+
+    def start_apiserver(self) -> None:
+        """Start it again where it was, and wait until it is ready."""
+        self._spawn("kube-apiserver")
+        self._wait()
+
+    def kubeconfig_of(self, token: str) -> Json:
+        """How to reach it with a token."""
+        return _kubeconfig(self._port, token)
+
+    def _wait(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while self.kubectl("get", "--raw", "/readyz", check=False).stdout != "ok":
-            for process in self._processes:
+            for process in self._processes.values():
                 assert process.poll() is None, f"one of them ended:\n{self._story()}"
             assert time.monotonic() < deadline, f"the API was not ready in {START_TIMEOUT_S:g} s:\n{self._story()}"
             time.sleep(0.2)
@@ -116,23 +141,29 @@ class ControlPlane:
 
     def close(self) -> None:
         """End both."""
-        for process in reversed(self._processes):
+        for process in reversed(self._processes.values()):
             process.send_signal(signal.SIGKILL)
             process.wait()
         self._processes.clear()
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes of both."""
+        return [process.pid for process in self._processes.values()]
+
     def _run(self, name: str, program: Path, *arguments: str) -> None:
         # It ends with us, also where a run of tests is killed.
-        mortal = (need_tool("setpriv"), "--pdeathsig", "KILL")
+        self._commands[name] = [need_tool("setpriv"), "--pdeathsig", "KILL", program, *arguments]
+        self._spawn(name)
+
+    def _spawn(self, name: str) -> None:
         with open(self.folder / f"{name}.log", "ab") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    [*mortal, program, *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
+            self._processes[name] = subprocess.Popen(
+                self._commands[name],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def _story(self) -> str:

@@ -43,6 +43,11 @@ def together(errors: Sequence[ConfigError]) -> ConfigError:
     return ConfigError(first.source, first.key, first.reason, first.suggestion, others)
 
 
+def apart(error: ConfigError) -> list[ConfigError]:
+    """An error and all others that it carries, each by itself."""
+    return [ConfigError(error.source, error.key, error.reason, error.suggestion), *error.others]
+
+
 def suggest(key: str, known: Iterable[str]) -> str:
     """Suggest a key for one that does not exist: the nearest that does, else all of them."""
     names = {re.sub(r"[-_]", "", name).lower(): name for name in known}

@@ -169,7 +169,7 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
         return _LISTS[origin]([_value(args[0], item, (*path, place), problems) for place, item in enumerate(value)])
     if origin in _DICTS and isinstance(value, dict):
         return {
-            _value(args[0], key, path, problems): _value(args[1], item, (*path, str(key)), problems)
+            _value(args[0], key, (*path, str(key)), problems): _value(args[1], item, (*path, str(key)), problems)
             for key, item in value.items()
         }
     return _leaf(annotation, value, path, problems)

@@ -4,6 +4,7 @@ Rules: nothing here looks for programs or changes the machine. Every key of ``en
 `values`. Next: :mod:`nri.engine.config.values`.
 """
 
+from nri.config.listing import Key, keys
 from nri.engine.config.sources import DEFAULT_PATH, LoadedConfig, load_config
 from nri.engine.config.values import (
     CgroupConfig,
@@ -29,5 +30,12 @@ __all__ = [
     "OciRuntime",
     "Registry",
     "StreamingConfig",
+    "config_keys",
     "load_config",
 ]
+
+
+def config_keys() -> list[Key]:
+    """Every key that a file may have."""
+    many = {"runtimes": ("runtimes.NAME", OciRuntime), "images.registries": ("images.registries[]", Registry)}
+    return keys(EngineConfig(), many)

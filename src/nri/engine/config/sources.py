@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from nri.config import Source, read_file
-from nri.config.complaint import together
+from nri.config.complaint import apart, together
+from nri.config.given import Given, given_layer
 from nri.config.layers import Layer, layer_of, merge
 from nri.config.runtimes.containerd import PLUGIN
 from nri.engine.config.foreign import Foreign, containerd_layer, isulad_layer, unpacked
 from nri.engine.config.values import EngineConfig
 from nri.errors import ConfigError
 
-__all__ = ["DEFAULT_PATH", "ENVIRONMENT", "Given", "LoadedConfig", "load_config", "parse_setting"]
+__all__ = ["DEFAULT_PATH", "ENVIRONMENT", "LoadedConfig", "load_config"]
 
 #: The file that is read if it is there and none is named.
 DEFAULT_PATH = "/etc/nri/engine.toml"
@@ -45,9 +45,6 @@ _CONTAINERD = {
 }  # fmt: skip
 _ISULAD = re.compile(r'"(nri[-_]support|disable[-_]connections|plugin[-_](config[-_])?path|plugin[-_]\w+[-_]timeout)"')
 _JSON = re.compile(r"(\s|(#|//)[^\n]*)*\{")
-
-#: A value that a flag gives: what gave it, and the value.
-Given = tuple[str, Any]
 
 
 class LoadedConfig(NamedTuple):
@@ -87,33 +84,16 @@ def load_config(
             layers.append(layer)
             notes += said
         except ConfigError as error:
-            errors += _each(error)
+            errors += apart(error)
     found = {key: (variable, variables[variable]) for variable, key in ENVIRONMENT.items() if variables.get(variable)}
-    layers += [_given_layer(given) for given in (found, flags or {}) if given]
+    layers += [given_layer(given) for given in (found, flags or {}) if given]
     try:
         merged = merge(EngineConfig, layers)
     except ConfigError as error:
-        raise together([*errors, *_each(error)]) from None
+        raise together([*errors, *apart(error)]) from None
     if errors:
         raise together(errors)
     return LoadedConfig(merged.value, merged.origins, tuple(names), tuple(notes))
-
-
-def _each(error: ConfigError) -> list[ConfigError]:
-    """An error and all others that it carries, each by itself."""
-    alone = ConfigError(error.source, error.key, error.reason, error.suggestion)
-    return [alone, *error.others]
-
-
-def parse_setting(text: str) -> tuple[str, Any]:
-    """A key and its value out of ``KEY=VALUE``. VALUE is TOML; what is none is text. Raises ConfigError."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise ConfigError("--set", key, "not KEY=VALUE", "such as --set nri.plugin_request_timeout=5s")
-    try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return key.strip(), value.strip()
 
 
 def _file_layer(name: str) -> tuple[Layer, list[str]]:
@@ -137,25 +117,3 @@ def _file_layer(name: str) -> tuple[Layer, list[str]]:
 
 def _foreign(found: Foreign) -> tuple[Layer, list[str]]:
     return found.layer, found.notes
-
-
-def _given_layer(given: Mapping[str, Given]) -> Layer:
-    """Values by dotted key as a layer; their place is the flag or the variable."""
-    tree: dict[str, Any] = {}
-    for key, (name, value) in given.items():
-        *above, last = key.split(".")
-        table = tree
-        for part in above:
-            table = table.setdefault(part, {})
-            if not isinstance(table, dict):
-                raise ConfigError(name, key, f'"{part}" is a value and no table')
-        table[last] = value
-
-    def place(path: Sequence[str | int]) -> str:
-        for end in range(len(path), 0, -1):
-            wanted = ".".join(map(str, path[:end]))
-            if wanted in given:
-                return given[wanted][0]
-        return ", ".join(dict.fromkeys(name for name, _ in given.values()))
-
-    return Layer(tree, place)

@@ -32,7 +32,7 @@ from nri.policies.koordinator.rules.node_slo import CoreSchedRule, GroupIdentity
 from nri.policies.koordinator.rules.node_topology import CpusetRule
 from nri.policies.koordinator.values import NO_CHANGES, Changes, Decision, HookError
 
-__all__ = ["PROFILE", "STAGES", "Because", "Node", "Outcome", "Row", "decide"]
+__all__ = ["LATER", "PROFILE", "STAGES", "Because", "Node", "Outcome", "Row", "decide"]
 
 RUN_POD, CREATE, UPDATE, REMOVE_POD = (
     "PreRunPodSandbox",
@@ -42,7 +42,10 @@ RUN_POD, CREATE, UPDATE, REMOVE_POD = (
 )
 #: What a timer or a changed rule decides for, beside pods and containers.
 FOLDER, PROGRAM = "KubeQoS", "HostApplication"
-#: The stages, with the call of the CRI that each belongs to; the last two belong to none.
+MEND_POD, MEND_SANDBOX, MEND_CONTAINER = "ReconcilePod", "ReconcileSandbox", "ReconcileContainer"
+#: The stages for what runs already, with the one whose hooks decide at them, and which switches them off with it.
+LATER: Final = {MEND_POD: RUN_POD, MEND_SANDBOX: UPDATE, MEND_CONTAINER: UPDATE}
+#: The stages, with the call of the CRI that each belongs to; the last five belong to none.
 STAGES: Final = {
     RUN_POD: "RunPodSandbox",
     CREATE: "CreateContainer",
@@ -50,6 +53,7 @@ STAGES: Final = {
     REMOVE_POD: "RemovePodSandbox",
     FOLDER: "",
     PROGRAM: "",
+    **dict.fromkeys(LATER, ""),
 }
 
 
@@ -212,7 +216,13 @@ PROFILE: Final = (
             PROGRAM: _identity(group_identity.host_application),
         },
     ),
-    Row(oom_score_adj.NAME, False, (_PODS,), (n.ANNOTATION_OOM_SCORE, n.ANNOTATION_OOM_SCORES), {CREATE: _oom}),
+    Row(
+        oom_score_adj.NAME,
+        False,
+        (_PODS,),
+        (n.ANNOTATION_OOM_SCORE, n.ANNOTATION_OOM_SCORES),
+        {CREATE: _oom, MEND_CONTAINER: lambda context, _: oom_score_adj.container(context)},
+    ),
     Row(
         rdma.NAME,
         False,
@@ -240,10 +250,11 @@ def decide(stage: str, context: Any, node: Node) -> Outcome:
     """Run the hooks of a stage for a context; KeyError for a stage that is none."""
     STAGES[stage]
     outcome = Outcome()
-    if stage in node.disabled_stages and node.quirks.disabled_stages_honoured:
+    earlier = LATER.get(stage, stage)
+    if node.quirks.disabled_stages_honoured and not node.disabled_stages.isdisjoint((stage, earlier)):
         return outcome
     for row in PROFILE:
-        hook = row.stages.get(stage)
+        hook = row.stages.get(stage) or row.stages.get(earlier)
         if hook is None or not (row.default if node.gates is None else row.name in node.gates):
             continue
         try:

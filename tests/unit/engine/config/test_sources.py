@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from nri.engine.config import EngineConfig, load_config, sources
-from nri.engine.config.sources import parse_setting
 from nri.errors import ConfigError
 
 TIMEOUT = (
@@ -81,14 +80,6 @@ def test_a_key_in_both_tables_is_given_twice(write) -> None:
 
 def test_json_of_our_own_keys_is_read_too(write) -> None:
     assert load_config(write("e.json", '{"conmon": "/c"}'), environment={}).origins == {"conmon": "e.json:1"}
-
-
-def test_a_value_of_set_is_toml_and_else_text() -> None:
-    assert parse_setting("nri.disable=true") == ("nri.disable", True)
-    assert parse_setting("nri.allowed_uids=[1, 2]") == ("nri.allowed_uids", [1, 2])
-    assert parse_setting("socket=/run/x=y.sock") == ("socket", "/run/x=y.sock")
-    with pytest.raises(ConfigError, match="not KEY=VALUE"):
-        parse_setting("socket")
 
 
 def test_a_flag_below_a_value_that_is_no_table_is_an_error(write) -> None:

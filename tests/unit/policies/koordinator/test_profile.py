@@ -126,6 +126,15 @@ BATCH = {"c": ExtendedResources({names.BATCH_CPU: 500}, {names.BATCH_CPU: 500, n
             Changes(resctrl=Resctrl("koordlet-uid")),
         ),
         ("PreCreateContainer", ContainerContext(pod(oom="-500")), "OOMScoreAdj", Changes(oom_score_adj=-500)),
+        ("ReconcilePod", pod("LS"), "GroupIdentity", Changes(bvt=2)),
+        ("ReconcileSandbox", ContainerContext(pod("LS"), sandbox=True), "CPUSetAllocator", Changes(cpuset="0-3,4-7")),
+        (
+            "ReconcileContainer",
+            ContainerContext(pod("BE"), extended=BATCH["c"]),
+            "BatchResource",
+            Changes(cpu_shares=512, cfs_quota=50_000, memory_limit=1024),
+        ),
+        ("ReconcileContainer", ContainerContext(pod(oom="-500")), "OOMScoreAdj", Changes(oom_score_adj=-500)),
         ("KubeQoS", KubeQosContext("BestEffort"), "GroupIdentity", Changes(bvt=-1)),
         ("KubeQoS", KubeQosContext("BestEffort"), "CoreSched", Changes(cpu_idle=1)),
         ("HostApplication", HostApplicationContext("app", "LS"), "GroupIdentity", Changes(bvt=2)),
@@ -143,6 +152,27 @@ def test_each_hook_decides_at_its_stages(stage: str, context: object, hook: str,
 def test_what_only_a_creation_can_say_is_not_said_at_an_update(hook: str) -> None:
     context = ContainerContext(pod(devices={"gpu": [{"minor": 3}], "rdma": [{"id": "x"}]}, resctrl={}, oom="1"))
     assert not decide("PreUpdateContainerResources", context, replace(NODE, gates=frozenset({hook}))).changes
+
+
+@pytest.mark.parametrize("hook", ["GPUEnvInject", "RDMADeviceInject", "Resctrl"])
+def test_what_only_a_creation_can_say_is_not_said_of_a_container_that_runs(hook: str) -> None:
+    context = ContainerContext(pod(devices={"gpu": [{"minor": 3}], "rdma": [{"id": "x"}]}, resctrl={}))
+    assert not decide("ReconcileContainer", context, replace(NODE, gates=frozenset({hook}))).changes
+
+
+@pytest.mark.parametrize(
+    ("off", "stage", "context"),
+    [
+        ("PreRunPodSandbox", "ReconcilePod", pod("LS")),
+        ("PreUpdateContainerResources", "ReconcileSandbox", ContainerContext(pod("LS"), sandbox=True)),
+        ("PreUpdateContainerResources", "ReconcileContainer", ContainerContext(pod("LS"))),
+        ("ReconcileContainer", "ReconcileContainer", ContainerContext(pod("LS"))),
+    ],
+)
+def test_a_stage_that_is_off_is_not_made_up_for_later(off: str, stage: str, context: object) -> None:
+    assert decide(stage, context, NODE).changes
+    assert not decide(stage, context, replace(NODE, disabled_stages=frozenset({off}))).changes
+    assert decide(stage, context, replace(NODE, disabled_stages=frozenset({"PreCreateContainer"}))).changes
 
 
 def test_a_pod_with_cpus_of_its_own_has_no_quota_whatever_normalization_says() -> None:

@@ -63,15 +63,15 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def load(settings: Settings, options: Mapping[str, Any]) -> LoadedConfig:
     """Read the settings as the options and global options say. Raises ConfigError with all mistakes."""
+    from nri.config.given import parse_setting
     from nri.engine.config import load_config
-    from nri.engine.config.sources import parse_setting
 
     flags: dict[str, tuple[str, Any]] = {}
     if options["dry"]:
         folder = os.path.abspath(options["dry"])
         flags = {"dry": ("--dry", True), **{key: ("--dry", f"{folder}/{name}") for key, name in _DRY.items()}}
     for text in options["given"]:
-        key, value = parse_setting(text)
+        key, value = parse_setting(text, "nri.plugin_request_timeout=5s")
         flags[key] = ("--set", value)
     if options["socket"]:
         flags["socket"] = ("--socket", options["socket"])

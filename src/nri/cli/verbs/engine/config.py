@@ -50,7 +50,7 @@ def show(settings: Settings, /, effective: bool, **options: Any) -> None:
     Exits with 2 if it would not start with them, and says every mistake with its line.
     """
     loaded = load(settings, options)
-    from nri.engine.config.listing import DEFAULT, rows
+    from nri.config.listing import DEFAULT, rows
 
     out = Output(settings)
     found = [
@@ -79,9 +79,9 @@ def keys(settings: Settings, prefix: str) -> None:
     A key is written as in TOML: nri.socket_path is socket_path in the table [nri].
     """
     from nri.cli.errors import USAGE, Failure
-    from nri.engine.config.listing import keys as all_keys
+    from nri.engine.config import config_keys
 
-    found = [key._asdict() for key in all_keys() if key.key.startswith(prefix)]
+    found = [key._asdict() for key in config_keys() if key.key.startswith(prefix)]
     if not found:
         raise Failure(f'no key begins with "{prefix}". try: nri config keys', USAGE)
     columns = [Column("KEY", "key"), Column("TYPE", "kind"), Column("DEFAULT", "default"), Column("MEANING", "meaning")]

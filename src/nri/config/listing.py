@@ -1,7 +1,8 @@
 """All settings as rows for people and programs: key, value, where it came from; and the meaning of each key.
 
-Rules: pure. The meanings are the docstrings of `values`, so that command, documentation and code cannot differ. Next:
-:mod:`nri.engine.config.values`.
+Rules: pure. Settings are a frozen dataclass, its tables are dataclasses again, and what a key means stands in their
+docstrings below ``Attributes:``, so that command, documentation and code cannot differ. Next: `nri.config.layers`,
+which tells where a value came from.
 """
 
 from __future__ import annotations
@@ -13,21 +14,16 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from nri.config import format_duration
-from nri.config.duration import DURATION
+from nri.config.duration import DURATION, format_duration
 from nri.config.place import show
 from nri.config.typed import fields_of
-from nri.engine.config.values import EngineConfig, OciRuntime, Registry
 
-__all__ = ["DEFAULT", "Key", "Row", "keys", "rows"]
+__all__ = ["DEFAULT", "Key", "Many", "Row", "keys", "rows"]
 
 #: The origin of what no source gave.
 DEFAULT = "default"
-#: Classes of which there are several tables, by the key that holds them.
-_MANY: dict[str, tuple[str, type]] = {
-    "runtimes": ("runtimes.NAME", OciRuntime),
-    "images.registries": ("images.registries[]", Registry),
-}
+#: Classes of which there are several tables: by the key that holds them, what stands for each of them, and the class.
+Many = Mapping[str, tuple[str, type]]
 
 
 class Row(NamedTuple):
@@ -47,14 +43,14 @@ class Key(NamedTuple):
     meaning: str
 
 
-def rows(config: EngineConfig, origins: Mapping[str, str]) -> list[Row]:
+def rows(config: Any, origins: Mapping[str, str]) -> list[Row]:
     """Every setting, in the order of the classes. Values are plain: what JSON can say."""
     return [Row(key, value, origins.get(key, DEFAULT)) for key, value in _walk(config, ())]
 
 
-def keys() -> list[Key]:
-    """Every key that a file may have."""
-    return list(_keys(EngineConfig, "", EngineConfig()))
+def keys(config: Any, many: Many) -> list[Key]:
+    """Every key that a file of such a configuration may have; `config` is one with all defaults."""
+    return list(_keys(type(config), "", config, many))
 
 
 def _walk(value: Any, path: tuple[str | int, ...], annotation: Any = None) -> Iterator[tuple[str, Any]]:
@@ -87,15 +83,15 @@ def _is_duration(annotation: Any) -> bool:
     return DURATION in getattr(annotation, "__metadata__", ())
 
 
-def _keys(cls: type, prefix: str, defaults: Any) -> Iterator[Key]:
+def _keys(cls: type, prefix: str, defaults: Any, many: Many) -> Iterator[Key]:
     meanings = _meanings(cls)
     for name, annotation in fields_of(cls).items():
         key = f"{prefix}{name}"
-        if key in _MANY:
-            key, inner = _MANY[key]
-            yield from _keys(inner, f"{key}.", None)
+        if key in many:
+            key, inner = many[key]
+            yield from _keys(inner, f"{key}.", None, many)
         elif isinstance(annotation, type) and is_dataclass(annotation):
-            yield from _keys(annotation, f"{key}.", getattr(defaults, name))
+            yield from _keys(annotation, f"{key}.", getattr(defaults, name), many)
         else:
             default = getattr(defaults, name) if defaults is not None else _own_default(cls, name)
             yield Key(key, _kind(annotation), _written(default, annotation), meanings.get(name, ""))
@@ -113,6 +109,8 @@ def _kind(annotation: Any) -> str:
         return " or ".join(get_args(annotation))
     if get_origin(annotation) is tuple:
         return f"list of {_kind(get_args(annotation)[0])}"
+    if get_origin(annotation) is Mapping:
+        return f"table of {_kind(get_args(annotation)[1])} by name"
     return {bool: "true or false", int: "number", str: "text", Path: "path"}[annotation]
 
 

@@ -3,8 +3,8 @@
 import dataclasses
 
 from nri.config import Source, read
-from nri.engine.config import EngineConfig, OciRuntime, Registry
-from nri.engine.config.listing import keys, rows
+from nri.config.listing import rows
+from nri.engine.config import EngineConfig, OciRuntime, Registry, config_keys
 
 
 def test_every_setting_is_a_row_with_a_plain_value_and_its_origin() -> None:
@@ -24,12 +24,17 @@ def test_tables_of_a_list_are_counted() -> None:
 
 
 def test_every_key_has_a_meaning_and_a_type() -> None:
-    assert [key.key for key in keys() if not key.meaning or not key.kind] == []
-    assert {key.key for key in keys()} >= {"socket", "runtimes.NAME.path", "images.registries[].host", "nri.disable"}
+    assert [key.key for key in config_keys() if not key.meaning or not key.kind] == []
+    assert {key.key for key in config_keys()} >= {
+        "socket",
+        "runtimes.NAME.path",
+        "images.registries[].host",
+        "nri.disable",
+    }
 
 
 def test_every_key_without_parts_can_be_written_in_a_file_with_its_default() -> None:
-    for key in keys():
+    for key in config_keys():
         if "NAME" in key.key or "[]" in key.key or not key.default or "list" in key.kind:
             continue
         value = key.default if key.kind in ("number", "true or false") else f'"{key.default}"'

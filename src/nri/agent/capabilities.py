@@ -1,0 +1,160 @@
+"""What this machine lets the agent do: each knob and feature, the hooks that need it, and where one is not there, why.
+
+Rules: reads only, and never fails: what cannot be found out is not supported, and says so. The rows are for people,
+`nri agent capabilities` and the agent's own socket; nothing decides by them, for each write is tried and told. Next:
+`nri.agent.serve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from nri import host
+from nri.agent.settings.values import TerwaySettings
+from nri.host import switches
+from nri.host.cgroups.drivers import driver_in_use
+
+__all__ = ["NEEDED_BY", "Capability", "capabilities"]
+
+
+class Capability(NamedTuple):
+    """One row.
+
+    Attributes:
+        what: the knob's neutral name, or the feature.
+        supported: whether it works here.
+        found: the file that it is, or what was found.
+        reason: why it does not work; empty if it does.
+        instead: what does the same on this kernel; empty if nothing does, or nothing is needed.
+        needed_by: the hooks and strategies that set it; none of Koordinator's if empty.
+    """
+
+    what: str
+    supported: bool
+    found: str
+    reason: str
+    instead: str
+    needed_by: tuple[str, ...]
+
+
+_GROUP, _CORE, _TC = "GroupIdentity", "CoreSched", "TCNetworkQoS"
+_SUPPRESS, _MEMORY, _DISK = "BECPUSuppress", "CgroupReconcile", "BlkIOReconcile"
+
+#: Hooks and strategies by the knob that they set.
+NEEDED_BY: Final = {
+    "cpu.shares": ("BatchResource",),
+    "cpu.cfs_quota": ("BatchResource", "CPUNormalization", "CPUSetAllocator", _SUPPRESS, "CPUBurst"),
+    "cpu.cfs_burst": ("CPUBurst",),
+    "cpu.idle": (_CORE,),
+    "cpu.bvt": (_GROUP,),
+    "cpuset.cpus": ("CPUSetAllocator", _SUPPRESS),
+    "memory.limit": ("BatchResource",),
+    **dict.fromkeys(("memory.min", "memory.low", "memory.high"), (_MEMORY,)),
+    **dict.fromkeys(("memory.wmark_ratio", "memory.wmark_scale_factor", "memory.wmark_min_adj"), (_MEMORY,)),
+    **dict.fromkeys(("io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", "io.cost_weight"), (_DISK,)),
+    "net_cls.classid": (_TC,),
+}
+
+_Found = host.Unsupported | str
+
+
+def capabilities(root: host.Root) -> list[Capability]:
+    """All rows: features first, then knobs, those that Koordinator's rules set before others."""
+    rows = [_feature(root, *row) for row in _FEATURES]
+    knobs = [_knob(name, found) for name, found in host.survey(host.detect(root)).items()]
+    return rows + sorted(knobs, key=lambda row: not row.needed_by)
+
+
+def _knob(name: str, found: object) -> Capability:
+    row = host.knob(name)
+    needed = NEEDED_BY.get(name, ())
+    if isinstance(found, host.Unsupported):
+        reason = found.reason.removesuffix(f"; use {row.instead}").removesuffix(f": use {row.instead}")
+        return Capability(name, False, "", reason, row.instead, needed)
+    return Capability(name, True, str(getattr(found, "path", "")), "", "", needed)
+
+
+def _cgroups(root: host.Root) -> _Found:
+    mode = host.detect(root).mode
+    return host.Unsupported("no cgroup hierarchy is mounted") if mode == "none" else mode
+
+
+def _driver(root: host.Root) -> _Found:
+    found = driver_in_use(host.detect(root))
+    if found is None:
+        return host.Unsupported("no pod was ever made here: there is neither kubepods nor kubepods.slice")
+    return found.value
+
+
+def _pressure(root: host.Root) -> _Found:
+    found = host.machine_pressure(root, "cpu")
+    return found if isinstance(found, host.Unsupported) else "/proc/pressure"
+
+
+def _cache(root: host.Root) -> _Found:
+    found = host.Resctrl(root).capabilities()
+    if isinstance(found, host.Unsupported):
+        return found
+    return ", ".join(found.caches) or host.Unsupported("the processor shares memory bandwidth, and no cache")
+
+
+def _bandwidth(root: host.Root) -> _Found:
+    found = host.Resctrl(root).capabilities()
+    if isinstance(found, host.Unsupported):
+        return found
+    return "MB" if found.bandwidth else host.Unsupported("the processor shares a cache, and no memory bandwidth")
+
+
+def _core_scheduling(_: host.Root) -> _Found:
+    return host.CoreScheduler().probe() or "prctl"
+
+
+def _identity(root: host.Root) -> _Found:
+    name = "kernel.sched_group_identity_enabled"
+    found = host.read_switch(root, name)
+    return found if isinstance(found, host.Unsupported) else f"{switches.SWITCHES[name].path} is {found}"
+
+
+def _programs(root: host.Root) -> _Found:
+    folders = ("/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/local/bin")
+    lacking = [
+        name for name in ("tc", "iptables", "ipset") if not any(root.exists(f"{folder}/{name}") for folder in folders)
+    ]
+    return host.Unsupported(f"not installed: {', '.join(lacking)}") if lacking else "tc, iptables, ipset"
+
+
+def _rdma(root: host.Root) -> _Found:
+    names = root.names("/sys/class/infiniband")
+    return ", ".join(names) or host.Unsupported("there is no RDMA device")
+
+
+def _terway(root: host.Root) -> _Found:
+    folder = str(TerwaySettings().folder)
+    return folder if root.exists(folder) else host.Unsupported(f"no {folder}: no terway daemon has made it")
+
+
+_Probe = Callable[[host.Root], _Found]
+#: Each feature: what finds it, what does the same where it is missing, and who needs it.
+_FEATURES: Final[tuple[tuple[str, _Probe, str, tuple[str, ...]], ...]] = (
+    ("cgroups", _cgroups, "", ()),
+    ("cgroup driver", _driver, "", ()),
+    ("pressure (PSI)", _pressure, "", ()),
+    ("resctrl caches", _cache, "", ("Resctrl",)),
+    ("resctrl bandwidth", _bandwidth, "", ("Resctrl",)),
+    ("core scheduling", _core_scheduling, "cpu.idle, or cpu.shares", (_CORE,)),
+    ("group identity", _identity, "cpu.idle or cpu.shares", (_GROUP,)),
+    ("traffic control", _programs, "", (_TC,)),
+    ("RDMA devices", _rdma, "", ("RDMADeviceInject",)),
+    ("terway", _terway, "", ("TerwayQoS",)),
+)
+
+
+def _feature(root: host.Root, what: str, probe: _Probe, instead: str, needed: tuple[str, ...]) -> Capability:
+    try:
+        found = probe(root)
+    except (OSError, ValueError) as error:
+        found = host.Unsupported(str(error))
+    if isinstance(found, host.Unsupported):
+        return Capability(what, False, "", found.reason, instead, needed)
+    return Capability(what, True, found, "", "", needed)

@@ -1,0 +1,88 @@
+"""Core scheduling of containers: the policy's groups of cookies, on this machine's processes.
+
+One job: `CoreScheduling`, which gives `CookieGroups` the kernel's calls and tells what came of them. Rules: a container
+is `pod uid/container id`; what is remembered is bounded by the policy, five minutes. Next: `nri.agent.executor`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from nri.host import CoreScheduler, Outcome, Result
+from nri.policies.koordinator.hooks.cookie_groups import CookieGroups
+from nri.policies.koordinator.hooks.core_sched import Membership
+
+__all__ = ["CoreScheduling", "KernelCookies"]
+
+_NAME = "core_sched.cookie"
+
+
+class KernelCookies:
+    """Cookies of this machine's processes, as `nri.policies.koordinator.hooks.cookie_groups.Cookies` wants them."""
+
+    def __init__(self, scheduler: CoreScheduler) -> None:
+        self._scheduler = scheduler
+
+    def get(self, pid: int) -> int:
+        """The cookie of a process. Raises OSError if it has ended."""
+        return self._scheduler.cookie(pid)
+
+    def create(self, pid: int) -> None:
+        """Give a process a new cookie. Raises OSError."""
+        result = self._scheduler.create(pid)
+        if not result.in_force:
+            raise OSError(result.reason)
+
+    def assign(self, source: int, targets: Sequence[int]) -> list[int]:
+        """Give processes the cookie of another one; return those that failed."""
+        return _failed(targets, self._scheduler.share(source, targets))
+
+    def clear(self, pids: Sequence[int]) -> list[int]:
+        """Take the cookies of processes away; return those that failed."""
+        return _failed(pids, self._scheduler.clear(pids))
+
+
+class CoreScheduling:
+    """The groups of one node. Any thread may call it."""
+
+    def __init__(self, scheduler: CoreScheduler, clock: Callable[[], float]) -> None:
+        self._scheduler, self._clock = scheduler, clock
+        self._groups = CookieGroups(KernelCookies(scheduler))
+        self._lock = threading.Lock()
+
+    def apply(self, membership: Membership, container: str, pids: Sequence[int]) -> list[Result]:
+        """Give a container's processes the cookie of its group, or take it away; one result.
+
+        Args:
+            membership: whether it takes part, and in which group.
+            container: `pod uid/container id`.
+            pids: its processes; none is no work, and no result.
+        """
+        if not pids:
+            return []
+        wanted = membership.group if membership.enabled else "none"
+        missing = self._scheduler.probe()
+        if missing is not None:
+            return [Result(container, _NAME, wanted, Outcome.UNSUPPORTED, missing.reason)]
+        with self._lock:
+            if not membership.enabled:
+                before, member = self._groups.current(pids)[0], container in self._groups.members
+                self._groups.disable(container, pids, self._clock())
+                after = self._groups.current(pids)[0]
+                return [_result(container, wanted, before, after, in_force=after == 0 or not member)]
+            before = self._groups.current(pids)[0]
+            done = self._groups.enable(membership.group, container, pids, self._clock())
+            return [_result(container, wanted, before, self._groups.current(pids)[0], in_force=done)]
+
+
+def _failed(pids: Sequence[int], results: Sequence[Result]) -> list[int]:
+    return [pid for pid, result in zip(pids, results, strict=True) if not result.in_force]
+
+
+def _result(container: str, wanted: str, before: int, after: int, *, in_force: bool) -> Result:
+    if not in_force:
+        return Result(container, _NAME, wanted, Outcome.REFUSED, "no process could be given it", before, after)
+    return Result(
+        container, _NAME, wanted, Outcome.UNCHANGED if before == after else Outcome.APPLIED, "", before, after
+    )

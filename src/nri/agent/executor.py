@@ -1,0 +1,285 @@
+"""Executor: what no message of a runtime can say, done on the machine, and of each write the truth.
+
+Rules: nothing decides here, and nothing raises for one bad write: it comes back as refused, and the others go on. A
+cgroup that is not there yet keeps its writes waiting (`nri.agent.pending`) until `retry`, or until the next changes of
+its pod. Any thread may call it. Next: `nri.agent.decisions`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from nri import host
+from nri.agent.cookies import CoreScheduling
+from nri.agent.observe import Observer
+from nri.agent.pending import Pending
+from nri.host import Outcome, Result
+from nri.host import process as processes
+from nri.host.cgroups import expand
+from nri.host.resctrl import parse_schemata
+from nri.policies.koordinator.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
+from nri.policies.koordinator.hooks.core_sched import Membership
+from nri.policies.koordinator.values import Changes, Resctrl
+from nri.policies.koordinator.writes import Write, container_writes, folder_writes, pod_writes
+
+__all__ = ["OOM_SCORE", "Context", "Executor"]
+
+Context = PodContext | ContainerContext | KubeQosContext | HostApplicationContext
+
+#: The knob of processes that stands among those of cgroups: a score for each process of a folder.
+OOM_SCORE: Final = "oom_score_adj"
+_MOST_PROCESSES: Final = 4096
+_DEEPEST: Final = 4
+#: Processes are looked for again while there are new ones, because a fork takes over what its parent had before.
+_ROUNDS: Final = 3
+
+
+class Executor:
+    """Writes to one machine.
+
+    Args:
+        root: the machine.
+        refresh_s: for how many seconds a value that was written is believed.
+        observer: counts what is written.
+        clock: monotonic seconds.
+        scheduler: core scheduling; None for this machine's.
+
+    Attributes:
+        hierarchies: the machine's cgroups.
+        cookies: core scheduling of containers.
+    """
+
+    def __init__(
+        self,
+        root: host.Root,
+        *,
+        refresh_s: float = 60.0,
+        observer: Observer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        scheduler: host.CoreScheduler | None = None,
+    ) -> None:
+        self.root = root
+        self.hierarchies = host.detect(root)
+        self.cookies = CoreScheduling(scheduler or host.CoreScheduler(), clock)
+        self._observer = observer or Observer()
+        self._writer = host.Writer(self.hierarchies, refresh_s=refresh_s, now=clock)
+        self._resctrl = host.Resctrl(root)
+        self._pending = Pending(clock)
+        self._lock = threading.Lock()
+
+    # -- writes -------------------------------------------------------------------------------------------------------
+
+    def write(self, writes: Sequence[Write], *, force: bool = False, keep: bool = True) -> list[Result]:
+        """Write a batch in level order; one result for each, in the order of `writes`.
+
+        Args:
+            writes: knobs of cgroups, and `oom_score_adj` of all processes of a folder.
+            force: look also at files that are believed to be right.
+            keep: whether a write to a cgroup that is not there waits for it.
+        """
+        results = self._write(writes, force)
+        with self._lock:
+            self._pending.drop(writes)
+            if keep:
+                gone = [write for write, result in zip(writes, results, strict=True) if _is_gone(write, result)]
+                left_out = sum(map(self._pending.keep, gone))
+                if left_out:
+                    self._observer.left_out("pending", left_out)
+        self._observer.wrote(results)
+        return results
+
+    def retry(self, folder: str) -> list[Result]:
+        """Do what waits for a cgroup and for those below it."""
+        with self._lock:
+            waiting = self._pending.take(tidy(folder))
+        return self.write(waiting) if waiting else []
+
+    def changes(self, context: Context, changes: Changes, reason: str = "") -> list[Result]:
+        """Do what was decided for a context, with nothing else to carry it; and what waits for its pod.
+
+        A container's environment, mounts and devices are no business of cgroups, and left out.
+        """
+        results: list[Result] = []
+        if isinstance(context, PodContext):
+            results += self.retry(context.cgroup_parent)
+            writes = pod_writes(context.cgroup_parent, changes, reason)
+        elif isinstance(context, ContainerContext):
+            writes = container_writes(context.cgroup_parent, changes, reason)
+            if changes.oom_score_adj is not None and context.cgroup_parent:
+                writes.append(Write(context.cgroup_parent, OOM_SCORE, str(changes.oom_score_adj), reason))
+        else:
+            writes = folder_writes(context.cgroup_parent, changes, reason)
+        results += self.write(writes) if writes else []
+        if changes.resctrl is not None:
+            folder = context.cgroup_parent if isinstance(context, ContainerContext) else ""
+            results += self.resctrl(changes.resctrl, folder)
+        return results
+
+    def forget(self, folder: str) -> None:
+        """Drop all that is remembered of a removed pod's or container's cgroup."""
+        path = tidy(folder)
+        if path:
+            self._writer.forget(path)
+            with self._lock:
+                self._pending.forget(path)
+
+    # -- what is no knob of a cgroup ----------------------------------------------------------------------------------
+
+    def resctrl(self, change: Resctrl, folder: str = "") -> list[Result]:
+        """Make, fill or remove a resctrl group.
+
+        Args:
+            change: the group, its schemata and tasks.
+            folder: the cgroup of a container, whose threads are put into the group as well.
+        """
+        results = self._resctrl_group(change, tidy(folder))
+        self._observer.wrote(results)
+        return results
+
+    def oom_score(self, folder: str, score: int) -> list[Result]:
+        """Give all processes of a cgroup, and of those below it, an OOM score."""
+        results = self._oom_scores(tidy(folder), score)
+        self._observer.wrote(results)
+        return results
+
+    def core_sched(self, membership: Membership, container: str, folder: str) -> list[Result]:
+        """Give a container's processes the cookie of its group, or take it from them; see `nri.agent.cookies`."""
+        results = self.cookies.apply(membership, container, self.processes(folder))
+        self._observer.wrote(results)
+        return results
+
+    def processes(self, folder: str) -> list[int]:
+        """The processes of a cgroup and of those below it, ascending; none if it is not there."""
+        return sorted({pid for each in self._below(tidy(folder)) for pid in self._listed(each)})[:_MOST_PROCESSES]
+
+    def held(self) -> dict[str, float]:
+        """How much is remembered, for the gauge `held`."""
+        return {"waiting writes": len(self._pending), "written values": len(self._writer)}
+
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    def _write(self, writes: Sequence[Write], force: bool) -> list[Result]:
+        found: dict[int, Result] = {}
+        batch: list[host.Write] = []
+        numbers: list[int] = []
+        for number, write in enumerate(writes):
+            folder = tidy(write.folder)
+            if write.knob == OOM_SCORE:
+                found[number] = self._one_oom_score(folder, write)
+                continue
+            made = _host_write(folder, write)
+            if isinstance(made, Result):
+                found[number] = made
+            else:
+                batch.append(made)
+                numbers.append(number)
+        if batch:
+            found.update(zip(numbers, self._writer.write_all(batch, force=force), strict=True))
+        return [found[number] for number in range(len(writes))]
+
+    def _one_oom_score(self, folder: str, write: Write) -> Result:
+        """The scores of a folder's processes as one result: the first that is not in force, if there is one."""
+        try:
+            results = self._oom_scores(folder, int(write.value))
+        except ValueError:
+            return Result(folder, OOM_SCORE, write.value, Outcome.REFUSED, f"{write.value[:40]!r} is no number")
+        bad = [each for each in results if not each.in_force and each.outcome is not Outcome.GONE]
+        if bad:
+            reason = f"{bad[0].target}: {bad[0].reason}"
+            return Result(folder, OOM_SCORE, write.value, bad[0].outcome, reason)
+        if not any(each.in_force for each in results):
+            return Result(folder, OOM_SCORE, write.value, Outcome.GONE, "it has no process")
+        changed = any(each.outcome is Outcome.APPLIED for each in results)
+        return Result(folder, OOM_SCORE, write.value, Outcome.APPLIED if changed else Outcome.UNCHANGED)
+
+    def _oom_scores(self, folder: str, score: int) -> list[Result]:
+        results: dict[int, Result] = {}
+        for _ in range(_ROUNDS):
+            new = [pid for pid in self.processes(folder) if pid not in results]
+            if not new:
+                break
+            alive = [found for pid in new if (found := processes.find(self.root, pid)) is not None]
+            results.update((pid, _vanished(pid, score)) for pid in new)
+            results.update(
+                zip((each.pid for each in alive), processes.set_oom_scores(self.root, alive, score), strict=True)
+            )
+        return [results[pid] for pid in sorted(results)]
+
+    def _resctrl_group(self, change: Resctrl, folder: str) -> list[Result]:
+        if change.remove:
+            return [self._resctrl.remove(change.group)]
+        results = [self._resctrl.create(change.group)]
+        if not results[0].in_force:
+            return results
+        if change.schemata:
+            try:
+                results += self._resctrl.set_schemata(change.group, parse_schemata(change.schemata))
+            except ValueError as error:
+                results.append(Result(change.group, "schemata", change.schemata, Outcome.REFUSED, str(error)))
+        tasks = (*change.tasks, *(self._threads(folder) if folder else ()))
+        if tasks:
+            results += self._resctrl.add_tasks(change.group, tasks[:_MOST_PROCESSES])
+        return results
+
+    def _below(self, folder: str) -> Iterable[str]:
+        """A cgroup and those below it, to a bounded depth."""
+        level = [folder] if folder else []
+        for _ in range(_DEEPEST):
+            yield from level
+            level = [f"{each}/{name}" for each in level for name in self._names(each)][:_MOST_PROCESSES]
+
+    def _names(self, folder: str) -> list[str]:
+        try:
+            return self.hierarchies.below(folder)
+        except ValueError:
+            return []
+
+    def _listed(self, folder: str) -> list[int]:
+        try:
+            return self.hierarchies.processes(folder)
+        except (OSError, ValueError):
+            return []
+
+    def _threads(self, folder: str) -> list[int]:
+        found: set[int] = set()
+        for each in self._below(folder):
+            try:
+                found.update(self.hierarchies.threads(each))
+            except (OSError, ValueError):
+                continue
+        return sorted(found)
+
+
+def tidy(folder: str) -> str:
+    """The path of a cgroup below its hierarchy, from what a runtime was told: systemd's short forms are expanded."""
+    try:
+        if ":" in folder:
+            return expand(folder)
+        if "/" not in folder.strip("/") and folder.endswith(".slice"):
+            return expand(f"{folder.strip('/')}::x").rpartition("/")[0]
+    except ValueError:
+        pass  # it is taken as it is, and the write says what is wrong with it
+    return folder.strip("/")
+
+
+def _host_write(folder: str, write: Write) -> host.Write | Result:
+    """A write in the words of `nri.host`, or why it cannot be one."""
+    if not folder:
+        return Result(folder, write.knob, write.value, Outcome.REFUSED, "the root cgroup is nobody's")
+    try:
+        return host.Write(folder, write.knob, host.knob(write.knob).parse(write.value))
+    except KeyError:
+        return Result(folder, write.knob, write.value, Outcome.UNSUPPORTED, "there is no knob of this name")
+    except ValueError as error:
+        return Result(folder, write.knob, write.value, Outcome.REFUSED, str(error))
+
+
+def _is_gone(write: Write, result: Result) -> bool:
+    return result.outcome is Outcome.GONE and bool(write.folder.strip("/"))
+
+
+def _vanished(pid: int, score: int) -> Result:
+    return Result(f"process {pid}", OOM_SCORE, score, Outcome.GONE, "it has ended")

@@ -1,0 +1,225 @@
+"""History of decisions by pod: which rule, annotation and hook gave which value, and what came of each write.
+
+Rules: of each thing the newest word is kept, not every word; all is bounded: pods, values of a pod, the length of a
+text, bytes in all. What is oldest goes first, and a pod that has ended before one that runs. Texts of pods go out as
+JSON, escaped. Next: `nri.agent.executor`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nri.host import Result
+from nri.text import cut
+
+__all__ = ["History", "Subject", "Value"]
+
+_MOST_VALUES, _MOST_WRITES, _MOST_ERRORS, _MOST_TEXT = 256, 256, 16, 512
+#: What a record costs beside its texts, in bytes: the objects that hold it.
+_OVERHEAD = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The thing that was decided for: a pod, a container of it, a kube-QoS folder or a host application.
+
+    Attributes:
+        key: a pod's uid; else `kube-qos/...`, `host-application/...`.
+        container: the container's name; empty for the pod itself.
+    """
+
+    key: str
+    namespace: str = ""
+    name: str = ""
+    container: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value that a hook gave. `at` is Unix time in seconds; `field` an attribute of `Changes`, or `env.NAME`."""
+
+    field: str
+    value: str
+    hook: str
+    reason: str
+    stage: str
+    transport: str
+    at: float
+
+
+@dataclass(slots=True)
+class _Pod:
+    namespace: str
+    name: str
+    values: OrderedDict[tuple[str, str], Value] = field(default_factory=OrderedDict)
+    writes: OrderedDict[tuple[str, str], dict[str, Any]] = field(default_factory=OrderedDict)
+    errors: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MOST_ERRORS))
+    size: int = 0
+    ended: bool = False
+
+
+class History:
+    """The newest decisions of a bounded number of pods. Any thread may call it.
+
+    Args:
+        most_pods: pods that are remembered, ended ones included.
+        most_bytes: of all texts and what holds them, by estimate.
+        now: the wall clock, in seconds.
+    """
+
+    def __init__(self, most_pods: int = 1024, most_bytes: int = 16 << 20, now: Callable[[], float] = time.time) -> None:
+        self._most_pods, self._most_bytes, self._now = most_pods, most_bytes, now
+        self._pods: OrderedDict[str, _Pod] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """How many pods are remembered."""
+        return len(self._pods)
+
+    @property
+    def size(self) -> int:
+        """How many bytes are remembered, by estimate."""
+        return self._size
+
+    def decided(
+        self, subject: Subject, stage: str, transport: str, values: Iterable[tuple[str, Any, str, str]]
+    ) -> None:
+        """Keep values: of each its field, the value, the hook and the reason."""
+        at = self._now()
+        rows = [
+            Value(name, _short(value), hook, _short(reason), stage, transport, at)
+            for name, value, hook, reason in values
+        ]
+        if not rows:
+            return
+        with self._lock:
+            pod = self._pod(subject)
+            for row in rows:
+                pod.values.pop((subject.container, row.field), None)
+                pod.values[subject.container, row.field] = row
+            self._settle(subject.key, pod)
+
+    def failed(self, subject: Subject, stage: str, transport: str, errors: Iterable[tuple[str, str]]) -> None:
+        """Keep errors: of each the hook and its reason."""
+        rows = list(errors)
+        if not rows:
+            return
+        with self._lock:
+            pod = self._pod(subject)
+            for hook, reason in rows:
+                row = {"hook": hook, "reason": _short(reason), "stage": stage, "transport": transport}
+                same = [each for each in pod.errors if {**row, "container": subject.container}.items() <= each.items()]
+                for each in same:
+                    pod.errors.remove(each)
+                pod.errors.append({**row, "container": subject.container, "at": self._now()})
+            self._settle(subject.key, pod)
+
+    def told(self, subject: Subject, transport: str, results: Iterable[Result]) -> None:
+        """Keep what came of writes."""
+        at, rows = self._now(), list(results)
+        if not rows:
+            return
+        with self._lock:
+            pod = self._pod(subject)
+            for result in rows:
+                pod.writes.pop((result.target, result.name), None)
+                pod.writes[result.target, result.name] = {
+                    "target": _short(result.target),
+                    "name": result.name,
+                    "wanted": _short(_text(result.wanted)),
+                    "outcome": result.outcome.value,
+                    "reason": _short(result.reason),
+                    "transport": transport,
+                    "container": subject.container,
+                    "at": at,
+                }
+            self._settle(subject.key, pod)
+
+    def ended(self, key: str) -> None:
+        """A pod was removed: what is known of it may be the first to go."""
+        with self._lock:
+            pod = self._pods.get(key)
+            if pod is not None:
+                pod.ended = True
+                self._pods.move_to_end(key, last=False)
+
+    def pods(self) -> list[dict[str, Any]]:
+        """All pods that are remembered, the newest last."""
+        with self._lock:
+            return [
+                {"key": key, "namespace": pod.namespace, "name": pod.name, "ended": pod.ended}
+                for key, pod in self._pods.items()
+            ]
+
+    def of(self, name: str) -> dict[str, Any] | None:
+        """All that is known of a pod, for JSON; None if nothing is.
+
+        Args:
+            name: its uid, `namespace/name`, or its name alone, if one pod has it.
+        """
+        with self._lock:
+            key = self._find(name)
+            if key is None:
+                return None
+            pod = self._pods[key]
+            return {
+                "key": key,
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "ended": pod.ended,
+                "values": [
+                    {"container": container, **{each: getattr(row, each) for each in Value.__slots__}}
+                    for (container, _), row in pod.values.items()
+                ],
+                "writes": list(pod.writes.values()),
+                "errors": list(pod.errors),
+            }
+
+    def _find(self, name: str) -> str | None:
+        if name in self._pods:
+            return name
+        namespace, mark, short = name.rpartition("/")
+        found = [
+            key for key, pod in self._pods.items() if pod.name == short and (not mark or pod.namespace == namespace)
+        ]
+        running = [key for key in found if not self._pods[key].ended] or found
+        return running[-1] if running and (mark or len(running) == 1) else None
+
+    def _pod(self, subject: Subject) -> _Pod:
+        pod = self._pods.get(subject.key)
+        if pod is None:
+            pod = self._pods[subject.key] = _Pod(_short(subject.namespace), _short(subject.name))
+        return pod
+
+    def _settle(self, key: str, pod: _Pod) -> None:
+        """Count a pod's bytes anew, and let the oldest go until the bounds are kept."""
+        while len(pod.values) > _MOST_VALUES:
+            pod.values.popitem(last=False)
+        while len(pod.writes) > _MOST_WRITES:
+            pod.writes.popitem(last=False)
+        size = _OVERHEAD + sum(_OVERHEAD + len(row.value) + len(row.reason) for row in pod.values.values())
+        rows = [*pod.writes.values(), *pod.errors]
+        size += sum(_OVERHEAD + len(row["reason"]) + len(row.get("wanted", "")) for row in rows)
+        self._size += size - pod.size
+        pod.size = size
+        if not pod.ended:
+            self._pods.move_to_end(key)
+        while len(self._pods) > self._most_pods or (self._size > self._most_bytes and len(self._pods) > 1):
+            _, gone = self._pods.popitem(last=False)
+            self._size -= gone.size
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, frozenset):
+        return ",".join(map(str, sorted(value)))
+    return str(value)
+
+
+def _short(value: Any) -> str:
+    return cut(_text(value), _MOST_TEXT)

@@ -1,0 +1,89 @@
+"""What a source of pods is: the pods of this node that it knows last, and a word when they have changed.
+
+A pod is an API object: a dict with `metadata`, `spec` and `status`, whose `containerStatuses` have a `containerID` such
+as `containerd://...`. What a source does not know is absent. Next: `apiserver`, `kubelet`, `cri`, `files`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+__all__ = ["Known", "Pod", "PodSource"]
+
+_log = logging.getLogger(__name__)
+
+#: A pod as the API's JSON has it, not to be changed.
+Pod = Mapping[str, Any]
+
+
+class PodSource(Protocol):
+    """A source of pods. `start` never blocks on a peer that is not there; `start` and `stop` may be called twice."""
+
+    def pods(self) -> list[Pod]:
+        """Return the pods that are known, which may be old: see `synced` and `problem`."""
+        ...
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Have a function called after pods have changed; it may be called often, and by any thread."""
+        ...
+
+    def start(self) -> None:
+        """Begin to learn of pods."""
+        ...
+
+    def stop(self) -> None:
+        """End, and wait for that; what is known stays known."""
+        ...
+
+    @property
+    def synced(self) -> bool:
+        """Whether all pods have been learned of at least once."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why what is known may be old, in one line; "" if it is not."""
+        ...
+
+
+class Known:
+    """The pods that a source knows, with those who want to hear of changes. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pods: list[Pod] = []
+        self._listeners: list[Callable[[], None]] = []
+        self.synced = False
+        self.problem = ""
+
+    def pods(self) -> list[Pod]:
+        """Return all, as a list of the caller's own."""
+        with self._lock:
+            return list(self._pods)
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Have a function called after each change."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def replace(self, pods: Iterable[Pod]) -> None:
+        """Know these pods and no others; listeners are called if they differ from those before, or are the first."""
+        new = list(pods)
+        with self._lock:
+            changed = new != self._pods or not self.synced
+            self._pods, self.synced, self.problem = new, True, ""
+            listeners = list(self._listeners) if changed else []
+        for listener in listeners:
+            try:
+                listener()
+            except Exception:  # noqa: BLE001  a listener's error is not the source's, which has more to tell
+                _log.exception("changed pods could not be looked at")
+
+    def failed(self, error: str) -> None:
+        """Note that the source could not be asked; what is known stays."""
+        if error != self.problem:
+            _log.warning("pods may be old: %s", error)
+        self.problem = error

@@ -1,0 +1,169 @@
+"""The rules that hold on this node now: the last good document of each kind, whatever its source says after it.
+
+Rules: thread-safe; a document that cannot be read changes nothing and is told as a problem until its source has a good
+one; a document goes away only by the source that it came from. Listeners are called without a lock, by the thread of
+the source. Next: `nri.agent.rules.parsed`, which knows what each kind means.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nri.agent.rules.parsed import KINDS, parse
+from nri.policies.koordinator.profile import Node
+from nri.policies.koordinator.rules.kept import Kept
+from nri.text import plain
+
+__all__ = ["Problem", "RuleBook"]
+
+_log = logging.getLogger(__name__)
+#: The longest error that is kept, in characters: documents are written by others.
+_MOST_SHOWN = 500
+#: Problems of more sources than that are not kept; a folder of rules may hold any number of bad files.
+_MOST_PROBLEMS = 100
+
+Listener = Callable[[frozenset[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A document that was refused.
+
+    Attributes:
+        kind: what it was to be, "" if that cannot be told.
+        source: where it came from, with the line if it is a file.
+        error: why, beginning with the key if one value is wrong.
+        at: when, in seconds since the epoch.
+    """
+
+    kind: str
+    source: str
+    error: str
+    at: float
+
+
+class _Entry:
+    """One kind over time."""
+
+    __slots__ = ("document", "kept", "source")
+
+    def __init__(self) -> None:
+        self.kept: Kept[Any] = Kept(None)
+        self.document: Mapping[str, Any] | None = None
+        self.source = ""
+
+
+class RuleBook:
+    """All rules of the node.
+
+    Args:
+        base: what is not said by rules: gates, failure policy, what the machine has.
+        clock: seconds since the epoch, for problems.
+    """
+
+    def __init__(self, base: Node, *, clock: Callable[[], float] = time.time) -> None:
+        self._base = base
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._entries = {kind: _Entry() for kind in KINDS}
+        self._problems: dict[tuple[str, str], Problem] = {}
+        self._listeners: list[Listener] = []
+        self._node = base
+
+    def put(
+        self,
+        kind: str,
+        document: Mapping[str, Any] | None,
+        source: str,
+        place: Callable[[str], str] | None = None,
+    ) -> None:
+        """Take a document of a source, or None if the source has it no more. KeyError for a kind that is none.
+
+        Args:
+            kind: "NodeSLO", "NodeResourceTopology" or "Node".
+            document: the API object.
+            source: who says so; the same one that takes it away.
+            place: turns an error, which begins with a key, into where that is, for what the source can tell better.
+        """
+        with self._lock:
+            changed = self._take(kind, document, source, place)
+            listeners = list(self._listeners) if changed else []
+        for listener in listeners:
+            try:
+                listener(frozenset({kind}))
+            except Exception:  # noqa: BLE001  a listener's error is not the source's, which has more to tell
+                _log.exception("a changed %s could not be applied", kind)
+
+    def refuse(self, kind: str, source: str, error: str) -> None:
+        """Note that a source cannot even be read as documents; what it said before stays."""
+        with self._lock:
+            self._note(kind, source, source, error)
+
+    def accept(self, kind: str, source: str) -> None:
+        """Take back what `refuse` noted."""
+        with self._lock:
+            self._problems.pop((kind, source), None)
+
+    @property
+    def node(self) -> Node:
+        """All rules, as one value that does not change."""
+        return self._node
+
+    def document(self, kind: str) -> Mapping[str, Any] | None:
+        """Return the last good document of a kind; not to be changed. None while there is none."""
+        with self._lock:
+            return self._entries[kind].document
+
+    def source(self, kind: str) -> str:
+        """Return where the document in force came from, "" while there is none."""
+        with self._lock:
+            return self._entries[kind].source
+
+    def problems(self) -> list[Problem]:
+        """Return what was refused and has not been mended, oldest first."""
+        with self._lock:
+            return sorted(self._problems.values(), key=lambda problem: problem.at)
+
+    def subscribe(self, listener: Listener) -> None:
+        """Have a function called with the kinds whose rule has changed, after the change, by the source's thread."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def _take(
+        self, kind: str, document: Mapping[str, Any] | None, source: str, place: Callable[[str], str] | None
+    ) -> bool:
+        """Take a document, or what holds without it; return whether the rule has changed."""
+        entry, row = self._entries[kind], KINDS[kind]
+        if document is None:
+            self._problems.pop((kind, source), None)
+            if entry.source != source:  # not ours to take away, or never there
+                return False
+            entry.document, entry.source = None, ""
+            changed = entry.kept.take(lambda: row.absent)
+        else:
+            changed = entry.kept.take(lambda: parse(kind, document), None if entry.document is None else row.same)
+            if entry.kept.error:
+                self._note(kind, source, source if place is None else place(entry.kept.error), entry.kept.error)
+                return False
+            self._problems.pop((kind, source), None)
+            entry.document, entry.source = document, source
+        if changed:
+            self._node = self._base
+            for name, other in self._entries.items():
+                self._node = KINDS[name].into(self._node, other.kept.rule)
+        return changed
+
+    def _note(self, kind: str, source: str, where: str, error: str) -> None:
+        key = (kind, source)
+        shown = plain(error, _MOST_SHOWN)
+        known = self._problems.get(key)
+        if known is None or known.error != shown:
+            _log.warning("%s of %s is not used, the last good one stays: %s", kind or "a document", where, shown)
+        if known is None and len(self._problems) >= _MOST_PROBLEMS:
+            return
+        self._problems[key] = Problem(kind, where, shown, self._clock() if known is None else known.at)

@@ -1,0 +1,40 @@
+"""Contexts of NRI's pods and containers, with the folders that their cgroups really have.
+
+A kubelet that leaves cgroups to systemd names only the last slice of a pod's folder, and a runtime says in its own
+words where a container's is. Both become paths below the root of the cgroups here. Pure. Next:
+`nri.agent.transports.held`, which keeps them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nri.agent.executor import tidy
+from nri.api import messages as m
+from nri.policies.koordinator import paths
+from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
+from nri.policies.koordinator.convert import messages
+
+__all__ = ["container_context", "pod_context", "requested"]
+
+
+def pod_context(pod: m.PodSandbox) -> PodContext:
+    """Return the context of a pod."""
+    return replace(messages.pod_context(pod), cgroup_parent=tidy(pod.linux.cgroup_parent))
+
+
+def container_context(pod: m.PodSandbox, container: m.Container, runtime: str) -> ContainerContext:
+    """Return the context of a container; `runtime` is what its ids have in front."""
+    own = pod_context(pod)
+    driver = paths.SYSTEMD if own.cgroup_parent.endswith(".slice") else paths.CGROUPFS
+    made = messages.container_context(pod, container, runtime, driver)
+    folder = tidy(container.linux.cgroups_path) or paths.container_path(own.cgroup_parent, made.id, driver)
+    return replace(made, pod=own, cgroup_parent=folder)
+
+
+def requested(pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, runtime: str) -> ContainerContext:
+    """Return the context of a container that is about to be updated, with what is asked for as its resources."""
+    wish = m.Container(id=container.id)
+    wish.linux.resources.CopyFrom(resources)
+    asked = messages.container_context(pod, wish, runtime).resources or Resources()
+    return replace(container_context(pod, container, runtime), resources=asked)

@@ -1,0 +1,29 @@
+"""A client of the apiserver for an agent on one node: it follows a few kinds of objects, and evicts pods.
+
+It needs the extra `agent`, and loads it when it connects. `kinds` is the table of what can be followed; `connection` is
+the only module that knows lightkube; `lines` cuts a watch into events; `follow` lists and watches for as long as it
+runs.
+
+    with connect("/etc/kubernetes/kubelet.conf") as api:
+        pods = Follower(api, PODS, lambda pods: print(len(pods)), fields="spec.nodeName=node-1")
+        pods.start()
+
+The least that the apiserver must allow is in ``deploy/agent/rbac.yaml``.
+"""
+
+from nri.kube.client.connection import Apiserver, connect
+from nri.kube.client.errors import ApiserverError
+from nri.kube.client.follow import Follower
+from nri.kube.client.kinds import NODE_SLOS, NODE_TOPOLOGIES, NODES, PODS, Kind
+
+__all__ = [
+    "NODES",
+    "NODE_SLOS",
+    "NODE_TOPOLOGIES",
+    "PODS",
+    "Apiserver",
+    "ApiserverError",
+    "Follower",
+    "Kind",
+    "connect",
+]

@@ -1,0 +1,283 @@
+"""A connection to the apiserver: lists, watches and evictions, as plain JSON, with a bound and a deadline on each.
+
+The only module that knows lightkube, which reads kubeconfigs and service accounts, and brings TLS and tokens. Its own
+lists and watches have no bound on what they read and none on how long, so ours stand here, on its HTTP client.
+
+Rules: loaded when it is used; an answer that is late, too big or not what the API sends is an ApiserverError; after a
+token or a certificate was refused they are read anew, because both are rotated in their files. Next:
+`nri.kube.client.follow`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+
+from nri.errors import ConfigError, NriError
+from nri.kube.client.errors import ApiserverError
+from nri.kube.client.kinds import PODS, Kind
+from nri.kube.client.lines import Lines, TooLong
+from nri.kube.client.objects import Event, Object, read_event, read_page, read_status, status_of
+
+__all__ = ["INSTALL", "MOST_BYTES", "MOST_OBJECTS", "Apiserver", "Watch", "connect"]
+
+#: How to install what it needs. No package index has this project, so its name alone would bring a stranger's.
+INSTALL = "pip install '.[agent]', in a checkout of nri"
+#: A list is not longer, in bytes: an object of the API has at most 1.5 MB, and annotations 256 kB.
+MOST_BYTES = 64 << 20
+#: Nor has it more objects; a node has a few hundred pods.
+MOST_OBJECTS = 10_000
+#: An event of a watch is not longer, in bytes.
+_LONGEST_EVENT = 4 << 20
+#: So many objects are asked for at once.
+_PAGE = 500
+_CONNECT_S, _READ_S, _LIST_S = 5.0, 15.0, 60.0
+#: A watch that is silent for so long is cut off and resumed: the apiserver sends a bookmark every minute.
+_SILENCE_S = 90.0
+#: How much longer than was agreed a watch may last.
+_GRACE_S = 30.0
+#: Files of credentials are not read more often, in seconds.
+_RENEW_S = 10.0
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def connect(kubeconfig: str | os.PathLike[str] = "", context: str = "", account: str = _ACCOUNT) -> Apiserver:
+    """Return the apiserver that a kubeconfig names, or without one that of the cluster that this runs in.
+
+    Nothing is sent yet. Raises ConfigError for a kubeconfig or an account that cannot be used, NriError without the
+    extra `agent`.
+
+    Args:
+        kubeconfig: its path, "" for the service account.
+        context: which of its contexts, "" for the current one.
+        account: the folder of the service account.
+    """
+    path = os.fspath(kubeconfig)
+    return Apiserver(lambda: _client(path, context, account))
+
+
+def _client(path: str, context: str, account: str) -> Any:
+    """An HTTP client with the address, the certificates and the credentials in place."""
+    try:
+        from lightkube.config import client_adapter, kubeconfig
+    except ImportError:
+        raise NriError(f"the apiserver needs lightkube, which is not installed. Install the extra: {INSTALL}") from None
+    import httpx2
+
+    source = path or account
+    try:
+        if path:
+            config = kubeconfig.KubeConfig.from_file(path).get(context or None)
+        else:
+            config = kubeconfig.KubeConfig.from_service_account(account).get()
+        if config is None:
+            raise NriError("there is no context")
+        timeout = httpx2.Timeout(_READ_S, connect=_CONNECT_S)
+        return client_adapter.Client(config, client_adapter.ConnectionParams(timeout=timeout))
+    except KeyError as error:
+        hint = "" if path else "name a kubeconfig where this does not run in a pod"
+        raise ConfigError(source, "", f"{error} is missing", hint) from None
+    except Exception as error:  # noqa: BLE001  whatever YAML, TLS or files make of text that people wrote
+        hint = "" if path else "name a kubeconfig where this does not run in a pod"
+        raise ConfigError(source, "", str(error) or type(error).__name__, hint) from None
+
+
+class Apiserver:
+    """An apiserver. Thread-safe; each watch has a connection of its own.
+
+    Args:
+        make: makes the HTTP client, from files that may have changed since.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, make: Any, clock: Any = time.monotonic) -> None:
+        self._make = make
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._http = make()
+        import httpx2
+
+        self._made = clock()
+        self._stale = False
+        self._failures = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, NriError)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close connections that are not in use."""
+        self._http.close()
+
+    @property
+    def address(self) -> str:
+        """Its URL."""
+        return str(self._http.base_url)
+
+    def list(self, kind: Kind, fields: str = "", version: str = "") -> tuple[list[Object], str]:
+        """Return all objects of a kind with the version of the list.
+
+        Args:
+            kind: of what.
+            fields: a field selector.
+            version: "" for the newest that there is, "0" for any, else one that the list must not be older than.
+        """
+        what = f"list {kind}"
+        words = {"fieldSelector": fields, "limit": str(_PAGE)}
+        words |= {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
+        items: list[Object] = []
+        left, deadline = MOST_BYTES, self._clock() + _LIST_S
+        while True:
+            data = self._ask(what, kind.path, {"params": _words(words)}, left, deadline)
+            left -= len(data)
+            try:
+                page = read_page(data)
+            except ValueError as error:
+                raise ApiserverError(what, 0, f"the answer cannot be read: {error}") from None
+            items += page.items
+            if len(items) > MOST_OBJECTS:
+                raise ApiserverError(what, 0, f"there are more than {MOST_OBJECTS} objects")
+            if not page.more:
+                return items, page.version
+            words = {"fieldSelector": fields, "limit": str(_PAGE), "continue": page.more}
+
+    @contextmanager
+    def watch(self, kind: Kind, version: str, fields: str = "", lasting_s: int = 300) -> Iterator[Watch]:
+        """Watch what happens to the objects of a kind after a version, for about so many seconds."""
+        what = f"watch {kind}"
+        words = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version, "fieldSelector": fields}
+        words["timeoutSeconds"] = str(lasting_s)
+        import httpx2
+
+        timeout = httpx2.Timeout(_READ_S, connect=_CONNECT_S, read=_SILENCE_S)
+        asked = {"params": _words(words), "timeout": timeout}
+        with self._errors(what), self._client().stream("GET", kind.path, **asked) as answer:
+            self._refused(what, answer)
+            yield Watch(what, answer, self._clock, self._clock() + lasting_s + _GRACE_S)
+
+    def evict(self, namespace: str, name: str, uid: str = "", grace_s: int | None = None) -> None:
+        """Ask for a pod to be evicted; it ends later, or not: ApiserverError 429 if a disruption budget forbids it.
+
+        Args:
+            namespace: the pod's.
+            name: the pod's.
+            uid: the pod's; another one of the same name is left alone.
+            grace_s: how long it has to end, in seconds; None for what the pod itself says.
+        """
+        options: Object = {}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": options,
+        }
+        path = PODS.in_namespace(namespace, name, "eviction")
+        self._ask(f"evict {namespace}/{name}", path, {"json": body}, 1 << 20, self._clock() + _READ_S)
+
+    def _ask(self, what: str, path: str, asked: Mapping[str, Any], most: int, deadline: float) -> bytes:
+        """Send a request, a POST if it has a body, and return the whole answer."""
+        parts: list[bytes] = []
+        method = "POST" if "json" in asked else "GET"
+        with self._errors(what), self._client().stream(method, path, **asked) as answer:
+            self._refused(what, answer)
+            for part in answer.iter_bytes():
+                most -= len(part)
+                if most < 0:
+                    raise ApiserverError(what, 0, "the answer is too big")
+                if self._clock() > deadline:
+                    raise ApiserverError(what, 0, "the answer takes too long")
+                parts.append(part)
+        return b"".join(parts)
+
+    def _refused(self, what: str, answer: Any) -> None:
+        """Raise for an answer that is none."""
+        if 200 <= answer.status_code < 300:
+            return
+        data = b""
+        for part in answer.iter_bytes():
+            data += part
+            if len(data) > 1 << 16:
+                break
+        _, words, after_s = read_status(data)
+        if answer.status_code == 401:
+            self._stale = True
+        raise ApiserverError(what, answer.status_code, words or f"HTTP {answer.status_code}", after_s)
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Our error for the client's."""
+        try:
+            yield
+        except ApiserverError:
+            raise
+        except self._failures as error:
+            self._stale = True
+            words = str(error) or type(error).__name__
+            raise ApiserverError(what, 0, f"{self.address}: {words}") from None
+
+    def _client(self) -> Any:
+        """The HTTP client, made anew if something was wrong with the last one."""
+        with self._lock:
+            if self._stale and self._clock() - self._made > _RENEW_S:
+                self._made = self._clock()
+                # The old one is not closed: others may still be reading by it.
+                self._http = self._make()
+                self._stale = False
+            return self._http
+
+
+class Watch:
+    """A watch that is open: its events, in the groups in which they come."""
+
+    def __init__(self, what: str, answer: Any, clock: Any, deadline: float) -> None:
+        self._what = what
+        self._answer = answer
+        self._clock = clock
+        self._deadline = deadline
+
+    def events(self) -> Iterator[list[Event]]:
+        """Yield events until the apiserver ends the watch. Raises ApiserverError, with the status it may have sent."""
+        lines = Lines(_LONGEST_EVENT)
+        for part in self._answer.iter_bytes():
+            try:
+                found = [read_event(line) for line in lines.feed(part)]
+            except TooLong as error:
+                raise ApiserverError(self._what, 0, str(error)) from None
+            except ValueError as error:
+                raise ApiserverError(self._what, 0, f"an event cannot be read: {error}") from None
+            bad = next((place for place, event in enumerate(found) if event.type == "ERROR"), len(found))
+            if bad:
+                yield found[:bad]
+            for event in found[bad:]:
+                code, words, after_s = status_of(event.object)
+                raise ApiserverError(self._what, code, words, after_s)
+            if self._clock() > self._deadline:
+                return
+
+    def cut(self) -> None:
+        """End it from another thread, whose read returns at once."""
+        stream = self._answer.extensions.get("network_stream")
+        found = stream.get_extra_info("socket") if stream is not None else None
+        if found is None:
+            return
+        try:
+            # A second descriptor: TLS's own shutdown would wait for the other side, and for the reader's lock.
+            with socket.socket(fileno=os.dup(found.fileno())) as again:
+                again.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended by itself
+
+
+def _words(words: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in words.items() if value}

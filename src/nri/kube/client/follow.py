@@ -1,0 +1,191 @@
+"""Follow the objects of one kind: list them, watch them, resume after a cut, list them anew if that is not possible.
+
+Rules: what is known stays known while the apiserver is away, and `problem` says so; every wait has an end, and the
+pause between two tries grows to half a minute, drawn by chance, so that nodes that lost the apiserver together do not
+come back together. A list need not be newer than what was known (so that the apiserver answers from memory), but never
+is older, unless the apiserver itself has lost what was known. The end of the package; `nri.agent` uses it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from nri.backoff import Backoff
+from nri.kube.client.connection import MOST_OBJECTS
+from nri.kube.client.errors import ApiserverError
+from nri.kube.client.objects import Event, Object, key_of, version_of
+
+if TYPE_CHECKING:
+    from nri.kube.client.connection import Apiserver, Watch
+    from nri.kube.client.kinds import Kind
+
+__all__ = ["Follower"]
+
+_log = logging.getLogger(__name__)
+#: A watch lasts so long, in seconds; drawn by chance, so that nodes do not ask all at once.
+_LASTING_S = range(240, 480)
+#: A watch that the apiserver ends sooner is not asked for again at once.
+_SHORT_S = 1.0
+#: No wish of the apiserver to be left alone is kept for longer, in seconds.
+_MOST_PATIENCE_S = 60.0
+#: A stop waits for a request that is under way, in seconds.
+_STOP_S = 20.0
+
+Key = tuple[str, str]
+Changed = Callable[[Mapping[Key, Object]], None]
+
+
+class Follower:
+    """The objects of one kind, kept up to date by a thread.
+
+    Args:
+        api: where they are.
+        kind: of what.
+        changed: called by the thread with all objects, by namespace and name, once they are known and after changes;
+            neither the mapping nor what is in it may be changed, or kept to see later changes.
+        fields: a field selector.
+        clock: monotonic seconds.
+        pause: waits so many seconds, less if this is stopped.
+    """
+
+    def __init__(
+        self,
+        api: Apiserver,
+        kind: Kind,
+        changed: Changed,
+        *,
+        fields: str = "",
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
+        self._api = api
+        self._kind = kind
+        self._changed = changed
+        self._fields = fields
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._pause = pause or self._stopping.wait
+        self._backoff = Backoff(clock=clock)
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._open: Watch | None = None
+        self._objects: dict[Key, Object] = {}
+        #: The version to watch from, "" if all must be listed first.
+        self._version = ""
+        #: The newest version that was ever known; no list may be older.
+        self._newest = "0"
+        self._heard = clock()
+        #: Whether all objects have been known at least once.
+        self.synced = False
+        #: Why what is known may be old, "" if it is not.
+        self.problem = ""
+
+    def start(self) -> None:
+        """Begin, in a thread of its own."""
+        if self._thread is None:
+            self._stopping.clear()
+            self._thread = threading.Thread(target=self._run, name=f"follow {self._kind}", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for that; what is known stays known."""
+        self._stopping.set()
+        with self._lock:
+            if self._open is not None:
+                self._open.cut()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_STOP_S)
+            self._thread = None
+
+    @property
+    def silent_s(self) -> float:
+        """For how many seconds nothing has been heard of the apiserver."""
+        return self._clock() - self._heard
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            delay_s = self.run_once()
+            if delay_s > 0:
+                self._pause(delay_s)
+
+    def run_once(self) -> float:
+        """List if that is needed, then watch until that ends; return for how many seconds to wait before the next."""
+        self._backoff.started()
+        begun = self._clock()
+        try:
+            if not self._version:
+                self._list()
+            self._watch()
+        except ApiserverError as error:
+            return self._failed(error)
+        if self._clock() - begun < _SHORT_S and not self._stopping.is_set():
+            return self._backoff.ended()
+        self._backoff.reset()
+        return 0.0
+
+    def _failed(self, error: ApiserverError) -> float:
+        if self._stopping.is_set():
+            return 0.0
+        delay_s = max(self._backoff.ended(), min(error.retry_after_s, _MOST_PATIENCE_S))
+        if error.expired:
+            if not self._version:  # not even a list could be had that is as new as what was known
+                self._newest = ""
+            self._version = ""
+            _log.info("%s; all are listed anew", error)
+            return delay_s
+        if self.problem != str(error):
+            _log.warning("%s; what is known stays in force", error)
+        self.problem = str(error)
+        return delay_s
+
+    def _list(self) -> None:
+        items, version = self._api.list(self._kind, self._fields, self._newest)
+        self._objects = {key_of(item): item for item in items}
+        self._version = self._newest = version
+        self._heard = self._clock()
+        self.synced = True
+        self._tell()
+
+    def _watch(self) -> None:
+        with self._api.watch(self._kind, self._version, self._fields, random.choice(_LASTING_S)) as watch:
+            with self._lock:
+                self._open = watch
+            try:
+                if self._stopping.is_set():
+                    return
+                if self.problem:
+                    _log.info("the apiserver is back: %s are followed", self._kind)
+                self.problem, self._heard = "", self._clock()
+                for events in watch.events():
+                    self._heard = self._clock()
+                    if self._take(events):
+                        self._tell()
+            finally:
+                with self._lock:
+                    self._open = None
+
+    def _take(self, events: list[Event]) -> bool:
+        """Take events in; return whether any object has changed."""
+        changed = False
+        for event in events:
+            if event.type == "DELETED":
+                changed |= self._objects.pop(key_of(event.object), None) is not None
+            elif event.type != "BOOKMARK":
+                self._objects[key_of(event.object)] = event.object
+                changed = True
+            self._version = self._newest = version_of(event.object)
+        if len(self._objects) > MOST_OBJECTS:
+            self._version = ""
+            raise ApiserverError(f"watch {self._kind}", 0, f"there are more than {MOST_OBJECTS} objects")
+        return changed
+
+    def _tell(self) -> None:
+        try:
+            self._changed(self._objects)
+        except Exception:  # noqa: BLE001  a listener's error is not ours, and the next change may be a good one
+            _log.exception("changed %s could not be taken in", self._kind)

@@ -1,0 +1,76 @@
+"""What tests of the client share: objects, a follower that keeps what it was told, and a wait. Next: `test_follow`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.kubernetes.control_plane import ControlPlane
+
+Json = dict[str, Any]
+NODE = "node-1"
+
+
+def wait_for(holds: Callable[[], object], what: str, timeout_s: float = 30) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, f"no {what} in {timeout_s:g} s"
+        time.sleep(0.02)
+
+
+def make_crds(api: ControlPlane) -> None:
+    """Have the API serve the custom resources."""
+    api.kubectl("apply", "-f", str(Path(__file__).parent / "crds.yaml"))
+    api.kubectl("wait", "--for=condition=Established", "crd", "--all")
+
+
+class Told:
+    """What a follower told last, and all versions of it: names with the label `v`."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, str]] = []
+
+    def __call__(self, objects: Any) -> None:
+        """Take it."""
+        self.seen.append({name: value(thing) for (_, name), thing in objects.items()})
+
+    @property
+    def last(self) -> dict[str, str] | None:
+        """What was told last."""
+        return self.seen[-1] if self.seen else None
+
+
+def value(thing: Json) -> str:
+    """The label that tests tell versions by."""
+    return str((thing["metadata"].get("labels") or {}).get("v", ""))
+
+
+def pod(name: str, node: str = NODE, v: str = "1") -> Json:
+    """A pod that nobody runs."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"v": v}},
+        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "none"}]},
+    }
+
+
+def node(name: str = NODE, v: str = "1", **annotations: str) -> Json:
+    """A node that nobody runs on."""
+    meta = {"name": name, "labels": {"v": v}, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta}
+
+
+def slo(spec: Json, name: str = NODE, v: str = "1") -> Json:
+    """A NodeSLO."""
+    meta = {"name": name, "labels": {"v": v}}
+    return {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": meta, "spec": spec}
+
+
+def topology(annotations: Json, name: str = NODE) -> Json:
+    """A NodeResourceTopology."""
+    meta = {"name": name, "annotations": annotations}
+    return {"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology", "metadata": meta}

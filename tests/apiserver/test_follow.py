@@ -1,0 +1,267 @@
+"""The client on a real apiserver: what it follows, and what it does when the apiserver is gone, or has forgotten."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from nri.kube.client import NODE_SLOS, NODES, PODS, Apiserver, ApiserverError, Follower, connect
+from tests.apiserver.following import NODE, Told, make_crds, node, pod, slo, value, wait_for
+from tests.kubernetes.control_plane import ControlPlane
+
+Follow = Callable[..., tuple[Follower, Told]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def crds(api: ControlPlane) -> None:
+    """The custom resources."""
+    make_crds(api)
+
+
+@pytest.fixture
+def client(api: ControlPlane) -> Iterator[Apiserver]:
+    """The client, as the administrator."""
+    with connect(api.kubeconfig) as made:
+        yield made
+
+
+@pytest.fixture
+def follow(client: Apiserver) -> Iterator[Follow]:
+    """Start following."""
+    made: list[Follower] = []
+
+    def start(kind: object, **options: object) -> tuple[Follower, Told]:
+        told = Told()
+        made.append(Follower(client, kind, told, **options))
+        made[-1].start()
+        wait_for(lambda: made[-1].synced or made[-1].problem, "list")
+        return made[-1], told
+
+    yield start
+    for each in made:
+        each.stop()
+
+
+@pytest.fixture
+def pods(api: ControlPlane) -> Iterator[None]:
+    """The pods of a test go with it."""
+    yield
+    api.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+
+
+@pytest.mark.usefixtures("pods")
+def test_the_pods_of_one_node_are_followed_from_their_birth_to_their_end(api: ControlPlane, follow: Follow) -> None:
+    api.apply(pod("old"), pod("other", node="node-2"))
+    follower, told = follow(PODS, fields=f"spec.nodeName={NODE}")
+    assert told.last == {"old": "1"}
+    api.apply(pod("new"), pod("another", node="node-2"))
+    wait_for(lambda: told.last == {"old": "1", "new": "1"}, "new pod")
+    api.apply(pod("old", v="2"))
+    wait_for(lambda: told.last == {"old": "2", "new": "1"}, "changed pod")
+    api.kubectl("delete", "pod", "old", "--force", "--grace-period=0")
+    wait_for(lambda: told.last == {"new": "1"}, "end of the pod")
+    assert follower.problem == ""
+
+
+def test_custom_resources_are_followed_by_name(api: ControlPlane, follow: Follow) -> None:
+    api.apply(slo({}), slo({}, name="node-2"))
+    _, told = follow(NODE_SLOS, fields=f"metadata.name={NODE}")
+    assert told.last == {NODE: "1"}
+    api.apply(slo({}, v="2"), slo({}, name="node-2", v="2"))
+    wait_for(lambda: told.last == {NODE: "2"}, "changed resource")
+    api.kubectl("delete", "nodeslos", "--all")
+    wait_for(lambda: told.last == {}, "end of the resource")
+
+
+def test_more_objects_than_a_page_has_are_all_listed(
+    api: ControlPlane, client: Apiserver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.kube.client.connection._PAGE", 20)
+    api.apply(*(slo({}, name=f"many-{number}") for number in range(50)))
+    items, version = client.list(NODE_SLOS)
+    assert len({item["metadata"]["name"] for item in items}) == 50
+    assert version.isdigit()
+    assert "managedFields" not in items[0]["metadata"]
+    api.kubectl("delete", "--raw", "/apis/slo.koordinator.sh/v1alpha1/nodeslos")
+
+
+def test_a_killed_apiserver_is_found_again_and_nothing_is_missed(api: ControlPlane, follow: Follow) -> None:
+    api.apply(node(v="1"))
+    follower, told = follow(NODES)
+    api.kill_apiserver()
+    wait_for(lambda: follower.problem, "problem")
+    assert "127.0.0.1" in follower.problem
+    assert told.last == {NODE: "1"}
+    api.start_apiserver()
+    api.apply(node(v="2"))
+    wait_for(lambda: told.last == {NODE: "2"}, "change after the restart")
+    wait_for(lambda: not follower.problem, "end of the problem")
+    api.kubectl("delete", "node", NODE)
+
+
+def test_an_hour_without_an_apiserver_costs_patience_and_no_storm(
+    api: ControlPlane, follow: Follow, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.apply(node(v="1"))
+    now, pauses = [0.0], []
+    over, up = threading.Event(), threading.Event()
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        now[0] += seconds
+        if now[0] > 3600:
+            over.set()
+            up.wait(60)
+
+    follower, told = follow(NODES, clock=lambda: now[0], pause=pause)
+    caplog.set_level(logging.WARNING)
+    api.kill_apiserver()
+    assert over.wait(120)
+    api.start_apiserver()
+    up.set()
+    assert 3600 / 30 <= len(pauses) < 600, "so often was the apiserver asked in an hour"
+    assert max(pauses) <= 30
+    assert told.last == {NODE: "1"}
+    assert len([record for record in caplog.records if "stays in force" in record.message]) < 10
+    api.apply(node(v="2"))
+    wait_for(lambda: told.last == {NODE: "2"}, "change after the hour")
+    assert follower.problem == ""
+    api.kubectl("delete", "node", NODE)
+
+
+def test_what_changed_while_the_apiserver_forgot_its_history_is_listed_anew(api: ControlPlane, follow: Follow) -> None:
+    api.apply(node("kept", v="1"), node("lost", v="1"))
+    # It is kept away by a pause that ends when all has happened.
+    gate = threading.Event()
+    follower, told = follow(NODES, pause=lambda seconds: gate.wait(60))
+    before = follower._version
+    api.kill_apiserver()
+    wait_for(lambda: follower.problem, "problem")
+    api.start_apiserver()
+    api.apply(node("kept", v="2"))
+    api.kubectl("delete", "node", "lost")
+    compact(api)
+    api.kill_apiserver()
+    api.start_apiserver()
+    assert follower._version == before
+    gate.set()
+    wait_for(lambda: told.last == {"kept": "2"}, "list after 410")
+    api.kubectl("delete", "node", "kept")
+
+
+def compact(api: ControlPlane) -> None:
+    """Have etcd forget all but what is now."""
+
+    def ask(path: str, body: dict[str, object]) -> dict[str, object]:
+        request = urllib.request.Request(f"{api.etcd}{path}", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            found: dict[str, object] = json.load(answer)
+        return found
+
+    found = ask("/v3/kv/range", {"key": base64.b64encode(b"none").decode()})
+    ask("/v3/kv/compaction", {"revision": found["header"]["revision"], "physical": True})
+
+
+def test_a_version_that_is_forgotten_and_one_that_is_to_come_are_expired(api: ControlPlane, client: Apiserver) -> None:
+    api.apply(node(v="1"))
+    compact(api)
+    with pytest.raises(ApiserverError) as forgotten:
+        with client.watch(NODES, "1") as watch:
+            list(watch.events())
+    assert forgotten.value.expired, forgotten.value
+    with pytest.raises(ApiserverError) as to_come:
+        client.list(NODES, version="99999999")
+    assert to_come.value.expired, to_come.value
+    api.kubectl("delete", "node", NODE)
+
+
+def test_an_etcd_of_an_older_day_is_believed_in_the_end(api: ControlPlane, client: Apiserver) -> None:
+    api.apply(node(v="1"))
+    told = Told()
+    follower = Follower(client, NODES, told)
+    follower._newest = "99999999"
+    follower.run_once()
+    assert told.last is None
+    follower._pause = lambda seconds: None
+    follower.start()
+    wait_for(lambda: told.last == {NODE: "1"}, "list of what there is")
+    follower.stop()
+    api.kubectl("delete", "node", NODE)
+
+
+def test_a_resource_that_the_cluster_does_not_have_is_told_and_asked_for_again(
+    api: ControlPlane, client: Apiserver
+) -> None:
+    api.kubectl("delete", "crd", "nodeslos.slo.koordinator.sh")
+    told = Told()
+    follower = Follower(client, NODE_SLOS, told)
+    try:
+        wait_for(lambda: follower.run_once() and follower.problem, "problem")
+        assert "CustomResourceDefinition" in follower.problem
+        assert told.last is None
+    finally:
+        make_crds(api)
+    follower._pause = lambda seconds: None
+    follower.start()
+    wait_for(lambda: follower.synced and not follower.problem, "list")
+    follower.stop()
+
+
+def test_stopping_does_not_wait_for_the_end_of_a_watch(follow: Follow) -> None:
+    follower, _ = follow(NODES)
+    wait_for(lambda: follower._open is not None, "watch")
+    begun = time.monotonic()
+    follower.stop()
+    assert time.monotonic() - begun < 5
+    assert follower._thread is None
+
+
+def test_events_of_one_moment_are_told_in_order(api: ControlPlane, follow: Follow) -> None:
+    _, told = follow(NODES)
+    for version in range(2, 8):
+        api.apply(node(v=str(version)))
+    wait_for(lambda: told.last == {NODE: "7"}, "last change")
+    seen = [each[NODE] for each in told.seen if NODE in each]
+    assert seen == sorted(seen)
+    api.kubectl("delete", "node", NODE)
+
+
+@pytest.mark.usefixtures("pods")
+def test_an_evicted_pod_ends_and_another_of_its_name_does_not(api: ControlPlane, client: Apiserver) -> None:
+    api.apply(pod("victim"))
+    uid = api.get("pod", "victim")["metadata"]["uid"]
+    with pytest.raises(ApiserverError) as refused:
+        client.evict("default", "victim", uid="3b241101-e2bb-4255-8caf-4136c566a962")
+    assert refused.value.status == 409, refused.value
+    client.evict("default", "victim", uid=uid, grace_s=7)
+    assert api.get("pod", "victim")["metadata"]["deletionGracePeriodSeconds"] == 7
+    with pytest.raises(ApiserverError) as missing:
+        client.evict("default", "nobody")
+    assert missing.value.status == 404
+
+
+@pytest.mark.usefixtures("pods")
+def test_a_disruption_budget_forbids_an_eviction(api: ControlPlane, client: Apiserver) -> None:
+    api.apply(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "kept", "namespace": "default"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"v": "kept"}}},
+        },
+        pod("kept", v="kept"),
+    )
+    status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    api.kubectl("patch", "pod", "kept", "--subresource=status", "-p", json.dumps(status))
+    with pytest.raises(ApiserverError) as refused:
+        client.evict("default", "kept")
+    assert refused.value.status == 429
+    assert value(api.get("pod", "kept")) == "kept"
+    api.kubectl("delete", "pdb", "kept")

@@ -1,0 +1,69 @@
+"""Parts of an agent on a machine made of files, with a clock that stands still until it is moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nri.agent.decisions import Decisions
+from nri.agent.executor import Executor
+from nri.agent.explain import History
+from nri.agent.observe import Observer
+from nri.agent.parts import Parts
+from nri.agent.pods.source import Known
+from nri.agent.rules.book import RuleBook
+from nri.host import CoreScheduler, Root
+from nri.policies.koordinator.profile import Node
+
+UID = "6f1b1c0e-0000-4000-8000-000000000001"
+POD = f"kubepods/besteffort/pod{UID}"
+TOPOLOGY = {
+    "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket": 0, "node": 0, "cpuset": "0-3"}]'}}
+}
+
+
+class Clock:
+    """Seconds that pass only when a test says so."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Pods(Known):
+    """A source of pods that a test fills by `replace`."""
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+def parts(
+    root: Root,
+    *,
+    clock: Callable[[], float] | None = None,
+    node: Node | None = None,
+    scheduler: CoreScheduler | None = None,
+    rules: Mapping[str, Any] | None = None,
+    history: History | None = None,
+) -> Parts:
+    """All shared parts of an agent on a machine; `rules` are documents by kind."""
+    clock = clock or Clock()
+    observer = Observer()
+    executor = Executor(root, observer=observer, clock=clock, scheduler=scheduler)
+    history = history or History(now=clock)
+    book = RuleBook(node or Node(), clock=clock)
+    for kind, document in (rules or {}).items():
+        book.put(kind, document, "a test")
+    decisions = Decisions(book, executor, history, observer, clock)
+    return Parts(root, book, Pods(), decisions, executor, history, observer)
+
+
+def text(root: Root, controller: str, cgroup: str, file: str) -> str:
+    """The text of a cgroup's file on a machine of cgroup v1, without the end of its line."""
+    return (Path(root.path) / "sys/fs/cgroup" / controller / cgroup / file).read_text().strip()

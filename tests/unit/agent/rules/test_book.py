@@ -1,0 +1,190 @@
+"""The book of rules: what is taken, what is refused, what stays."""
+
+import json
+from typing import Any
+
+import pytest
+
+from nri.agent.rules.book import RuleBook
+from nri.policies.koordinator import names
+from nri.policies.koordinator.profile import Node
+
+BE_ON = {"resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}}}}
+
+
+def slo(spec: Any) -> dict[str, Any]:
+    return {"kind": "NodeSLO", "metadata": {"name": "n1"}, "spec": spec}
+
+
+def topology(cpus: str) -> dict[str, Any]:
+    pools = json.dumps([{"socket": 0, "node": 0, "cpuset": cpus}])
+    return {"metadata": {"name": "n1", "annotations": {names.ANNOTATION_SHARE_POOLS: pools}}}
+
+
+def node(ratio: str | None) -> dict[str, Any]:
+    return {"metadata": {"name": "n1", "annotations": {} if ratio is None else {names.ANNOTATION_RATIO: ratio}}}
+
+
+@pytest.fixture
+def book() -> RuleBook:
+    return RuleBook(Node(fail=True), clock=lambda: 7.0)
+
+
+@pytest.fixture
+def heard(book: RuleBook) -> list[set[str]]:
+    calls: list[set[str]] = []
+    book.subscribe(lambda kinds: calls.append(set(kinds)))
+    return calls
+
+
+def test_before_any_document_the_base_holds(book: RuleBook) -> None:
+    assert book.node == Node(fail=True)
+    assert (book.document("NodeSLO"), book.source("NodeSLO"), book.problems()) == (None, "", [])
+
+
+def test_each_kind_becomes_its_part_of_the_rules_and_is_told(book: RuleBook, heard: list[set[str]]) -> None:
+    book.put("NodeSLO", slo(BE_ON), "api")
+    book.put("NodeResourceTopology", topology("0-3"), "api")
+    book.put("Node", node("1.5"), "api")
+    found = book.node
+    assert found.fail
+    assert found.identity is not None and found.identity.pods["BE"] == -1
+    assert found.cpus is not None and found.cpus.shared() == "0-3"
+    assert found.ratio == 1.5
+    assert (found.batch.has_quota, found.batch.ratio) == (True, 1.5)
+    assert heard == [{"NodeSLO"}, {"NodeResourceTopology"}, {"Node"}]
+    assert book.document("NodeSLO") == slo(BE_ON)
+
+
+def test_a_snapshot_does_not_change(book: RuleBook) -> None:
+    before = book.node
+    book.put("NodeSLO", slo(BE_ON), "api")
+    assert before.identity is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad", "key"),
+    [
+        ("NodeSLO", slo(BE_ON), slo({"resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": "x"}}}}), "spec."),
+        ("NodeSLO", slo(BE_ON), slo({"hostApplications": {}}), "hostApplications"),
+        ("NodeSLO", slo(BE_ON), slo({"systemStrategy": {"totalNetworkBandwidth": "-1"}}), ""),
+        ("NodeSLO", slo(BE_ON), slo([1]), "spec"),
+        ("NodeSLO", slo(BE_ON), {"metadata": [], "spec": BE_ON}, "metadata"),
+        ("NodeResourceTopology", topology("0-3"), topology("3-0"), "annotation"),
+        ("NodeResourceTopology", topology("0-3"), {"metadata": {"annotations": {"a": 1}}}, "metadata.annotations"),
+        ("Node", node("1.5"), node("fast"), "annotation"),
+        ("Node", node("1.5"), [], ""),
+    ],
+)
+def test_a_bad_document_keeps_the_last_good_one_and_is_a_problem_until_a_good_one_comes(
+    book: RuleBook, heard: list[set[str]], kind: str, good: Any, bad: Any, key: str
+) -> None:
+    book.put(kind, good, "api")
+    before = book.node
+    heard.clear()
+    book.put(kind, bad, "api")
+    assert book.node is before
+    assert book.document(kind) == good
+    (problem,) = book.problems()
+    assert (problem.kind, problem.source, problem.at) == (kind, "api", 7.0)
+    assert problem.error.startswith(key) and problem.error
+    assert heard == []
+    book.put(kind, good, "api")
+    assert book.problems() == []
+
+
+def test_one_bad_value_refuses_the_whole_document(book: RuleBook) -> None:
+    strategy = {"policies": {"netQOSPolicy": "terway-qos"}, "lsClass": {"networkQOS": {}}}
+    strategy["lsClass"]["networkQOS"] = {"enable": True, "egressLimit": "2G"}
+    spec = {"systemStrategy": {"totalNetworkBandwidth": "1G"}, "resourceQOSStrategy": strategy | {"beClass": {}}}
+    book.put("NodeSLO", slo(BE_ON), "api")
+    book.put("NodeSLO", slo(spec), "api")
+    assert book.node.identity is not None and book.node.identity.pods["BE"] == -1
+    assert "more than the node's" in book.problems()[0].error
+
+
+def test_a_document_that_means_the_same_is_taken_and_not_told(book: RuleBook, heard: list[set[str]]) -> None:
+    book.put("Node", node("1.5"), "api")
+    book.put("Node", node("1.501") | {"status": {}}, "api")
+    assert heard == [{"Node"}]
+    assert book.node.ratio == 1.5
+    assert book.document("Node") == node("1.501") | {"status": {}}
+
+
+def test_a_spec_that_only_loops_read_is_a_change_of_the_rule(book: RuleBook, heard: list[set[str]]) -> None:
+    book.put("NodeSLO", slo({"cpuBurstStrategy": {"policy": "none"}}), "api")
+    book.put("NodeSLO", slo({"cpuBurstStrategy": {"policy": "auto"}}), "api")
+    assert heard == [{"NodeSLO"}, {"NodeSLO"}]
+
+
+def test_what_a_deleted_slo_had_switched_on_is_switched_off(book: RuleBook, heard: list[set[str]]) -> None:
+    book.put("NodeSLO", slo(BE_ON), "api")
+    book.put("NodeSLO", None, "api")
+    identity = book.node.identity
+    assert identity is not None and not identity.enabled and identity.pods["BE"] == 0
+    assert book.document("NodeSLO") is None
+    assert heard == [{"NodeSLO"}] * 2
+
+
+def test_of_a_deleted_topology_and_node_nothing_is_left(book: RuleBook) -> None:
+    book.put("NodeResourceTopology", topology("0-3"), "api")
+    book.put("Node", node("1.5"), "api")
+    book.put("NodeResourceTopology", None, "api")
+    book.put("Node", None, "api")
+    assert (book.node.cpus, book.node.ratio) == (None, -1)
+
+
+def test_a_document_goes_away_only_by_its_own_source(book: RuleBook, heard: list[set[str]]) -> None:
+    book.put("NodeSLO", slo({}), "file")
+    book.put("NodeSLO", slo(BE_ON), "api")
+    heard.clear()
+    book.put("NodeSLO", None, "file")
+    assert book.source("NodeSLO") == "api"
+    assert heard == []
+
+
+def test_a_bad_document_that_is_deleted_is_no_problem_any_more(book: RuleBook) -> None:
+    book.put("Node", node("fast"), "api")
+    book.put("Node", None, "api")
+    assert book.problems() == []
+
+
+def test_a_source_can_say_where_an_error_is(book: RuleBook) -> None:
+    book.put("Node", node("fast"), "a.yaml", lambda error: "a.yaml:3")
+    assert book.problems()[0].source == "a.yaml:3"
+
+
+def test_what_cannot_be_read_at_all_is_a_problem_until_it_can(book: RuleBook) -> None:
+    book.refuse("", "a.yaml", "not valid YAML\n")
+    assert [(each.source, each.error) for each in book.problems()] == [("a.yaml", "not valid YAML\\n")]
+    book.accept("", "a.yaml")
+    assert book.problems() == []
+
+
+def test_problems_are_bounded_in_length_and_number(book: RuleBook) -> None:
+    for number in range(150):
+        book.refuse("", f"{number}.yaml", "x" * 10_000)
+    assert len(book.problems()) == 100
+    assert max(len(each.error) for each in book.problems()) < 600
+
+
+def test_a_listener_that_fails_stops_neither_the_others_nor_the_source(
+    book: RuleBook, heard: list[set[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    book.subscribe(lambda kinds: 1 / 0)
+    book.subscribe(lambda kinds: heard.append({"last"}))
+    book.put("Node", node("1.5"), "api")
+    assert heard == [{"Node"}, {"last"}]
+    assert "could not be applied" in caplog.text
+
+
+def test_a_listener_may_read_the_book(book: RuleBook) -> None:
+    seen: list[float] = []
+    book.subscribe(lambda kinds: seen.append(book.node.ratio if book.document("Node") else 0))
+    book.put("Node", node("2"), "api")
+    assert seen == [2.0]
+
+
+def test_a_kind_that_is_none_is_a_key_error(book: RuleBook) -> None:
+    with pytest.raises(KeyError):
+        book.put("Pod", {}, "api")

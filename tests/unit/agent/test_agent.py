@@ -1,0 +1,270 @@
+"""The agent's wiring: what is started in which order, what it says of itself, and its end."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent import agent as module
+from nri.agent.agent import Agent
+from nri.agent.koordlet import KoordletError
+from nri.agent.parts import Parts
+from nri.agent.settings import Settings
+from nri.agent.settings.values import StandaloneSettings
+from nri.errors import NriError
+from nri.policies.koordinator.contexts import ContainerContext, PodContext
+from tests.support.agents import TOPOLOGY, UID, Pods
+from tests.support.host_trees import v1, write_files
+
+STEPS: list[str] = []
+
+
+class Recorded:
+    """A transport, or the loops, that notes what is done with it."""
+
+    def __init__(self, settings: Settings, parts: Parts, name: str = "") -> None:
+        self.name, self.parts = name, parts
+        self.state: tuple[bool, str] = (True, "connected")
+        self.kinds: list[frozenset[str]] = []
+
+    def start(self) -> None:
+        STEPS.append(f"start {self.name}")
+
+    def stop(self) -> None:
+        STEPS.append(f"stop {self.name}")
+
+    def rules_changed(self, kinds: frozenset[str]) -> None:
+        self.kinds.append(kinds)
+
+    def health(self) -> tuple[bool, str]:
+        return self.state
+
+
+class Breaks(Recorded):
+    def start(self) -> None:
+        raise NriError("no socket")
+
+    def stop(self) -> None:
+        raise RuntimeError("not even that")
+
+    def rules_changed(self, kinds: frozenset[str]) -> None:
+        raise RuntimeError("no")
+
+    def health(self) -> tuple[bool, str]:
+        raise RuntimeError("no")
+
+
+class Rules:
+    def __init__(self, settings: Settings, book: object) -> None:
+        pass
+
+    def start(self) -> None:
+        STEPS.append("start rules")
+
+    def stop(self) -> None:
+        STEPS.append("stop rules")
+
+    def health(self) -> tuple[bool, str]:
+        return True, ""
+
+
+def classes(name: str) -> Any:
+    last = name.rpartition(":")[2]
+    known: dict[str, Any] = {"FileRules": Rules, "ProxyTransport": Breaks}
+    made: Callable[..., Any] = lambda settings, parts: Recorded(settings, parts, last)  # noqa: E731
+    return known.get(last, made)
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Agent]:
+    monkeypatch.setattr(module, "load", classes)
+    monkeypatch.setattr("nri.agent.sources.load", classes)
+    STEPS.clear()
+
+    def made(**given: Any) -> Agent:
+        root = v1(tmp_path / "root", "kubepods")
+        pods = Pods()
+        pods.replace([])
+        given = {"socket": str(tmp_path / "run/agent.sock"), "modes": ("nri",), **given}
+        return Agent(Settings(**given), root=root, pods=pods, tell=STEPS.append)
+
+    return made
+
+
+def ask(path: str, target: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("agent", timeout=10)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(path)
+    connection.request("GET", target)
+    response = connection.getresponse()
+    try:
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def test_parts_are_started_in_order_and_stopped_in_reverse(make: Callable[..., Agent]) -> None:
+    agent = make()
+    agent.start()
+    assert STEPS == ["start rules", "start NriTransport", "start Loops", "READY=1"]
+    agent.stop()
+    agent.stop()
+    assert STEPS[4:] == ["STOPPING=1", "stop Loops", "stop NriTransport", "stop rules"]
+    assert agent.wait(0)
+
+
+def test_a_part_that_cannot_be_started_leaves_nothing_running(make: Callable[..., Agent]) -> None:
+    agent = make(modes=("nri", "proxy"))
+    with pytest.raises(NriError, match="no socket"):
+        agent.start()
+    assert STEPS == ["start rules", "start NriTransport", "STOPPING=1", "stop NriTransport", "stop rules"]
+    assert not os.path.exists(agent.settings.socket)
+
+
+def test_it_does_not_start_beside_a_koordlet_unless_told(make: Callable[..., Agent]) -> None:
+    agent = make()
+    write_files(Path(agent.parts.root.path), {"proc/77/comm": "koordlet\n"})
+    with pytest.raises(KoordletError, match="pid 77"):
+        agent.start()
+    assert STEPS == []
+    told = make(beside_koordlet=True)
+    told.start()
+    told.stop()
+
+
+def test_a_changed_rule_is_told_to_every_transport(make: Callable[..., Agent]) -> None:
+    agent = make(modes=("proxy", "nri", "standalone"))
+    agent.parts.book.put("NodeResourceTopology", TOPOLOGY, "a test")
+    _, nri, standalone = (transport for transport in agent.transports)
+    assert isinstance(nri, Recorded)
+    assert isinstance(standalone, Recorded)
+    assert nri.kinds == standalone.kinds == [frozenset({"NodeResourceTopology"})]
+
+
+def test_health_is_that_of_all_parts(make: Callable[..., Agent]) -> None:
+    agent = make()
+    assert agent.health().ready
+    (transport,) = agent.transports
+    assert isinstance(transport, Recorded)
+    transport.state = (False, "waiting for the socket")
+    health = agent.health()
+    assert not health.ready
+    assert "not ready  NriTransport: waiting for the socket\n" in str(health)
+    assert not make(modes=("proxy",)).health().ready
+
+
+def test_a_bad_rule_is_told_and_the_last_good_one_serves(make: Callable[..., Agent]) -> None:
+    agent = make()
+    agent.parts.book.put("NodeResourceTopology", TOPOLOGY, "a test")
+    agent.parts.book.put("NodeResourceTopology", {"metadata": {"annotations": 7}}, "a test")
+    health = agent.health()
+    assert health.ready
+    assert "NodeResourceTopology of a test: " in str(health)
+    assert 'nri_agent_rule_problems{kind="NodeResourceTopology"} 1' in agent.parts.observer.text()
+
+
+def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
+    agent = make()
+    agent.parts.book.put("NodeResourceTopology", TOPOLOGY, "a test")
+    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "LS"})
+    agent.parts.decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
+    agent.start()
+    try:
+        path = agent.settings.socket
+        assert ask(path, "/healthz") == (200, "ok\n")
+        assert ask(path, "/readyz")[0] == 200
+        status, text = ask(path, "/metrics")
+        assert status == 200
+        assert 'nri_agent_ready{part="pods"} 1' in text
+        assert (
+            'nri_agent_hook_changes_total{transport="nri",stage="PreCreateContainer",hook="CPUSetAllocator"} 1' in text
+        )
+        assert json.loads(ask(path, "/explain")[1])["pods"][0]["name"] == "web"
+        (value,) = json.loads(ask(path, "/explain?pod=shop/web")[1])["values"]
+        assert (value["field"], value["value"], value["hook"]) == ("cpuset", "0-3", "CPUSetAllocator")
+        assert ask(path, "/explain?pod=nobody")[0] == 404
+        rows = json.loads(ask(path, "/capabilities")[1])
+        assert {"cpu.bvt", "cpuset.cpus"} <= {row["what"] for row in rows}
+    finally:
+        agent.stop()
+
+
+def test_a_transport_that_breaks_its_end_keeps_no_other_running(make: Callable[..., Agent], monkeypatch: Any) -> None:
+    monkeypatch.setattr(Breaks, "start", lambda self: None)
+    agent = make(modes=("nri", "proxy"))
+    agent.start()
+    agent.stop()
+    assert STEPS[-2:] == ["stop NriTransport", "stop rules"]
+
+
+def test_the_driver_of_the_settings_counts(make: Callable[..., Agent]) -> None:
+    assert make().parts.driver == "cgroupfs"
+    assert make(standalone=StandaloneSettings(cgroup_driver="systemd")).parts.driver == "systemd"
+
+
+def test_without_strategies_there_are_no_loops(make: Callable[..., Agent]) -> None:
+    agent = make(gates={"BECPUSuppress": False, "CPUBurst": False})
+    agent.start()
+    agent.stop()
+    assert "start Loops" not in STEPS
+
+
+def test_a_stop_ends_the_wait_of_another_thread(make: Callable[..., Agent]) -> None:
+    agent = make()
+    agent.start()
+    waiting = threading.Thread(target=agent.wait)
+    waiting.start()
+    assert not agent.wait(0)
+    agent.stop()
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+PROGRAM = """
+import sys
+from tests.support.agents import Pods
+from tests.unit.agent import test_agent
+from nri.agent import agent, sources
+from nri.agent.settings import Settings
+from nri.host import Root
+agent.load = sources.load = test_agent.classes
+pods = Pods()
+made = agent.Agent(Settings(modes=("nri",), socket=sys.argv[2]), root=Root(sys.argv[1]), pods=pods)
+print("made", flush=True)
+sys.exit(made.run())
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_cleanly_and_systemd_is_told(number: int, code: int, tmp_path: Path) -> None:
+    v1(tmp_path / "root", "kubepods")
+    path = str(tmp_path / "a.sock")
+    told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    told.bind(str(tmp_path / "notify"))
+    told.settimeout(60)
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "root"), path],
+        env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")},
+    )
+    try:
+        assert told.recv(100) == b"READY=1"
+        assert ask(path, "/healthz")[0] == 200
+        program.send_signal(number)
+        assert told.recv(100) == b"STOPPING=1"
+        assert program.wait(60) == code
+        assert not os.path.exists(path)
+    finally:
+        program.kill()
+        program.wait()
+        told.close()

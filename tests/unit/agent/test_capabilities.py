@@ -1,0 +1,99 @@
+"""The table of what a machine lets the agent do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+from nri import host
+from nri.agent.capabilities import NEEDED_BY, Capability, capabilities
+from nri.agent.settings.gates import Gate
+from nri.policies.koordinator.loops import block_io
+from nri.policies.koordinator.writes import KNOBS as WRITTEN
+from tests.support import host_trees
+
+
+def table(root: host.Root) -> dict[str, Capability]:
+    return {row.what: row for row in capabilities(root)}
+
+
+def test_there_is_a_row_for_every_knob_and_none_without_a_file_or_a_reason(tmp_path: Path) -> None:
+    for root in (host_trees.v1(tmp_path / "1", "kubepods"), host_trees.v2(tmp_path / "2", "kubepods.slice")):
+        rows = table(root)
+        assert rows.keys() >= {name for name in host.KNOBS if "SIZE" not in name}
+        assert [
+            row for row in rows.values() if bool(row.found) != row.supported or bool(row.reason) == row.supported
+        ] == []
+
+
+def test_a_file_that_other_kernels_have_is_not_supported_with_what_does_the_same(tmp_path: Path) -> None:
+    row = table(host_trees.v1(tmp_path, "kubepods"))["cpu.bvt"]
+    assert row == Capability(
+        "cpu.bvt",
+        False,
+        "",
+        "no cgroup here has cpu.bvt_warp_ns: on cgroup v1 only kernels of Anolis OS and Alibaba Cloud Linux have it",
+        "cpu.idle or cpu.shares",
+        ("GroupIdentity",),
+    )
+
+
+def test_the_same_knob_is_another_file_on_each_version(tmp_path: Path) -> None:
+    one, two = host_trees.v1(tmp_path / "1", "kubepods"), host_trees.v2(tmp_path / "2", "kubepods.slice")
+    assert table(one)["memory.limit"].found == "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+    assert table(two)["memory.limit"].found == "/sys/fs/cgroup/kubepods.slice/memory.max"
+    assert (table(one)["cgroups"].found, table(two)["cgroups"].found) == ("v1", "v2")
+    assert (table(one)["cgroup driver"].found, table(two)["cgroup driver"].found) == ("cgroupfs", "systemd")
+
+
+def test_a_machine_without_anything_has_a_reason_for_everything_and_no_error(tmp_path: Path) -> None:
+    rows = table(host.Root(tmp_path))
+    # Core scheduling is asked of the kernel itself.
+    assert [row.what for row in rows.values() if row.supported and row.what != "core scheduling"] == []
+    assert rows["cgroups"].reason == "no cgroup hierarchy is mounted"
+    assert rows["traffic control"].reason == "not installed: tc, iptables, ipset"
+
+
+def test_what_is_there_is_found_below_the_root(tmp_path: Path) -> None:
+    root = host_trees.write_files(
+        tmp_path,
+        {
+            "usr/sbin/tc": "",
+            "usr/sbin/iptables": "",
+            "usr/bin/ipset": "",
+            "sys/class/infiniband/mlx5_0/": "",
+            "proc/pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+            "proc/sys/kernel/sched_group_identity_enabled": "1\n",
+            "sys/fs/resctrl/schemata": "L3:0=fff\n",
+            "sys/fs/resctrl/info/L3/cbm_mask": "fff\n",
+        },
+    )
+    rows = table(root)
+    found = {name: rows[name].found for name in ("traffic control", "RDMA devices", "pressure (PSI)", "resctrl caches")}
+    assert found == {
+        "traffic control": "tc, iptables, ipset",
+        "RDMA devices": "mlx5_0",
+        "pressure (PSI)": "/proc/pressure",
+        "resctrl caches": "L3",
+    }
+    assert rows["group identity"].supported
+    assert not rows["resctrl bandwidth"].supported
+
+
+def test_a_file_that_cannot_be_understood_is_a_reason_and_no_error(tmp_path: Path) -> None:
+    root = host_trees.write_files(
+        tmp_path, {"proc/pressure/cpu": "what is this", "sys/fs/resctrl/schemata": "L3:x=y\n"}
+    )
+    rows = table(root)
+    assert not rows["pressure (PSI)"].supported
+    assert not rows["resctrl caches"].supported
+
+
+def test_knobs_that_rules_set_come_first_and_name_their_hooks() -> None:
+    gates = set(get_args(Gate))
+    assert {name for names in NEEDED_BY.values() for name in names} <= gates
+    assert NEEDED_BY.keys() <= host.KNOBS.keys()
+    assert set(WRITTEN.values()) <= NEEDED_BY.keys()
+    assert set(block_io._KNOBS.values()) <= NEEDED_BY.keys()
+    rows = [row for row in capabilities(host.Root("/")) if row.what in host.KNOBS]
+    assert [bool(row.needed_by) for row in rows] == sorted((bool(row.needed_by) for row in rows), reverse=True)

@@ -1,0 +1,148 @@
+"""Decisions: the hooks asked with the rules of now, recorded and counted, and never stopped by one pod."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nri.agent import decisions as module
+from nri.agent.decisions import subject_of
+from nri.agent.parts import Parts
+from nri.policies.koordinator import profile
+from nri.policies.koordinator.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
+from nri.policies.koordinator.profile import Node
+from nri.policies.koordinator.values import Decision
+from tests.support.agents import POD, TOPOLOGY, UID, parts, text
+from tests.support.host_trees import v1
+
+EXTENDED = "node.koordinator.sh/extended-resource-spec"
+STATUS = "scheduling.koordinator.sh/resource-status"
+SPEC = {"containers": {"app": {"limits": {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}}}}
+LS = PodContext(UID and "shop", "web", UID, {"koordinator.sh/qosClass": "LS"}, cgroup_parent=POD)
+BAD = {EXTENDED: "{", STATUS: "{"}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Parts:
+    return parts(v1(tmp_path, "kubepods", POD), rules={"NodeResourceTopology": TOPOLOGY})
+
+
+def test_a_decision_is_made_by_the_rules_of_now_and_explained(made: Parts) -> None:
+    outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
+    assert outcome.changes.cpuset == "0-3"
+    found = made.history.of("shop/web")
+    assert found is not None
+    (value,) = found["values"]
+    assert (value["container"], value["field"], value["value"]) == ("app", "cpuset", "0-3")
+    assert (value["hook"], value["transport"], value["stage"]) == ("CPUSetAllocator", "nri", "PreCreateContainer")
+    assert value["reason"] == "all share pools, for LS pods"
+    assert made.observer.count("hook_changes_total", "nri", "PreCreateContainer", "CPUSetAllocator") == 1
+    other = {
+        "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket":0,"node":0,"cpuset":"1"}]'}}
+    }
+    made.book.put("NodeResourceTopology", other, "a test")
+    assert made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri").changes.cpuset == "1"
+
+
+def test_a_bad_annotation_is_an_error_of_its_hook_alone(made: Parts) -> None:
+    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, BAD, POD)
+    outcome = made.decisions.decide("PreRunPodSandbox", pod, "nri")
+    assert {error.hook for error in outcome.errors} >= {"CPUSetAllocator"}
+    assert outcome.failed is None
+    found = made.history.of(UID)
+    assert found is not None
+    assert found["errors"]
+    assert made.observer.count("hook_errors_total", "nri", "PreRunPodSandbox", "CPUSetAllocator") == 1
+
+
+def test_a_bad_annotation_never_clears_what_was_applied(made: Parts) -> None:
+    good = PodContext(
+        "shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, {EXTENDED: json.dumps(SPEC)}, POD,
+        extended=None,
+    )  # fmt: skip
+    from nri.policies.koordinator.convert.manifest import annotated
+
+    good = PodContext(
+        good.namespace, good.name, UID, good.labels, good.annotations, POD, extended=annotated(good.annotations)
+    )
+    made.decisions.carry_out(good, made.decisions.decide("PreRunPodSandbox", good, "nri"), "nri")
+    assert text(made.root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
+    bad = PodContext("shop", "web", UID, good.labels, BAD, POD)
+    made.decisions.carry_out(bad, made.decisions.decide("PreRunPodSandbox", bad, "nri"), "nri")
+    assert text(made.root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
+
+
+def test_what_came_of_a_decision_is_recorded(made: Parts) -> None:
+    pod = PodContext("shop", "web", UID, cgroup_parent=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
+    results = made.decisions.carry_out(pod, made.decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
+    assert [result.name for result in results] == ["cpu.cfs_quota"]
+    found = made.history.of(UID)
+    assert found is not None
+    assert [(row["name"], row["outcome"]) for row in found["writes"]] == [("cpu.cfs_quota", "unchanged")]
+
+
+def test_a_hook_that_breaks_stops_no_other_and_is_named(made: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> Decision:
+        raise RecursionError("deep\nannotation")
+
+    (row,) = (row for row in profile.PROFILE if row.name == "BatchResource")
+    monkeypatch.setitem(row.stages, "PreCreateContainer", breaks)
+    outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
+    assert outcome.changes.cpuset == "0-3"
+    assert [(error.hook, error.reason) for error in outcome.errors] == [
+        ("BatchResource", "RecursionError: deep\\nannotation")
+    ]
+    assert outcome.failed is None
+
+
+def test_a_hook_that_breaks_fails_the_request_where_errors_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> Decision:
+        raise TypeError("no")
+
+    made = parts(v1(tmp_path, POD), node=Node(fail=True), rules={"NodeResourceTopology": TOPOLOGY})
+    (row,) = (row for row in module.PROFILE if row.name == "BatchResource")
+    monkeypatch.setitem(row.stages, "PreCreateContainer", breaks)
+    outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
+    assert outcome.failed is not None
+    assert outcome.failed.hook == "BatchResource"
+    assert not outcome.changes
+
+
+def test_a_stage_that_is_none_is_a_mistake_of_the_caller(made: Parts) -> None:
+    with pytest.raises(KeyError):
+        made.decisions.decide("PreLunch", LS, "nri")
+
+
+def test_every_kind_of_value_has_its_name(tmp_path: Path) -> None:
+    made = parts(v1(tmp_path, POD), node=Node(gates=frozenset({"GPUEnvInject"})))
+    words = {"gpu-memory-ratio": "50", "gpu-core": "50", "gpu-memory": "8Gi"}
+    devices = {"gpu": [{"minor": 0, "resources": {f"koordinator.sh/{name}": text for name, text in words.items()}}]}
+    pod = PodContext(
+        "shop", "gpu", UID, {"koordinator.sh/gpu-isolation-provider": "HAMi-core"},
+        {"scheduling.koordinator.sh/device-allocated": json.dumps(devices)}, POD,
+    )  # fmt: skip
+    made.decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
+    found = made.history.of(UID)
+    assert found is not None
+    fields = {row["field"] for row in found["values"]}
+    assert "env.NVIDIA_VISIBLE_DEVICES" in fields
+    assert any(field.startswith("mounts./") for field in fields)
+
+
+def test_subjects_are_named_by_what_they_are() -> None:
+    assert subject_of(ContainerContext(LS, name="app")).container == "app"
+    assert subject_of(KubeQosContext("besteffort")).key == "kube-qos/besteffort"
+    assert subject_of(HostApplicationContext("db")).key == "host-application/db"
+
+
+def test_a_removed_pod_is_forgotten_but_for_its_history(made: Parts) -> None:
+    pod = PodContext("shop", "web", UID, cgroup_parent=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
+    made.decisions.carry_out(pod, made.decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
+    made.decisions.removed(pod)
+    assert made.executor.held() == {"waiting writes": 0, "written values": 0}
+    found = made.history.of(UID)
+    assert found is not None
+    assert found["ended"]
+    assert made.decisions.node.cpus is not None

@@ -1,0 +1,307 @@
+"""Work of the executor on a machine: knobs, scores, cookies, resctrl groups, and what is not there yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.agent.executor import OOM_SCORE, Executor, tidy
+from nri.host import Outcome, Root
+from nri.policies.koordinator.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
+from nri.policies.koordinator.hooks.core_sched import Membership
+from nri.policies.koordinator.values import Changes, Mount, Resctrl
+from nri.policies.koordinator.writes import Write
+from tests.support.agents import POD, UID, Clock, parts, text
+from tests.support.host_trees import FILES_V1, TOP, V1, v1, v2, write_files
+
+APP = f"{POD}/app"
+STAT = "{} (sh) S 7 8 9 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 {} 0 0\n"
+BATCH = PodContext(uid=UID, namespace="shop", name="batch", cgroup_parent=POD)
+
+
+def add(root: Root, cgroup: str) -> None:
+    """Make a cgroup on a machine that runs already."""
+    files = {}
+    for controllers in V1:
+        base = f"{TOP}/{controllers}/{cgroup}"
+        files |= {f"{base}/{name}": f"{value}\n" for name, value in FILES_V1[controllers].items()}
+        files |= {f"{base}/cgroup.procs": "", f"{base}/tasks": ""}
+    write_files(Path(root.path), files)
+
+
+def run(root: Root, cgroup: str, *pids: int) -> None:
+    """Have processes in a cgroup."""
+    files = {f"{TOP}/{name}/{cgroup}/{file}": "".join(f"{pid}\n" for pid in pids)
+             for name in V1 for file in ("cgroup.procs", "tasks")}  # fmt: skip
+    for pid in pids:
+        files |= {f"proc/{pid}/stat": STAT.format(pid, 1000 + pid), f"proc/{pid}/oom_score_adj": "0\n"}
+    write_files(Path(root.path), files)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return v1(tmp_path, "kubepods", "kubepods/besteffort", POD, APP)
+
+
+def test_values_of_a_pod_are_written_with_what_came_of_each(root: Root) -> None:
+    made = parts(root)
+    results = made.executor.changes(BATCH, Changes(cpu_shares=512, cfs_quota=50_000, memory_limit=1 << 30, bvt=-1))
+    assert {result.name: result.outcome for result in results} == {
+        "cpu.bvt": Outcome.UNSUPPORTED,
+        "cpu.shares": Outcome.APPLIED,
+        "cpu.cfs_quota": Outcome.APPLIED,
+        "memory.limit": Outcome.APPLIED,
+    }
+    assert text(root, "cpu,cpuacct", POD, "cpu.shares") == "512"
+    assert text(root, "memory", POD, "memory.limit_in_bytes") == str(1 << 30)
+    assert made.observer.count("writes_total", "cpu.shares", "applied") == 1
+    assert next(result.reason for result in results if result.name == "cpu.bvt")
+
+
+def test_the_same_values_go_into_the_files_of_version_2(tmp_path: Path) -> None:
+    root = v2(tmp_path, POD)
+    Executor(root).changes(BATCH, Changes(cfs_quota=50_000, memory_limit=-1, cpu_idle=1))
+    folder = tmp_path / TOP / POD
+    assert (folder / "cpu.idle").read_text().strip() == "1"
+    assert (folder / "memory.max").read_text().strip() == "max"
+
+
+def test_the_class_of_traffic_of_a_pod_is_written(root: Root) -> None:
+    parts(root).executor.changes(BATCH, Changes(net_class=0x10004))
+    assert text(root, "net_cls", POD, "net_cls.classid") == str(0x10004)
+
+
+def test_a_kube_qos_folder_and_a_host_application_are_written(root: Root) -> None:
+    executor = parts(root).executor
+    folder = executor.changes(KubeQosContext("besteffort", "kubepods/besteffort"), Changes(cpuset="0-3"))
+    program = executor.changes(HostApplicationContext("db", "LS", "host/db"), Changes(cpuset="0-1"))
+    assert [result.outcome for result in folder] == [Outcome.UNCHANGED]
+    assert [result.outcome for result in program] == [Outcome.GONE]
+
+
+def test_one_bad_write_stops_no_other(root: Root) -> None:
+    results = parts(root).executor.write(
+        [
+            Write(POD, "cpu.shares", "many"),
+            Write(POD, "no.knob", "1"),
+            Write("", "cpu.shares", "2"),
+            Write("../../etc", "cpu.shares", "2"),
+            Write(POD, "io.read_bps", "1"),
+            Write(POD, "cpu.shares", "300"),
+        ]
+    )
+    assert [result.outcome for result in results] == [
+        *(Outcome.REFUSED, Outcome.UNSUPPORTED, Outcome.REFUSED, Outcome.REFUSED, Outcome.REFUSED, Outcome.APPLIED)
+    ]
+    assert all(result.reason for result in results[:-1])
+
+
+def test_a_clear_empties_the_set_of_cpus(root: Root) -> None:
+    (result,) = parts(root).executor.write([Write(APP, "cpuset.cpus", "")])
+    assert result.wanted == frozenset()
+    assert text(root, "cpuset", APP, "cpuset.cpus") == ""
+
+
+def test_a_cgroup_that_comes_later_gets_its_values_at_the_pods_next_event(tmp_path: Path) -> None:
+    root = v1(tmp_path, "kubepods")
+    executor = parts(root).executor
+    assert [result.outcome for result in executor.changes(BATCH, Changes(cpu_shares=512))] == [Outcome.GONE]
+    executor.write([Write(APP, "memory.limit", "1048576")])
+    assert executor.held()["waiting writes"] == 2
+    add(root, POD)
+    add(root, APP)
+    results = executor.changes(BATCH, Changes(cfs_quota=50_000))
+    assert {(result.name, result.outcome) for result in results} == {
+        ("cpu.shares", Outcome.APPLIED),
+        ("memory.limit", Outcome.APPLIED),
+        ("cpu.cfs_quota", Outcome.APPLIED),
+    }
+    assert executor.held()["waiting writes"] == 0
+
+
+def test_what_waits_is_done_when_it_is_asked_for(tmp_path: Path) -> None:
+    root = v1(tmp_path, "kubepods")
+    executor = parts(root).executor
+    executor.write([Write(APP, "memory.limit", "1048576")])
+    assert [result.outcome for result in executor.retry(APP)] == [Outcome.GONE], "and it waits on"
+    add(root, APP)
+    assert [result.outcome for result in executor.retry(POD)] == [Outcome.APPLIED]
+    assert executor.retry(POD) == []
+
+
+def test_a_newer_value_takes_the_place_of_one_that_waits(tmp_path: Path) -> None:
+    root = v1(tmp_path, "kubepods")
+    executor = parts(root).executor
+    executor.write([Write(POD, "cpu.shares", "512")])
+    add(root, POD)
+    executor.write([Write(POD, "cpu.shares", "700")])
+    assert executor.retry(POD) == []
+    assert text(root, "cpu,cpuacct", POD, "cpu.shares") == "700"
+
+
+def test_what_is_not_to_wait_does_not(tmp_path: Path) -> None:
+    executor = parts(v1(tmp_path, "kubepods")).executor
+    executor.write([Write(POD, "cpu.shares", "512")], keep=False)
+    assert executor.held()["waiting writes"] == 0
+
+
+def test_writes_that_wait_are_bounded_and_counted(tmp_path: Path) -> None:
+    made = parts(v1(tmp_path, "kubepods"))
+    for number in range(2100):
+        made.executor.write([Write(f"kubepods/pod{number}", "cpu.shares", "512")])
+    assert made.executor.held()["waiting writes"] == 2048
+    assert made.observer.count("left_out_total", "pending") == 52
+
+
+def test_a_removed_pod_leaves_nothing(root: Root) -> None:
+    executor = parts(root).executor
+    executor.changes(BATCH, Changes(cpu_shares=512))
+    executor.write([Write(f"{POD}/later", "cpu.shares", "2")])
+    executor.forget(POD)
+    executor.forget("")
+    assert executor.held() == {"waiting writes": 0, "written values": 0}
+
+
+def test_a_value_that_somebody_overwrote_is_found_by_force(root: Root) -> None:
+    executor = parts(root).executor
+    write = [Write(POD, "cpu.shares", "512")]
+    executor.write(write)
+    (Path(root.path) / TOP / "cpu,cpuacct" / POD / "cpu.shares").write_text("9\n")
+    assert [result.outcome for result in executor.write(write)] == [Outcome.UNCHANGED]
+    assert [result.outcome for result in executor.write(write, force=True)] == [Outcome.APPLIED]
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+
+def test_all_processes_of_a_container_get_its_oom_score(root: Root) -> None:
+    add(root, f"{APP}/nested")
+    run(root, APP, 11, 12)
+    run(root, f"{APP}/nested", 13)
+    container = ContainerContext(pod=BATCH, name="app", cgroup_parent=APP)
+    (result,) = parts(root).executor.changes(container, Changes(oom_score_adj=-998))
+    assert (result.name, result.outcome) == (OOM_SCORE, Outcome.APPLIED)
+    scores = {pid: (Path(root.path) / f"proc/{pid}/oom_score_adj").read_text().strip() for pid in (11, 12, 13)}
+    assert scores == {11: "-998", 12: "-998", 13: "-998"}
+    (again,) = parts(root).executor.changes(container, Changes(oom_score_adj=-998))
+    assert again.outcome is Outcome.UNCHANGED
+
+
+def test_a_score_out_of_range_is_refused_and_one_of_no_process_waits(root: Root) -> None:
+    executor = parts(root).executor
+    run(root, APP, 11)
+    (refused,) = executor.write([Write(APP, OOM_SCORE, "5000")])
+    assert refused.outcome is Outcome.REFUSED
+    assert "5000" in refused.reason
+    (wrong,) = executor.write([Write(APP, OOM_SCORE, "much")])
+    assert wrong.outcome is Outcome.REFUSED
+    (gone,) = executor.write([Write(f"{POD}/no", OOM_SCORE, "5")])
+    assert gone.outcome is Outcome.GONE
+    assert executor.held()["waiting writes"] == 1
+
+
+def test_a_process_that_ends_meanwhile_is_gone_and_stops_no_other(root: Root) -> None:
+    run(root, APP, 11, 12)
+    (Path(root.path) / "proc/11/stat").unlink()
+    results = parts(root).executor.oom_score(APP, 7)
+    assert [(result.target, result.outcome) for result in results] == [
+        ("process 11", Outcome.GONE),
+        ("process 12", Outcome.APPLIED),
+    ]
+
+
+def test_no_folder_has_no_processes(root: Root) -> None:
+    executor = parts(root).executor
+    assert executor.processes("") == executor.processes("../..") == executor.processes("nothing") == []
+
+
+def test_cookies_that_this_machine_cannot_give_are_unsupported_or_given(root: Root) -> None:
+    run(root, APP, 4_000_000)
+    executor = parts(root).executor
+    assert executor.core_sched(Membership(True, "g"), f"{UID}/app", "nothing") == []
+    (result,) = executor.core_sched(Membership(True, "g"), f"{UID}/app", APP)
+    assert result.outcome in (Outcome.UNSUPPORTED, Outcome.REFUSED)
+    assert result.reason
+
+
+# -- resctrl ----------------------------------------------------------------------------------------------------------
+
+RESCTRL = "sys/fs/resctrl"
+
+
+def shared(root: Root) -> Root:
+    return write_files(Path(root.path), {f"{RESCTRL}/schemata": "L3:0=fff;1=fff\n", f"{RESCTRL}/tasks": "1\n"})
+
+
+def test_a_group_gets_its_shares_and_its_tasks(root: Root) -> None:
+    shared(root)
+    group = f"{RESCTRL}/koordlet-{UID}"
+    write_files(Path(root.path), {f"{group}/schemata": "L3:0=fff;1=fff\n", f"{group}/tasks": ""})
+    results = parts(root).executor.changes(
+        BATCH, Changes(resctrl=Resctrl(f"koordlet-{UID}", "L3:0=f;1=f\nXX:0=1\n", (11,)))
+    )
+    assert [result.outcome for result in results] == [
+        *(Outcome.UNCHANGED, Outcome.APPLIED, Outcome.UNSUPPORTED, Outcome.APPLIED)
+    ]
+
+
+def test_the_threads_of_a_container_are_moved_into_its_group(root: Root) -> None:
+    shared(root)
+    group = f"{RESCTRL}/koordlet-{UID}"
+    write_files(Path(root.path), {f"{group}/schemata": "L3:0=fff;1=fff\n", f"{group}/tasks": ""})
+    run(root, APP, 11)
+    container = ContainerContext(pod=BATCH, name="app", cgroup_parent=APP)
+    results = parts(root).executor.changes(container, Changes(resctrl=Resctrl(f"koordlet-{UID}")))
+    assert [(result.name, result.wanted) for result in results] == [("group", "there"), ("tasks", 11)]
+
+
+def test_shares_that_are_no_schemata_are_refused(root: Root) -> None:
+    shared(root)
+    write_files(Path(root.path), {f"{RESCTRL}/g/schemata": "L3:0=fff\n", f"{RESCTRL}/g/tasks": ""})
+    results = parts(root).executor.resctrl(Resctrl("g", "L3:what"))
+    assert results[-1].outcome is Outcome.REFUSED
+
+
+def test_a_group_is_removed_and_a_machine_without_says_so(root: Root) -> None:
+    executor = parts(root).executor
+    (missing,) = executor.resctrl(Resctrl("g", "L3:0=f"))
+    assert missing.outcome is Outcome.UNSUPPORTED
+    shared(root)
+    write_files(Path(root.path), {f"{RESCTRL}/g/": ""})
+    (removed,) = executor.resctrl(Resctrl("g", remove=True))
+    assert removed.outcome is Outcome.APPLIED
+    assert not (Path(root.path) / RESCTRL / "g").exists()
+
+
+# -- other ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_only_a_runtime_can_do_is_left_to_it(root: Root) -> None:
+    container = ContainerContext(pod=BATCH, name="app", cgroup_parent=APP)
+    changes = Changes(env={"A": "b"}, mounts=(Mount("/a", "bind", "/b"),), cpuset="")
+    assert parts(root).executor.changes(container, changes) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "path"),
+    [
+        ("/kubepods/pod1/", "kubepods/pod1"),
+        ("kubepods-besteffort-pod1.slice", "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice"),
+        ("kubepods-pod1.slice:crio:ID", "kubepods.slice/kubepods-pod1.slice/crio-ID.scope"),
+        ("a:b", "a:b"),
+        ("", ""),
+    ],
+)
+def test_folders_come_in_every_form_that_runtimes_are_told(told: str, path: str) -> None:
+    assert tidy(told) == path
+
+
+def test_the_clock_of_the_writer_is_the_one_that_is_given(root: Root) -> None:
+    clock = Clock()
+    executor = Executor(root, clock=clock, refresh_s=10)
+    write = [Write(POD, "cpu.shares", "512")]
+    executor.write(write)
+    (Path(root.path) / TOP / "cpu,cpuacct" / POD / "cpu.shares").write_text("9\n")
+    clock.now += 11
+    assert [result.outcome for result in executor.write(write)] == [Outcome.APPLIED]

@@ -1,0 +1,113 @@
+"""The history of decisions: the newest word of each thing, by pod, and all of it bounded."""
+
+from __future__ import annotations
+
+import json
+
+from nri.agent.explain import History, Subject
+from nri.host import Outcome, Result
+from tests.support.agents import Clock
+
+WEB = Subject("uid-1", "shop", "web")
+APP = Subject("uid-1", "shop", "web", "app")
+
+
+def test_of_each_value_the_newest_word_is_kept_with_who_said_it_and_why() -> None:
+    clock = Clock(5.0)
+    history = History(now=clock)
+    history.decided(APP, "PreCreateContainer", "nri", [("cpuset", "0-3", "CPUSetAllocator", "all share pools")])
+    clock.now = 6.0
+    history.decided(APP, "PreUpdateContainerResources", "nri", [("cpuset", "0-1", "CPUSetAllocator", "its own")])
+    found = history.of("shop/web")
+    assert found is not None
+    assert found["values"] == [
+        {
+            "container": "app",
+            "field": "cpuset",
+            "value": "0-1",
+            "hook": "CPUSetAllocator",
+            "reason": "its own",
+            "stage": "PreUpdateContainerResources",
+            "transport": "nri",
+            "at": 6.0,
+        }
+    ]
+
+
+def test_what_came_of_a_write_stands_beside_it() -> None:
+    history = History(now=Clock())
+    history.told(APP, "nri", [Result("pods/a", "cpuset.cpus", frozenset({0, 1}), Outcome.GONE, "no cgroup")])
+    history.told(APP, "nri", [Result("pods/a", "cpuset.cpus", frozenset({0, 1}), Outcome.APPLIED)])
+    found = history.of("uid-1")
+    assert found is not None
+    assert [(row["wanted"], row["outcome"]) for row in found["writes"]] == [("0,1", "applied")]
+    json.dumps(found)
+
+
+def test_an_error_that_comes_again_is_told_once() -> None:
+    history = History(now=Clock())
+    for _ in range(5):
+        history.failed(WEB, "PreRunPodSandbox", "nri", [("BatchResource", "not JSON")])
+    history.failed(WEB, "PreRunPodSandbox", "nri", [])
+    found = history.of("web")
+    assert found is not None
+    assert [row["reason"] for row in found["errors"]] == ["not JSON"]
+
+
+def test_a_name_that_two_pods_have_needs_its_namespace() -> None:
+    history = History(now=Clock())
+    for key, namespace in (("1", "a"), ("2", "b")):
+        history.failed(Subject(key, namespace, "web"), "s", "nri", [("h", "r")])
+    assert history.of("web") is None
+    assert history.of("a/web") is not None
+    history.ended("1")
+    found = history.of("web")
+    assert found is not None, "one runs, one has ended"
+    assert found["key"] == "2"
+
+
+def test_a_pod_that_was_made_again_is_the_one_that_is_meant() -> None:
+    history = History(now=Clock())
+    for key in ("old", "new"):
+        history.failed(Subject(key, "a", "web"), "s", "nri", [("h", "r")])
+    found = history.of("a/web")
+    assert found is not None
+    assert found["key"] == "new"
+
+
+def test_the_oldest_pod_goes_and_an_ended_one_first() -> None:
+    history = History(most_pods=2, now=Clock())
+    for key in ("1", "2"):
+        history.failed(Subject(key, "a", key), "s", "nri", [("h", "r")])
+    history.ended("2")
+    history.failed(Subject("3", "a", "3"), "s", "nri", [("h", "r")])
+    assert [row["key"] for row in history.pods()] == ["1", "3"]
+    history.ended("unknown")
+
+
+def test_bytes_are_bounded_whatever_a_pod_says() -> None:
+    history = History(most_pods=10_000, most_bytes=200_000, now=Clock())
+    for number in range(500):
+        pod = Subject(str(number), "n" * 10_000, "m" * 10_000)
+        history.decided(pod, "s", "nri", [(f"env.{n}", "x" * 100_000, "h", "y" * 100_000) for n in range(5)])
+        history.told(pod, "nri", [Result("t", f"k{n}", "z" * 100_000, Outcome.REFUSED, "r" * 9999) for n in range(5)])
+    assert history.size <= 200_000
+    assert 0 < len(history) < 60
+
+
+def test_one_pod_has_a_bounded_number_of_values() -> None:
+    history = History(now=Clock())
+    history.decided(WEB, "s", "nri", [(f"env.{n}", n, "h", "r") for n in range(1000)])
+    history.told(WEB, "nri", [Result("t", f"k{n}", n, Outcome.APPLIED) for n in range(1000)])
+    found = history.of("web")
+    assert found is not None
+    assert (len(found["values"]), len(found["writes"])) == (256, 256)
+    assert found["values"][-1]["value"] == "999"
+
+
+def test_nothing_to_tell_is_no_pod() -> None:
+    history = History(now=Clock())
+    history.decided(WEB, "s", "nri", [])
+    history.told(WEB, "nri", [])
+    assert len(history) == 0
+    assert history.of("web") is None

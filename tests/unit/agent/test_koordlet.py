@@ -1,0 +1,46 @@
+"""A koordlet beside the agent is found by its name, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.agent.koordlet import KoordletError, find_koordlets, refuse_koordlet
+from nri.host import Root
+from tests.support.host_trees import write_files
+
+OTHERS = {"proc/1/comm": "systemd\n", "proc/1/cmdline": "/sbin/init\0", "proc/self/comm": "koordlet\n", "proc/7/": ""}
+
+
+def test_a_koordlet_is_found_by_its_name_or_its_program(tmp_path: Path) -> None:
+    files = {
+        "proc/20/comm": "koordlet\n",
+        "proc/20/cmdline": "/koordlet\0-v=4\0",
+        "proc/5/comm": "main\n",
+        "proc/5/cmdline": "/usr/bin/koordlet\0--feature-gates=a\0",
+        "proc/6/comm": "grep\n",
+        "proc/6/cmdline": "grep\0koordlet\0",
+        "proc/8/comm": "koordlet-helper\n",
+        "proc/8/cmdline": "/koordlet-helper\0",
+    }
+    root = write_files(tmp_path, OTHERS | files)
+    assert find_koordlets(root) == [5, 20]
+    with pytest.raises(KoordletError, match=r"pid 5, 20.*beside_koordlet") as error:
+        refuse_koordlet(root)
+    assert error.value.pids == [5, 20]
+
+
+def test_without_one_nothing_is_refused(tmp_path: Path) -> None:
+    root = write_files(tmp_path, OTHERS)
+    assert find_koordlets(root) == []
+    refuse_koordlet(root)
+
+
+def test_the_processes_of_this_machine_can_be_looked_through() -> None:
+    assert isinstance(find_koordlets(Root()), list)
+
+
+def test_a_process_that_ends_meanwhile_is_none(tmp_path: Path) -> None:
+    root = write_files(tmp_path, {"proc/9/comm/": ""})  # what can be opened and not read
+    assert find_koordlets(root) == []

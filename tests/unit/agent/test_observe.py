@@ -1,0 +1,78 @@
+"""Counts, and their text for Prometheus."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.agent.observe import METRICS, Observer
+from nri.host import Outcome, Result
+
+prometheus = pytest.importorskip("prometheus_client.parser")
+
+
+def samples(observer: Observer) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """What Prometheus' own parser reads of the text."""
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in prometheus.text_string_to_metric_families(observer.text())
+        for sample in family.samples
+    }
+
+
+def test_decisions_are_counted_by_hook_stage_and_error() -> None:
+    observer = Observer()
+    observer.decided("nri", "PreCreateContainer", 0.0003, {"CPUSetAllocator"}, {"BatchResource"})
+    observer.decided("nri", "PreCreateContainer", 3.0, {"CPUSetAllocator"}, ())
+    where = (("stage", "PreCreateContainer"), ("transport", "nri"))
+    found = samples(observer)
+    assert found["nri_agent_decisions_total", where] == 2
+    assert found["nri_agent_hook_changes_total", (("hook", "CPUSetAllocator"), *where)] == 2
+    assert found["nri_agent_hook_errors_total", (("hook", "BatchResource"), *where)] == 1
+    assert found["nri_agent_decision_seconds_sum", where] == pytest.approx(3.0003)
+    assert found["nri_agent_decision_seconds_bucket", (("le", "0.0005"), *where)] == 1
+    assert found["nri_agent_decision_seconds_bucket", (("le", "+Inf"), *where)] == 2
+    assert found["nri_agent_decision_seconds_count", where] == 2
+
+
+def test_writes_are_counted_by_knob_and_outcome() -> None:
+    observer = Observer()
+    observer.wrote(
+        [
+            Result("a", "cpu.shares", 2, Outcome.APPLIED),
+            Result("a", "cpu.shares", 2, Outcome.UNCHANGED),
+            Result("g", "schemata.L3", {}, Outcome.UNSUPPORTED, "no"),
+            Result("a", 'what"ever\n', "", Outcome.UNSUPPORTED, "no"),
+        ]
+    )
+    assert observer.count("writes_total", "cpu.shares", "applied") == 1
+    assert observer.count("writes_total", "schemata", "unsupported") == 1
+    assert observer.count("writes_total", "other", "unsupported") == 1, "no pod's text becomes a label"
+
+
+def test_gauges_are_read_at_a_scrape() -> None:
+    observer, held = Observer(), {"pods": 1.0}
+    observer.gauge("held", lambda: held)
+    observer.gauge("held", lambda: {"written values": 7})
+    held["pods"] = 2
+    found = samples(observer)
+    assert found["nri_agent_held", (("what", "pods"),)] == 2
+    assert found["nri_agent_held", (("what", "written values"),)] == 7
+
+
+def test_what_was_left_out_and_met_is_counted() -> None:
+    observer = Observer()
+    observer.left_out("pending", 3)
+    observer.met("nri", "connected")
+    assert observer.count("left_out_total", "pending") == 3
+    assert observer.count("events_total", "nri", "connected") == 1
+
+
+def test_a_label_may_hold_any_text() -> None:
+    observer = Observer()
+    observer.met('a"b\\', "line\nbreak")
+    assert samples(observer)["nri_agent_events_total", (("event", "line\nbreak"), ("transport", 'a"b\\'))] == 1
+
+
+def test_every_metric_is_explained() -> None:
+    text = Observer().text()
+    assert all(f"# HELP nri_agent_{name} " in text and f"# TYPE nri_agent_{name} " in text for name in METRICS)

@@ -1,0 +1,24 @@
+"""What is shared: the cgroup driver of this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from nri.policies.koordinator import paths
+from tests.support.agents import parts
+from tests.support.host_trees import v1
+
+
+def test_the_driver_is_what_is_there(tmp_path: Path) -> None:
+    assert parts(v1(tmp_path / "a", "kubepods")).driver == paths.CGROUPFS
+    assert parts(v1(tmp_path / "b", "kubepods.slice")).driver == paths.SYSTEMD
+    none = parts(v1(tmp_path / "c"))
+    assert none.driver == paths.SYSTEMD
+    assert replace(none, chosen_driver=paths.CGROUPFS).driver == paths.CGROUPFS
+
+
+def test_the_folder_of_a_pod_tells_its_driver(tmp_path: Path) -> None:
+    made = parts(v1(tmp_path, "kubepods"))
+    assert made.driver_of("kubepods.slice/kubepods-pod1.slice") == paths.SYSTEMD
+    assert made.driver_of("/elsewhere") == paths.CGROUPFS

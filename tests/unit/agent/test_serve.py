@@ -1,0 +1,179 @@
+"""HTTP of the agent: what is served to whom, within which bounds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.agent import serve
+from nri.agent.serve import Server, json_answer, text_answer
+from nri.errors import NriError
+from nri.unix import Credentials
+
+
+def fails(_: object) -> serve.Answer:
+    raise LookupError("secret")
+
+
+HANDLERS: dict[str, serve.Handler] = {
+    "/healthz": lambda _: text_answer("ok\n"),
+    "/explain": lambda given: json_answer(dict(given)),
+    "/broken": fails,
+    "/big": lambda _: text_answer("x" * 5_000_000),
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "run" / "agent.sock")
+
+
+@pytest.fixture
+def server(path: str) -> Iterator[Server]:
+    made = Server(HANDLERS, path=path, address="127.0.0.1:0", public=frozenset({"/healthz"}), deadline_s=5.0)
+    with contextlib.closing(made):
+        yield made
+
+
+def connect(where: str | int) -> socket.socket:
+    if isinstance(where, int):
+        return socket.create_connection(("127.0.0.1", where), timeout=10)
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(10)
+    sock.connect(where)
+    return sock
+
+
+def received(sock: socket.socket) -> bytes:
+    got = b""
+    with contextlib.suppress(ConnectionResetError):
+        while chunk := sock.recv(1 << 16):
+            got += chunk
+    return got
+
+
+def ask(where: str | int, line: str) -> tuple[int, str]:
+    with connect(where) as sock:
+        sock.sendall(f"{line}\r\nHost: x\r\n\r\n".encode())
+        head, _, body = received(sock).decode().partition("\r\n\r\n")
+    return int(head.split(" ")[1]), body
+
+
+def test_the_socket_is_for_its_owner_alone(server: Server, path: str) -> None:
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+
+
+def test_a_request_is_answered_with_its_parameters(server: Server, path: str) -> None:
+    assert ask(path, "GET /healthz HTTP/1.1") == (200, "ok\n")
+    assert ask(path, "GET /explain?pod=a%2Fb&pod=c HTTP/1.0") == (200, '{"pod": "c"}')
+    assert ask(path, "HEAD /healthz HTTP/1.1") == (200, "")
+
+
+def test_tcp_serves_only_what_is_public(server: Server) -> None:
+    assert ask(server.port, "GET /healthz HTTP/1.1") == (200, "ok\n")
+    status, words = ask(server.port, "GET /explain?pod=a HTTP/1.1")
+    assert (status, words) == (404, "see /healthz\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("POST /healthz HTTP/1.1", 405),
+        ("GET /nothing HTTP/1.1", 404),
+        ("GET /healthz", 400),
+        ("GET http://[ HTTP/1.1", 400),
+        (f"GET /explain?{'&'.join(f'p{n}=1' for n in range(50))} HTTP/1.1", 400),
+    ],
+)
+def test_what_is_no_request_is_told(server: Server, path: str, line: str, status: int) -> None:
+    assert ask(path, line)[0] == status
+
+
+def test_an_error_of_a_handler_is_told_without_its_words(server: Server, path: str) -> None:
+    assert ask(path, "GET /broken HTTP/1.1") == (500, "LookupError\n")
+    assert ask(path, "GET /healthz HTTP/1.1")[0] == 200
+
+
+def test_another_user_is_refused(server: Server, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "credentials", lambda _: Credentials(1, os.geteuid() + 1000, 1))
+    assert ask(path, "GET /explain HTTP/1.1")[0] == 403
+
+
+def test_a_request_that_is_too_long_is_cut_off(server: Server, path: str) -> None:
+    with connect(path) as sock:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            sock.sendall(b"GET /" + b"x" * 100_000)
+        assert received(sock) == b""
+
+
+def test_slow_ones_are_cut_off_and_only_a_few_are_served_at_once(path: str) -> None:
+    with contextlib.closing(Server(HANDLERS, path=path, deadline_s=0.5)):
+        slow = [connect(path) for _ in range(8)]
+        for sock in slow:
+            sock.sendall(b"GET /healthz")
+        until = time.monotonic() + 5
+        while True:  # the ninth comes while eight are served
+            with connect(path) as one:
+                with contextlib.suppress(BrokenPipeError):
+                    one.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+                if received(one) == b"" or time.monotonic() > until:
+                    break
+        assert time.monotonic() < until, "a ninth is refused at once"
+        assert all(received(sock) == b"" for sock in slow), "those that never end their request are cut off"
+        for sock in slow:
+            sock.close()
+        until = time.monotonic() + 5
+        while not answered(path) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert answered(path)
+
+
+def answered(path: str) -> bool:
+    with connect(path) as sock:
+        with contextlib.suppress(BrokenPipeError):
+            sock.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        return b"200" in received(sock)
+
+
+def test_one_that_does_not_read_its_answer_is_cut_off(path: str) -> None:
+    with contextlib.closing(Server(HANDLERS, path=path, deadline_s=0.3)), connect(path) as sock:
+        sock.sendall(b"GET /big HTTP/1.1\r\n\r\n")
+        time.sleep(0.5)
+        assert len(received(sock)) < 5_000_000
+
+
+def test_after_its_end_nothing_is_left(path: str) -> None:
+    before = threading.active_count()
+    server = Server(HANDLERS, path=path, address="127.0.0.1:0")
+    server.close()
+    server.close()
+    assert not os.path.exists(path)
+    until = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+
+
+def test_a_place_that_is_taken_is_an_error_with_its_name(server: Server, path: str) -> None:
+    with pytest.raises(NriError, match=r"agent\.sock"):
+        Server(HANDLERS, path=path)
+    with pytest.raises(NriError, match=r"cannot listen on 127\.0\.0\.1"):
+        Server(HANDLERS, address=f"127.0.0.1:{server.port}")
+
+
+def test_an_address_may_be_of_version_6() -> None:
+    try:
+        server = Server(HANDLERS, address="[::1]:0", public=frozenset({"/healthz"}))
+    except NriError:
+        pytest.skip("this machine has no IPv6")
+    with contextlib.closing(server):
+        assert server.port
