@@ -219,5 +219,5 @@ def test_a_plugin_that_is_slow_does_not_keep_the_kubelet_over_its_deadline(world
         world.cri.call("CreateContainer", timeout_s=0.3, pod_sandbox_id=pod, config=config())
     assert caught.value.code() is Code.DEADLINE_EXCEEDED
     assert time.monotonic() - began < 1.2
-    wait_for(lambda: "remove" in plugin.of("c") or world.proxy and not world.proxy.book.containers(), "the undo")
+    wait_for(lambda: "remove" in plugin.of("c") or (world.proxy and not world.proxy.book.containers()), "the undo")
     assert not world.direct.call("ListContainers").containers
