@@ -40,6 +40,10 @@ FORBIDDEN = {
         "engine/state/names.py",
         "nri.engine.process.runtime",
     ),
+    "Inside the agent imports go from its wiring down through transports, decisions and records to the settings; no transport knows another": (  # noqa: E501
+        "agent/executor.py",
+        "nri.agent.decisions",
+    ),
     "Inside host each room stands on cgroups, or on files and results alone, and none on its neighbours": (
         "host/process.py",
         "nri.host.topology",

@@ -43,7 +43,7 @@ TRANSPORTS: Final[Mapping[str, str]] = {
     "nri": "nri.agent.transports.nri:NriTransport",
     "proxy": "nri.agent.transports.proxy:ProxyTransport",
     "hooks": "nri.agent.transports.hooks:HooksTransport",
-    "standalone": "nri.agent.transports.standalone:StandaloneTransport",
+    "standalone": "nri.agent.transports.standalone:Standalone",
 }
 _LOOPS: Final = "nri.agent.loops:Loops"
 _PUBLIC: Final = frozenset({"/healthz", "/readyz", "/metrics"})
