@@ -16,6 +16,7 @@ from nri.adaptation import Adaptation
 from nri.cri.client import find_socket
 from nri.errors import NriError
 from nri.proxy.events import Adoption, ContainerCalls, Domain, Exits, Inquiry, Parts, PodCalls, Updates
+from nri.proxy.hook_servers import RegisteredServers
 from nri.proxy.passing import Backend, Front
 from nri.proxy.passing.backend import RUNTIME_SERVICE
 from nri.proxy.settings import ProxySettings
@@ -38,7 +39,7 @@ class Proxy:
     Args:
         settings: all settings.
         builtin: plugins inside this process.
-        hook_servers: Koordinator's hook servers, asked before plugins; None for none.
+        hook_servers: hook servers, asked before plugins; None for those of the settings.
         observer: metrics, as `nri.adaptation.Adaptation` takes them.
 
     Attributes:
@@ -58,7 +59,7 @@ class Proxy:
         self.settings = settings
         self.runtime = (settings.runtime or find_socket()).removeprefix("unix://")
         self._stopped = threading.Event()
-        self._hook_servers = hook_servers
+        hook_servers = self._hook_servers = hook_servers or RegisteredServers.of(settings)
         self._checkpoint = Checkpoint(settings.state)
         self.book = Book(self._checkpoint)
         self.backend = Backend(self.runtime)
@@ -111,6 +112,7 @@ class Proxy:
         The runtime may be there or not. Nothing is left if it raises.
         """
         try:
+            self._checkpoint.open()
             self.book.load()
             self.backend.start()
             try:
