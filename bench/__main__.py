@@ -1,17 +1,17 @@
-"""`python -m bench` is `python -m bench.run`; `engine` is `bench.engine.run`, `plugins` `bench.plugins`."""
+"""`python -m bench` is `python -m bench.run`; with a name of `OTHERS` first it is that benchmark."""
 
+import importlib
 import sys
 
-if sys.argv[1:2] == ["engine"]:
-    from bench.engine.run import main
+#: What is measured beside events: name -> module with a `main(arguments)`.
+OTHERS = {
+    "engine": "bench.engine.run",
+    "plugins": "bench.plugins",
+    "apiserver": "bench.apiserver.run",
+    "modes": "bench.modes.run",
+}
 
-    raise SystemExit(main(sys.argv[2:]))
+if sys.argv[1:2] and sys.argv[1] in OTHERS:
+    raise SystemExit(importlib.import_module(OTHERS[sys.argv[1]]).main(sys.argv[2:]))
 
-if sys.argv[1:2] == ["plugins"]:
-    from bench.plugins import main as plugins
-
-    raise SystemExit(plugins(sys.argv[2:]))
-
-from bench.run import main as run
-
-raise SystemExit(run())
+raise SystemExit(importlib.import_module("bench.run").main())

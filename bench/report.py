@@ -235,6 +235,17 @@ class Document:
         (HERE / "results.svg").write_text(picture(self.bars))
 
 
+def put(name: str, text: str) -> None:
+    """Put a text into RESULTS.md, between the two marks of this name."""
+    file = HERE / "RESULTS.md"
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    head, found, rest = file.read_text().partition(begin)
+    _, ended, tail = rest.partition(end)
+    if not (found and ended):
+        raise ValueError(f"{file} has no {begin} with an {end} after it")
+    file.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
+
+
 COLOURS = {"nri - nri": "#2a7de1", "Go - nri": "#56b4a6", "nri - Go": "#c9a227"}
 
 

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +47,16 @@ def install_etcd(say: Say) -> Path:
 
 
 class ControlPlane:
-    """An API server with its etcd; `start()` it, use `kubectl`, `close()` it."""
+    """An API server with its etcd; `start()` it, use `kubectl`, `close()` it. `arguments` are further ones of it."""
 
-    def __init__(self, run_dir: Path, say: Say) -> None:
+    def __init__(self, run_dir: Path, say: Say, arguments: Sequence[str] = ()) -> None:
         self.folder = run_dir / "api"
         (self.folder / "pki").mkdir(parents=True)
         self.kubeconfig = self.folder / "kubeconfig"
         self._programs = {name: build.program(name) for name in ("kube-apiserver", "kubectl")}
         self._etcd = install_etcd(say)
         self._port = free_port()
+        self._arguments = arguments
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._commands: dict[str, list[str | Path]] = {}
         #: Where etcd is asked.
@@ -88,6 +90,7 @@ class ControlPlane:
             *("--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", f"{public}"),
             *("--service-account-signing-key-file", f"{key}", "--authorization-mode", "RBAC"),
             *("--disable-admission-plugins", "ServiceAccount", "--kubelet-preferred-address-types", "InternalIP"),
+            *self._arguments,
         )
         self.kubeconfig.write_text(json.dumps(self.kubeconfig_of(token)))
         self._wait()
@@ -142,6 +145,11 @@ class ControlPlane:
             process.send_signal(signal.SIGKILL)
             process.wait()
         self._processes.clear()
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of both."""
+        return [process.pid for process in self._processes.values()]
 
     def _run(self, name: str, program: Path, *arguments: str) -> None:
         # It ends with us, also where a run of tests is killed.

@@ -241,6 +241,17 @@ _NETWORK = {
         }
     }
 }
+_TERWAY = {
+    "NodeSLO": {
+        "spec": {
+            "resourceQOSStrategy": {
+                "policies": {"netQOSPolicy": "terway-qos"},
+                "beClass": {"networkQOS": {"enable": True, "egressRequest": 10}},
+            },
+            "systemStrategy": {"totalNetworkBandwidth": "1G"},
+        }
+    }
+}
 _FAST = {"Node": {"metadata": {"annotations": {n.ANNOTATION_RATIO: "2"}}}}
 _OWN_CPUS = {n.ANNOTATION_STATUS: json.dumps({"cpuset": "1"})}
 _BATCH = {
@@ -345,7 +356,7 @@ CASES = (
     Case(
         "Resctrl", "bandwidth", Pod(n.LS, annotations=_BANDWIDTH),
         (
-            Effect("resctrl", "schemata", "MB:0=30;\n"),
+            Effect("resctrl", "schemata", "MB:0=30"),
             Effect("container", "rdt class", f"koordlet-{UID}", frozenset({NRI})),
             Effect("resctrl", "removed", f"koordlet-{UID}"),
             Effect("resctrl", "tasks", f"koordlet-{UID}", _ALONE),
@@ -364,6 +375,6 @@ CASES = (
         (Effect("container", "oom score", "500"),),
     ),
     Case("TCNetworkQoS", "classes", Pod(n.LS), (Effect("node", "tc", "1:3", _ALONE),), _NETWORK),
-    Case("TerwayQoS", "files", Pod(n.LS), (Effect("node", "terway", UID, _ALONE),), _NETWORK),
+    Case("TerwayQoS", "files", Pod(n.LS), (Effect("node", "terway", UID, _ALONE),), _TERWAY),
 )  # fmt: skip
 """The table. Hook after hook, as in surrounding-systems A.4."""

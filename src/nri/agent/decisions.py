@@ -22,7 +22,7 @@ from nri.policies.koordinator.profile import PROFILE, STAGES, Because, Node, Out
 from nri.policies.koordinator.values import Changes, HookError
 from nri.text import plain
 
-__all__ = ["Decisions", "subject_of"]
+__all__ = ["Decisions", "subject_of", "values_of"]
 
 _FIELDS: Final = tuple(each.name for each in fields(Changes))
 
@@ -69,7 +69,7 @@ class Decisions:
             transport, stage, seconds, {each.hook for each in outcome.because}, {each.hook for each in errors}
         )
         subject = subject_of(context)
-        self._history.decided(subject, stage, transport, _values(outcome.because))
+        self._history.decided(subject, stage, transport, values_of(outcome.because))
         self._history.failed(subject, stage, transport, ((each.hook, plain(each.reason)) for each in errors))
         return outcome
 
@@ -125,7 +125,7 @@ def _one_by_one(stage: str, context: Context, node: Node) -> Outcome:
     return outcome
 
 
-def _values(because: Sequence[Because]) -> Iterator[tuple[str, Any, str, str]]:
+def values_of(because: Sequence[Because]) -> Iterator[tuple[str, Any, str, str]]:
     """The single values of decisions: field, value, hook, reason."""
     for each in because:
         for name in _FIELDS:

@@ -6,30 +6,20 @@ what it has no words for goes to `nri.agent.executor`. Next: `nri.agent.transpor
 
 from typing import Protocol
 
+from nri.agent.shapes import Component
+
 __all__ = ["Transport"]
 
 
-class Transport(Protocol):
-    """One way. Any thread may call its methods.
+class Transport(Component, Protocol):
+    """A way in for pods and containers, and a way out for what was decided. Any thread may call its methods.
 
     Attributes:
-        name: "nri", "proxy" or "standalone".
+        name: its word in `modes`: "nri", "proxy", "standalone", "hooks".
     """
 
     name: str
 
-    def start(self) -> None:
-        """Begin, once; never blocks on a peer that is not there."""
-        ...
-
-    def stop(self) -> None:
-        """End; what has been applied stays. A second time does nothing."""
-        ...
-
     def rules_changed(self, kinds: frozenset[str]) -> None:
-        """Decide anew for all that runs, because rules of these kinds have changed; returns at once."""
-        ...
-
-    def health(self) -> tuple[bool, str]:
-        """Return whether pods are served now, and the state in one line."""
+        """Apply the rules again to what runs already; called from a source's thread, so it only notes the work."""
         ...

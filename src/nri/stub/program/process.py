@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from nri.backoff import Backoff
     from nri.interfaces import Reporter
     from nri.stub.base import PluginBase
     from nri.stub.program.options import Options
@@ -65,6 +66,7 @@ class Program:
         reporter: gets every step of every request told (`nri.interfaces.Reporter`).
         silent: wait for the runtime without a word.
         notify: told "READY=1" and "STOPPING=1", instead of systemd.
+        backoff: the pauses between connections, if not those of `nri.stub.program.reconnect`.
 
     Attributes:
         label: ``NN-name``.
@@ -79,6 +81,7 @@ class Program:
         reporter: Reporter | None = None,
         silent: bool = False,
         notify: Callable[[str], None] | None = None,
+        backoff: Backoff | None = None,
     ) -> None:
         self.plugin = plugin
         self.options = options
@@ -88,7 +91,12 @@ class Program:
         self._notify = notify or notify_systemd
         self._session: Session | None = None
         self._reconnect = Reconnect(
-            options.socket, self.stop, once=options.no_reconnect, no_wait=options.no_wait, silent=silent
+            options.socket,
+            self.stop,
+            once=options.no_reconnect,
+            no_wait=options.no_wait,
+            silent=silent,
+            backoff=backoff,
         )
         self._background = Background(plugin)
         self._was_configured = False

@@ -1,4 +1,7 @@
-"""The engine as a program: its log, its ready message, signals, systemd, and its end. Next: `nri.engine.daemon`."""
+"""The engine as a program: its log, its ready message, signals, systemd, and its end. The agent's program shares these.
+
+Next: `nri.engine.daemon`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _log = logging.getLogger("nri.engine")
 _AT_ONCE = 1
 
 
-class _Signals:
+class Signals:
     """SIGTERM, SIGHUP and SIGINT as one event; the first one counts, a second one ends the process."""
 
     def __init__(self) -> None:
@@ -49,7 +52,7 @@ class _Signals:
 def serve(settings: Settings, loaded: LoadedConfig) -> int:
     """Run the engine until a signal; returns the exit code. Raises Failure if it cannot start."""
     config = loaded.config
-    _log_to(settings, config.log_level)
+    log_to(settings, config.log_level)
     if os.geteuid() != 0 and not config.dry:
         raise Failure("the engine needs root: containers need it. Run it with sudo, or with --dry DIR, to run nothing")
     for note in loaded.notes:
@@ -66,7 +69,7 @@ def serve(settings: Settings, loaded: LoadedConfig) -> int:
 
     for row in lacking(config):
         _log.warning("%s: %s. %s", row.what, row.found, row.next)
-    signals = _Signals()
+    signals = Signals()
     try:
         daemon = Daemon(config)
         daemon.start()
@@ -85,7 +88,7 @@ def serve(settings: Settings, loaded: LoadedConfig) -> int:
     return INTERRUPTED if number == signal.SIGINT else 0
 
 
-def _log_to(settings: Settings, level: str) -> None:
+def log_to(settings: Settings, level: str) -> None:
     """Log to standard error: the level of the configuration, or more with -v, or less with -q."""
     if settings.verbose:
         level = "debug"
@@ -93,5 +96,5 @@ def _log_to(settings: Settings, level: str) -> None:
         level = "warning"
     form = "json" if settings.output == "json" else settings.log_format
     logs.set_up(level.upper(), form)
-    for chatty in ("asyncio", "grpc"):
+    for chatty in ("asyncio", "grpc", "httpcore", "httpx"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -34,7 +34,7 @@ def quiet_root() -> logging.Logger:
 def test_flags_win_over_the_level_of_the_settings(quiet_root, verbose: int, quiet: bool, level: str) -> None:
     settings = Settings()
     settings.verbose, settings.quiet = verbose, quiet
-    engine_process._log_to(settings, "error")
+    engine_process.log_to(settings, "error")
     assert logging.getLevelName(quiet_root.level) == level
 
 
@@ -60,7 +60,7 @@ def test_the_first_signal_counts_and_the_second_ends_at_once(monkeypatch: pytest
     ended: list[int] = []
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(os, "_exit", ended.append)
-    signals = engine_process._Signals()
+    signals = engine_process.Signals()
     signals._take(signal.SIGTERM, None)
     assert (signals.wait(), ended) == (signal.SIGTERM, [])
     signals._take(signal.SIGINT, None)
@@ -99,7 +99,7 @@ def test_a_signal_during_the_start_ends_it_without_a_word_of_being_ready(
         def wait(self) -> int:
             return self.first
 
-    monkeypatch.setattr(engine_process, "_Signals", Signalled)
+    monkeypatch.setattr(engine_process, "Signals", Signalled)
     nri = NriConfig(disable=True)
     config = EngineConfig(dry=True, root=tmp_path / "root", state=tmp_path / "state", socket=tmp_path / "s", nri=nri)
     assert engine_process.serve(Settings(), LoadedConfig(config, {}, (), ())) == 0
@@ -115,7 +115,7 @@ def test_each_missing_program_is_a_line_at_the_start(
         def wait(self) -> int:
             return self.first
 
-    monkeypatch.setattr(engine_process, "_Signals", Stopped)
+    monkeypatch.setattr(engine_process, "Signals", Stopped)
     rows = [Check("conmon", "missing", "no program conmon", "apt-get install conmon"), Check("a", "missing", "b", "c")]
     monkeypatch.setattr("nri.engine.check.lacking", lambda _: rows)
     config = EngineConfig(

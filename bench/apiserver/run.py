@@ -1,0 +1,209 @@
+"""`python -m bench apiserver`: what an agent sees of its node, from a real kube-apiserver and from containerd by NRI.
+
+As root. A cluster of one node (etcd, kube-apiserver, kubelet, containerd 2.4) runs 1, then 10, then 110 pods of one
+container that sleeps. With each number the first full view is taken in every way, in turns; while pods are made,
+programs that look on in different ways tell when they learn of each container. Prints tables; with --write they go
+into bench/RESULTS.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from bench.apiserver import observers, tables, views
+from bench.apiserver.tables import Lag, Taken
+from bench.apiserver.views import CACHE, LISTED, NRI, Lists, Way, relayed, same, synchronized
+from bench.cluster import NODE_PODS, Cluster, Json, Place, cluster, container_ids
+from bench.plugins import cpu_ms
+from bench.report import put
+from nri.cri.pb import api_pb2 as pb
+from tests.kubernetes.kubelet import NODE
+from tests.kubernetes.pods import container, pod
+from tests.peers.drivers import LineProcess
+from tools.runtimes.machine import MissingError
+
+#: Numbers of pods at which the first view is taken, and how many of them come one after the other.
+PODS, SINGLES = (1, 10, 110), 20
+#: A pod's annotations are not small on a cluster: schedulers and admission write there. As many bytes in each pod.
+ANNOTATION_BYTES = 512
+_SETTLE_S = 2.0
+
+
+def manifest(number: int) -> Json:
+    """A pod whose one container sleeps."""
+    annotations = {"bench.example.com/padding": "x" * ANNOTATION_BYTES}
+    made = pod(f"p{number}", container(command=["/bin/sleep", "2147483647"]), annotations=annotations)
+    made["spec"] |= {"nodeName": NODE, "terminationGracePeriodSeconds": 0}
+    return made
+
+
+class Counted(NamedTuple):
+    """What is measured at one number of pods: rounds, and views of each way in a round."""
+
+    rounds: int
+    each: int
+
+
+def ways(node: Cluster, lists: Lists) -> dict[str, Way]:
+    """All ways, by name."""
+    found: dict[str, Way] = {
+        LISTED: lambda: lists.fresh(NODE_PODS),
+        views.CACHED: lambda: lists.fresh(CACHE),
+        views.AGAIN: lists.again,
+        views.BARE: lists.bare,
+    }
+    client = views.by_lightkube(node.plane.kubeconfig)
+    if client is not None:
+        found[views.CLIENT] = client
+    found[NRI] = lambda: synchronized(node.runtime.nri_socket)
+    return found
+
+
+def take(node: Cluster, counted: Counted) -> dict[str, Taken]:
+    """Take the first view in all ways, in turns."""
+    lists = Lists(Place.of(node.plane.kubeconfig))
+    chosen = ways(node, lists)
+    servers = {name: [node.runtime.pid] if name == NRI else node.plane.pids for name in chosen}
+    found = {name: Taken([], [], [], 0) for name in chosen}
+    first = chosen[LISTED]().view
+    for name, way in chosen.items():  # warm up, and see that all see the same
+        sample = way()
+        if name != views.BARE and not same(sample.view, first):
+            raise RuntimeError(
+                f"{name} sees {len(sample.view.containers)} containers, {LISTED} {len(first.containers)}"
+            )
+    names = list(chosen)
+    for number in range(counted.rounds):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            _one_round(name, chosen[name], found, servers[name], counted.each)
+    lists.close()
+    moved = relayed(node.runtime.nri_socket)
+    return {name: taken._replace(bytes=moved) if name == NRI else taken for name, taken in found.items()}
+
+
+def _one_round(name: str, way: Way, found: dict[str, Taken], servers: Sequence[int], each: int) -> None:
+    before = sum(map(cpu_ms, servers))
+    samples = [way() for _ in range(each)]
+    taken = found[name]
+    taken.server_ms.append((sum(map(cpu_ms, servers)) - before) / each)
+    taken.ms.append([sample.ms for sample in samples])
+    taken.cpu_ms.append(sum(sample.cpu_ms for sample in samples) / each)
+    found[name] = taken._replace(bytes=samples[-1].bytes)
+
+
+class Watched(NamedTuple):
+    """The programs that look on, by how."""
+
+    programs: dict[str, LineProcess]
+
+    def moments(self, how: str, what: str) -> dict[str, int]:
+        """When one has told what of whom."""
+        return {line["id"]: line["ns"] for line in [*self.programs[how].lines] if line.get("what") == what}
+
+
+@contextmanager
+def watched(node: Cluster) -> Iterator[Watched]:
+    """Have all programs look on for as long as the block lasts."""
+    where = {"nri": node.runtime.nri_socket, "watch": node.plane.kubeconfig, "poll": node.plane.kubeconfig}
+    with ExitStack() as stack:
+        running = {
+            how: stack.enter_context(LineProcess([sys.executable, "-m", "bench.apiserver.observers", how, at]))
+            for how, at in where.items()
+        }
+        for process in running.values():
+            process.wait_for(lambda line: line.get("what") == "ready", timeout_s=30)
+        yield Watched(running)
+
+
+def fill(node: Cluster, numbers: Sequence[int], seen: Watched, *, apart: bool) -> list[Lag]:
+    """Make pods, one after the other or all at once, and say when each observer knew of their containers."""
+    uids = set()
+    for number in numbers:
+        uids.add(node.api.make(manifest(number))[0])
+        if apart:
+            node.wait_running(number + 1)
+    pods = node.wait_running(numbers[-1] + 1)
+    time.sleep(2 * observers.POLL_S)
+    began = {name: started(node, name) for pod in pods if pod["metadata"]["uid"] in uids for name in container_ids(pod)}
+    told = {
+        "NRI: CreateContainer": seen.moments("nri", observers.CREATED),
+        "NRI: PostStartContainer": seen.moments("nri", observers.RUNNING),
+        "apiserver: watch": seen.moments("watch", observers.RUNNING),
+        f"apiserver: a list each {observers.POLL_S:g} s": seen.moments("poll", observers.RUNNING),
+    }
+    return [
+        Lag(how, [(at[name] - moment) / 1e6 for name, moment in began.items() if name in at])
+        for how, at in told.items()
+    ]
+
+
+def started(node: Cluster, container_id: str) -> int:
+    """When the runtime has started a container (`time.time_ns`)."""
+    status = node.runtime.cri.call("ContainerStatus", pb.ContainerStatusRequest(container_id=container_id)).status
+    return int(status.started_at)
+
+
+def report(options: argparse.Namespace) -> str:
+    """Measure everything; the text of all tables."""
+    counted = Counted(options.rounds, options.each)
+    taken: dict[int, dict[str, Taken]] = {}
+    lags: dict[str, list[Lag]] = {}
+    with cluster(_say) as node:
+        made = 0
+        for wanted in options.pods:
+            with watched(node) as seen:
+                apart = min(made + options.singles, wanted) if made else made
+                if apart > made and wanted > 10:
+                    _say(f"pods {made} to {apart}, one after the other")
+                    lags[f"{apart - made}, one after the other"] = fill(node, range(made, apart), seen, apart=True)
+                    made = apart
+                _say(f"pods {made} to {wanted}, at once")
+                lags[f"{wanted - made}, at once"] = fill(node, range(made, wanted), seen, apart=False)
+                made = wanted
+            time.sleep(_SETTLE_S)
+            _say(f"views of {made} pods")
+            taken[made] = take(node, counted)
+            print(tables.views({made: taken[made]}), flush=True)
+    about = (
+        f"{counted.rounds} interleaved rounds of {counted.each} views, {time.strftime('%Y-%m-%d')}, "
+        f"CPython {platform.python_version()}, Linux {platform.release().split('-')[0]}, {os.cpu_count()} cores that "
+        "everything shares: etcd, kube-apiserver 1.34, kubelet, containerd 2.4, pods and the agent's side."
+    )
+    parts = [about, tables.goal(taken), "### First full view", tables.views(taken)]
+    parts += ["### When a container is told, from its start as the runtime has it", tables.lags(lags)]
+    return "\n\n".join(parts) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench apiserver", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--each", type=int, default=10, help="views of each way in a round (default 10)")
+    parser.add_argument("--pods", type=int, nargs="+", default=list(PODS), metavar="N", help="numbers of pods, growing")
+    parser.add_argument("--singles", type=int, default=SINGLES, help="pods that are made one after the other")
+    parser.add_argument("--write", action="store_true", help="put the tables into bench/RESULTS.md")
+    options = parser.parse_args(arguments)
+    try:
+        text = report(options)
+    except MissingError as error:
+        _say(f"bench: error: {error}")
+        return 2
+    print(text)
+    if options.write:
+        put("apiserver", text)
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

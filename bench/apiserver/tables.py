@@ -1,0 +1,78 @@
+"""The tables of views and of lags. Pure text."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bench.apiserver.views import CACHED, LISTED, NRI
+from bench.report import ratios, table
+
+#: The most that NRI's first view may take of the API server's list, as a ratio of medians.
+GOAL = 0.10
+
+
+class Taken(NamedTuple):
+    """All views of one way: milliseconds and processor milliseconds (ours, and the server's) by round, and bytes."""
+
+    ms: list[list[float]]
+    cpu_ms: list[float]
+    server_ms: list[float]
+    bytes: int
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """The value at that part of the ordered ones."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
+
+
+def views(measured: Mapping[int, Mapping[str, Taken]]) -> str:
+    """First full views, by pods and way."""
+    rows = []
+    for pods, ways in measured.items():
+        base = _medians(ways[LISTED])
+        cached = _medians(ways[CACHED])
+        for name, taken in ways.items():
+            pooled = [ms for one in taken.ms for ms in one]
+            times = [f"{quantile(pooled, q):.1f}" for q in (0.5, 0.95, 0.99)]
+            against = [ratios(_medians(taken), other) for other in (base, cached)]
+            used = [f"{statistics.median(each):.1f}" for each in (taken.cpu_ms, taken.server_ms)]
+            rows.append([str(pods), name, *times, *against, *used, f"{taken.bytes / 1024:.1f}"])
+    head = ["pods", "first full view", "p50 ms", "p95", "p99", "p50 to list", "p50 to list from cache", "CPU ms",
+            "server's CPU ms", "KiB"]  # fmt: skip
+    return table(head, rows)
+
+
+def _medians(taken: Taken) -> list[float]:
+    return [statistics.median(one) for one in taken.ms]
+
+
+def goal(measured: Mapping[int, Mapping[str, Taken]]) -> str:
+    """Whether NRI's first view takes as little of the list's time as it should, by pods."""
+    found = []
+    for pods, ways in measured.items():
+        ratio = statistics.median(_medians(ways[NRI])) / statistics.median(_medians(ways[LISTED]))
+        found.append(f"{ratio:.2f} with {pods} ({'reached' if ratio <= GOAL else 'missed'})")
+    return f"To be reached: NRI's p50 at most {GOAL:.2f} of that of the list. Measured: {', '.join(found)}."
+
+
+class Lag(NamedTuple):
+    """Milliseconds from the start of each container until an observer could act on it; negative: before its start."""
+
+    how: str
+    ms: Sequence[float]
+
+
+def lags(measured: Mapping[str, Sequence[Lag]]) -> str:
+    """What is told when, by how the pods were made."""
+    rows = []
+    for title, each in measured.items():
+        for lag in each:
+            if not lag.ms:
+                rows.append([title, lag.how, "0", "", "", ""])
+                continue
+            low, middle, high = (f"{quantile(lag.ms, q):+.0f}" for q in (0.01, 0.5, 0.99))
+            rows.append([title, lag.how, str(len(lag.ms)), low, middle, high])
+    return table(["pods", "told by", "containers", "p1 ms", "p50 ms", "p99 ms"], rows)

@@ -1,0 +1,40 @@
+"""An explicit clear of a container's CPUs, which NRI has no word for: by a write, when its cgroup is there.
+
+On cgroup v2 an empty set is that of the cgroup above. The kernel's v1 takes no empty set where there are processes, so
+there the CPUs of the cgroup above are written. Next: `nri.agent.transports.hook_plugin`, which knows when.
+"""
+
+from __future__ import annotations
+
+from nri.agent.executor import Executor
+from nri.api import cpuset
+from nri.host import Outcome, Result
+from nri.host.cgroups import knob_file
+from nri.policies.koordinator.values import Changes
+from nri.policies.koordinator.writes import KNOBS, Write
+
+__all__ = ["clear", "is_clear"]
+
+_CPUS = KNOBS["cpuset"]
+
+
+def is_clear(changes: Changes | None) -> bool:
+    """Whether changes clear a container's CPUs."""
+    return changes is not None and changes.cpuset == ""
+
+
+def clear(executor: Executor, folder: str) -> list[Result]:
+    """Clear the CPUs of a container's cgroup, whatever is believed to be there."""
+    path = folder.strip("/")
+    row = executor.hierarchies.of("cpuset")
+    if not path or row is None or row.version == 2:
+        return executor.write([Write(path, _CPUS, "", "an explicit clear")], force=True, keep=False)
+    above = path.rpartition("/")[0]
+    try:
+        cpus = knob_file.read(executor.hierarchies, above, _CPUS)
+    except (OSError, ValueError) as error:
+        return [Result(path, _CPUS, "", Outcome.GONE, f"the cgroup above: {error}")]
+    if not isinstance(cpus, frozenset):
+        return [Result(path, _CPUS, "", Outcome.UNSUPPORTED, "the CPUs of the cgroup above cannot be read")]
+    write = Write(path, _CPUS, cpuset.to_text(cpus), "an explicit clear: all that the cgroup above has")
+    return executor.write([write], force=True, keep=False)

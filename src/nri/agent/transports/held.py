@@ -1,0 +1,111 @@
+"""What runs, as a plugin has been told: the contexts of pods and containers, and what was last decided for each.
+
+Rules: a container enters when it is being created, and leaves when it has stopped, is removed, or its pod is: some
+runtimes tell nothing of a creation that failed. What the kubelet has asked for is kept beside what was made of it,
+because the runtime reports the latter, and a quota must not be scaled twice. Any thread may call it. Next:
+`nri.agent.transports.reapply`.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
+from nri.policies.koordinator.values import NO_CHANGES, Changes
+
+__all__ = ["Held", "HeldContainer"]
+
+
+@dataclass(slots=True)
+class HeldContainer:
+    """One container.
+
+    Attributes:
+        pod_id: the id of its pod's sandbox.
+        context: with what the kubelet has asked for as its resources, as far as that is known.
+        changes: what was last handed over for it; None if that has to be done again, whatever it is.
+        generation: the rules by which that was decided; older than those of now: they have changed since.
+        created: whether the runtime knows it, so that it can be updated.
+        asked: how often the kubelet has asked for other resources.
+    """
+
+    pod_id: str
+    context: ContainerContext
+    changes: Changes | None = NO_CHANGES
+    generation: int = 0
+    created: bool = False
+    asked: int = 0
+
+
+class Held:
+    """All pods and containers of one runtime."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pods: dict[str, PodContext] = {}
+        self._containers: dict[str, HeldContainer] = {}
+
+    def pods(self) -> list[tuple[str, PodContext]]:
+        """Return the pods by the ids of their sandboxes."""
+        with self._lock:
+            return list(self._pods.items())
+
+    def containers(self) -> list[tuple[str, HeldContainer]]:
+        """Return the containers by their ids."""
+        with self._lock:
+            return list(self._containers.items())
+
+    def counts(self) -> dict[str, float]:
+        """How much is held, for the gauge."""
+        return {"nri pods": len(self._pods), "nri containers": len(self._containers)}
+
+    def pod(self, pod_id: str) -> PodContext | None:
+        """Return the pod of a sandbox."""
+        return self._pods.get(pod_id)
+
+    def container(self, container_id: str) -> HeldContainer | None:
+        """Return a container."""
+        return self._containers.get(container_id)
+
+    def put_pod(self, pod_id: str, context: PodContext) -> None:
+        """Take in a pod."""
+        with self._lock:
+            self._pods[pod_id] = context
+
+    def put(self, container_id: str, container: HeldContainer) -> None:
+        """Take in a container."""
+        container.context = replace(container.context, env={})  # no decision for what runs needs it
+        with self._lock:
+            self._containers[container_id] = container
+
+    def ask(self, container: HeldContainer, resources: Resources) -> None:
+        """Note what the kubelet asks for now: what it does not mention stays as it asked before."""
+        before = container.context.resources or Resources()
+        named = {
+            name: value
+            for name in ("cpu_shares", "cfs_quota", "cpuset", "memory_limit")
+            if (value := getattr(resources, name)) is not None
+        }
+        with self._lock:
+            container.context = replace(container.context, resources=replace(before, **named))
+            container.asked += 1
+
+    def drop(self, container_id: str) -> HeldContainer | None:
+        """Forget a container; return what was known of it."""
+        with self._lock:
+            return self._containers.pop(container_id, None)
+
+    def drop_pod(self, pod_id: str) -> list[HeldContainer]:
+        """Forget a pod and all its containers, which are returned."""
+        with self._lock:
+            self._pods.pop(pod_id, None)
+            gone = [number for number, each in self._containers.items() if each.pod_id == pod_id]
+            return [self._containers.pop(number) for number in gone]
+
+    def keep_only(self, pods: set[str], containers: set[str]) -> list[PodContext]:
+        """Forget what the runtime does not have any more; return the pods of that."""
+        with self._lock:
+            gone = [self._pods.pop(number) for number in list(self._pods) if number not in pods]
+            self._containers = {number: each for number, each in self._containers.items() if number in containers}
+            return gone

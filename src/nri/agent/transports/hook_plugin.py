@@ -1,0 +1,309 @@
+"""The plugin: NRI's events to the hooks' stages, and what they decide back, as adjustments, updates and writes.
+
+| event | what is done |
+|---|---|
+| Synchronize | all that runs is decided again: updates in the reply, pods' values by writes |
+| RunPodSandbox | pod values are written; those of a cgroup that is not there yet wait for it |
+| CreateContainer | adjustment; the waiting values of its pod |
+| PostCreateContainer | what the runtime made of the adjustment is recorded |
+| StartContainer | before the first instruction CPUs are cleared; one that was never decided gets all by writes |
+| UpdateContainer | update of what was asked for, with the container's own id; cleared CPUs follow after it |
+| RemovePodSandbox | what the hooks gave to the pod is taken back |
+
+Rules: only the failure policy "Fail" refuses a request, with the hook's name; nothing else that goes wrong here costs a
+container more than the values. It serves any runtime side, over any connection. Next: `nri.agent.transports.reapply`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from nri import host
+from nri.agent.parts import Parts
+from nri.agent.transports import places, words
+from nri.agent.transports.clears import clear, is_clear
+from nri.agent.transports.held import Held, HeldContainer
+from nri.agent.transports.reapply import Reapply
+from nri.api import messages as m
+from nri.api.builders.adjustment import Adjustment
+from nri.api.builders.failure import FailurePolicy
+from nri.api.builders.update import Update
+from nri.api.events import EventMask
+from nri.errors import ConfigError, Reject
+from nri.host import Result
+from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
+from nri.policies.koordinator.convert import manifest
+from nri.policies.koordinator.profile import Outcome
+from nri.policies.koordinator.values import NO_CHANGES, Changes
+from nri.stub.plugin import Plugin
+from nri.stub.session.subscription import known_to
+from nri.text import plain
+
+__all__ = ["EVENTS", "HookPlugin"]
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+_RUN_POD, _CREATE, _UPDATE, _REMOVE_POD = (
+    "PreRunPodSandbox",
+    "PreCreateContainer",
+    "PreUpdateContainerResources",
+    "PreRemoveRunPodSandbox",
+)
+_ALIVE: Final = (m.ContainerState.CONTAINER_CREATED, m.ContainerState.CONTAINER_RUNNING)
+#: What is subscribed to, unless the runtime's configuration names others.
+EVENTS: Final = EventMask.of(
+    "RunPodSandbox", "RemovePodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer", "UpdateContainer",
+    "PostUpdateContainer", "PostUpdatePodSandbox", "StopContainer", "RemoveContainer",
+)  # fmt: skip
+
+
+class HookPlugin(Plugin):
+    """The policy as a plugin.
+
+    Args:
+        parts: the agent's.
+        transport: the transport's name in records.
+        fail: whether a request fails that this plugin has failed to answer.
+
+    Attributes:
+        held: what runs, as far as the runtime has told.
+        reapply: decides again for what runs.
+        stale: called when something was decided by rules that have changed since.
+    """
+
+    name = "nri-agent"
+
+    class Config:
+        """What the runtime may push: the events to subscribe to, instead of those of `EVENTS`."""
+
+        events: list[str] = []  # noqa: RUF012 - the stub gives each plugin a copy
+
+    def __init__(self, parts: Parts, transport: str = "nri", *, fail: bool = False) -> None:
+        self._parts, self._transport, self._fail = parts, transport, fail
+        self.held = Held()
+        self.reapply = Reapply(parts, self.held, transport)
+        self.stale: Callable[[], None] = lambda: None
+
+    # -- the connection -----------------------------------------------------------------------------------------------
+
+    def configure(self) -> EventMask:
+        """Choose the events, and tell the runtime what a late answer means."""
+        # It is looked at once this returns. Runtimes that do not heed it are told only what they must not overlook.
+        wish = FailurePolicy(fail_request=self._fail, keep_connected=True)
+        self.failure_policy = wish if self._fail else None  # type: ignore[misc]  # of this connection, not of the class
+        listed = list(self.config.events)
+        if not listed:
+            return EVENTS & known_to(self.runtime)
+        try:
+            chosen = EventMask.parse(",".join(listed)) & EVENTS
+        except ValueError as error:
+            raise ConfigError("the runtime's configuration", "events", str(error), f"of use here: {EVENTS}") from None
+        if not chosen:
+            reason = f"{', '.join(listed)}: no hook decides at any of these"
+            raise ConfigError("the runtime's configuration", "events", reason, f"of use here: {EVENTS}")
+        return chosen
+
+    def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[Update]:
+        """Take in what runs; return the updates that bring it to what the rules of now say."""
+        self._parts.observer.met(self._transport, "synchronized")
+        generation = self.reapply.generation
+        gone = self.held.keep_only({pod.id for pod in pods}, {container.id for container in containers})
+        for context in gone:
+            self._quietly("removal", partial(self._removed, context))
+        by_id = {pod.id: pod for pod in pods}
+        for pod in pods:
+            self.held.put_pod(pod.id, places.pod_context(pod))
+        asked = self._asked_by_api()
+        for container in containers:
+            owner = by_id.get(container.pod_sandbox_id)
+            if owner is not None and container.state in _ALIVE:
+                self._quietly("container", partial(self._found, owner, container, asked, generation))
+        updates = self.reapply.synchronized({each.id: each for each in containers}, self.time_left())
+        if self.reapply.left:
+            self.stale()
+        return [Update.of(each) for each in updates]
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def run_pod_sandbox(self, pod: m.PodSandbox) -> None:
+        """Write the pod's values."""
+        context = places.pod_context(pod)
+        self.held.put_pod(pod.id, context)
+        outcome = self._decide(_RUN_POD, context)
+        self._quietly("pod", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
+
+    def post_update_pod_sandbox(self, pod: m.PodSandbox) -> None:
+        """Write the pod's values again: the kubelet has set its own."""
+        context = places.pod_context(pod)
+        self.held.put_pod(pod.id, context)
+        self._quietly("pod", lambda: self.reapply.pod(context, force=True))
+
+    def remove_pod_sandbox(self, pod: m.PodSandbox) -> None:
+        """Take back what the hooks gave to the pod."""
+        self.held.drop_pod(pod.id)
+        self._quietly("removal", lambda: self._removed(places.pod_context(pod)))
+
+    # -- containers ---------------------------------------------------------------------------------------------------
+
+    def create_container(self, pod: m.PodSandbox, container: m.Container) -> Adjustment | None:
+        """Adjust a container that is about to be created."""
+        generation = self.reapply.generation
+        context = places.container_context(pod, container, self._scheme)
+        if self.held.pod(pod.id) is None:
+            self.held.put_pod(pod.id, context.pod)
+        waiting = self._quietly("pod", lambda: self._parts.executor.retry(context.pod.cgroup_parent))
+        self._parts.decisions.told(context.pod, self._transport, waiting or [])
+        changes = self._sayable(context, self._decide(_CREATE, context))
+        self.held.put(container.id, HeldContainer(pod.id, context, changes, generation))
+        message = self._converted(context, lambda: words.adjustment(changes, context.resources))
+        return Adjustment.of(message) if message is not None and message.ByteSize() else None
+
+    def post_create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """Record what the runtime made of the adjustment."""
+        known = self.held.container(container.id)
+        if known is None:
+            return
+        known.created = True
+        if known.changes:
+            self._compare(known, container)
+        if known.generation != self.reapply.generation:
+            self.stale()
+
+    def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """Do by writes what could not be said, before the container's first instruction."""
+        known = self.held.container(container.id)
+        if known is None:
+            known = self._late(pod, container)
+            if known is None:
+                return
+        known.created = True
+        self._clear(known)
+
+    def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
+        """Change what the kubelet asks for into what the rules say."""
+        generation = self.reapply.generation
+        context = places.requested(pod, container, resources, self._scheme)
+        changes = self._sayable(context, self._decide(_UPDATE, context))
+        known = self.held.container(container.id)
+        if known is None:
+            known = HeldContainer(pod.id, context, created=True)
+            self.held.put(container.id, known)
+        self.held.ask(known, context.resources or Resources())
+        known.changes, known.generation = changes, generation
+        message = self._converted(context, lambda: words.update(changes, container.id))
+        return Update.of(message) if message is not None else None
+
+    def post_update_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """Record what the runtime made of the update; clear the CPUs again that it may have set."""
+        known = self.held.container(container.id)
+        if known is not None and known.changes:
+            self._compare(known, container)
+            self._clear(known)
+
+    def stop_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """Forget a container that has stopped."""
+        self._forget(container.id)
+
+    def remove_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """Forget a container that is removed, or whose creation failed."""
+        self._forget(container.id)
+
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _scheme(self) -> str:
+        """What stands before the ids of this runtime's containers."""
+        return self.runtime.name or "containerd"
+
+    def _decide(self, stage: str, context: PodContext | ContainerContext) -> Outcome:
+        """Ask the hooks. Reject if the failure policy is "Fail" and one has failed."""
+        outcome = self._parts.decisions.decide(stage, context, self._transport)
+        if outcome.failed is not None:
+            raise Reject(str(outcome.failed))
+        return outcome
+
+    def _sayable(self, context: ContainerContext, outcome: Outcome) -> Changes:
+        changes, left_out = words.sayable(outcome.changes, context.cgroup_parent)
+        self._parts.decisions.told(context, self._transport, left_out)
+        return changes
+
+    def _converted(self, context: ContainerContext, convert: Callable[[], _T]) -> _T | None:
+        """Say changes to the runtime; what cannot be said costs the container nothing else."""
+        try:
+            return convert()
+        except Exception as error:  # noqa: BLE001 - a conversion never fails a container
+            _log.exception("mode %s: what was decided cannot be said to the runtime", self._transport)
+            reason = f"it cannot be said to the runtime: {plain(str(error))}"
+            refused = Result(context.cgroup_parent, "all of it", "", host.Outcome.REFUSED, reason)
+            self._parts.decisions.told(context, self._transport, [refused])
+            return None
+
+    def _found(self, pod: m.PodSandbox, container: m.Container, asked: dict[tuple[str, str], Any], now: int) -> None:
+        """Take in a container that runs already; what is known of an earlier connection stays known."""
+        context = places.container_context(pod, container, self._scheme)
+        before = self.held.container(container.id)
+        told = asked.get((pod.uid, container.name))
+        if before is not None:
+            resources = before.context.resources
+        elif told is not None:
+            resources = told
+        else:
+            resources = words.asked_before(pod, container, context.resources)
+        context = replace(context, resources=resources)
+        self.held.put(container.id, HeldContainer(pod.id, context, None, now, created=True))
+
+    def _asked_by_api(self) -> dict[tuple[str, str], Any]:
+        """What the API says was asked for each container, by its pod's uid and its name; empty if it is not known."""
+        found = {}
+        for pod in self._parts.pods.pods():
+            uid = (pod.get("metadata") or {}).get("uid", "")
+            for each in (pod.get("spec") or {}).get("containers") or ():
+                resources = self._quietly("pod", partial(manifest.container_resources, each))
+                if resources is not None:
+                    found[(uid, each.get("name", ""))] = resources
+        return found
+
+    def _late(self, pod: m.PodSandbox, container: m.Container) -> HeldContainer | None:
+        """Decide for a container that starts and whose creation nobody told us of; all of it by writes."""
+        context = places.container_context(pod, container, self._scheme)
+        outcome = self._parts.decisions.decide(_CREATE, context, self._transport)
+        known = HeldContainer(pod.id, context, outcome.changes, self.reapply.generation, created=True)
+        self.held.put(container.id, known)
+        if outcome.failed is not None:
+            raise Reject(str(outcome.failed))
+        self._quietly("start", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
+        return known
+
+    def _clear(self, known: HeldContainer) -> None:
+        if is_clear(known.changes):
+            results = self._quietly("clear", lambda: clear(self._parts.executor, known.context.cgroup_parent))
+            self._parts.decisions.told(known.context, self._transport, results or [])
+
+    def _compare(self, known: HeldContainer, container: m.Container) -> None:
+        context, changes = known.context, known.changes or NO_CHANGES
+        results = self._quietly("record", lambda: words.compared(container, changes, context.cgroup_parent))
+        self._parts.decisions.told(context, self._transport, results or [])
+
+    def _forget(self, container_id: str) -> None:
+        known = self.held.drop(container_id)
+        if known is not None:
+            self._parts.executor.forget(known.context.cgroup_parent)
+
+    def _removed(self, context: PodContext) -> None:
+        outcome = self._parts.decisions.decide(_REMOVE_POD, context, self._transport)
+        self._parts.decisions.carry_out(context, outcome, self._transport)
+        self._parts.decisions.removed(context)
+
+    def _quietly(self, what: str, act: Callable[[], _T]) -> _T | None:
+        """Do something whose failure must not cost a container anything."""
+        try:
+            return act()
+        except Reject:
+            raise
+        except Exception:  # noqa: BLE001 - see above
+            _log.exception("mode %s: %s failed, and is left out", self._transport, what)
+            return None

@@ -1,0 +1,89 @@
+"""A thread that does one thing whenever it is asked to, so that no source of rules waits for a runtime.
+
+Several requests before it begins are one. What is left over is tried again after a pause that grows, a few times; the
+next request starts anew. Next: `nri.agent.transports.nri`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from nri.backoff import Backoff
+
+__all__ = ["Refresher"]
+
+_log = logging.getLogger(__name__)
+_MOST_TRIES = 5
+
+
+class Refresher:
+    """The thread.
+
+    Args:
+        run: the work; returns whether all of it is done.
+        name: the thread's name.
+        backoff: the pauses.
+    """
+
+    def __init__(self, run: Callable[[], bool], name: str, backoff: Backoff | None = None) -> None:
+        self._run, self._name = run, name
+        self._backoff = backoff or Backoff()
+        self._condition = threading.Condition()
+        self._asked = self._stopped = self._busy = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to listen to requests; a second call does nothing."""
+        with self._condition:
+            if self._thread is None or self._stopped:
+                self._stopped = False
+                self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
+                self._thread.start()
+
+    def ask(self) -> None:
+        """Have the work done soon; returns at once."""
+        with self._condition:
+            self._asked = True
+            self._condition.notify_all()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End after the work at hand, and wait for that; a second call does nothing."""
+        with self._condition:
+            self._stopped = True
+            self._condition.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout_s)
+
+    def idle(self, timeout_s: float) -> bool:
+        """Wait until nothing is asked for and nothing is at work; return whether that came."""
+        with self._condition:
+            return self._condition.wait_for(lambda: not (self._asked or self._busy), timeout_s)
+
+    def _loop(self) -> None:
+        tries = 0
+        while True:
+            with self._condition:
+                self._busy = False
+                self._condition.notify_all()
+                self._condition.wait_for(lambda: self._asked or self._stopped)
+                if self._stopped:
+                    return
+                self._asked, self._busy = False, True
+            try:
+                done = self._run()
+            except Exception:  # noqa: BLE001 - the thread goes on
+                _log.exception("%s: what runs could not be decided again", self._name)
+                done = False
+            if done:
+                tries = 0
+                self._backoff.reset()
+            elif (tries := tries + 1) < _MOST_TRIES:
+                with self._condition:
+                    self._condition.wait_for(lambda: self._stopped or self._asked, self._backoff.ended())
+                    self._asked = True
+            else:
+                tries = 0
+                _log.warning("%s: some of what runs does not take its values; next when a rule changes", self._name)

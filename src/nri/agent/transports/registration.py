@@ -1,0 +1,73 @@
+"""One registration of a plugin at a runtime, held by a lock, because runtimes let two of one name register.
+
+Two of them then set the same values, and every container is refused as a conflict. So the lock is a file beside the
+runtime's socket, which whoever can register sees as well: it has the process's number in it, and the kernel takes the
+lock away with the process. A folder that cannot be written has no lock. Next: `nri.agent.transports.nri`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from types import TracebackType
+from typing import Self
+
+from nri.errors import NriError
+from nri.text import plain
+
+__all__ = ["Registration", "TakenError"]
+
+
+class TakenError(NriError):
+    """Another process, or another part of this one, has registered this plugin already."""
+
+
+class Registration:
+    """The lock of one plugin at one socket; a context manager.
+
+    Args:
+        socket: path of the runtime's socket.
+        label: the plugin, ``NN-name``.
+
+    Raises:
+        TakenError: on entering: somebody else has it.
+    """
+
+    def __init__(self, socket: str, label: str) -> None:
+        self._label, self._socket = label, socket
+        self._path = f"{os.path.dirname(socket)}/.{label}.lock"
+        self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._descriptor = os.open(self._path, flags, 0o600)
+        except OSError:
+            return self
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            holder = plain(os.pread(self._descriptor, 20, 0).decode(errors="replace").strip())
+            self._close()
+            if error.errno != errno.EWOULDBLOCK:
+                return self
+            who = "this process" if holder == str(os.getpid()) else f"process {holder or 'unknown'}"
+            raise TakenError(
+                f"plugin {self._label} is registered at {self._socket} by {who} already: of two with one name every"
+                " container would be refused"
+            ) from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        """Give the lock back. The file stays: to remove it would let a third one lock another file of its name."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,90 @@
+"""Pods of the API as running pods: their folders under the kubelet's driver, and their pause containers.
+
+Rules: reads only. A pod that has ended has no folders and is left out. A static pod is listed by an apiserver under
+another uid than its folder has, the hash of its file; that is believed only where no other pod has or claims it, for
+annotations are for anybody to write. A pause container is in no status: it is the one folder of a pod that no status
+names. Next: :mod:`nri.agent.transports.standalone.levels`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from nri.host import Hierarchies
+from nri.policies.koordinator import paths
+from nri.policies.koordinator.convert import manifest
+from nri.policies.koordinator.refresh.running import RunningPod
+
+__all__ = ["key_of", "running", "uid_of"]
+
+_HASH: Final = "kubernetes.io/config.hash"
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_IS_HASH: Final = re.compile(r"[0-9a-f]{32}")
+_STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+#: The names that a runtime's scopes begin with, as container ids have them.
+_RUNTIMES: Final = {"cri-containerd-": "containerd", "crio-": "cri-o", "docker-": "docker", "pouch-": "pouch"}
+
+
+def running(pods: Iterable[Mapping[str, Any]], hierarchies: Hierarchies, driver: str) -> Iterator[RunningPod]:
+    """Yield the pods that run or are about to. One that makes no sense is left out."""
+    listed = [pod for pod in pods if manifest.active(pod) and uid_of(pod)]
+    uids = Counter(uid for pod in listed for uid in {uid_of(pod), _hash_of(pod)} if uid)
+    for pod in listed:
+        uid = uid_of(pod)
+        hashed = _hash_of(pod)
+        folder = paths.pod_path(manifest.kube_class(pod), uid, driver)
+        if hashed and hashed != uid and uids[hashed] == 1:
+            folder = paths.pod_path(manifest.kube_class(pod), hashed, driver)
+        if folder:
+            yield RunningPod(pod, folder, _sandbox_id(pod, folder, hierarchies, driver), driver)
+
+
+def uid_of(pod: Mapping[str, Any]) -> str:
+    """The uid of a pod; "" if it has none."""
+    uid = (pod.get("metadata") or {}).get("uid")
+    return uid if isinstance(uid, str) else ""
+
+
+def key_of(pod: Mapping[str, Any]) -> str:
+    """A pod as people name it: `namespace/name`."""
+    meta = pod.get("metadata") or {}
+    return f"{meta.get('namespace', '')}/{meta.get('name', '')}"
+
+
+def _hash_of(pod: Mapping[str, Any]) -> str:
+    """The uid that the kubelet gave a static pod, from the annotations of its mirror; "" for others."""
+    given = (pod.get("metadata") or {}).get("annotations") or {}
+    found = given.get(_HASH, "") if _MIRROR in given else ""
+    return found if isinstance(found, str) and _IS_HASH.fullmatch(found) else ""
+
+
+def _sandbox_id(pod: Mapping[str, Any], folder: str, hierarchies: Hierarchies, driver: str) -> str:
+    """The id of a pod's pause container; "" before all containers are known, or where there is no such cgroup."""
+    status, known, runtimes = pod.get("status") or {}, set(), set()
+    for each in (each for key in _STATUSES for each in status.get(key) or ()):
+        try:
+            runtime, name = paths.container_folder(each.get("containerID") or "", driver)
+        except ValueError:
+            return ""
+        known.add(name)
+        runtimes.add(runtime)
+    if len(runtimes) != 1:
+        return ""
+    try:
+        rest = [name for name in hierarchies.below(folder) if name not in known]
+    except ValueError:
+        return ""
+    return _number(rest[0], runtimes.pop(), driver) if len(rest) == 1 else ""
+
+
+def _number(name: str, runtime: str, driver: str) -> str:
+    """The id of a container from the name of its folder; "" if that is not one of this runtime's."""
+    if driver == paths.CGROUPFS:
+        return f"{runtime}://{name}"
+    prefix = next((each for each, found in _RUNTIMES.items() if found == runtime), "")
+    if not (name.startswith(prefix) and name.endswith(".scope")):
+        return ""
+    return f"{runtime}://{name.removeprefix(prefix).removesuffix('.scope')}"

@@ -1,0 +1,52 @@
+"""Tally: what a round has met, as numbers and a line for `health`; no text of a pod is in it but the first error's.
+
+Next: :mod:`nri.agent.transports.standalone.pods`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nri.host import Outcome, Result
+from nri.text import plain
+
+__all__ = ["Tally"]
+
+_MOST_TEXT = 200
+
+
+@dataclass(slots=True)
+class Tally:
+    """The numbers of one round.
+
+    Attributes:
+        items: folders, pods, containers and programs that were looked at.
+        errors: those that could not be decided or broke off.
+        first_error: the first of them, in one line.
+        outcomes: writes, by what came of them.
+    """
+
+    items: int = 0
+    errors: int = 0
+    first_error: str = ""
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+
+    def failed(self, what: str, errors: Iterable[object]) -> None:
+        """Count errors of one item."""
+        for error in errors:
+            self.errors += 1
+            if not self.first_error:
+                self.first_error = plain(f"{what}: {error}", _MOST_TEXT)
+
+    def wrote(self, results: Iterable[Result]) -> None:
+        """Count what came of writes."""
+        self.outcomes.update(result.outcome for result in results)
+
+    def __str__(self) -> str:
+        line = f"{self.items} looked at, {self.outcomes[Outcome.APPLIED]} written"
+        bad = self.outcomes[Outcome.REFUSED] + self.outcomes[Outcome.CLAMPED]
+        if bad:
+            line += f", {bad} refused or clamped"
+        return f"{line}, {self.errors} errors ({self.first_error})" if self.errors else line

@@ -1,0 +1,137 @@
+"""The transport: two threads, one for cgroups and one for the network, so that a hanging tc delays no quota.
+
+Rules: a change of pods or rules is taken up at once, however many there are; every `interval` all is looked at, also
+what is believed to be right, so that whatever somebody overwrites is back a round later. Nothing is decided before all
+pods are known once, but for folders and programs, which need none. Next: :mod:`nri.agent.loops`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from nri.agent.parts import Parts
+from nri.agent.settings.values import Settings
+from nri.agent.transports.standalone import folders, groups, terway
+from nri.agent.transports.standalone.levels import ROWS, Row, check
+from nri.agent.transports.standalone.listing import running
+from nri.agent.transports.standalone.pods import NAME, PodRound
+from nri.agent.transports.standalone.tally import Tally
+from nri.agent.transports.standalone.traffic.pods import NetworkShares
+from nri.agent.transports.standalone.traffic.shaper import Shaper
+from nri.agent.worker import TIMER, Worker
+from nri.policies.koordinator.refresh.running import RunningPod
+
+__all__ = ["Standalone"]
+
+_PODS, _RULES, _SLO = "pods", "rules", "NodeSLO"
+#: More pods than that are on no node.
+_MOST_PODS: Final = 4096
+
+
+class Standalone:
+    """Standalone mode: what is in force is compared with what should be, and repaired.
+
+    Args:
+        settings: of the agent; `standalone`, `terway` and `tc` are read.
+        parts: what the agent shares.
+        rows: who sets what; see `levels`.
+        shaper: makes the network's classes.
+        now: monotonic seconds.
+
+    Raises:
+        LevelConflict: two rows set one knob of the same pods.
+    """
+
+    name = NAME
+
+    def __init__(
+        self,
+        settings: Settings,
+        parts: Parts,
+        *,
+        rows: Iterable[Row] = ROWS,
+        shaper: Shaper | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        check(rows)
+        self._parts = parts
+        self._pods = PodRound(parts)
+        self._network = NetworkShares(parts, settings.tc.interface, shaper)
+        self._terway = str(settings.terway.folder)
+        interval_s = settings.standalone.interval
+        self._workers = (
+            Worker("nri-standalone", self.round, interval_s, now=now),
+            Worker("nri-standalone-network", self.network_round, interval_s, now=now),
+        )
+        self._subscribed = False
+        self.last = Tally()
+        self.last_network = Tally()
+        self._passed = False
+
+    def start(self) -> None:
+        """Begin; the first round is at once."""
+        if not self._subscribed:
+            self._subscribed = True
+            self._parts.pods.subscribe(lambda: self._poke(_PODS))
+        for worker in self._workers:
+            worker.start()
+
+    def stop(self) -> None:
+        """End within the rounds that run. What was written stays."""
+        for worker in self._workers:
+            worker.stop()
+
+    def rules_changed(self, kinds: frozenset[str]) -> None:
+        """Look at everything again, soon."""
+        self._poke(_RULES, *kinds)
+
+    def health(self) -> tuple[bool, str]:
+        """Whether all pods have been looked at once, and what the last round has met."""
+        error = next((worker.error for worker in self._workers if worker.error), "")
+        if error:
+            return False, f"a round has failed: {error}"
+        if not self._passed:
+            return False, "pods are not known yet"
+        return True, str(self.last)
+
+    def round(self, reasons: frozenset[str]) -> None:
+        """Go once over folders, pods and programs.
+
+        Args:
+            reasons: why; `timer` looks also at what is believed to be right, `NodeSLO` at identities of all folders.
+        """
+        force, tally = TIMER in reasons or _RULES in reasons, Tally()
+        if _SLO in reasons or not self._passed:
+            folders.switches(self._parts, tally)
+        if reasons != {_PODS}:
+            folders.kube_classes(self._parts, tally, force=force)
+            folders.programs(self._parts, tally, force=force)
+        if self._parts.pods.synced:
+            pods = self._running()
+            self._pods.all(pods, tally, force=force)
+            groups.remove_stale(self._parts, pods, tally)
+            if _SLO in reasons:
+                folders.all_identities(self._parts, pods, tally)
+            self._passed = True
+        self.last = tally
+
+    def network_round(self, reasons: frozenset[str]) -> None:
+        """Go once over what is set in the network, and terway's files."""
+        if not self._parts.pods.synced:
+            return
+        tally, pods = Tally(), self._running()
+        self._network.apply(pods, tally, force=TIMER in reasons)
+        terway.apply(self._parts, self._terway, pods, tally)
+        self.last_network = tally
+
+    def _running(self) -> list[RunningPod]:
+        listed = self._parts.pods.pods()
+        if len(listed) > _MOST_PODS:
+            self._parts.observer.left_out("pods", len(listed) - _MOST_PODS)
+        return list(running(listed[:_MOST_PODS], self._parts.executor.hierarchies, self._parts.driver))
+
+    def _poke(self, *reasons: str) -> None:
+        for worker in self._workers:
+            worker.poke(*reasons)

@@ -1,0 +1,149 @@
+"""Changes in NRI's words, and what a runtime says of a container: whether it has them, and what was asked before.
+
+Rules: pure. A value that no runtime could take, such as CPUs that are no list, is left out with its reason, so that it
+costs the container nothing else. What the kubelet asked for as CPU quota travels with a container whose quota is
+scaled, as an annotation: an agent that starts later must not scale the scaled one. Next:
+`nri.agent.transports.hook_plugin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from nri.api import cpuset
+from nri.api import messages as m
+from nri.host import Outcome, Result
+from nri.policies.koordinator.contexts import Resources
+from nri.policies.koordinator.convert import messages
+from nri.policies.koordinator.values import NO_CHANGES, Changes
+from nri.policies.koordinator.writes import KNOBS
+from nri.text import cut, plain
+
+__all__ = ["ASKED_QUOTA", "adjustment", "asked_before", "compared", "sayable", "updatable", "update"]
+
+#: Annotation of a container: the CPU quota that was asked for, and the one that was made of it.
+ASKED_QUOTA: Final = "agent.nri/cfs-quota"
+#: A list of CPUs is no longer than that; 8192 single numbers are.
+_MOST_TEXT: Final = 1 << 16
+#: What an update can say, by the attribute of `Changes`.
+_UPDATABLE: Final = ("cpu_shares", "cfs_quota", "cpuset", "memory_limit")
+
+
+def sayable(changes: Changes, target: str) -> tuple[Changes, list[Result]]:
+    """Return changes without what no runtime could take, and one result for each that was left out."""
+    cpus = changes.cpuset
+    if not cpus:
+        return changes, []
+    try:
+        if len(cpus) > _MOST_TEXT:
+            raise ValueError(f"a list of CPUs of {len(cpus)} characters")
+        if cpuset.parse(cpus):
+            return changes, []
+        reason = "it names no CPU"
+    except ValueError as error:
+        reason = plain(str(error))
+    refused = Result(target, KNOBS["cpuset"], cut(cpus, 80), Outcome.REFUSED, reason)
+    return replace(changes, cpuset=None), [refused]
+
+
+def adjustment(changes: Changes, asked: Resources | None) -> m.ContainerAdjustment:
+    """Return changes as an adjustment of a container for which these resources were asked."""
+    message = messages.adjustment(changes)
+    quota = asked.cfs_quota if asked is not None else None
+    if quota is not None and quota > 0 and changes.cfs_quota not in (None, quota, -1):
+        message.annotations[ASKED_QUOTA] = f"{quota} {changes.cfs_quota}"
+    return message
+
+
+def updatable(changes: Changes) -> Changes:
+    """Return the part of changes that an update can say."""
+    values: dict[str, Any] = {name: getattr(changes, name) for name in _UPDATABLE}
+    return replace(NO_CHANGES, **values)
+
+
+def update(changes: Changes, container: str, container_message: m.Container | None = None) -> m.ContainerUpdate | None:
+    """Return changes as an update of a container; None if there is nothing to say.
+
+    Args:
+        changes: what is to be set.
+        container: the container's id.
+        container_message: the container as the runtime has it, if what it has already may be left out.
+    """
+    if container_message is not None:
+        found = _reported(container_message)
+        has: dict[str, Any] = {name: None for name in _UPDATABLE if _same(name, getattr(changes, name), found[name])}
+        changes = replace(changes, **has)
+    return messages.update(changes, container)
+
+
+def asked_before(pod: m.PodSandbox, container: m.Container, resources: Resources | None) -> Resources | None:
+    """Return what was asked for a container that runs already; a quota that may have been scaled is not known.
+
+    The annotation of `adjustment` counts only if the quota is the one that was made then, and only if the pod has not
+    got it as well: some runtimes hand annotations of pods on, and those are written by users.
+    """
+    if resources is None or not resources.cfs_quota or resources.cfs_quota < 0:
+        return resources
+    asked, _, made = container.annotations.get(ASKED_QUOTA, "").partition(" ")
+    numbers = all(len(each) < 19 and each.isascii() and each.isdecimal() for each in (asked, made))
+    trusted = numbers and ASKED_QUOTA not in pod.annotations and int(made) == resources.cfs_quota
+    return replace(resources, cfs_quota=int(asked) if trusted else None)
+
+
+def compared(container: m.Container, changes: Changes, target: str) -> list[Result]:
+    """Return what came of changes, by what the runtime says of the container; nothing of what it does not say."""
+    results = []
+    found = _reported(container)
+    for name in _UPDATABLE:
+        wanted, has = getattr(changes, name), found[name]
+        if wanted not in (None, "") and has is not None:
+            results.append(_result(target, KNOBS[name], wanted, has, _same(name, wanted, has)))
+    for what, wanted, has in _others(container, changes):
+        results.append(_result(target, what, wanted, has, wanted == has))
+    return results
+
+
+def _others(container: m.Container, changes: Changes) -> Iterator[tuple[str, Any, Any]]:
+    """What is no resource: name, wanted, and what the runtime says."""
+    env = dict(entry.partition("=")[::2] for entry in container.env)
+    yield from ((f"env.{name}", value, env.get(name)) for name, value in changes.env.items())
+    mounts = {each.destination: each.source for each in container.mounts}
+    yield from ((f"mount.{each.destination}", each.source, mounts.get(each.destination)) for each in changes.mounts)
+    devices = {each.path: (each.major, each.minor) for each in container.linux.devices}
+    yield from ((f"device.{each.path}", (each.major, each.minor), devices.get(each.path)) for each in changes.devices)
+    if changes.oom_score_adj is not None and container.linux.HasField("oom_score_adj"):
+        yield "oom_score_adj", changes.oom_score_adj, container.linux.oom_score_adj.value
+    if changes.resctrl is not None and container.linux.resources.HasField("rdt_class"):
+        yield "rdt_class", changes.resctrl.group, container.linux.resources.rdt_class.value
+
+
+def _reported(container: m.Container) -> dict[str, Any]:
+    """What the runtime says of a container, None where it says nothing."""
+    resources = container.linux.resources
+    cpu, memory = resources.cpu, resources.memory
+    return {
+        "cpu_shares": cpu.shares.value if cpu.HasField("shares") else None,
+        "cfs_quota": cpu.quota.value if cpu.HasField("quota") else None,
+        "cpuset": cpu.cpus or None,
+        "memory_limit": memory.limit.value if memory.HasField("limit") else None,
+    }
+
+
+def _same(name: str, wanted: Any, has: Any) -> bool:
+    if wanted is None or has is None:
+        return False
+    if name != "cpuset":
+        return bool(wanted == has)
+    try:
+        return cpuset.parse(wanted) == cpuset.parse(has)
+    except ValueError:
+        return False
+
+
+def _result(target: str, name: str, wanted: Any, has: Any, same: bool) -> Result:
+    if same:
+        return Result(target, name, wanted, Outcome.APPLIED, after=has)
+    reason = f"the runtime has {plain(cut(str(has), 80))}" if has is not None else "the runtime does not have it"
+    return Result(target, name, wanted, Outcome.CLAMPED, reason, after=has)

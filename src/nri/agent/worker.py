@@ -1,0 +1,98 @@
+"""One thread that works when it is told to, and at least every so often.
+
+Rules: what is told while it works becomes one more round, not one for each (ten pods that start are one look at all
+pods); an error ends the round, never the thread; `stop` ends it within the round that runs. Next: whoever has rounds,
+such as :mod:`nri.agent.transports.standalone`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["TIMER", "Worker"]
+
+#: The reason of a round that nothing but the clock asked for.
+TIMER = "timer"
+_log = logging.getLogger("nri.agent")
+
+
+class Worker:
+    """Calls `work` with the reasons of each round.
+
+    Args:
+        name: of the thread.
+        work: one round; told why: reasons given to `poke`, and `timer`.
+        interval_s: the longest pause between two rounds begun by the clock.
+        now: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[frozenset[str]], None],
+        interval_s: float,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name, self._work, self._interval_s, self._now = name, work, interval_s, now
+        self._changed = threading.Condition()
+        self._reasons: set[str] = set()
+        self._due = 0.0
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self.rounds = 0
+        self.error = ""
+
+    def start(self) -> None:
+        """Begin; the first round is at once. Starting it twice is starting it once."""
+        with self._changed:
+            if self._thread is not None:
+                return
+            self._stopping, self._due = False, self._now()
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+
+    def poke(self, *reasons: str) -> None:
+        """Ask for a round. Any thread may; it never waits."""
+        with self._changed:
+            self._reasons.update(reasons)
+            self._changed.notify_all()
+
+    def stop(self, timeout_s: float = 10.0) -> bool:
+        """End the thread; return whether it has ended in time. Not from the thread itself."""
+        with self._changed:
+            thread, self._thread = self._thread, None
+            self._stopping = True
+            self._changed.notify_all()
+        if thread is None:
+            return True
+        thread.join(timeout_s)
+        return not thread.is_alive()
+
+    def _run(self) -> None:
+        while (reasons := self._wait()) is not None:
+            try:
+                self._work(reasons)
+            except Exception as error:  # noqa: BLE001  a round must not take the thread with it
+                self.error = f"{type(error).__name__}: {error}"
+                _log.exception("%s: a round has failed", self._name)
+            else:
+                self.error = ""
+            self.rounds += 1
+
+    def _wait(self) -> frozenset[str] | None:
+        """The reasons of the next round; None at the end."""
+        with self._changed:
+            while not self._stopping:
+                left = self._due - self._now()
+                if left <= 0:
+                    self._due = self._now() + self._interval_s
+                    self._reasons.add(TIMER)
+                if self._reasons:
+                    reasons, self._reasons = frozenset(self._reasons), set()
+                    return reasons
+                self._changed.wait(left)
+        return None

@@ -1,0 +1,60 @@
+"""Questions to an agent that runs, over its unix socket: HTTP, answers in JSON, bounded and with a deadline.
+
+Next: `nri.agent.serve` is the other end.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from typing import Any
+from urllib.parse import quote
+
+from nri.cli.errors import UNREACHABLE, Failure
+
+#: The longest answer that is read, in bytes.
+_MOST = 64 << 20
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("agent", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def ask(path: str, target: str, timeout_s: float, **query: str) -> tuple[int, Any]:
+    """Ask for a target such as `/explain`; returns the status and the answer. Raises Failure if there is none."""
+    if query:
+        target += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
+    connection = _UnixConnection(path, timeout_s)
+    try:
+        connection.request("GET", target)
+        response = connection.getresponse()
+        body = response.read(_MOST + 1)
+    except TimeoutError:
+        raise Failure(f"the agent at {path} has not answered in {timeout_s:g} s", UNREACHABLE) from None
+    except PermissionError:
+        raise Failure(f"cannot connect to {path}: permission denied. Run it as root", UNREACHABLE) from None
+    except OSError as error:
+        told = error.strerror or error
+        raise Failure(
+            f"cannot connect to {path}: {told}. Is the agent running? try: nri agent run", UNREACHABLE
+        ) from None
+    except http.client.HTTPException:
+        raise Failure(f"{path} is not an agent's socket (--agent-socket)", UNREACHABLE) from None
+    finally:
+        connection.close()
+    if len(body) > _MOST:
+        raise Failure(f"the answer of {path} is longer than {_MOST >> 20} MiB")
+    try:
+        return response.status, json.loads(body)
+    except ValueError:
+        return response.status, body.decode("utf-8", "replace")

@@ -1,0 +1,76 @@
+"""What an agent says of a pod, with the rules and annotations that each hook reads, and as rows for people.
+
+Rules: pure. The agent names the hook of each value; which rules and annotations a hook reads is in its row of
+`nri.policies.koordinator.profile`. Next: `nri.cli.support.agent.offline`, which explains without an agent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nri.cli.output import Column
+from nri.policies.koordinator.profile import PROFILE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nri.cli.output import Output
+
+__all__ = ["enriched", "show"]
+
+#: Sources of rules that are documents; "pods" is none.
+_DOCUMENTS = ("NodeSLO", "NodeResourceTopology", "Node")
+_READS = {row.name: (tuple(name for name in row.sources if name in _DOCUMENTS), row.keys) for row in PROFILE}
+
+VALUES = (
+    Column("CONTAINER", "container", 30),
+    Column("VALUE OF", "field", 40),
+    Column("IS", "value", 50),
+    Column("HOOK", "hook"),
+    Column("WHY", "reason", 70),
+    Column("RULES", "rules"),
+    Column("VIA", "transport"),
+)
+WRITES = (
+    Column("CGROUP OR PROCESS", "target", 70),
+    Column("KNOB", "name"),
+    Column("WANTED", "wanted", 30),
+    Column("OUTCOME", "outcome"),
+    Column("WHY", "reason", 90),
+)
+ERRORS = (
+    Column("CONTAINER", "container", 30),
+    Column("HOOK", "hook"),
+    Column("STAGE", "stage"),
+    Column("ERROR", "reason", 110),
+)
+
+
+def enriched(found: Mapping[str, Any]) -> dict[str, Any]:
+    """An explanation in which each value and each error names the rules and the labels and annotations of its hook."""
+    both = {part: [_with_reads(row) for row in found.get(part, ())] for part in ("values", "errors")}
+    return {**found, **both}
+
+
+def show(out: Output, found: Mapping[str, Any]) -> None:
+    """Print an explanation for people: values, what came of writes, errors, and what has no effect."""
+    name = "/".join(part for part in (found.get("namespace"), found.get("name")) if part) or found.get("key", "")
+    out.note(f"pod {name}{' (it has ended)' if found.get('ended') else ''}")
+    if found["values"]:
+        out.table(VALUES, sorted(found["values"], key=lambda row: (row.get("container", ""), row.get("field", ""))))
+    else:
+        out.note("no hook gave it any value")
+    for title, columns, part in (("Written:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
+        if found.get(part):
+            out.text("")
+            out.text(title)
+            out.table(columns, found[part])
+    if found.get("notes"):
+        out.text("")
+    for note in found.get("notes", ()):
+        out.text(note)
+
+
+def _with_reads(row: Mapping[str, Any]) -> dict[str, Any]:
+    rules, keys = _READS.get(row.get("hook", ""), ((), ()))
+    return {**row, "rules": list(rules), "reads": list(keys)}

@@ -1,0 +1,48 @@
+"""The agent as a program: its log, its settings, and its end in one line if it cannot start. Next: `nri.agent.agent`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, NoReturn
+
+from nri.cli.errors import FAILED, Failure
+from nri.cli.support.engine.process import log_to
+from nri.errors import NriError
+
+if TYPE_CHECKING:
+    from nri.agent.settings import LoadedSettings
+    from nri.cli.settings import Settings
+
+__all__ = ["INSTALL", "missing", "run"]
+
+_log = logging.getLogger("nri.agent")
+
+#: How to install what the agent needs. No package index has this project, so its name alone would bring a stranger's.
+INSTALL = "pip install '.[agent]', in a checkout of nri"
+
+
+def run(settings: Settings, loaded: LoadedSettings) -> int:
+    """Run the agent until a signal; returns the exit code. Raises Failure if it cannot start."""
+    config = loaded.settings
+    log_to(settings, config.log_level)
+    if os.geteuid() != 0 and str(config.root) == "/":
+        raise Failure(
+            "the agent needs root, to write cgroups. Run it with sudo, or with --root DIR, on a tree of files"
+        )
+    _log.info("settings: %s", ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml")
+    try:
+        from nri.agent.agent import Agent
+
+        return Agent(config).run()
+    except ModuleNotFoundError as error:
+        missing("the agent", error)
+    except NriError as error:
+        raise Failure(f"the agent cannot start: {error}", FAILED) from error
+
+
+def missing(what: str, error: ModuleNotFoundError) -> NoReturn:
+    """Raise Failure for a package that is not installed, with the command that installs it; else the error itself."""
+    if (error.name or "").partition(".")[0] == "nri":
+        raise error
+    raise Failure(f"{what} needs {error.name}, which is not installed. Install the extra: {INSTALL}") from None

@@ -1,0 +1,208 @@
+"""`nri agent`: the node agent in the foreground, a check of its files, explanations, and what the kernel lets it do.
+
+Next: `nri.cli.support.agent`, which does the work.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nri.cli.output import Column, Output
+from nri.cli.settings import FILE, Settings
+from nri.cli.support.agent.options import agent_options, load
+from nri.cli.support.verb import Verb, VerbGroup
+
+if TYPE_CHECKING:
+    from typing import Any
+
+#: How long an agent has to answer, in seconds, unless --timeout says otherwise.
+_ANSWER_S = 5.0
+
+
+@click.group(
+    cls=VerbGroup,
+    examples=[
+        "nri agent capabilities                  # what this kernel lets it do",
+        "nri agent check agent.toml --rules rules/",
+        "sudo nri agent run --mode nri --rules rules/",
+        "sudo nri agent explain default/web",
+    ],
+)
+def agent() -> None:
+    """Run the node agent: Koordinator's QoS rules for pods, over NRI, a CRI proxy, or by writing cgroups itself.
+
+    Its settings are explained by nri agent keys.
+    """
+
+
+@agent.command(
+    cls=Verb,
+    short_help="run it in the foreground, until it is told to stop",
+    examples=[
+        "sudo nri agent run                      # with /etc/nri/agent.toml, if it is there",
+        "sudo nri agent run --mode nri --rules rules/ -v",
+        "sudo nri agent run --mode nri,standalone --config agent.toml --set rules.source=apiserver",
+        "sudo nri agent run --mode proxy --set proxy.runtime_endpoint=/run/containerd/containerd.sock",
+    ],
+)
+@agent_options()
+@click.pass_obj
+def run(settings: Settings, /, **options: Any) -> int:
+    """Run the agent in the foreground until SIGTERM or Ctrl-C. What it has set stays in force when it ends.
+
+    Its log goes to standard error: -v says more, --log-format json writes objects. When it has started it says so in
+    one line, and to systemd if that started it; it does not wait for runtime or apiserver, and says when it found them.
+
+    Exits with 0 after SIGTERM, with 130 after Ctrl-C, with 1 if it cannot start, with 2 for mistakes in its settings.
+    """
+    from nri.cli.support.agent.process import run as run_agent
+
+    return run_agent(settings, load(settings, options))
+
+
+@agent.command(
+    cls=Verb,
+    short_help="explain which rule, annotation and hook gave a pod its values",
+    examples=[
+        "sudo nri agent explain default/web      # ask the agent that runs here",
+        "sudo nri agent explain                  # of which pods does it know?",
+        "nri agent explain --rules rules/ --pod pod.yaml     # without an agent: what would it do?",
+        "nri agent explain --rules rules/ --pod pod.yaml --set gates.Resctrl=true -o json",
+    ],
+)
+@click.argument("pod", required=False)
+@click.option("--pod", "manifest", type=FILE, metavar="FILE", help="Explain this manifest, without an agent.")
+@agent_options("--rules", "--root", "--agent-socket")
+@click.pass_obj
+def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **options: Any) -> None:
+    """Explain which rule, annotation and hook gave a pod which value; what came of it; what is unsupported, and why.
+
+    POD is NAMESPACE/NAME, a name that only one pod has, or a uid. It is asked of the agent that runs here. With --pod
+    FILE nothing needs to run: the manifest is decided by the rules of --rules, with the settings of --config and --set.
+
+    Exits with 1 if the agent does not know the pod, with 3 if there is no agent.
+    """
+    if pod and manifest:
+        raise click.UsageError("give one of POD and --pod FILE")
+    loaded = load(settings, options)
+    from nri.cli.support.agent.explained import enriched, show
+
+    out = Output(settings)
+    if manifest:
+        from nri.cli.support.agent.offline import explain_manifests
+
+        found = [enriched(each) for each in explain_manifests(loaded.settings, str(manifest))]
+        if not out.human:
+            out.document(found)
+            return
+        for each in found:
+            show(out, each)
+        return
+    if not pod:
+        _list_pods(out, _asked(settings, loaded.settings.socket, "/explain"))
+        return
+    answer = enriched(_asked(settings, loaded.settings.socket, "/explain", pod=pod))
+    if out.human:
+        show(out, answer)
+    else:
+        out.document(answer)
+
+
+@agent.command(
+    cls=Verb,
+    short_help="see which knobs and features this kernel has, and what does the same",
+    examples=[
+        "nri agent capabilities",
+        "nri agent capabilities --all            # also what none of Koordinator's rules needs",
+        "nri agent capabilities -o json | jq '.[] | select(.supported | not)'",
+    ],
+)
+@click.option("--all", "every", is_flag=True, help="Also knobs that no rule of the profile sets.")
+@agent_options("--root")
+@click.pass_obj
+def capabilities(settings: Settings, /, every: bool, **options: Any) -> None:
+    """Show every knob and feature that the rules need, whether it works here, and if not, why and what does the same.
+
+    Changes nothing. A knob has one name on all kernels; which file it is depends on the cgroup version. Files that only
+    kernels of Anolis OS or Alibaba Cloud Linux have are not supported elsewhere: the agent says so of each write.
+    """
+    from nri import host
+    from nri.agent.capabilities import capabilities as found
+
+    rows = [
+        {**row._asdict(), "needed_by": list(row.needed_by)}
+        for row in found(host.Root(load(settings, options).settings.root))
+        if every or row.needed_by or row.what not in host.KNOBS
+    ]
+    out = Output(settings)
+    if not out.human:
+        out.document(rows)
+        return
+    for row in rows:
+        row["here"] = "yes" if row["supported"] else "no"
+        row["told"] = row["found"] or row["reason"]
+    columns = [
+        Column("KNOB OR FEATURE", "what"),
+        Column("HERE", "here"),
+        Column("FOUND, OR WHY NOT", "told", 80),
+        Column("INSTEAD", "instead"),
+        Column("NEEDED BY", "needed_by", 40),
+    ]
+    out.table(columns, rows)
+
+
+@agent.command(
+    cls=Verb,
+    short_help="list every key of its settings with its default and meaning",
+    examples=["nri agent keys", "nri agent keys nri.", "nri agent keys -o json"],
+)
+@click.argument("prefix", default="")
+@click.pass_obj
+def keys(settings: Settings, prefix: str) -> None:
+    """List every key of agent.toml, with its default and meaning; with PREFIX those that begin with it.
+
+    A key is written as in TOML: nri.index is index in the table [nri]. The later over the earlier: defaults; the files,
+    /etc/nri/agent.toml unless others are named; the environment (NRI_AGENT_CONFIG, NRI_AGENT_SOCKET, NRI_AGENT_ROOT,
+    NRI_AGENT_LOG_LEVEL, NRI_SOCKET, NODE_NAME, KUBECONFIG); flags.
+    """
+    from nri.agent.settings import settings_keys
+    from nri.cli.errors import USAGE, Failure
+
+    found = [key._asdict() for key in settings_keys() if key.key.startswith(prefix)]
+    if not found:
+        raise Failure(f'no key begins with "{prefix}". try: nri agent keys', USAGE)
+    columns = [Column("KEY", "key"), Column("TYPE", "kind"), Column("DEFAULT", "default"), Column("MEANING", "meaning")]
+    Output(settings).table(columns, found)
+
+
+def _asked(settings: Settings, path: str, target: str, **query: str) -> Any:
+    """The answer of the agent that runs here; a failure becomes a line with the next step."""
+    from nri.cli.errors import Failure
+    from nri.cli.support.agent.ask import ask
+
+    status, answer = ask(path, target, settings.timeout_s or _ANSWER_S, **query)
+    if status == 200:
+        return answer
+    told = answer.get("error", "") if isinstance(answer, dict) else str(answer).strip()
+    if status == 404 and query:
+        raise Failure(f'the agent knows nothing of pod "{query["pod"]}": {told}. try: nri agent explain')
+    raise Failure(f"{path} answered {status}: {told}")
+
+
+def _list_pods(out: Output, answer: Any) -> None:
+    """Print the pods that the agent knows."""
+    pods = answer.get("pods", []) if isinstance(answer, dict) else answer
+    columns = [Column("NAMESPACE", "namespace"), Column("NAME", "name"), Column("KEY", "key"), Column("ENDED", "ended")]
+    if not pods and out.human:
+        out.note("the agent has decided nothing yet")
+        return
+    if out.quiet and out.human:
+        out.names(f"{pod['namespace']}/{pod['name']}" if pod["namespace"] else pod["key"] for pod in pods)
+        return
+    out.table(columns, pods)
+
+
+command = agent

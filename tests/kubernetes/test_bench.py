@@ -1,0 +1,38 @@
+"""The benchmarks on a real cluster do their work in short runs with few pods. Figures are not asserted."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.apiserver import run as apiserver
+from bench.modes import run as modes
+from bench.modes.agents import NONE, NRI, PROXY, STANDALONE
+from tests.support.needs import need_root
+
+
+@pytest.fixture(autouse=True)
+def root() -> None:
+    need_root()
+
+
+def test_the_first_view_is_the_same_in_all_ways_and_events_reach_every_observer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert apiserver.main(["--pods", "1", "3", "--rounds", "2", "--each", "2"]) == 0
+    told = capsys.readouterr().out
+    for how in ("NRI: CreateContainer", "NRI: PostStartContainer", "apiserver: watch", "apiserver: a list"):
+        rows = [line for line in told.splitlines() if f"| {how}" in line]
+        assert [row.split("|")[3].strip() for row in rows] == ["1", "2"], f"{how} was not told of each container"
+
+
+def test_each_mode_brings_policy_into_force_and_only_standalone_after_the_start() -> None:
+    options = modes.parser().parse_args(["--rounds", "1", "--full", "0", "--singles", "2"])
+    measured = modes.measure(options)
+    assert not {name: mode.failure for name, mode in measured.items() if mode.failure}
+    lives = {name: [life for each in mode.batches.values() for batch in each for life in batch.lives]
+             for name, mode in measured.items()}  # fmt: skip
+    assert all(len(each) == 2 + modes.FEW for each in lives.values())
+    assert not any(life.right or life.force_ns for life in lives[NONE])
+    for name in (NRI, PROXY):
+        assert all(life.right and life.kept for life in lives[name]), f"{name} has let a container run without policy"
+    assert all(life.kept for life in lives[STANDALONE])

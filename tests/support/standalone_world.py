@@ -1,0 +1,230 @@
+"""A machine of files for standalone mode: cgroups as Anolis has them, processes, resctrl, the folder of terway.
+
+Rules: values that are there first are such as no hook gives, so that what has changed was written; a folder below
+resctrl gets its files when it is made and loses them with it, as the kernel does it; cookies are those of a fake prctl.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nri import host
+from nri.agent.decisions import Decisions
+from nri.agent.executor import Executor
+from nri.agent.explain import History
+from nri.agent.observe import Observer
+from nri.agent.parts import Parts
+from nri.agent.pods.source import Known
+from nri.agent.rules.book import RuleBook
+from nri.agent.settings.values import Settings, TerwaySettings
+from nri.agent.transports.standalone import Standalone
+from nri.agent.transports.standalone.traffic.programs import Ran
+from nri.agent.transports.standalone.traffic.shaper import Shaper
+from nri.host import CoreScheduler, Root
+from nri.policies.koordinator import paths
+from nri.policies.koordinator.convert.manifest import pod_folder
+from nri.policies.koordinator.profile import Node
+from tests.support.host_trees import TOP, write_files
+
+__all__ = ["CONTROLLERS", "FIRST", "Clock", "MachineRoot", "Pids", "Pods", "Programs", "World"]
+
+#: The values that are there first, by controller and file of cgroup v1.
+FIRST = {
+    "cpu,cpuacct": {
+        "cpu.shares": "1023", "cpu.cfs_quota_us": "99999", "cpu.cfs_period_us": "100000", "cpu.cfs_burst_us": "0",
+        "cpu.bvt_warp_ns": "1", "cpu.idle": "0", "cpuacct.usage": "0", "cpu.stat": "nr_periods 0\nnr_throttled 0",
+    },
+    "cpuset": {"cpuset.cpus": "0-7", "cpuset.mems": "0", "cpuset.effective_cpus": "0-7"},
+    "memory": {
+        "memory.limit_in_bytes": "1234567", "memory.usage_in_bytes": "0", "memory.stat": "total_inactive_file 0",
+        "memory.min": "0", "memory.low": "0", "memory.high": "9223372036854771712", "memory.wmark_ratio": "0",
+    },
+    "blkio": {
+        "blkio.throttle.read_bps_device": "", "blkio.throttle.write_bps_device": "",
+        "blkio.throttle.read_iops_device": "", "blkio.throttle.write_iops_device": "",
+    },
+    "net_cls": {"net_cls.classid": "0"},
+}  # fmt: skip
+CONTROLLERS = tuple(FIRST)
+_RESCTRL = "/sys/fs/resctrl"
+
+
+class MachineRoot(Root):
+    """A root whose resctrl behaves as the kernel's."""
+
+    def make_folder(self, path: str) -> None:
+        super().make_folder(path)
+        if path.startswith(_RESCTRL):
+            folder = Path(self.path) / path.lstrip("/")
+            (folder / "schemata").write_text("MB:0=100\n")
+            (folder / "tasks").write_text("")
+
+    def remove_folder(self, path: str) -> None:
+        if not path.startswith(_RESCTRL):
+            super().remove_folder(path)
+            return
+        folder = Path(self.path) / path.lstrip("/")
+        if not folder.exists():
+            raise FileNotFoundError(errno.ENOENT, "no such group", path)
+        shutil.rmtree(folder)
+
+    def write(self, path: str, text: str) -> None:
+        if path.startswith(_RESCTRL) and path.endswith("/tasks"):
+            text = f"{self.read(path)}{text}\n"
+        super().write(path, text)
+
+
+class Pids:
+    """Cookies of core scheduling, by process: the system call of a kernel that has it."""
+
+    def __init__(self) -> None:
+        self.cookies: dict[int, int] = {}
+        self._own = 0
+        self._next = 100
+
+    def __call__(self, command: int, pid: int, scope: int) -> int:
+        get, create, share_to, share_from = range(4)
+        if command == get:
+            return self._own if pid == 0 else self.cookies.get(pid, 0)
+        if command == create:
+            self._next += 1
+            self.cookies[pid] = self._next
+        elif command == share_to:
+            self.cookies[pid] = self._own
+        elif command == share_from:
+            self._own = self.cookies.get(pid, 0)
+        return 0
+
+
+class Programs:
+    """The programs of the network, as they answer when all goes well; `calls` has their words and inputs."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[list[str], str]] = []
+        self.discipline = '[{"kind":"noqueue","handle":"0:","root":true}]'
+        self.jump = False
+
+    def __call__(self, argv: Sequence[str], text: str) -> Ran:
+        self.calls.append((list(argv), text))
+        if list(argv[:3]) == ["tc", "-j", "qdisc"]:
+            return Ran(0, self.discipline)
+        if list(argv[:3]) == ["tc", "qdisc", "replace"]:
+            self.discipline = '[{"kind":"htb","handle":"1:","root":true}]'
+        if "-C" in argv and not self.jump:
+            self.jump = True
+            return Ran(1)
+        return Ran(0)
+
+
+class Pods(Known):
+    """A source of pods that are given to it."""
+
+    def start(self) -> None:
+        """Nothing to connect to."""
+
+    def stop(self) -> None:
+        """Nothing to end."""
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class World:
+    """A machine, the parts of an agent on it, and standalone mode, whose rounds the test calls.
+
+    Args:
+        folder: an empty one.
+        base: the node before any rule was read.
+        settings: of the agent.
+        driver: who makes the cgroups.
+    """
+
+    def __init__(
+        self, folder: Path, base: Node, settings: Settings | None = None, driver: str = paths.CGROUPFS
+    ) -> None:
+        self.folder, self.driver, self.clock = folder, driver, Clock()
+        self.root = MachineRoot(folder)
+        write_files(
+            folder,
+            {
+                f"{_RESCTRL}/schemata": "MB:0=100\n",
+                f"{_RESCTRL}/tasks": "",
+                "var/lib/terway/qos/": "",
+                "proc/net/route": "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
+                "eth0 00000000 0200090A 0003 0 0 0 00000000 0 0 0\n",
+                "proc/1/mountinfo": "",
+            },
+        )
+        self.cgroup("")
+        for kube_class in ("Guaranteed", "Burstable", "BestEffort"):
+            self.cgroup(paths.kube_class_path(kube_class, driver))
+        self.pids, self.programs, self.source = Pids(), Programs(), Pods()
+        self.history, self.observer = History(), Observer()
+        self.book = RuleBook(base)
+        executor = Executor(self.root, observer=self.observer, clock=self.clock, scheduler=CoreScheduler(self.pids))
+        decisions = Decisions(self.book, executor, self.history, self.observer)
+        self.parts = Parts(
+            self.root, self.book, self.source, decisions, executor, self.history, self.observer, chosen_driver=driver
+        )
+        self.settings = settings or Settings(terway=TerwaySettings(Path("/var/lib/terway/qos")))
+        self.standalone = Standalone(
+            self.settings, self.parts, shaper=Shaper(self.programs, lambda *_: None, self.clock), now=self.clock
+        )
+
+    def cgroup(self, path: str, pids: Iterable[int] = ()) -> None:
+        """Make a cgroup with the first values, and processes in it."""
+        text = "".join(f"{pid}\n" for pid in pids)
+        for controller, files in FIRST.items():
+            base = f"{TOP}/{controller}/{path}".rstrip("/")
+            made = {f"{base}/{name}": f"{value}\n" for name, value in files.items()}
+            write_files(self.folder, made | {f"{base}/cgroup.procs": text, f"{base}/tasks": text})
+        for pid in pids:
+            stat = f"{pid} (sleep) S 1 {pid} {pid} 0 -1" + " 0" * 13 + f" {pid * 10} 0 0\n"
+            write_files(self.folder, {f"proc/{pid}/stat": stat, f"proc/{pid}/oom_score_adj": "0\n"})
+
+    def no_cgroup(self, path: str) -> None:
+        """Remove a cgroup with all below it."""
+        for controller in FIRST:
+            shutil.rmtree(self.folder / TOP / controller / path, ignore_errors=True)
+
+    def pod(self, manifest: Mapping[str, Any], sandbox: str = "", first_pid: int = 100) -> str:
+        """Make the cgroups of a pod and of its containers; return the pod's folder. It is not listed by that."""
+        folder = pod_folder(manifest, self.driver)
+        self.cgroup(folder)
+        ids = [each["containerID"] for each in manifest["status"].get("containerStatuses", ()) if each["containerID"]]
+        for number, name in enumerate([*ids, *([f"containerd://{sandbox}"] if sandbox else [])]):
+            self.cgroup(paths.container_path(folder, name, self.driver), [first_pid + number])
+        return folder
+
+    def value(self, path: str, knob: str) -> Any:
+        """The value of a knob in a cgroup."""
+        return host.Writer(self.parts.executor.hierarchies, refresh_s=0).read(path, knob)
+
+    def text(self, path: str, file: str) -> str:
+        """The text of a file of a cgroup."""
+        for controller, files in FIRST.items():
+            if file in files:
+                return (self.folder / TOP / controller / path / file).read_text().strip()
+        raise KeyError(file)
+
+    def overwrite(self, path: str, file: str, text: str) -> None:
+        """Write a file of a cgroup, as somebody else."""
+        for controller, files in FIRST.items():
+            if file in files:
+                (self.folder / TOP / controller / path / file).write_text(f"{text}\n")
+
+    def round(self, *reasons: str) -> None:
+        """One round of both threads; without a reason, one of the clock's."""
+        self.standalone.round(frozenset(reasons or {"timer"}))
+        self.standalone.network_round(frozenset(reasons or {"timer"}))

@@ -1,0 +1,94 @@
+"""Rounds: coalesced, by the clock, over when told so."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from nri.agent.worker import TIMER, Worker
+
+
+class Rounds:
+    """Work that can be held up."""
+
+    def __init__(self) -> None:
+        self.reasons: list[frozenset[str]] = []
+        self.begun, self.go = threading.Event(), threading.Event()
+        self.go.set()
+        self.fail = False
+
+    def __call__(self, reasons: frozenset[str]) -> None:
+        self.reasons.append(reasons)
+        self.begun.set()
+        self.go.wait(10)
+        if self.fail:
+            raise RuntimeError("no luck")
+
+
+def until(condition: object, seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:  # type: ignore[operator]
+        time.sleep(0.002)
+    assert condition()  # type: ignore[operator]
+
+
+def test_many_changes_during_a_round_become_one_more_round() -> None:
+    work = Rounds()
+    worker = Worker("test", work, 3600)
+    work.go.clear()
+    worker.start()
+    assert work.begun.wait(5)
+    for _ in range(50):
+        worker.poke("pods")
+    worker.poke("rules")
+    work.go.set()
+    until(lambda: worker.rounds == 2)
+    assert work.reasons == [frozenset({TIMER}), frozenset({"pods", "rules"})]
+    assert worker.stop()
+
+
+def test_the_clock_alone_makes_rounds() -> None:
+    work = Rounds()
+    worker = Worker("test", work, 0.01)
+    worker.start()
+    until(lambda: worker.rounds >= 3)
+    assert worker.stop()
+    assert set(work.reasons) == {frozenset({TIMER})}
+
+
+def test_an_error_ends_the_round_and_not_the_thread() -> None:
+    work = Rounds()
+    work.fail = True
+    worker = Worker("test", work, 3600)
+    worker.start()
+    until(lambda: worker.rounds == 1)
+    assert worker.error == "RuntimeError: no luck"
+    work.fail = False
+    worker.poke("again")
+    until(lambda: worker.rounds == 2)
+    assert worker.error == ""
+    worker.stop()
+
+
+def test_it_can_be_started_and_stopped_twice_and_leaves_no_thread() -> None:
+    before = threading.active_count()
+    worker = Worker("test", Rounds(), 3600)
+    worker.stop()
+    worker.start()
+    worker.start()
+    until(lambda: worker.rounds == 1)
+    assert worker.stop() and worker.stop()
+    assert threading.active_count() == before
+    worker.start()
+    until(lambda: worker.rounds == 2)
+    assert worker.stop()
+
+
+def test_a_round_that_hangs_is_told_and_does_not_hold_up_the_end() -> None:
+    work = Rounds()
+    work.go.clear()
+    worker = Worker("test", work, 3600)
+    worker.start()
+    assert work.begun.wait(5)
+    assert not worker.stop(timeout_s=0.05)
+    work.go.set()

@@ -1,0 +1,74 @@
+"""Pods of the API as running pods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent.transports.standalone.listing import key_of, running
+from nri.policies.koordinator import paths
+from nri.policies.koordinator.profile import Node
+from tests.support.standalone_world import World
+
+
+def pod(uid: str = "u1", phase: str = "Running", **more: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": uid, "namespace": "ns", "uid": uid, **more},
+        "spec": {"containers": [{"name": "c"}]},
+        "status": {
+            "phase": phase,
+            "qosClass": "Burstable",
+            "containerStatuses": [{"name": "c", "containerID": f"containerd://{uid}c"}],
+        },
+    }
+
+
+@pytest.mark.parametrize("driver", [paths.CGROUPFS, paths.SYSTEMD])
+def test_a_pod_has_the_folder_that_the_kubelets_driver_gives_it_and_its_pause_container(
+    driver: str, tmp_path: Path
+) -> None:
+    world = World(tmp_path, Node(), driver=driver)
+    folder = world.pod(pod(), sandbox="pause")
+    (found,) = running([pod()], world.parts.executor.hierarchies, driver)
+    assert (found.folder, found.sandbox_id) == (folder, "containerd://pause")
+    assert world.parts.executor.hierarchies.exists(found.sandbox().cgroup_parent)
+    assert world.parts.executor.hierarchies.exists(found.container("c").cgroup_parent)
+    assert key_of(found.pod) == "ns/u1"
+
+
+def test_there_is_no_pause_container_before_all_containers_are_known(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    folder = world.pod(pod(), sandbox="pause")
+    early = pod()
+    early["status"]["containerStatuses"].append({"name": "d", "containerID": ""})
+    hierarchies = world.parts.executor.hierarchies
+    assert [each.sandbox_id for each in running([early], hierarchies, paths.CGROUPFS)] == [""]
+    world.cgroup(f"{folder}/new")
+    assert [each.sandbox_id for each in running([pod()], hierarchies, paths.CGROUPFS)] == [""]
+
+
+def test_pods_that_have_ended_or_make_no_sense_are_left_out(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    bad: list[dict[str, Any]] = [{}, {"metadata": {"uid": 5}, "status": {"phase": "Running"}}]
+    listed = [pod("done", "Succeeded"), pod("failed", "Failed"), pod("soon", "Pending"), *bad]
+    found = running(listed, world.parts.executor.hierarchies, paths.CGROUPFS)
+    assert [each.pod["metadata"]["uid"] for each in found] == ["soon"]
+
+
+def mirror(uid: str, hashed: str) -> dict[str, Any]:
+    return pod(uid, annotations={"kubernetes.io/config.mirror": hashed, "kubernetes.io/config.hash": hashed})
+
+
+def test_a_static_pod_has_the_folder_of_its_hash_unless_another_pod_has_or_claims_that(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    one, two = "a" * 32, "b" * 32
+
+    def folders(*pods: dict[str, Any]) -> list[str]:
+        return [each.folder for each in running(pods, world.parts.executor.hierarchies, paths.CGROUPFS)]
+
+    assert folders(mirror("m", one)) == [f"kubepods/burstable/pod{one}"]
+    assert folders(mirror("m", one), mirror("n", one)) == ["kubepods/burstable/podm", "kubepods/burstable/podn"]
+    assert folders(mirror("m", two), pod(two)) == ["kubepods/burstable/podm", f"kubepods/burstable/pod{two}"]
+    assert folders(mirror("m", "../../escape")) == ["kubepods/burstable/podm"]

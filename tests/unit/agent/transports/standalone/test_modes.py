@@ -1,0 +1,76 @@
+"""The standalone column of the table "which hook works in which mode", on a machine of files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nri.api import cpuset
+from nri.host import ClassId
+from nri.policies.koordinator import paths
+from tests.support.hook_modes import CONTAINER_ID, SANDBOX_ID, STANDALONE, UID, Case, Effect, cell_id, cells
+from tests.support.standalone_world import FIRST, World
+
+FILES = {
+    "cpu.bvt": "cpu.bvt_warp_ns", "cpu.idle": "cpu.idle", "cpu.shares": "cpu.shares",
+    "cpu.cfs_quota": "cpu.cfs_quota_us", "cpuset.cpus": "cpuset.cpus", "memory.limit": "memory.limit_in_bytes",
+}  # fmt: skip
+
+
+def came_of(case: Case, folder: Path) -> dict[tuple[str, str], str]:
+    """What two rounds with a pod and one without it have brought about."""
+    world = World(folder, case.base())
+    for kind, document in case.documents.items():
+        world.book.put(kind, document, "test")
+    manifest = case.pod.manifest()
+    pod = world.pod(manifest, SANDBOX_ID)
+    world.cgroup("host-ls/nginx")
+    places = {"pod": pod, "container": f"{pod}/{CONTAINER_ID}", "sandbox": f"{pod}/{SANDBOX_ID}"}
+    places |= {each: paths.kube_class_path(each, paths.CGROUPFS) for each in ("BestEffort", "Burstable", "Guaranteed")}
+    places["host application"] = "host-ls/nginx"
+    world.source.replace([manifest])
+    world.round("NodeSLO", "rules")
+    world.round()
+    first = {file: text for files in FIRST.values() for file, text in files.items()}
+    found = {
+        (place, knob): text
+        for place, path in places.items()
+        for knob, file in FILES.items()
+        if (text := world.text(path, file)) != first[file]
+    }
+    group = f"koordlet-{UID}"
+    schemata = world.root.find(f"/sys/fs/resctrl/{group}/schemata")
+    if schemata is not None:
+        found["resctrl", "schemata"] = schemata.replace("\n", ";\n")
+        if "100" in (world.root.find(f"/sys/fs/resctrl/{group}/tasks") or "").split():
+            found["resctrl", "tasks"] = group
+    if (score := world.root.read("/proc/100/oom_score_adj").strip()) != "0":
+        found["container", "oom score"] = score
+    told = (world.history.of(UID) or {}).get("writes", ())
+    for row in told:
+        if row["name"] == "core_sched.cookie" and row["container"] and world.pids.cookies.get(100):
+            found["container", "cookie"] = row["wanted"]
+    if int(world.text(pod, "net_cls.classid")) and any(
+        words[:2] == ["tc", "class"] for words, _ in world.programs.calls
+    ):
+        found["node", "tc"] = str(ClassId.of(int(world.text(pod, "net_cls.classid"))))
+    if (text := world.root.find("/var/lib/terway/qos/pod.json")) is not None:
+        found["node", "terway"] = ",".join(json.loads(text))
+    world.source.replace([])
+    world.round()
+    if schemata is not None and not world.root.exists(f"/sys/fs/resctrl/{group}"):
+        found["resctrl", "removed"] = group
+    return found
+
+
+@pytest.mark.parametrize(("case", "effect", "works"), list(cells(STANDALONE)), ids=cell_id)
+def test_each_effect_of_a_hook_comes_about_where_the_table_says(
+    case: Case, effect: Effect, works: bool, tmp_path: Path
+) -> None:
+    found = came_of(case, tmp_path).get(effect.key)
+    if effect.name == "cpuset.cpus" and found is not None:
+        assert works and cpuset.parse(found) == cpuset.parse(effect.value)
+        return
+    assert (found == effect.value) is works, found

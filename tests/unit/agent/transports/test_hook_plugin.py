@@ -1,0 +1,346 @@
+"""The agent's plugin over the wire: what each event makes of a pod, and what no mistake of a pod can do."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent.parts import Parts
+from nri.agent.transports import hook_plugin
+from nri.agent.transports.hook_plugin import EVENTS, HookPlugin
+from nri.api import messages as m
+from nri.api.events import EventMask
+from nri.errors import ConfigError, NriError
+from nri.host import Root
+from nri.policies.koordinator import names as n
+from nri.policies.koordinator.profile import Node
+from nri.testing import FakeRuntime
+from tests.support import agents
+from tests.support.hook_modes import CASES, CONTAINER_ID, MAIN, SANDBOX_ID, UID, Case, Pod
+from tests.support.host_trees import v1, v2
+
+BATCH = next(case for case in CASES if case.hook == "BatchResource")
+SHARED = next(case for case in CASES if case.title == "share pools")
+CLEAR = next(case for case in CASES if case.title == "clear")
+FAST = next(case for case in CASES if case.hook == "CPUNormalization")
+BAD = Pod(n.LSR, n.GUARANTEED, annotations={n.ANNOTATION_STATUS: '{"cpuset": 7}'})
+
+
+def machine(folder: Path, pod: Pod, *, pod_folder: bool = True) -> Root:
+    """A machine of files with the pod's cgroups; without `pod_folder` they are still to be made."""
+    return v1(folder, *((pod.folder, f"{pod.folder}/{CONTAINER_ID}") if pod_folder else ()))
+
+
+def made(folder: Path, case: Case, *, fail: bool = False, pod: Pod | None = None) -> tuple[HookPlugin, Parts]:
+    """The plugin under the rules of a case."""
+    root = machine(folder, pod or case.pod)
+    base = case.base()
+    node = Node(gates=base.gates, fail=fail)
+    parts = agents.parts(root, node=node, rules=case.documents)
+    return HookPlugin(parts, fail=fail), parts
+
+
+def writes(parts: Parts) -> dict[str, dict[str, Any]]:
+    """What came of the pod's writes, by the knob."""
+    return {each["name"]: each for each in (parts.history.of(UID) or {}).get("writes", [])}
+
+
+# -- the failure policy -----------------------------------------------------------------------------------------------
+
+
+def test_a_bad_annotation_is_ignored_by_default(tmp_path: Path) -> None:
+    plugin, parts = made(tmp_path, SHARED, pod=BAD)
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        runtime.run_pod_sandbox(BAD.messages()[0])
+        reply = runtime.create_container(*BAD.messages())
+    assert reply.resources.cpu.cpus == ""
+    told = parts.history.of(UID)
+    assert told is not None and {error["hook"] for error in told["errors"]} == {"CPUSetAllocator"}
+
+
+@pytest.mark.parametrize("event", ["run", "create", "update"])
+def test_the_failure_policy_fail_refuses_the_request_with_the_name_of_the_hook(tmp_path: Path, event: str) -> None:
+    plugin, _ = made(tmp_path, SHARED, fail=True, pod=BAD)
+    pod, container = BAD.messages()
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        requests = {
+            "run": lambda: runtime.run_pod_sandbox(pod),
+            "create": lambda: runtime.create_container(pod, container),
+            "update": lambda: runtime.update_container(pod, container, m.LinuxResources()),
+        }
+        with pytest.raises(NriError, match=r"CPUSetAllocator: annotation scheduling\.koordinator\.sh/resource-status"):
+            requests[event]()
+
+
+def test_the_failure_policy_fail_also_holds_for_an_answer_that_is_late(tmp_path: Path) -> None:
+    plugin, _ = made(tmp_path, SHARED, fail=True)
+    with FakeRuntime(version="v1.0.0") as runtime:
+        runtime.add(plugin)
+        assert plugin.failure_policy is not None
+        assert (plugin.failure_policy.fail_request, plugin.failure_policy.keep_connected) == (True, True)
+
+
+def test_a_pod_is_removed_even_where_its_hooks_fail(tmp_path: Path) -> None:
+    plugin, _ = made(tmp_path, SHARED, fail=True, pod=BAD)
+    with FakeRuntime() as runtime:
+        runtime.add(plugin).remove_pod_sandbox(BAD.messages()[0])
+    assert plugin.held.pods() == []
+
+
+# -- conversions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_a_conversion_that_fails_never_fails_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fail: bool
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("out of range")
+
+    monkeypatch.setattr(hook_plugin.words, "adjustment", broken)
+    monkeypatch.setattr(hook_plugin.words, "update", broken)
+    plugin, parts = made(tmp_path, BATCH, fail=fail)
+    pod, container = BATCH.pod.messages()
+    with caplog.at_level(logging.ERROR), FakeRuntime() as runtime:
+        runtime.add(plugin)
+        assert not runtime.create_container(pod, container).owners.owners
+        updated = runtime.update_container(pod, container, m.LinuxResources())
+    assert not updated.changed
+    assert writes(parts)["all of it"]["reason"] == "it cannot be said to the runtime: out of range"
+
+
+@pytest.mark.parametrize(
+    "cpus", ["abc", "3-1", "0-70000", "0," * 40_000, ","], ids=["word", "back", "far", "long", "none"]
+)
+def test_cpus_that_no_runtime_could_take_are_left_out(tmp_path: Path, cpus: str) -> None:
+    pod = Pod(n.LSR, n.GUARANTEED, annotations={n.ANNOTATION_STATUS: json.dumps({"cpuset": cpus})})
+    plugin, parts = made(tmp_path, SHARED, pod=pod)
+    with FakeRuntime() as runtime:
+        reply = runtime.add(plugin).create_container(*pod.messages())
+    assert reply.resources.cpu.cpus == ""
+    assert reply.resources.cpu.quota.value == -1, "what else was decided counts"
+    assert writes(parts)["cpuset.cpus"]["outcome"] == "refused"
+
+
+# -- pods -------------------------------------------------------------------------------------------------------------
+
+
+def test_values_of_a_pod_whose_cgroup_comes_later_are_written_at_its_first_container(tmp_path: Path) -> None:
+    root = v1(tmp_path)
+    parts = agents.parts(root, node=BATCH.base())
+    plugin = HookPlugin(parts)
+    pod, container = BATCH.pod.messages()
+    with FakeRuntime() as runtime:
+        runtime.add(plugin).run_pod_sandbox(pod)
+        assert {each["outcome"] for each in writes(parts).values()} == {"gone"}
+        machine(tmp_path, BATCH.pod)
+        runtime.create_container(pod, container)
+    assert agents.text(root, "cpu,cpuacct", BATCH.pod.folder, "cpu.shares") == "512"
+    assert writes(parts)["cpu.shares"]["outcome"] == "applied"
+
+
+def test_a_pod_of_systemd_is_found_by_the_name_of_its_slice(tmp_path: Path) -> None:
+    uid = UID.replace("-", "_")
+    folder = f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{uid}.slice"
+    root = v1(tmp_path, folder)
+    parts = agents.parts(root, node=BATCH.base())
+    pod, _ = BATCH.pod.messages()
+    pod.linux.cgroup_parent = f"kubepods-besteffort-pod{uid}.slice"
+    with FakeRuntime() as runtime:
+        runtime.add(HookPlugin(parts)).run_pod_sandbox(pod)
+    assert agents.text(root, "cpu,cpuacct", folder, "cpu.shares") == "512"
+
+
+def test_a_pod_that_was_resized_gets_its_values_again(tmp_path: Path) -> None:
+    plugin, parts = made(tmp_path, BATCH)
+    pod, _ = BATCH.pod.messages()
+    shares = tmp_path / "sys/fs/cgroup/cpu,cpuacct" / BATCH.pod.folder / "cpu.shares"
+    with FakeRuntime() as runtime:
+        runtime.add(plugin).run_pod_sandbox(pod)
+        shares.write_text("3\n")
+        runtime.post_update_pod_sandbox(pod)
+    assert shares.read_text().strip() == "512"
+    assert parts.history.of(UID)
+
+
+def test_a_pod_that_leads_out_of_the_cgroups_is_refused_and_the_agent_goes_on(tmp_path: Path) -> None:
+    plugin, parts = made(tmp_path, BATCH)
+    pod, container = BATCH.pod.messages()
+    pod.linux.cgroup_parent = "/kubepods/../../../etc"
+    with FakeRuntime() as runtime:
+        runtime.add(plugin).run_pod_sandbox(pod)
+        assert runtime.create_container(pod, container).resources.cpu.shares.value == 512
+    assert {each["outcome"] for each in writes(parts).values()} >= {"refused"}
+
+
+# -- clears -----------------------------------------------------------------------------------------------------------
+
+
+def test_cpus_are_cleared_when_the_container_is_about_to_start_and_not_before(tmp_path: Path) -> None:
+    plugin, parts = made(tmp_path, CLEAR)
+    pod, container = CLEAR.pod.messages()
+    file = tmp_path / "sys/fs/cgroup/cpuset" / CLEAR.pod.folder / CONTAINER_ID / "cpuset.cpus"
+    file.write_text("2\n")
+    with FakeRuntime() as runtime:
+        created = runtime.add(plugin).create_container(pod, container)
+        assert file.read_text().strip() == "2"
+        runtime.start_container(pod, created.container)
+        assert file.read_text().strip() == "0-3", "what the pod has: on cgroup v1 there is no empty set"
+    assert writes(parts)["cpuset.cpus"]["reason"] == ""
+
+
+def test_on_cgroup_v2_cleared_is_empty(tmp_path: Path) -> None:
+    folder = f"{CLEAR.pod.folder}/{CONTAINER_ID}"
+    root = v2(tmp_path, CLEAR.pod.folder, folder)
+    parts = agents.parts(root, node=CLEAR.base(), rules=CLEAR.documents)
+    file = tmp_path / "sys/fs/cgroup" / folder / "cpuset.cpus"
+    file.write_text("2\n")
+    pod, container = CLEAR.pod.messages()
+    with FakeRuntime() as runtime:
+        created = runtime.add(HookPlugin(parts)).create_container(pod, container)
+        runtime.start_container(pod, created.container)
+    assert file.read_text().strip() == ""
+
+
+# -- updates ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_update_bears_the_containers_own_id_and_scales_what_is_asked_for_now(tmp_path: Path) -> None:
+    plugin, _ = made(tmp_path, FAST)
+    pod, container = FAST.pod.messages()
+    with FakeRuntime() as runtime:
+        created = runtime.add(plugin).create_container(pod, container)
+        assert created.resources.cpu.quota.value == 50_000
+        wish = m.LinuxResources()
+        wish.cpu.quota.value = 300_000
+        reply = runtime.update_container(pod, created.container, wish)
+    assert reply.resources.cpu.quota.value == 150_000
+    assert not reply.updates and not reply.reply.ignored, "it is the container's own update, by its id"
+
+
+def test_an_update_that_asks_for_no_quota_leaves_it(tmp_path: Path) -> None:
+    plugin, _ = made(tmp_path, FAST)
+    pod, container = FAST.pod.messages()
+    wish = m.LinuxResources()
+    wish.cpu.shares.value = 2048
+    with FakeRuntime() as runtime:
+        created = runtime.add(plugin).create_container(pod, container)
+        reply = runtime.update_container(pod, created.container, wish)
+    assert not reply.resources.cpu.HasField("quota")
+    assert reply.resources.cpu.shares.value == 2048
+
+
+def test_an_update_about_which_nothing_is_decided_is_not_touched(tmp_path: Path) -> None:
+    plugin, _ = made(tmp_path, FAST, pod=Pod())
+    pod, container = Pod().messages()
+    wish = m.LinuxResources()
+    wish.cpu.cpus = "0"
+    with FakeRuntime() as runtime:
+        runtime.add(plugin).create_container(pod, container)
+        assert not runtime.update_container(pod, container, wish).changed
+
+
+# -- what the runtime configures --------------------------------------------------------------------------------------
+
+
+def test_the_events_that_the_runtime_names_replace_the_mask(tmp_path: Path) -> None:
+    plugin, _ = made(tmp_path, BATCH)
+    pod, container = BATCH.pod.messages()
+    with FakeRuntime() as runtime:
+        runtime.add(plugin, config="events: [RunPodSandbox, UpdateContainer]")
+        assert not runtime.create_container(pod, container).owners.owners
+        runtime.run_pod_sandbox(pod)
+    assert agents.text(Root(tmp_path), "cpu,cpuacct", BATCH.pod.folder, "cpu.shares") == "512"
+    assert plugin.configure() == EventMask.of("RunPodSandbox", "UpdateContainer")
+
+
+def test_without_configuration_all_events_of_use_are_subscribed_to(tmp_path: Path) -> None:
+    plugin, _ = made(tmp_path, BATCH)
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        assert plugin.configure() == EVENTS
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("events: [RunPodSandboxx]", r"events.*RunPodSandboxx"),
+        ("events: [ValidateContainerAdjustment]", r"no hook decides at any of these"),
+        ("events: 7", r"events"),
+        ("{error: error}", r"error"),
+        ("events: [", r"configuration"),
+    ],
+)
+def test_a_bad_configuration_is_an_error_that_says_so(tmp_path: Path, text: str, words: str) -> None:
+    plugin, _ = made(tmp_path, BATCH)
+    with FakeRuntime() as runtime, pytest.raises(ConfigError, match=words):
+        runtime.add(plugin, config=text)
+
+
+def test_disabled_stages_are_disabled_in_this_mode(tmp_path: Path) -> None:
+    root = machine(tmp_path, BATCH.pod)
+    node = Node(disabled_stages=frozenset({"PreCreateContainer", "PreRunPodSandbox"}))
+    plugin = HookPlugin(agents.parts(root, node=node))
+    pod, container = BATCH.pod.messages()
+    with FakeRuntime() as runtime:
+        runtime.add(plugin).run_pod_sandbox(pod)
+        assert not runtime.create_container(pod, container).owners.owners
+        assert runtime.update_container(pod, container, m.LinuxResources()).resources.cpu.shares.value == 512
+    assert agents.text(root, "cpu,cpuacct", BATCH.pod.folder, "cpu.shares") == "1024"
+
+
+# -- what has happened without us -------------------------------------------------------------------------------------
+
+
+def test_a_container_that_starts_undecided_gets_its_values_by_writes(tmp_path: Path) -> None:
+    plugin, _ = made(tmp_path, BATCH)
+    pod, container = BATCH.pod.messages()
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        runtime.start_container(pod, container)
+    folder = f"{BATCH.pod.folder}/{CONTAINER_ID}"
+    assert agents.text(Root(tmp_path), "cpu,cpuacct", folder, "cpu.cfs_quota_us") == "50000"
+
+
+def test_what_a_later_plugin_makes_of_a_value_is_recorded(tmp_path: Path) -> None:
+    plugin, parts = made(tmp_path, BATCH)
+    pod, container = BATCH.pod.messages()
+    with FakeRuntime() as runtime:
+        created = runtime.add(plugin).create_container(pod, container)
+        created.container.linux.resources.cpu.shares.value = 9
+        runtime.post_create_container(pod, created.container)
+    row = writes(parts)["cpu.shares"]
+    assert (row["outcome"], row["reason"]) == ("clamped", "the runtime has 9")
+    assert writes(parts)["cpu.cfs_quota"]["outcome"] == "applied"
+
+
+def test_nothing_is_held_of_what_has_ended(tmp_path: Path) -> None:
+    plugin, parts = made(tmp_path, BATCH)
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        for number in range(50):
+            pod, container = BATCH.pod.messages()
+            pod.id, container.id, container.pod_sandbox_id = f"p{number}", f"c{number}", f"p{number}"
+            runtime.run_pod_sandbox(pod)
+            runtime.create_container(pod, container)
+            if number % 2:  # the others are refused later on, and some runtimes say nothing of that
+                runtime.stop_container(pod, container)
+                runtime.remove_container(pod, container)
+            runtime.remove_pod_sandbox(pod)
+    assert plugin.held.counts() == {"nri pods": 0, "nri containers": 0}
+    assert parts.executor.held()["waiting writes"] == 0
+
+
+def test_the_container_of_a_name_that_is_not_in_the_annotation_is_left_alone(tmp_path: Path) -> None:
+    plugin, _ = made(tmp_path, BATCH)
+    pod, container = BATCH.pod.messages()
+    container.name = f"{MAIN}-2"
+    with FakeRuntime() as runtime:
+        assert not runtime.add(plugin).create_container(pod, container).owners.owners
+    assert container.pod_sandbox_id == SANDBOX_ID

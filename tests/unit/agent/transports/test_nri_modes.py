@@ -1,0 +1,161 @@
+"""The column of mode "nri" in the table of `tests/support/hook_modes.py`: every cell, over the wire of the real plugin.
+
+The model for the other columns: a machine made of files, one pod of the table through its life, and what came of it as
+a dict `{(place, name): value}`, in which an effect is if and only if the mode works.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.agent.parts import Parts
+from nri.agent.transports.hook_plugin import HookPlugin
+from nri.api import messages as m
+from nri.host import Root
+from nri.testing import FakeRuntime
+from nri.testing.replies import Created, Updated
+from tests.support import agents
+from tests.support.hook_modes import CONTAINER_ID, NRI, UID, Case, Effect, cell_id, cells
+from tests.support.host_trees import v1, write_files
+
+GROUP = f"sys/fs/resctrl/koordlet-{UID}"
+#: Values that no case of the table asks for, by knob: controller, file, text.
+BEFORE = {
+    "cpu.shares": ("cpu,cpuacct", "cpu.shares", "77"),
+    "cpu.cfs_quota": ("cpu,cpuacct", "cpu.cfs_quota_us", "77000"),
+    "memory.limit": ("memory", "memory.limit_in_bytes", "7340032"),
+    "cpu.bvt": ("cpu,cpuacct", "cpu.bvt_warp_ns", "1"),
+    "cpu.idle": ("cpu,cpuacct", "cpu.idle", "7"),
+    "cpuset.cpus": ("cpuset", "cpuset.cpus", "7"),
+}
+FOLDERS = {"BestEffort": "kubepods/besteffort", "Burstable": "kubepods/burstable", "Guaranteed": "kubepods"}
+#: What the pod has from the beginning.
+POD_CPUS = "5"
+FOLDERS |= {"host application": "host-ls/nginx"}
+
+
+def machine(folder: Path, case: Case) -> Root:
+    """A machine of files with all cgroups of the case, and a resctrl group where the kernel would make one."""
+    pod = case.pod.folder
+    places = {*FOLDERS.values(), pod, f"{pod}/{CONTAINER_ID}", f"{pod}/{'5' * 64}"}
+    v1(folder, *places)
+    files = {
+        f"sys/fs/cgroup/{controller}/{place}/{file}": f"{text}\n"
+        for place in places
+        for controller, file, text in BEFORE.values()
+    }
+    files |= {
+        f"sys/fs/cgroup/cpuset/{pod}/cpuset.cpus": f"{POD_CPUS}\n",
+        "sys/fs/resctrl/schemata": "MB:0=100\n",
+        f"{GROUP}/schemata": "MB:0=100\n",
+        f"{GROUP}/tasks": "",
+    }
+    return write_files(folder, files)
+
+
+def changed_files(root: Root, case: Case) -> dict[tuple[str, str], str]:
+    """What is otherwise in the cgroups than at the beginning."""
+    pod = case.pod.folder
+    folders = {**FOLDERS, "pod": pod, "container": f"{pod}/{CONTAINER_ID}", "sandbox": f"{pod}/{'5' * 64}"}
+    found = {}
+    for place, folder in folders.items():
+        for name, (controller, file, before) in BEFORE.items():
+            text = agents.text(root, controller, folder, file)
+            if text != before and (place, name) != ("pod", "cpuset.cpus"):
+                found[(place, name)] = text
+    return found
+
+
+def in_messages(reply: Created | Updated) -> dict[tuple[str, str], str]:
+    """What the plugin's answer says of the container."""
+    resources = reply.resources
+    cpu, memory = resources.cpu, resources.memory
+    values = {
+        "cpu.shares": str(cpu.shares.value) if cpu.HasField("shares") else None,
+        "cpu.cfs_quota": str(cpu.quota.value) if cpu.HasField("quota") else None,
+        "cpuset.cpus": cpu.cpus or None,
+        "memory.limit": str(memory.limit.value) if memory.HasField("limit") else None,
+    }
+    if isinstance(reply, Created):
+        message = reply.message
+        values |= {f"env {each.key}": each.value for each in message.env}
+        values |= {f"mount {each.destination}": each.source for each in message.mounts}
+        values |= {f"device {each.path}": f"{each.type} {each.major}:{each.minor}" for each in message.linux.devices}
+        values["rdt class"] = resources.rdt_class.value or None
+        score = message.linux.oom_score_adj
+        values["oom score"] = str(score.value) if message.linux.HasField("oom_score_adj") else None
+    return {("container", name): value for name, value in values.items() if value is not None}
+
+
+def group(root: Root, parts: Parts) -> dict[tuple[str, str], str]:
+    """What became of the pod's resctrl group."""
+    text = (Path(root.path) / GROUP / "schemata").read_text()
+    found = {("resctrl", "schemata"): text.strip()} if text != "MB:0=100\n" else {}
+    writes = (parts.history.of(UID) or {}).get("writes", [])
+    if any(each["name"] == "group" and each["wanted"] == "removed" for each in writes):
+        found[("resctrl", "removed")] = f"koordlet-{UID}"
+    tasks = (Path(root.path) / GROUP / "tasks").read_text()
+    return {**found, **({("resctrl", "tasks"): tasks} if tasks else {})}
+
+
+def live(folder: Path, case: Case, *, update: bool) -> dict[tuple[str, str], str]:
+    """Bring the case's pod through its life, with an update of its container or without; return all effects."""
+    root = machine(folder, case)
+    parts = agents.parts(root, node=case.base(), rules=case.documents)
+    plugin = HookPlugin(parts)
+    pod, container = case.pod.messages()
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        runtime.run_pod_sandbox(pod)
+        created = runtime.create_container(pod, container)
+        runtime.post_create_container(pod, created.container)
+        runtime.start_container(pod, created.container)
+        found = in_messages(created)
+        if update:
+            clear_file(root, case)
+            made = m.Container()
+            made.CopyFrom(created.container)
+            made.linux.resources.Clear()
+            found = in_messages(runtime.update_container(pod, made, case.pod.resources()))
+            runtime.post_update_container(pod, made)
+        plugin.reapply.run(plugin.runtime)
+        runtime.stop_container(pod, created.container)
+        runtime.remove_pod_sandbox(pod)
+    return {
+        **changed_files(root, case),
+        **_without_request(found, case, update),
+        **cleared(root, case),
+        **group(root, parts),
+    }
+
+
+def _without_request(found: dict[tuple[str, str], str], case: Case, update: bool) -> dict[tuple[str, str], str]:
+    """An answer to an update holds what was asked for as well; that is no effect."""
+    asked = {"cpu.cfs_quota": str(case.pod.cfs_quota), "cpu.shares": str(case.pod.cpu_shares)}
+    return {key: value for key, value in found.items() if not update or asked.get(key[1]) != value}
+
+
+def clear_file(root: Root, case: Case) -> None:
+    """Let the kubelet's update have set CPUs again."""
+    path = Path(root.path) / "sys/fs/cgroup/cpuset" / case.pod.folder / CONTAINER_ID / "cpuset.cpus"
+    path.write_text(f"{BEFORE['cpuset.cpus'][2]}\n")
+
+
+def cleared(root: Root, case: Case) -> dict[tuple[str, str], str]:
+    """On cgroup v1 a clear is all that the pod has."""
+    mine = agents.text(root, "cpuset", f"{case.pod.folder}/{CONTAINER_ID}", "cpuset.cpus")
+    return {("container", "cpuset.cpus"): ""} if mine == POD_CPUS else {}
+
+
+@pytest.mark.parametrize(("case", "effect", "works"), list(cells(NRI)), ids=cell_id)
+def test_a_hook_works_as_the_table_says(tmp_path: Path, case: Case, effect: Effect, works: bool) -> None:
+    found = live(tmp_path, case, update=False)
+    assert found.get(effect.key) == (effect.value if works else None), found
+
+
+@pytest.mark.parametrize(("case", "effect", "works"), [cell for cell in cells(NRI) if cell[1].updated], ids=cell_id)
+def test_an_update_by_the_kubelet_keeps_it(tmp_path: Path, case: Case, effect: Effect, works: bool) -> None:
+    found = live(tmp_path, case, update=True)
+    assert found.get(effect.key) == (effect.value if works else None), found

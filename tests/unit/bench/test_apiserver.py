@@ -1,0 +1,49 @@
+"""What the comparison of the API server with NRI makes of what it sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.apiserver import tables
+from bench.apiserver.tables import Lag, Taken
+from bench.apiserver.views import CACHED, LISTED, NRI, View, listed, same
+
+
+def pod(uid: str, *containers: str) -> dict[str, Any]:
+    rows = [{"containerID": f"containerd://{each}" if each else "", "state": {}} for each in containers]
+    return {"metadata": {"uid": uid}, "status": {"containerStatuses": rows}}
+
+
+def taken(*ms: float) -> Taken:
+    return Taken([[each] for each in ms], [1.0] * len(ms), [2.0] * len(ms), 2048)
+
+
+def test_a_list_is_a_view_of_pods_and_of_the_containers_that_have_ids() -> None:
+    view = listed([pod("a", "1", ""), {"metadata": {"uid": "b"}, "status": {}}])
+    assert set(view.pods) == {"a", "b"}
+    assert view.containers == {"1": "a"}
+
+
+def test_views_are_the_same_only_with_the_same_containers_in_the_same_pods() -> None:
+    assert same(View({"a": 1}, {"1": "a"}), View({"a": object()}, {"1": "a"}))
+    assert not same(View({"a": 1}, {"1": "a"}), View({"a": 1}, {}))
+    assert not same(View({"a": 1}, {}), View({"b": 1}, {}))
+
+
+def test_the_goal_is_told_for_each_number_of_pods() -> None:
+    ways = {LISTED: taken(20.0, 40.0), CACHED: taken(10.0, 20.0), NRI: taken(1.0, 2.0)}
+    slow = ways | {NRI: taken(10.0, 10.0)}
+    assert tables.goal({10: ways, 110: slow}).endswith("0.05 with 10 (reached), 0.33 with 110 (missed).")
+
+
+def test_a_ratio_of_views_is_that_of_the_rounds() -> None:
+    ways = {LISTED: taken(20.0, 40.0), CACHED: taken(10.0, 20.0), NRI: taken(1.0, 2.0)}
+    row = tables.views({10: ways}).splitlines()[-1]
+    assert "0.05 (0.05-0.05)" in row
+    assert "0.10 (0.10-0.10)" in row
+
+
+def test_a_lag_before_the_start_is_negative_and_one_that_nobody_told_is_none() -> None:
+    text = tables.lags({"1 pod": [Lag("NRI", [-50.0, -40.0]), Lag("poll", [])]})
+    assert "| 1 pod | NRI     | 2          | -50   | -40" in text
+    assert "| 1 pod | poll    | 0          |" in text

@@ -1,0 +1,160 @@
+"""What the comparison of the agent's modes makes of what it sees, and its watcher of cgroups."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bench.modes import tables
+from bench.modes.agents import NONE, NRI, STANDALONE
+from bench.modes.measured import Batch, Life, Mode, Rest, in_force, together
+from bench.modes.node import counted
+from bench.modes.picture import picture
+from bench.modes.pods import FILES, WANTED, kind_of, manifest, parse
+from tests.peers.drivers import LineProcess
+
+MS = 10**6
+WATCH = [sys.executable, "-m", "bench.modes.watcher"]
+
+
+def life(first_ms: int, force_ms: int | None, *, right: bool) -> Life:
+    force = None if force_ms is None else force_ms * MS
+    return Life("LS", 0, first_ms * MS, right, force, kept=force is not None)
+
+
+def batch(*lives: Life, cri_ms: float = 100.0) -> Batch:
+    return Batch([*lives], cri_ms, 3.0, Counter({"watch pods": 1}))
+
+
+def test_policy_is_in_force_when_the_last_of_its_values_is_written() -> None:
+    changes = [(3, "b", "2"), (1, "a", "9"), (2, "a", "1"), (4, "c", "x")]
+    assert in_force(changes, {"a": "1", "b": "2"}) == (3, True)
+
+
+def test_policy_that_somebody_overwrites_was_in_force_and_is_not_kept() -> None:
+    assert in_force([(1, "a", "1"), (2, "a", "0")], {"a": "1"}) == (1, False)
+
+
+def test_policy_that_is_written_in_part_is_never_in_force() -> None:
+    assert in_force([(1, "a", "1")], {"a": "1", "b": "2"}) == (None, False)
+    assert in_force([], {"a": "1"}) == (None, False)
+
+
+def test_a_container_ran_without_policy_from_its_first_instruction_until_the_policy_came() -> None:
+    assert life(200, 150, right=True).window_ms == 0
+    assert life(200, 700, right=False).window_ms == 500
+    assert life(200, None, right=False).window_ms is None
+
+
+def test_batches_of_a_round_weigh_as_much_as_they_have_pods() -> None:
+    one = together([batch(life(1, 1, right=True)), batch(*[life(1, 1, right=True)] * 3, cri_ms=200.0)])
+    assert (len(one.lives), one.cri_ms, one.calls.total()) == (4, 175.0, 2)
+
+
+def test_a_process_tells_what_it_found_and_when() -> None:
+    found = parse("2026-11-22T12:00:00.5Z stdout F first 1795351700.000123 1024 80000 268435456\n")
+    assert found is not None
+    assert found.ns == 1795351700 * 10**9 + 123_000
+    assert found.right("BE")
+    assert parse("2026-11-22T12:00:00.5Z stdout F fir") is None
+    bare = parse("first 1795351700.000123 2 -1 9223372036854771712")
+    assert bare is not None
+    assert not bare.right("BE")
+    assert not bare.right("LS")
+
+
+def test_each_value_that_is_waited_for_is_one_that_is_looked_at() -> None:
+    assert all(set(values) <= set(FILES) for values in WANTED.values())
+    assert {kind_of(number) for number in range(2)} == set(WANTED)
+
+
+def test_a_batch_pod_asks_for_batch_resources_and_a_sensitive_one_for_a_limit() -> None:
+    batch_pod, sensitive = manifest(0), manifest(1)
+    spec = json.loads(batch_pod["metadata"]["annotations"]["node.koordinator.sh/extended-resource-spec"])
+    assert spec["containers"]["main"]["limits"]["kubernetes.io/batch-cpu"] == 1000
+    assert not batch_pod["spec"]["containers"][0]["resources"]
+    assert sensitive["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "1"}
+
+
+def event(verb: str, stage: str, agent: str, resource: str = "pods") -> str:
+    return json.dumps({"verb": verb, "stage": stage, "userAgent": agent, "objectRef": {"resource": resource}})
+
+
+def test_calls_are_counted_once_and_only_those_of_the_agent() -> None:
+    log = "\n".join(
+        [
+            event("list", "ResponseComplete", "python-httpx2/1"),
+            event("watch", "ResponseStarted", "python-httpx2/1"),
+            event("watch", "ResponseComplete", "python-httpx2/1"),
+            event("get", "ResponseComplete", "kubelet/v1.34.4 (linux/amd64)", "nodes"),
+            event("list", "ResponseComplete", "nri-bench"),
+        ]
+    )
+    assert counted(log) == Counter({"list pods": 1, "watch pods": 1})
+
+
+@pytest.fixture
+def modes() -> dict[str, Mode]:
+    """A mode without an agent, one with policy before the start, and one after."""
+    found = {name: Mode() for name in (NONE, NRI, STANDALONE)}
+    found[NONE].batches[1] = [batch(life(200, None, right=False)), batch(life(100, None, right=False))]
+    found[NRI].batches[1] = [batch(life(220, 190, right=True)), batch(life(110, 90, right=True))]
+    found[STANDALONE].batches[1] = [batch(life(200, 900, right=False)), batch(life(100, None, right=False))]
+    for name in (NRI, STANDALONE):
+        found[name].start_ms, found[name].start_calls = [300.0], [Counter({"list nodes": 1})]
+        found[name].rests = [Rest(0, 1.0, 0.5, 40.0, 30.0)]
+    return found
+
+
+def row_of(text: str, name: str) -> list[str]:
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    return next(line for line in lines if name in line)
+
+
+def test_a_table_says_who_ran_without_policy_and_for_how_long(modes: dict[str, Mode]) -> None:
+    text = tables.lives(modes)
+    assert row_of(text, NONE)[-5:] == ["never", "", "all", "always", ""]
+    assert row_of(text, NRI)[-5:] == ["190", "190", "0 of 2", "", ""]
+    assert row_of(text, STANDALONE)[-3:] == ["2 of 2", "700", "always (1)"]
+
+
+def test_a_ratio_compares_rounds_and_not_the_sums_of_all(modes: dict[str, Mode]) -> None:
+    assert row_of(tables.lives(modes), NRI)[5] == "1.10 (1.10-1.10)"
+
+
+def test_a_mode_that_failed_after_a_round_is_compared_by_that_round(modes: dict[str, Mode]) -> None:
+    del modes[NRI].batches[1][1:]
+    assert row_of(tables.lives(modes), NRI)[2] == "1"
+
+
+def test_the_table_of_agents_has_calls_by_what_was_asked(modes: dict[str, Mode]) -> None:
+    row = row_of(tables.agents(modes), NRI)
+    assert row[-3:] == ["list nodes 1", "watch pods 1", "30.0"]
+    assert not [line for line in tables.agents(modes).splitlines() if NONE in line]
+
+
+def test_a_picture_has_a_bar_for_each_mode_and_marks_the_time_without_policy(modes: dict[str, Mode]) -> None:
+    drawn = picture(modes)
+    assert drawn.count("#d9534f") == 2  # the legend, and standalone
+    assert "policy at 900" in drawn
+
+
+def test_the_watcher_tells_what_is_there_and_what_is_written_in_new_folders(tmp_path: Path) -> None:
+    for hierarchy in set(FILES.values()):
+        (tmp_path / hierarchy / "pods").mkdir(parents=True)
+    (tmp_path / "cpu/pods/cpu.shares").write_text("2\n")
+    with LineProcess([*WATCH, "pods", str(tmp_path)]) as watcher:
+        watcher.wait_event("ready")
+        container = tmp_path / "cpu/pods/container"
+        container.mkdir()
+        (container / "cpu.shares").write_text("1024\n")
+        watcher.wait_for(lambda line: line.get("cgroup") == "container" and line["value"] == "1024")
+        with open(container / "cpu.shares", "r+") as file:  # as to a cgroup: the file is neither made nor cut
+            file.write("2048\n")
+        told = watcher.wait_for(lambda line: line.get("value") == "2048")
+    assert told["file"] == "cpu.shares"
+    assert [line["value"] for line in watcher.lines if line.get("cgroup") == "pods"] == ["2"]
