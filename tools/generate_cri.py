@@ -1,10 +1,10 @@
-"""Regenerate `src/nri/cri/pb` from the CRI's .proto, or check that it is current.
+"""Regenerate the messages of the CRI and of Koordinator's hook protocol, or check that they are current.
 
     python tools/generate_cri.py [--check]
 
 Rules: the generated files are checked in and never edited; `--check` writes nothing
 and exits 1 when they differ from what the .proto gives. Needs grpcio-tools and
-mypy-protobuf. Next: `nri.cri`, which is the only layer that uses the messages.
+mypy-protobuf. Next: `nri.cri` and `nri.proxy.hook_servers`, which use the messages.
 """
 
 from __future__ import annotations
@@ -16,22 +16,51 @@ import sys
 import sysconfig
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-# The path below `proto` is the file's name in protobuf's descriptor pool. It keeps the
-# upstream form, so that it never collides with another file called api.proto.
-PROTO = "k8s.io/cri-api/pkg/apis/runtime/v1/api.proto"
-TARGET = ROOT / "src/nri/cri/pb"
-# protoc derives a Python module from the .proto's path; ours lives elsewhere.
-PROTOC_MODULE = "k8s.io.cri_api.pkg.apis.runtime.v1.api_pb2"
-OUR_MODULE = "nri.cri.pb.api_pb2"
 # The protobuf runtime that the code asks for: pyproject.toml's lower bound, as for the NRI
 # messages (`generate_api.py` says why that is sound), not the one of the machine that generates.
 FLOOR = (6, 31, 1)
-INIT = '"""Generated CRI messages; see `proto/k8s.io`. Never edited: `tools/generate_cri.py`."""\n'
 
 
-def generate() -> dict[str, str]:
+class Source(NamedTuple):
+    """One .proto, and where its messages live.
+
+    The path below `proto` is the file's name in protobuf's descriptor pool: that of upstream, so that no two files
+    called api.proto collide. From it protoc derives a Python module, which is not where ours is.
+    """
+
+    proto: str
+    package: str
+    init: str
+
+    @property
+    def target(self) -> Path:
+        """The folder of the generated files."""
+        return ROOT / "src" / self.package.replace(".", "/")
+
+    @property
+    def protoc_module(self) -> str:
+        """The module that protoc makes."""
+        return self.proto.removesuffix(".proto").replace("-", "_").replace("/", ".") + "_pb2"
+
+
+SOURCES = (
+    Source(
+        "k8s.io/cri-api/pkg/apis/runtime/v1/api.proto",
+        "nri.cri.pb",
+        '"""Generated CRI messages; see `proto/k8s.io`. Never edited: `tools/generate_cri.py`."""\n',
+    ),
+    Source(
+        "koordinator.sh/apis/runtime/v1alpha1/api.proto",
+        "nri.proxy.hook_servers.pb",
+        '"""Generated messages; see `proto/koordinator.sh`. Never edited: `tools/generate_cri.py`."""\n',
+    ),
+)
+
+
+def generate(source: Source) -> dict[str, str]:
     """Run protoc and return file name -> text."""
     mypy_plugin = Path(sysconfig.get_path("scripts")) / "protoc-gen-mypy"
     with tempfile.TemporaryDirectory() as out:
@@ -39,17 +68,17 @@ def generate() -> dict[str, str]:
             [
                 *(sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'proto'}"),
                 *(f"--python_out={out}", f"--plugin=protoc-gen-mypy={mypy_plugin}"),
-                *(f"--mypy_out=quiet:{out}", PROTO),
+                *(f"--mypy_out=quiet:{out}", source.proto),
             ],
             check=True,
         )
-        base = Path(out, PROTOC_MODULE.replace(".", "/"))
-        source = base.with_suffix(".py").read_text()
+        base = Path(out, source.protoc_module.replace(".", "/"))
+        code = base.with_suffix(".py").read_text()
         stubs = base.with_suffix(".pyi").read_text()
-    source = source.replace(PROTOC_MODULE, OUR_MODULE)
-    source = re.sub(r"(Domain\.PUBLIC,)\s+\d+,\s+\d+,\s+\d+,", rf"\1 {FLOOR[0]}, {FLOOR[1]}, {FLOOR[2]},", source)
-    source = re.sub(r"(# Protobuf Python Version: ).*", rf"\g<1>{'.'.join(map(str, FLOOR))}", source)
-    return {"__init__.py": INIT, "api_pb2.py": source, "api_pb2.pyi": stubs}
+    code = code.replace(source.protoc_module, f"{source.package}.api_pb2")
+    code = re.sub(r"(Domain\.PUBLIC,)\s+\d+,\s+\d+,\s+\d+,", rf"\1 {FLOOR[0]}, {FLOOR[1]}, {FLOOR[2]},", code)
+    code = re.sub(r"(# Protobuf Python Version: ).*", rf"\g<1>{'.'.join(map(str, FLOOR))}", code)
+    return {"__init__.py": source.init, "api_pb2.py": code, "api_pb2.pyi": stubs}
 
 
 def main() -> int:
@@ -57,20 +86,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, compare only")
     check = parser.parse_args().check
-    stale = []
-    for name, text in generate().items():
-        path = TARGET / name
-        if not path.exists() or path.read_text() != text:
-            stale.append(name)
-            if not check:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
+    stale = [path for source in SOURCES for path in _written(source, check)]
     if stale and check:
-        print(
-            f"{TARGET.relative_to(ROOT)}: not current: {', '.join(stale)}; run tools/generate_cri.py", file=sys.stderr
-        )
+        print(f"not current: {', '.join(stale)}; run tools/generate_cri.py", file=sys.stderr)
         return 1
     return 0
+
+
+def _written(source: Source, check: bool) -> list[str]:
+    """The files that were not current, and are now unless they are only checked."""
+    stale = []
+    for name, text in generate(source).items():
+        path = source.target / name
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(str(path.relative_to(ROOT)))
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return stale
 
 
 if __name__ == "__main__":

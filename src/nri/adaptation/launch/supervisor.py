@@ -138,6 +138,7 @@ class Supervisor:
             try:
                 failed = self._run_once()
             except Exception as error:
+                log.exception("plugin %s: an error of the runtime ends its run", self.found.label)
                 failed = True
                 self._break_off(error)
             self.started.set()
@@ -203,7 +204,6 @@ class Supervisor:
 
     def _break_off(self, error: Exception) -> None:
         """End a run that an error of ours has left without anybody who looks after it, so that there can be another."""
-        log.exception("plugin %s: an error of the runtime ends its run", self.found.label)
         process, peer = self._process, self.peer
         if process is not None and peer is not None:
             process.kill()

@@ -1,7 +1,7 @@
 """Names of cgroup folders for both drivers: systemd's nested slices, and cgroupfs' plain folders. Pure text.
 
-A container id is `runtime://hash`. Paths have no slash at their end, and one in front only where they were given it. Next:
-`nri.policies.koordinator.convert.manifest`, which uses them for pods as Kubernetes lists them.
+A container id is `runtime://hash`. Paths have no slash at their end, and one in front only where they were given it.
+Next: `nri.policies.koordinator.convert.manifest`, which uses them for pods as Kubernetes lists them.
 """
 
 from __future__ import annotations

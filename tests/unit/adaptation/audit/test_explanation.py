@@ -137,7 +137,7 @@ def test_an_explanation_is_json_with_the_time_in_utc(provenance):
     assert (tree["name"], tree["pod"]) == ("web", "prod/web-1")
     assert tree["steps"] == [
         {
-            "time": "2001-09-09T01:46:41.000Z",
+            "time": "2001-09-09T01:46:42.000Z",
             "event": "CreateContainer",
             "plugin": "00-first",
             "field": "Env",
@@ -151,5 +151,5 @@ def test_an_explanation_is_json_with_the_time_in_utc(provenance):
 
 def test_rows_show_values_as_people_write_them(provenance):
     create(provenance, ("00-first", env(A="1")))
-    row = ("2001-09-09T01:46:41.000Z", "CreateContainer", "00-first", "Env", "A", "-", '"1"', "")
+    row = ("2001-09-09T01:46:42.000Z", "CreateContainer", "00-first", "Env", "A", "-", '"1"', "")
     assert provenance.explain("c1").rows() == [row]

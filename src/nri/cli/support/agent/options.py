@@ -77,4 +77,3 @@ def flags_of(settings: Settings, options: Mapping[str, Any]) -> dict[str, tuple[
     if settings.socket_path:
         flags["nri.socket"] = (settings.socket_from, settings.socket_path)
     return flags
-

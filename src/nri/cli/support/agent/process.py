@@ -27,7 +27,9 @@ def run(settings: Settings, loaded: LoadedSettings) -> int:
     config = loaded.settings
     log_to(settings, config.log_level)
     if os.geteuid() != 0 and str(config.root) == "/":
-        raise Failure("the agent needs root, to write cgroups. Run it with sudo, or with --root DIR, on a tree of files")
+        raise Failure(
+            "the agent needs root, to write cgroups. Run it with sudo, or with --root DIR, on a tree of files"
+        )
     _log.info("settings: %s", ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml")
     try:
         from nri.agent.agent import Agent

@@ -25,6 +25,7 @@ _FIELDS = {
     "cfs_quota": "cpu_quota",
     "cpu_shares": "cpu_shares",
     "memory_limit": "memory_limit_in_bytes",
+    "oom_score_adj": "oom_score_adj",
 }
 
 

@@ -1,0 +1,241 @@
+"""Answers to the calls of Koordinator's hook protocol: what the agent says to a proxy before and after the CRI's calls.
+
+Rules: a request comes as a dict with the protocol's field names, and is given back with the changes in it, because the
+proxy takes a response for the whole. What the protocol has no words for is done by the executor, as soon as there is a
+cgroup to do it to; what nobody can do is told as unsupported. Of containers it is kept what was asked for before our
+own changes, so that a ratio is not applied twice. Next: `nri.agent.transports.hooks`, the server.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from nri.agent.executor import tidy
+from nri.agent.parts import Parts
+from nri.errors import NriError
+from nri.host import Outcome, Result
+from nri.policies.koordinator import paths
+from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
+from nri.policies.koordinator.convert import proxy as words
+from nri.policies.koordinator.convert.messages import unsaid
+from nri.policies.koordinator.profile import PROFILE, Node
+from nri.policies.koordinator.profile import Outcome as Decided
+from nri.policies.koordinator.values import Changes
+from nri.text import plain
+
+__all__ = ["HookCalls", "HookRefused", "stages_of"]
+
+TRANSPORT: Final = "hooks"
+RUN, CREATE, UPDATE, REMOVE = (
+    "PreRunPodSandbox",
+    "PreCreateContainer",
+    "PreUpdateContainerResources",
+    "PreRemoveRunPodSandbox",
+)
+STARTED, STOPPED, POD_STOPPED = "PostStartContainer", "PostStopContainer", "PostStopPodSandbox"
+#: Pods and containers that are remembered, many times those of a full node.
+_MOST = 4096
+_NO_WORD = "Koordinator's hook protocol has no word for it; NRI has, also behind a proxy"
+
+Fields = dict[str, Any]
+
+
+class HookRefused(NriError):
+    """A hook failed, and under the failure policy "Fail" the request is to fail with it."""
+
+
+class _Seen(NamedTuple):
+    """A container: what was asked for before our changes, the quota that we answered, and its context once it runs."""
+
+    asked: Resources | None
+    quota: int | None
+    running: ContainerContext | None = None
+
+
+def stages_of(node: Node) -> list[str]:
+    """The stages to register for: those at which a hook decides, and those at which what is kept begins and ends."""
+    rows = [row for row in PROFILE if (row.default if node.gates is None else row.name in node.gates)]
+    on = {stage for row in rows for stage in row.stages} - node.disabled_stages
+    found = [stage for stage in (RUN, CREATE, UPDATE) if stage in on]
+    if found or REMOVE in on:
+        found += [STARTED, STOPPED, POD_STOPPED]
+    return found
+
+
+class HookCalls:
+    """The answers, by stage. Any thread may call."""
+
+    def __init__(self, parts: Parts, runtime: str = "containerd") -> None:
+        self._parts, self._runtime = parts, runtime
+        self._lock = threading.Lock()
+        self._pods: OrderedDict[str, PodContext] = OrderedDict()
+        self._containers: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
+        self._answers: Mapping[str, Callable[[Fields], Fields]] = {
+            RUN: self._run,
+            CREATE: self._create,
+            UPDATE: self._update,
+            STARTED: self._started,
+            STOPPED: self._stopped,
+            POD_STOPPED: self._pod_stopped,
+        }
+
+    def answer(self, stage: str, request: Fields) -> Fields:
+        """Answer a call; KeyError for a stage that is none of the protocol's. Raises HookRefused."""
+        answer = self._answers.get(stage)
+        return _echo(request) if answer is None else answer(request)
+
+    def apply_again(self) -> int:
+        """Decide anew for all that runs, and write it: rules have changed. Returns how many it was done for."""
+        with self._lock:
+            pods, containers = [*self._pods.values()], [*self._containers.values()]
+        for pod in pods:
+            self._carried(RUN, pod)
+        running = [each.running for each in containers if each.running is not None]
+        for container in running:
+            outcome = self._carried(UPDATE, container)
+            self._tell_clear(container, outcome.changes)
+        return len(pods) + len(running)
+
+    # --- pods ---
+
+    def _run(self, request: Fields) -> Fields:
+        pod = _pod(request)
+        self._remember(self._pods, pod.uid, pod)
+        outcome = self._decided(RUN, pod)
+        self._parts.decisions.carry_out(pod, outcome, TRANSPORT)
+        return words.pod_response(outcome.changes, _echo(request))
+
+    def _pod_stopped(self, request: Fields) -> Fields:
+        pod = _pod(request)
+        self._carried(REMOVE, pod)
+        with self._lock:
+            self._pods.pop(pod.uid, None)
+            for key in [key for key in self._containers if key[0] == pod.uid]:
+                del self._containers[key]
+        self._parts.decisions.removed(pod)
+        return _echo(request)
+
+    # --- containers ---
+
+    def _create(self, request: Fields) -> Fields:
+        container = self._context(request)
+        outcome = self._decided(CREATE, container)
+        changes = outcome.changes
+        self._remember(self._containers, _key(container), _Seen(container.resources, changes.cfs_quota))
+        if results := [*_unsupported(container, changes)]:
+            self._parts.decisions.told(container, TRANSPORT, results)
+        return words.container_response(changes, _echo(request))
+
+    def _update(self, request: Fields) -> Fields:
+        container = self._context(request)
+        seen = self._containers.get(_key(container))
+        container = _as_asked(container, seen)
+        outcome = self._decided(UPDATE, container)
+        quota = outcome.changes.cfs_quota
+        running = container if _has_id(request) else None
+        self._remember(self._containers, _key(container), _Seen(container.resources, quota, running))
+        if running is not None:
+            self._tell_clear(running, outcome.changes)
+        return words.container_response(outcome.changes, _echo(request))
+
+    def _started(self, request: Fields) -> Fields:
+        """Now there are processes and folders: do what a creation could not say, and what waited for the pod."""
+        container = self._context(request)
+        waited = self._parts.executor.retry(container.pod.cgroup_parent)
+        self._parts.decisions.told(container.pod, TRANSPORT, waited)
+        if not _has_id(request):
+            return _echo(request)
+        seen = self._containers.get(_key(container))
+        container = _as_asked(container, seen)
+        self._remember(
+            self._containers,
+            _key(container),
+            _Seen(container.resources, seen.quota if seen else None, container),
+        )
+        changes = self._parts.decisions.decide(CREATE, container, TRANSPORT).changes
+        if changes.resctrl is not None:
+            late = Changes(resctrl=changes.resctrl)
+            results = self._parts.executor.changes(container, late, "the container's first process runs now")
+            self._parts.decisions.told(container, TRANSPORT, results)
+        return _echo(request)
+
+    def _stopped(self, request: Fields) -> Fields:
+        with self._lock:
+            self._containers.pop(_key(self._context(request)), None)
+        return _echo(request)
+
+    # --- inside ---
+
+    def _context(self, request: Fields) -> ContainerContext:
+        folder = tidy(request.get("pod_cgroup_parent") or "")
+        driver = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
+        return words.container_context({**request, "pod_cgroup_parent": folder}, self._runtime, driver)
+
+    def _decided(self, stage: str, context: PodContext | ContainerContext) -> Decided:
+        outcome = self._parts.decisions.decide(stage, context, TRANSPORT)
+        if outcome.failed is not None:
+            raise HookRefused(plain(str(outcome.failed)))
+        return outcome
+
+    def _carried(self, stage: str, context: PodContext | ContainerContext) -> Decided:
+        """Decide and write, for what has no request that could fail."""
+        outcome = self._parts.decisions.decide(stage, context, TRANSPORT)
+        if outcome.failed is None:
+            self._parts.decisions.carry_out(context, outcome, TRANSPORT)
+        return outcome
+
+    def _tell_clear(self, container: ContainerContext, changes: Changes) -> None:
+        """Clear a running container's CPUs, which an update of the CRI cannot say."""
+        writes = unsaid(container.cgroup_parent, changes, self._parts.decisions.node.quirks)
+        if writes:
+            self._parts.decisions.told(container, TRANSPORT, self._parts.executor.write(writes))
+
+    def _remember(self, memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+        with self._lock:
+            memory.pop(key, None)
+            memory[key] = value
+            while len(memory) > _MOST:
+                memory.popitem(last=False)
+
+
+def _pod(request: Fields) -> PodContext:
+    return words.pod_context({**request, "cgroup_parent": tidy(request.get("cgroup_parent") or "")})
+
+
+def _key(container: ContainerContext) -> tuple[str, str]:
+    return container.pod.uid, container.name
+
+
+def _has_id(request: Fields) -> bool:
+    """Whether there is a container: without an id its folder would be taken for its pod's."""
+    return bool((request.get("container_meta") or {}).get("id"))
+
+
+def _as_asked(container: ContainerContext, seen: _Seen | None) -> ContainerContext:
+    """The container with the quota that was asked for, where the proxy tells us the one that we had answered."""
+    if seen is None or seen.asked is None or container.resources is None or seen.quota is None:
+        return container
+    if container.resources.cfs_quota != seen.quota:
+        return container
+    return replace(container, resources=replace(container.resources, cfs_quota=seen.asked.cfs_quota))
+
+
+def _echo(request: Fields) -> Fields:
+    """The response that changes nothing."""
+    if "container_meta" in request:
+        names = ("container_annotations", "container_resources", "pod_cgroup_parent", "container_envs")
+    else:
+        names = ("labels", "annotations", "cgroup_parent", "resources")
+    return {name: request[name] for name in names if name in request}
+
+
+def _unsupported(container: ContainerContext, changes: Changes) -> Iterator[Result]:
+    target = container.name
+    for mount in changes.mounts:
+        yield Result(target, f"mount {mount.destination}", mount.source, Outcome.UNSUPPORTED, _NO_WORD)
+    for device in changes.devices:
+        yield Result(target, f"device {device.path}", device.path, Outcome.UNSUPPORTED, _NO_WORD)

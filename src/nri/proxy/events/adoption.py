@@ -1,0 +1,150 @@
+"""Pods and containers that the proxy was not asked for, taken in from the runtime: after a restart, or found late.
+
+Rules: what the runtime has is true: records without a counterpart are ended, pods and containers without a record get
+one. A container that an earlier proxy was just making is known by its name in the pod, and keeps the name that plugins
+know it by. What plugins that are connected by now have not seen is told them late, by events that have no answer; what
+is being asked for right now is left alone. Next: `nri.proxy.events.domain`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import NriError
+from nri.proxy.events.domain import Domain
+from nri.proxy.events.inquiry import Inquiry
+from nri.proxy.events.views import made, pod_shown
+from nri.proxy.settings import ProxySettings
+from nri.proxy.state import CREATED, CREATING, STOPPED, Book, ContainerRecord, PodRecord
+
+__all__ = ["Adoption", "container_key", "is_skipped", "pod_key"]
+
+_log = logging.getLogger("nri.proxy")
+
+
+def pod_key(metadata: pb.PodSandboxMetadata) -> tuple[str, ...]:
+    """The name of a pod that only one can have at a time."""
+    return ("pod", metadata.namespace, metadata.name, metadata.uid, str(metadata.attempt))
+
+
+def container_key(pod_id: str, metadata: pb.ContainerMetadata) -> tuple[str, ...]:
+    """The name of a container that only one can have at a time."""
+    return ("container", pod_id, metadata.name, str(metadata.attempt))
+
+
+def is_skipped(settings: ProxySettings, config: pb.PodSandboxConfig) -> bool:
+    """Whether a pod has the label with which plugins are told nothing of it."""
+    key = settings.skip_label_key
+    return bool(key) and config.labels.get(key) == settings.skip_label_value
+
+
+class Adoption:
+    """Takes in what the runtime has. `told` says whether plugins are there that would miss it."""
+
+    def __init__(self, settings: ProxySettings, book: Book, inquiry: Inquiry, domain: Domain) -> None:
+        self._settings, self._book = settings, book
+        self._inquiry, self._domain = inquiry, domain
+        self._one_at_a_time = threading.Lock()
+
+    def everything(self, *, late: bool) -> None:
+        """Bring records and runtime together; `late` if plugins may be there. Raises RpcError, RuntimeUnavailable."""
+        with self._one_at_a_time:
+            known_pods = {pod.id for pod in self._book.pods()}
+            known = {each.id for each in self._book.containers() if each.runtime_id or not self._in_making(each)}
+            pods, containers = self._inquiry.lists()
+            self._end_missing(known_pods - {pod.id for pod in pods}, known, {each.id for each in containers})
+            for pod in pods:
+                if self._book.pod(pod.id) is None and pod_key(pod.metadata) not in self._book.making:
+                    self._one(lambda pod_id=pod.id: self.pod(pod_id, late=late))
+            for each in containers:
+                in_making = container_key(each.pod_sandbox_id, each.metadata) in self._book.making
+                if self._book.container(each.id) is None and not in_making:
+                    self._one(lambda found=each: self._adopt(found, late=late))
+            for record in self._book.containers():  # those that were being made, and are not there
+                if not record.runtime_id and record.id in known:
+                    self._book.drop(record)
+
+    def pod(self, pod_id: str, *, late: bool = True) -> PodRecord:
+        """A pod by the runtime's word. Raises RpcError, RuntimeUnavailable."""
+        facts = self._inquiry.pod(pod_id)
+        record = PodRecord(
+            id=facts.status.id or pod_id, config=facts.config, runtime_handler=facts.status.runtime_handler
+        )
+        record.skipped = is_skipped(self._settings, facts.config)
+        record.shown = pod_shown(facts, facts.config)
+        ready = facts.status.state == pb.SANDBOX_READY
+        if not record.skipped:
+            record.told = CREATED if ready else STOPPED
+        self._book.put(record)
+        if late and ready and not record.skipped:
+            _log.info("pod %s is found late, plugins are told of it now", record.id)
+            try:
+                self._domain.run_pod(record)
+            except NriError as error:
+                _log.warning("NRI run_pod_sandbox of %s, which runs already: %s", record.id, error)
+        return record
+
+    def container(self, runtime_id: str, *, late: bool = True) -> ContainerRecord:
+        """A container by the runtime's word. Raises RpcError, RuntimeUnavailable."""
+        facts = self._inquiry.container(runtime_id)
+        found = pb.Container(id=facts.status.id, pod_sandbox_id=facts.pod_id, metadata=facts.status.metadata)
+        if not found.pod_sandbox_id:
+            _, containers = self._inquiry.lists()
+            found.pod_sandbox_id = next((each.pod_sandbox_id for each in containers if each.id == found.id), "")
+        return self._adopt(found, late=late)
+
+    # --- inside ---
+
+    def _adopt(self, found: pb.Container, *, late: bool) -> ContainerRecord:
+        facts = self._inquiry.container(found.id)
+        if self._book.pod(found.pod_sandbox_id) is None:
+            self.pod(found.pod_sandbox_id, late=late)
+        record = self._awaited(found)
+        was_known = record is not None
+        if record is None:
+            record = ContainerRecord(id=found.id, pod_id=found.pod_sandbox_id, config=facts.config)
+            record.resources.CopyFrom(facts.config.linux.resources)
+            if facts.status.resources.HasField("linux"):
+                record.resources.MergeFrom(facts.status.resources.linux)
+        record.runtime_id = found.id
+        over = facts.status.state == pb.CONTAINER_EXITED
+        pod = self._book.pod(record.pod_id)
+        told_of = pod is not None and not pod.skipped
+        if told_of:
+            record.told = STOPPED if over and not was_known else CREATED
+        record.shown = made(record, facts)
+        self._book.put(record)
+        if late and told_of and not over:
+            self._domain.post_create(record)
+            if facts.status.state == pb.CONTAINER_RUNNING:
+                self._domain.post_start(record)
+        return record
+
+    def _awaited(self, found: pb.Container) -> ContainerRecord | None:
+        """The record of a container that an earlier proxy was just making."""
+        for each in self._book.containers(found.pod_sandbox_id):
+            key = container_key(each.pod_id, each.config.metadata)
+            if each.told == CREATING and key == container_key(found.pod_sandbox_id, found.metadata):
+                return each
+        return None
+
+    def _in_making(self, record: ContainerRecord) -> bool:
+        return container_key(record.pod_id, record.config.metadata) in self._book.making
+
+    def _end_missing(self, pods: set[str], known: set[str], there: set[str]) -> None:
+        """Tell the end of what the runtime does not have any more."""
+        for record in self._book.containers():
+            if record.id in known and record.runtime_id and record.runtime_id not in there:
+                self._domain.remove(record)
+        for pod_id in pods:
+            if (pod := self._book.pod(pod_id)) is not None:
+                self._domain.remove_pod(pod)
+
+    def _one(self, step: object) -> None:
+        """Take one in; another one that cannot be asked about stops nothing."""
+        try:
+            step()  # type: ignore[operator]
+        except NriError as error:
+            _log.warning("a pod or container of the runtime cannot be taken in: %s", error)

@@ -1,0 +1,162 @@
+"""The one place that tells plugins: a method for each moment in the life of a pod or container.
+
+Rules: events before a change raise what the request fails with, events after one are logged; stop and remove are told
+once, also over restarts, because the record says what was told; a pod with the skip label is never told of. Next:
+`nri.proxy.events.updates`, for what plugins want of other containers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from nri.adaptation import Adaptation, CreateReply, StopReply, UpdateReply
+from nri.api import messages as m
+from nri.cri import convert
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import NriError
+from nri.proxy.state import CREATED, CREATING, REMOVED, STOPPED, Book, ContainerRecord, PodRecord
+
+__all__ = ["Domain"]
+
+_log = logging.getLogger("nri.proxy")
+
+
+class Domain:
+    """Pods and containers of one runtime, for plugins. `follow` does what a reply wants of other containers."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self.adaptation: Adaptation
+        self.follow: Callable[[CreateReply | UpdateReply | StopReply], None]
+
+    def block(self, *, urgent: bool = False, deadline: float | None = None) -> AbstractContextManager[object]:
+        """Keep plugins from joining during a request; `urgent` for those that stop or remove."""
+        return self.adaptation.block_sync(urgent=urgent, deadline=deadline)
+
+    # --- pods ---
+
+    def run_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
+        """Tell of a pod that the runtime has just made. Raises what the request fails with."""
+        self._book.note(pod, told=CREATED)
+        self.adaptation.run_pod_sandbox(pod.shown, deadline=deadline)
+
+    def update_pod(self, pod: PodRecord, request: pb.UpdatePodSandboxResourcesRequest, deadline: float | None) -> None:
+        """Tell of resources that a pod is about to get. Raises what the request fails with."""
+        parts = [
+            convert.to_nri(getattr(request, name)).value if request.HasField(name) else None
+            for name in ("overhead", "resources")
+        ]
+        self.adaptation.update_pod_sandbox(_present(pod.shown), *parts, deadline=deadline)
+
+    def post_update_pod(self, pod: PodRecord) -> None:
+        """Tell that a pod has got new resources."""
+        self._logged("post_update_pod_sandbox", _present(pod.shown))
+
+    def stop_pod(self, pod: PodRecord) -> None:
+        """Tell, once, that a pod has stopped; that its containers have comes first."""
+        for each in self._book.containers(pod.id):
+            self.stop(each)
+        if self._book.advance(pod, STOPPED, (CREATED,)):
+            self._logged("stop_pod_sandbox", _present(pod.shown))
+
+    def remove_pod(self, pod: PodRecord) -> None:
+        """Tell, once, that a pod is removed with all that is in it, and forget it."""
+        for each in self._book.containers(pod.id):
+            self.remove(each)
+        self.stop_pod(pod)
+        if self._book.advance(pod, REMOVED, (STOPPED,)):
+            self._logged("remove_pod_sandbox", _present(pod.shown))
+        self._book.drop(pod)
+
+    # --- containers ---
+
+    def create(self, pod: PodRecord, container: ContainerRecord, deadline: float | None) -> CreateReply:
+        """Ask plugins about a container to be made. Raises what the request fails with."""
+        return self.adaptation.create_container(_present(pod.shown), container.shown, deadline=deadline)
+
+    def undo_create(self, container: ContainerRecord) -> None:
+        """Tell those that were asked that a container is not made after all, and forget it."""
+        if self._book.advance(container, REMOVED, (CREATING, CREATED)):
+            self._stopped(container)
+            self._pair("remove_container", container)
+        self._book.drop(container)
+
+    def post_create(self, container: ContainerRecord) -> None:
+        """Tell that a container is made."""
+        self._pair("post_create_container", container)
+
+    def start(self, container: ContainerRecord, deadline: float | None) -> None:
+        """Tell of a container that is about to start. Raises what the request fails with."""
+        self.adaptation.start_container(self._pod_of(container), container.shown, deadline=deadline)
+
+    def post_start(self, container: ContainerRecord) -> None:
+        """Tell that a container runs."""
+        self._pair("post_start_container", container)
+
+    def update(self, container: ContainerRecord, wanted: m.LinuxResources, deadline: float | None) -> UpdateReply:
+        """Ask plugins about new resources. Raises what the request fails with."""
+        return self.adaptation.update_container(self._pod_of(container), container.shown, wanted, deadline=deadline)
+
+    def post_update(self, container: ContainerRecord) -> None:
+        """Tell that a container has got new resources."""
+        self._pair("post_update_container", container)
+
+    def stop(self, container: ContainerRecord) -> None:
+        """Tell, once, that a container has stopped, and do what plugins want of others then."""
+        if self._book.advance(container, STOPPED, (CREATED,)):
+            container.shown.state = m.ContainerState.CONTAINER_STOPPED
+            self._stopped(container)
+
+    def remove(self, container: ContainerRecord) -> None:
+        """Tell, once, that a container is removed, and forget it; that it has stopped comes first."""
+        self.stop(container)
+        if self._book.advance(container, REMOVED, (STOPPED,)):
+            self._pair("remove_container", container)
+        self._book.drop(container)
+
+    # --- for plugins that join ---
+
+    def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
+        """All pods and containers that were told of, and whose end was not."""
+        pods = [_present(pod.shown) for pod in self._book.pods() if pod.told == CREATED and not pod.skipped]
+        shown = {pod.id for pod in pods}
+        containers = [each.shown for each in self._book.containers() if each.told == CREATED and each.pod_id in shown]
+        return pods, containers
+
+    # --- inside ---
+
+    def _stopped(self, container: ContainerRecord) -> None:
+        reply = self._pair("stop_container", container)
+        if reply is not None:
+            self.follow(reply)
+
+    def _pod_of(self, container: ContainerRecord) -> m.PodSandbox:
+        pod = self._book.pod(container.pod_id)
+        return _present(pod.shown) if pod is not None else m.PodSandbox(id=container.pod_id)
+
+    def _pair(self, event: str, container: ContainerRecord) -> Any:
+        return self._logged(event, self._pod_of(container), container.shown)
+
+    def _logged(self, event: str, *messages: Any) -> Any:
+        """Send an event whose failure stops nothing."""
+        try:
+            return getattr(self.adaptation, event)(*messages)
+        except NriError as error:
+            _log.warning("NRI %s of %s: %s", event, messages[-1].id, error)
+            return None
+
+
+def _present(pod: m.PodSandbox) -> m.PodSandbox:
+    """A pod without namespaces whose path is gone."""
+    if all(not each.path or os.path.exists(each.path) for each in pod.linux.namespaces):
+        return pod
+    made = m.PodSandbox()
+    made.CopyFrom(pod)
+    there = [each for each in pod.linux.namespaces if not each.path or os.path.exists(each.path)]
+    del made.linux.namespaces[:]
+    made.linux.namespaces.extend(there)
+    return made

@@ -1,0 +1,122 @@
+"""Questions to the runtime about one pod or container, as rich an answer as it gives.
+
+Rules: ``verbose`` answers of containerd, CRI-O and our engine have the configuration and the OCI spec in them; where
+they are not there, or cannot be read, the status alone has to do. What a runtime answers is not trusted to be of any
+form. Next: `nri.proxy.events.views`, which makes messages for plugins of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from nri.cri.pb import api_pb2 as pb
+from nri.proxy.passing import Backend
+
+__all__ = ["ContainerFacts", "Inquiry", "PodFacts"]
+
+M = TypeVar("M", bound=Message)
+#: The longest text of a runtime that is read as JSON, in characters.
+_MOST = 4 << 20
+
+
+class PodFacts(NamedTuple):
+    """A pod as the runtime has it. `config` is its own, or what the status tells of it; `spec` may be empty."""
+
+    status: pb.PodSandboxStatus
+    config: pb.PodSandboxConfig
+    spec: dict[str, Any]
+    pid: int
+
+
+class ContainerFacts(NamedTuple):
+    """A container as the runtime has it. `config` is its own, or what the status tells of it; `spec` may be empty."""
+
+    status: pb.ContainerStatus
+    config: pb.ContainerConfig
+    spec: dict[str, Any]
+    pid: int
+    pod_id: str
+
+
+class Inquiry:
+    """Asks the runtime. Every question raises RpcError, RuntimeUnavailable."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def lists(self) -> tuple[list[pb.PodSandbox], list[pb.Container]]:
+        """All pods and containers."""
+        pods = self._backend.call("ListPodSandbox", pb.ListPodSandboxRequest()).items
+        containers = self._backend.call("ListContainers", pb.ListContainersRequest()).containers
+        return list(pods), list(containers)
+
+    def pod(self, pod_id: str) -> PodFacts:
+        """One pod."""
+        answer = self._backend.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=pod_id, verbose=True))
+        status, info = answer.status, _info(answer.info)
+        config = _message(info.get("config"), pb.PodSandboxConfig())
+        if not config.metadata.name:
+            config = pb.PodSandboxConfig(metadata=status.metadata, labels=status.labels, annotations=status.annotations)
+            if path := info.get("cgroupPath"):
+                config.linux.cgroup_parent = str(path)
+        spec = _table(info.get("runtimeSpec"))
+        if not spec and isinstance(info.get("namespaces"), Mapping):  # our engine's pods have no spec of their own
+            named = [{"type": str(kind), "path": str(path)} for kind, path in info["namespaces"].items()]
+            spec = {"linux": {"namespaces": named, "cgroupsPath": str(info.get("cgroupPath") or "")}}
+        return PodFacts(status, config, spec, _number(info.get("pid")))
+
+    def container(self, runtime_id: str) -> ContainerFacts:
+        """One container."""
+        answer = self._backend.call("ContainerStatus", pb.ContainerStatusRequest(container_id=runtime_id, verbose=True))
+        status, info = answer.status, _info(answer.info)
+        config = _message(info.get("config"), pb.ContainerConfig())
+        if not config.metadata.name:
+            config = pb.ContainerConfig(
+                metadata=status.metadata,
+                image=status.image,
+                mounts=status.mounts,
+                labels=status.labels,
+                annotations=status.annotations,
+            )
+            config.linux.resources.CopyFrom(status.resources.linux)
+        pod_id = str(info.get("sandboxID") or "")
+        return ContainerFacts(status, config, _table(info.get("runtimeSpec")), _number(info.get("pid")), pod_id)
+
+
+def _info(info: Mapping[str, str]) -> dict[str, Any]:
+    """The JSON that runtimes put under ``info``, and beside it (CRI-O has each key by itself)."""
+    text = info.get("info", "")
+    if text and len(text) <= _MOST:
+        return _table(_json(text))
+    return {key: _json(value) for key, value in info.items() if len(value) <= _MOST}
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and 0 <= value < 1 << 31 else 0
+
+
+def _message(value: Any, empty: M) -> M:
+    """The message that JSON says, with the names of either Go's or protobuf's JSON; empty if it says none."""
+    if isinstance(value, dict):
+        made = type(empty)()
+        try:
+            return json_format.ParseDict(value, made, ignore_unknown_fields=True)
+        except (json_format.ParseError, ValueError, TypeError, RecursionError):
+            pass
+    return empty

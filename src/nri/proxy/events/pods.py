@@ -1,0 +1,112 @@
+"""The calls on pods: passed on, and told to hook servers and plugins.
+
+Rules: plugins are told of a pod when the runtime has made it, because only then it has its id; if they refuse it, it is
+stopped and removed again. Stop and remove are told when the runtime has done it. Next: `nri.proxy.events.containers`.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import NriError
+from nri.proxy.events.adoption import is_skipped, pod_key
+from nri.proxy.events.parts import Parts
+from nri.proxy.events.views import pod_shown
+from nri.proxy.hooks import Subject
+from nri.proxy.passing import Call
+from nri.proxy.state import PodRecord
+
+__all__ = ["PodCalls"]
+
+_UNDO_S = 60.0
+_log = logging.getLogger("nri.proxy")
+
+
+class PodCalls:
+    """Answers of the calls on pods; each gets the request's bytes and the call."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def run_pod_sandbox(self, data: bytes, call: Call) -> bytes:
+        """Make a pod, and tell plugins of it."""
+        parts = self._parts
+        request = pb.RunPodSandboxRequest.FromString(data)
+        if is_skipped(parts.settings, request.config):
+            answer = call.forward(data)
+            skipped = PodRecord(id=pb.RunPodSandboxResponse.FromString(answer).pod_sandbox_id, skipped=True)
+            skipped.config, skipped.runtime_handler = request.config, request.runtime_handler
+            parts.book.put(skipped)
+            return answer
+        data = parts.before("RunPodSandbox", data, request, Subject(), call.deadline)
+        with parts.book.being_made(*pod_key(request.config.metadata)):
+            answer = call.forward(data)
+            response = pb.RunPodSandboxResponse.FromString(answer)
+            record = PodRecord(response.pod_sandbox_id, request.config, request.runtime_handler)
+            self._tell(record, call)
+        parts.after("RunPodSandbox", request, response, Subject(record), call.deadline)
+        return answer
+
+    def _tell(self, record: PodRecord, call: Call) -> None:
+        """Tell plugins of a pod; undo it and raise if they refuse it."""
+        parts = self._parts
+        try:
+            facts = parts.inquiry.pod(record.id)
+            record.shown = pod_shown(facts, record.config)
+            with parts.domain.block(deadline=call.deadline):
+                parts.book.put(record)
+                parts.domain.run_pod(record, call.deadline)
+        except BaseException:
+            self._undo(record)
+            raise
+
+    def _undo(self, record: PodRecord) -> None:
+        parts = self._parts
+        try:
+            parts.backend.call("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=record.id), _UNDO_S)
+            parts.backend.call("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=record.id), _UNDO_S)
+        except NriError as error:
+            _log.warning("pod %s, which plugins refused, cannot be removed: %s", record.id, error)
+        parts.domain.remove_pod(record)
+
+    def stop_pod_sandbox(self, data: bytes, call: Call) -> bytes:
+        """Stop a pod, and tell plugins of it and of its containers."""
+        parts = self._parts
+        request = pb.StopPodSandboxRequest.FromString(data)
+        pod = parts.pod(request.pod_sandbox_id)
+        if pod is None or pod.skipped:
+            return call.forward(data)
+        data = parts.before("StopPodSandbox", data, request, Subject(pod), call.deadline)
+        answer = call.forward(data)
+        with parts.domain.block(urgent=True):
+            parts.domain.stop_pod(pod)
+        parts.after(
+            "StopPodSandbox", request, pb.StopPodSandboxResponse.FromString(answer), Subject(pod), call.deadline
+        )
+        return answer
+
+    def remove_pod_sandbox(self, data: bytes, call: Call) -> bytes:
+        """Remove a pod, and tell plugins of it and of its containers."""
+        parts = self._parts
+        pod = parts.pod(pb.RemovePodSandboxRequest.FromString(data).pod_sandbox_id)
+        answer = call.forward(data)
+        if pod is not None and pod.skipped:
+            parts.book.drop(pod)
+        elif pod is not None:
+            with parts.domain.block(urgent=True):
+                parts.domain.remove_pod(pod)
+        return answer
+
+    def update_pod_sandbox_resources(self, data: bytes, call: Call) -> bytes:
+        """Tell plugins of a pod's new resources, before and after."""
+        parts = self._parts
+        request = pb.UpdatePodSandboxResourcesRequest.FromString(data)
+        pod = parts.pod(request.pod_sandbox_id)
+        if pod is None or pod.skipped:
+            return call.forward(data)
+        with parts.domain.block(deadline=call.deadline):
+            parts.domain.update_pod(pod, request, call.deadline)
+            answer = call.forward(data)
+            parts.domain.post_update_pod(pod)
+        return answer

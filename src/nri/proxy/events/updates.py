@@ -1,0 +1,146 @@
+"""What plugins want of containers that are there: resources by UpdateContainerResources, evictions by StopContainer.
+
+Rules: nobody is asked about it again; each update comes back field by field as applied, unsupported or stale; what the
+CRI has no word for is unsupported, with the plugin's name where a reply tells it. Only what plugins set is sent, so
+that nothing that others have set is overwritten. Next: `nri.proxy.events.containers`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from time import monotonic
+from typing import Any
+
+from nri.adaptation import CreateReply, StopReply, UpdateReply, UpdateResult
+from nri.api import messages as m
+from nri.api.owners import owners_of
+from nri.cri import convert
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import NriError, RpcError
+from nri.proxy.adjust import ZERO, zeros
+from nri.proxy.events.domain import Domain
+from nri.proxy.passing import Backend
+from nri.proxy.state import CREATED, Book, ContainerRecord
+
+__all__ = ["Updates"]
+
+#: How long a container that plugins want gone has to end by itself, in seconds.
+EVICTION_S = 10
+#: gRPC's number of NOT_FOUND.
+_NOT_FOUND = 5
+_UPDATE_S = 30.0
+
+_log = logging.getLogger("nri.proxy")
+
+
+class Updates:
+    """Changes containers for plugins."""
+
+    def __init__(self, book: Book, backend: Backend, domain: Domain) -> None:
+        self._book, self._backend, self._domain = book, backend, domain
+
+    def follow(self, reply: CreateReply | UpdateReply | StopReply) -> None:
+        """Do what a reply asks for beside its own container; updates that fail are told, and stop nothing."""
+        results = self.apply(list(reply.updates), reply)
+        reply.commit([each for each in results if each.failed])
+        self.evict(list(getattr(reply, "evictions", ())))
+
+    def apply(
+        self, updates: Iterable[m.ContainerUpdate], reply: CreateReply | UpdateReply | StopReply | None = None
+    ) -> list[UpdateResult]:
+        """Apply updates; one result for each, never an error. `reply` is the answer that they stand in."""
+        results = []
+        for update in updates:
+            result = UpdateResult(update)
+            try:
+                self._apply(update, result)
+            except NriError as error:
+                _fail(result, error)
+            results.append(result)
+            if result.failed:
+                whose = set(owners_of(reply.owners, update.container_id).values()) if reply is not None else set()
+                by = f" by {', '.join(sorted(whose))}" if whose else ""
+                rows = "; ".join(str(row) for row in result.fields if row.reason)
+                _log.warning("update of container %s%s: %s", update.container_id, by, rows)
+        return results
+
+    def evict(self, evictions: Iterable[m.ContainerEviction]) -> None:
+        """Begin to stop containers that plugins want gone, and return."""
+        for each in evictions:
+            record = self._book.named(each.container_id)
+            if record is None or not record.runtime_id:
+                _log.warning("an eviction is left out: there is no container %s", each.container_id)
+                continue
+            _log.info("plugins want container %s gone: %s", record.runtime_id, each.reason)
+            threading.Thread(target=self._stop, args=(record,), name="nri-proxy-evict", daemon=True).start()
+
+    # --- inside ---
+
+    def _apply(self, update: m.ContainerUpdate, result: UpdateResult) -> None:
+        record = self._book.named(update.container_id)
+        if record is None or not record.runtime_id or record.told != CREATED:
+            result.stale("there is no such container" if record is None else "the container has ended")
+            return
+        wanted = update.linux.resources
+        sent, dropped = convert.to_cri(wanted)
+        for field in zeros(wanted):
+            result.unsupported(field, ZERO)
+        for each in dropped:
+            _unsupported(result, each.field, each.reason)
+        if not sent.ListFields():
+            return
+        request = pb.UpdateContainerResourcesRequest(container_id=record.runtime_id, linux=sent)
+        self._backend.call("UpdateContainerResources", request, timeout_s=_UPDATE_S)
+        in_force(self._book, record, sent, wanted)
+
+    def _stop(self, record: ContainerRecord) -> None:
+        until = monotonic() + EVICTION_S + _UPDATE_S
+        request = pb.StopContainerRequest(container_id=record.runtime_id, timeout=EVICTION_S)
+        try:
+            self._backend.call("StopContainer", request, timeout_s=until - monotonic())
+            with self._domain.block(urgent=True):
+                self._domain.stop(record)
+        except NriError as error:
+            _log.warning("container %s could not be evicted: %s", record.runtime_id, error)
+
+
+def in_force(book: Book, record: ContainerRecord, sent: pb.LinuxContainerResources, wanted: m.LinuxResources) -> None:
+    """Note resources that the runtime has taken."""
+    resources = pb.LinuxContainerResources()
+    resources.CopyFrom(record.resources)
+    pages = {each.page_size: each.limit for each in [*resources.hugepage_limits, *sent.hugepage_limits]}
+    resources.MergeFrom(sent)
+    del resources.hugepage_limits[:]
+    for size, limit in pages.items():
+        resources.hugepage_limits.add(page_size=size, limit=limit)
+    shown = m.Container()
+    shown.CopyFrom(record.shown)
+    for part in ("cpu", "memory"):
+        for field, value in getattr(wanted, part).ListFields():
+            target: Any = getattr(shown.linux.resources, part)
+            if field.message_type is None:
+                setattr(target, field.name, value)
+            elif value.value:
+                getattr(target, field.name).CopyFrom(value)
+    shown.linux.resources.unified.update(wanted.unified)
+    book.note(record, resources=resources, shown=shown)
+
+
+def _fail(result: UpdateResult, error: NriError) -> None:
+    if isinstance(error, RpcError) and error.code == _NOT_FOUND:
+        result.stale("the runtime has no such container")
+        return
+    reason = error.message if isinstance(error, RpcError) else str(error)
+    for row in result.fields:
+        if not row.reason:
+            result.unsupported(row.field, reason)
+
+
+def _unsupported(result: UpdateResult, dropped: str, reason: str) -> None:
+    """Note a field that was dropped in the rows that the result has of it."""
+    for row in result.fields:
+        name = row.field.partition("[")[0]
+        if dropped == name or dropped.startswith((f"{name}.", f"{name}[")):
+            result.unsupported(row.field, reason)

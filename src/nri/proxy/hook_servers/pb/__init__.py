@@ -1,0 +1,1 @@
+"""Generated messages; see `proto/koordinator.sh`. Never edited: `tools/generate_cri.py`."""

@@ -1,0 +1,125 @@
+"""The folder in which hook servers register: one file of JSON each, looked at before every request.
+
+    {"remote-endpoint": "/run/koordlet.sock", "failure-policy": "Ignore", "runtime-hooks": ["PreRunPodSandbox"]}
+
+Rules: the order of the servers is that of the files' names. A file is read again when its inode, size or time of change
+is another. A bad one is named in the log and passed over, and what was last good of it stays; a file that is gone takes
+its server along. Who may write such a file is told of every container, so others must not. Next:
+`nri.proxy.hook_servers.clients`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Final
+
+from nri.policies.koordinator.hook_protocol.dispatch import STAGES, HookServer
+from nri.policies.koordinator.shapes import Items, Record, decode
+from nri.text import plain
+
+__all__ = ["FOLDER", "Registrations", "parse"]
+
+#: Where Koordinator's own proxy looks.
+FOLDER: Final = Path("/etc/runtime/hookserver.d")
+#: More files than a node has hook servers, and more bytes than one needs.
+MOST_FILES, MOST_BYTES = 64, 64 << 10
+_SHAPE: Final = Record({"remote-endpoint": str, "failure-policy": str, "runtime-hooks": Items(str)})
+_POLICIES = ("Fail", "Ignore", "")
+#: A unix socket's path is no longer, in bytes.
+_LONGEST_PATH = 107
+
+_Seen = tuple[int, int, int]
+
+log = logging.getLogger("nri.proxy.hook_servers")
+
+
+def parse(text: str) -> HookServer:
+    """Read a registration file; ValueError says what is wrong with it. Stages that are not known are passed over."""
+    found = decode(text, _SHAPE)
+    endpoint = found.get("remote-endpoint", "").removeprefix("unix://")
+    if not endpoint.startswith("/") or len(os.fsencode(endpoint)) > _LONGEST_PATH or "\0" in endpoint:
+        raise ValueError(f"remote-endpoint: {plain(endpoint, 120)!r} is no path of a unix socket")
+    policy = found.get("failure-policy", "")
+    if policy not in _POLICIES:
+        raise ValueError(f"failure-policy: {plain(policy, 40)!r} is neither Fail nor Ignore")
+    return HookServer(endpoint, tuple(name for name in found.get("runtime-hooks", ()) if name in STAGES), policy)
+
+
+class Registrations:
+    """The hook servers that are registered in a folder. Any thread may ask."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._seen: dict[str, _Seen] = {}
+        self._good: dict[str, HookServer] = {}
+        self._problems: dict[str, str] = {}
+
+    def servers(self) -> list[HookServer]:
+        """All that are registered now, in the order of their files' names."""
+        with self._lock:
+            self._look()
+            return [self._good[name] for name in sorted(self._good)]
+
+    def problems(self) -> dict[str, str]:
+        """What is wrong with files, by their names, as of the last look."""
+        with self._lock:
+            return dict(self._problems)
+
+    def _look(self) -> None:
+        try:
+            names = sorted(name for name in os.listdir(self.folder) if name.endswith(".json"))
+        except FileNotFoundError:
+            names = []
+        except OSError as error:
+            log.warning("%s cannot be read, and nothing in it changes: %s", self.folder, error)
+            return
+        for name in names[MOST_FILES:]:
+            self._told(name, f"it is more than {MOST_FILES} files")
+        names = names[:MOST_FILES]
+        for name in self._seen.keys() - set(names):
+            del self._seen[name]
+            self._problems.pop(name, None)
+            if self._good.pop(name, None):
+                log.info("%s: the hook server is no longer registered", self.folder / name)
+        for name in names:
+            self._read(name)
+
+    def _read(self, name: str) -> None:
+        path = self.folder / name
+        try:
+            found = path.stat()
+            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+            if self._seen.get(name) == seen:
+                return
+            self._seen[name] = seen
+            server = parse(_text(path, found))
+        except (OSError, ValueError) as error:
+            self._told(name, str(error))
+            return
+        self._problems.pop(name, None)
+        self._good[name] = server
+        log.info("%s: hook server %s for %s", path, server.endpoint, ", ".join(server.stages) or "nothing")
+
+    def _told(self, name: str, problem: str) -> None:
+        if self._problems.get(name) == problem:
+            return
+        self._problems[name] = problem
+        kept = "what was last good of it stays" if name in self._good else "it is passed over"
+        log.warning("%s: %s; %s", plain(str(self.folder / name)), plain(problem), kept)
+
+
+def _text(path: Path, found: os.stat_result) -> str:
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("it is no file")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or found.st_uid not in (0, os.geteuid()):
+        raise ValueError(f"others may write to it (mode {found.st_mode & 0o7777:04o}, user {found.st_uid})")
+    with path.open("rb") as file:
+        raw = file.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise ValueError(f"it is longer than {MOST_BYTES} bytes")
+    return raw.decode()

@@ -1,0 +1,172 @@
+"""The registered hook servers at the calls of the CRI: whom to ask, what their answers change, what a failure means.
+
+Rules: the first server that lists the stage is asked, and no other, unless all are wanted. A server without an answer
+costs the request only under its failure policy "Fail"; one under "Ignore" that is not there leaves its turn to the
+next. After a call only its success is told, and what is answered then changes nothing. Pods with the skip label are
+never shown. Next: `nri.policies.koordinator.hook_protocol`, the decisions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from nri.cri.pb import api_pb2 as cri
+from nri.errors import NriError
+from nri.policies.koordinator.hook_protocol import merge, requests
+from nri.policies.koordinator.hook_protocol.dispatch import POST, PRE, chosen
+from nri.proxy.hook_servers.changes import change_container, change_pod, change_update
+from nri.proxy.hook_servers.clients import Clients, HookServerError
+from nri.proxy.hook_servers.messages import fields_of
+from nri.proxy.hook_servers.registrations import FOLDER, Registrations
+from nri.text import plain
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from nri.proxy.hooks import Subject
+
+__all__ = ["HookServersFailed", "RegisteredServers"]
+
+#: So much of the caller's own time is left for the runtime, and no server has less than the other, in seconds.
+_LEFT_S, _SHORTEST_S = 0.5, 0.01
+
+log = logging.getLogger("nri.proxy.hook_servers")
+
+Fields = dict[str, Any]
+
+
+class HookServersFailed(NriError):
+    """A request is refused because a hook server under the failure policy "Fail" gave no answer."""
+
+
+class RegisteredServers:
+    """All registered hook servers as one: the proxy's `HookServers`. Any thread may call.
+
+    Args:
+        folder: where they register.
+        timeout_s: how long one has to answer, in seconds.
+        every: ask all that list a stage, one after the other, each with what those before it have changed.
+        skip: pods with this label are not shown.
+    """
+
+    def __init__(
+        self,
+        folder: Path = FOLDER,
+        timeout_s: float = 2.0,
+        *,
+        every: bool = False,
+        skip: tuple[str, str] = requests.SKIP_LABEL,
+    ) -> None:
+        self.registrations = Registrations(folder)
+        self._clients = Clients()
+        self._timeout_s, self._every, self._skip = timeout_s, every, skip
+
+    def start(self) -> None:
+        """Look for hook servers once, so that the log names them and what is wrong with files."""
+        self.registrations.servers()
+
+    def stop(self) -> None:
+        """End all connections; a call that comes later makes new ones."""
+        self._clients.close()
+
+    def before(self, method: str, request: Message, subject: Subject, deadline: float | None) -> None:
+        """Ask about a call before it is passed on, and change the request by the answers. Raises HookServersFailed."""
+        asked = fields = self._told(request, subject)
+        if fields is None:
+            return
+        passed: list[str] = []
+        while (response := self._answer(method, PRE, fields, deadline, passed)) is not None:
+            fields = _MERGED[method](fields, response) if method in _MERGED else fields
+            if not self._every:
+                break
+        if fields is not asked:
+            _CHANGE[method](request, asked, fields)
+
+    def after(self, method: str, request: Message, response: Message, subject: Subject, deadline: float | None) -> None:  # noqa: ARG002
+        """Tell of a call that the runtime has answered. Raises nothing."""
+        fields = self._told(request, subject)
+        if fields is None:
+            return
+        passed: list[str] = []
+        while self._answer(method, POST, fields, deadline, passed) is not None and self._every:
+            pass
+
+    def _told(self, request: Message, subject: Subject) -> Fields | None:
+        """What hook servers are told of a request; None for nothing: its pod is not known, or not to be shown."""
+        if isinstance(request, cri.RunPodSandboxRequest):
+            fields = requests.pod_of_run(fields_of(request))
+            return None if requests.skipped(fields.get("labels"), self._skip) else fields
+        if subject.pod is None:
+            log.warning("hook servers are not asked about a pod that is not known: %s", type(request).__name__)
+            return None
+        pod = requests.pod_of_run(
+            {"config": fields_of(subject.pod.config), "runtime_handler": subject.pod.runtime_handler}
+        )
+        if requests.skipped(pod.get("labels"), self._skip):
+            return None
+        if isinstance(request, cri.StopPodSandboxRequest):
+            return pod
+        if isinstance(request, cri.CreateContainerRequest):
+            return requests.container_of_create(fields_of(request), pod)
+        if subject.container is None:
+            log.warning("hook servers are not asked about a container that is not known: %s", type(request).__name__)
+            return None
+        stored = _stored(subject, pod)
+        if isinstance(request, cri.UpdateContainerResourcesRequest):
+            return requests.container_of_update(fields_of(request), stored)
+        return stored
+
+    def _answer(
+        self, method: str, moment: str, fields: Fields, deadline: float | None, passed: list[str]
+    ) -> Fields | None:
+        """The next answer to be had, None if there is no further one; `passed` are the servers that had their turn."""
+        servers = self.registrations.servers()
+        while found := chosen(servers, method, moment, passed):
+            server, stage = found
+            passed.append(server.endpoint)
+            try:
+                return self._clients.ask(server.endpoint, stage, fields, self._time(deadline))
+            except HookServerError as error:
+                meta = fields.get("pod_meta") or {}
+                name = plain(f"{meta.get('namespace', '')}/{meta.get('name', '')}", 300)
+                log.warning("hook server %s; %s of pod %s", error, stage, name)
+                if moment == PRE and server.failure_policy == "Fail":
+                    raise HookServersFailed(f"hook server err: {error}") from None
+                if not (error.absent or self._every):
+                    return None
+        return None
+
+    def _time(self, deadline: float | None) -> float:
+        left = self._timeout_s if deadline is None else deadline - monotonic() - _LEFT_S
+        return max(min(self._timeout_s, left), _SHORTEST_S)
+
+
+def _stored(subject: Subject, pod: Fields) -> Fields:
+    """The hook request of a container that is there."""
+    assert subject.pod is not None and subject.container is not None  # noqa: PT018  the caller has looked
+    record = subject.container
+    request = {"config": fields_of(record.config), "sandbox_config": fields_of(subject.pod.config)}
+    fields = requests.container_of_create(request, pod)
+    in_force = fields_of(record.resources)
+    return {
+        **fields,
+        "container_meta": {**fields["container_meta"], "id": record.runtime_id},
+        "container_resources": in_force or fields["container_resources"],
+    }
+
+
+#: What an answer changes, by call: first in what is told of the request, then in the request. Others change nothing.
+_MERGED: Final[Mapping[str, Callable[[Fields, Mapping[str, Any]], Fields]]] = {
+    "RunPodSandbox": merge.pod_after_response,
+    "CreateContainer": merge.container_after_response,
+    "UpdateContainerResources": merge.container_after_response,
+}
+_CHANGE: Final[Mapping[str, Callable[..., None]]] = {
+    "RunPodSandbox": change_pod,
+    "CreateContainer": change_container,
+    "UpdateContainerResources": change_update,
+}

@@ -1,0 +1,108 @@
+"""The connection to the runtime: raw calls of any method, and calls of the proxy's own.
+
+Rules: one channel that connects by itself, again and again; while nobody listens a call fails at once with
+UNAVAILABLE, it never waits for a runtime. Next: `nri.proxy.passing.call`, which uses it for a client.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from nri.cri.pb import api_pb2 as pb
+from nri.cri.server import MESSAGE_BYTES
+from nri.errors import RpcError, RuntimeUnavailable
+
+__all__ = ["CALL_TIMEOUT_S", "RUNTIME_SERVICE", "Backend"]
+
+RUNTIME_SERVICE = "runtime.v1.RuntimeService"
+#: How long the proxy's own calls may take, in seconds.
+CALL_TIMEOUT_S = 30.0
+#: Between attempts to connect, in milliseconds: a runtime that is back is found within the longer one.
+_RETRY_MS, _RETRY_AT_MOST_MS = 50, 500
+_OPTIONS = [
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.default_authority", "localhost"),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", _RETRY_MS),
+    ("grpc.min_reconnect_backoff_ms", _RETRY_MS),
+    ("grpc.max_reconnect_backoff_ms", _RETRY_AT_MOST_MS),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+Metadata = Sequence[tuple[str, str | bytes]]
+
+
+class Backend:
+    """The runtime at a CRI socket, there or not."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path.removeprefix("unix://")
+        self._channel = grpc.insecure_channel(f"unix://{os.path.abspath(self.path)}", options=_OPTIONS)
+        self._known: dict[str, Any] = {}
+        self._listeners: list[Callable[[], object]] = []
+        self._was_ready = False
+        self._noting = threading.Lock()
+
+    # --- for clients ---
+
+    def unary(self, method: str, request: bytes, timeout_s: float | None, metadata: Metadata) -> Any:
+        """Begin a call with one request and one answer, both bytes; returns gRPC's future."""
+        known = self._known.get(method) or self._known.setdefault(method, self._channel.unary_unary(method))
+        return known.future(request, timeout=timeout_s, metadata=metadata)
+
+    def server_stream(self, method: str, request: bytes, timeout_s: float | None, metadata: Metadata) -> Any:
+        """Begin a call with one request and a stream of answers; returns gRPC's call, which is iterated."""
+        return self._channel.unary_stream(method)(request, timeout=timeout_s, metadata=metadata)
+
+    def stream(self, method: str, requests: Iterable[bytes], timeout_s: float | None, metadata: Metadata) -> Any:
+        """Begin a call of which nothing is known: streams both ways, of any number of messages each."""
+        return self._channel.stream_stream(method)(requests, timeout=timeout_s, metadata=metadata)
+
+    # --- for the proxy itself ---
+
+    def call(self, name: str, request: Message, timeout_s: float | None = None) -> Any:
+        """Call a method of the RuntimeService. Raises RpcError (also for DEADLINE_EXCEEDED), RuntimeUnavailable."""
+        method = pb.DESCRIPTOR.services_by_name["RuntimeService"].methods_by_name[name]
+        future = self.unary(
+            f"/{RUNTIME_SERVICE}/{name}",
+            request.SerializeToString(),
+            CALL_TIMEOUT_S if timeout_s is None else timeout_s,
+            (),
+        )
+        try:
+            answer = future.result()
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                raise RuntimeUnavailable(self.path, error.details() or "it has closed the connection") from None
+            raise RpcError(error.code().value[0], error.details() or "") from None
+        return GetMessageClass(method.output_type).FromString(answer)
+
+    # --- life ---
+
+    def on_connect(self, listener: Callable[[], object]) -> None:
+        """Have something called each time that the runtime is connected to, from another thread: be quick."""
+        self._listeners.append(listener)
+
+    def start(self) -> None:
+        """Begin to connect; returns at once."""
+        self._channel.subscribe(self._note, try_to_connect=True)
+
+    def stop(self) -> None:
+        """End the connection; calls that run fail."""
+        self._channel.unsubscribe(self._note)
+        self._channel.close()
+
+    def _note(self, state: Any) -> None:
+        ready = state is grpc.ChannelConnectivity.READY
+        with self._noting:
+            news, self._was_ready = ready and not self._was_ready, ready
+        if news:
+            for listener in self._listeners:
+                listener()

@@ -1,0 +1,113 @@
+"""The server that the kubelet connects to: any method of any service, most of them passed on as they are.
+
+Rules: the CRI's own methods are known from its messages' descriptors; of all others nothing is known, and they are
+passed on as streams both ways, which on the wire every kind of call is. `taken` names methods that are not passed on
+as they are, but answered by a function of the request's bytes and the `Call`, which passes on what it wants.
+Next: `nri.proxy.events`, which has these functions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn
+
+import grpc
+
+from nri.cri.codes import ROWS, Row, status_of
+from nri.cri.pb import api_pb2 as pb
+from nri.cri.server import bind
+from nri.errors import DeadlineExceeded, NriError, RuntimeUnavailable
+from nri.proxy.passing.backend import Backend
+from nri.proxy.passing.call import Call, RuntimeFailed
+
+__all__ = ["Answer", "Front"]
+
+#: Calls at a time. More are refused at once (RESOURCE_EXHAUSTED) instead of waiting behind each other. Threads come
+#: when they are needed.
+CALLS = 1024
+Answer = Callable[[bytes, Call], bytes]
+_CODES = (
+    Row(RuntimeUnavailable, grpc.StatusCode.UNAVAILABLE),
+    Row(DeadlineExceeded, grpc.StatusCode.DEADLINE_EXCEEDED),
+    *ROWS,
+)
+
+log = logging.getLogger("nri.proxy")
+
+
+class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no types
+    """The proxy's server at a unix socket, mode 0600. `taken` has answers by whole names of methods."""
+
+    def __init__(self, path: str, backend: Backend, taken: Mapping[str, Answer]) -> None:
+        self.path = path
+        self._backend = backend
+        self._pool = ThreadPoolExecutor(CALLS, thread_name_prefix="proxy")
+        self._server: grpc.Server | None = None
+        self._handlers = {
+            f"/{service.full_name}/{method.name}": self._known(f"/{service.full_name}/{method.name}", method, taken)
+            for service in pb.DESCRIPTOR.services_by_name.values()
+            for method in service.methods
+        }
+
+    def start(self) -> None:
+        """Listen. Raises OSError if the socket cannot be had: a process listens there, or others may write there."""
+        try:
+            self._server = bind(self.path, self._pool, [self], folder_mode=0o755, most_calls=CALLS)
+        except RuntimeError as error:
+            raise OSError(str(error)) from error
+        self._server.start()
+
+    def stop(self, grace_s: float = 2.0) -> None:
+        """Take no more calls, give those that run so many seconds, and remove the socket."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop(grace_s).wait()
+        self._pool.shutdown(wait=False)
+
+    def service(self, details: Any) -> Any:
+        """The handler of a method, as gRPC asks for it."""
+        return self._handlers.get(details.method) or self._unknown(details.method)
+
+    # --- handlers ---
+
+    def _known(self, name: str, method: Any, taken: Mapping[str, Answer]) -> Any:
+        if method.server_streaming:
+            return grpc.unary_stream_rpc_method_handler(self._streaming(name, Call.forward_stream))
+        return grpc.unary_unary_rpc_method_handler(self._answering(name, taken.get(name)))
+
+    def _unknown(self, name: str) -> Any:
+        return grpc.stream_stream_rpc_method_handler(self._streaming(name, Call.forward_streams))
+
+    def _answering(self, name: str, answer: Answer | None) -> Callable[[bytes, Any], bytes]:
+        def behave(request: bytes, context: Any) -> bytes:
+            call = Call(name, context, self._backend)
+            try:
+                return call.forward(request) if answer is None else answer(request, call)
+            except Exception as error:  # noqa: BLE001  the table has a row for every error
+                _abort(call, error)
+
+        return behave
+
+    def _streaming(self, name: str, forward: Callable[[Call, Any], Iterator[bytes]]) -> Callable[..., Any]:
+        def behave(request: Any, context: Any) -> Iterator[bytes]:
+            call = Call(name, context, self._backend)
+            try:
+                yield from forward(call, request)
+            except Exception as error:  # noqa: BLE001  as above
+                _abort(call, error)
+
+        return behave
+
+
+def _abort(call: Call, error: Exception) -> NoReturn:
+    if isinstance(error, RuntimeFailed):
+        call.abort(error.code, error.details, error.trailing)
+    code, text = status_of(error, _CODES)
+    name = call.method.rpartition("/")[2]
+    if isinstance(error, (NriError, OSError)):
+        log.info("%s: %s: %s", name, code.name, text)
+    else:
+        log.error("%s failed", name, exc_info=error)  # a fault of ours: whoever mends it needs the place
+    call.abort(code, text)

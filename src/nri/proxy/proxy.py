@@ -1,0 +1,204 @@
+"""The proxy put together: what stands between a kubelet and its runtime, started and stopped as one thing.
+
+One job: wiring. Rules: the kubelet is let in last, and out first; containers run on whatever happens here. A runtime
+that is not there is no error: it is waited for beside everything else. Next: `nri.proxy.passing`, the way of a call.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+from nri.adaptation import Adaptation
+from nri.cri.client import find_socket
+from nri.errors import NriError
+from nri.proxy.events import Adoption, ContainerCalls, Domain, Exits, Inquiry, Parts, PodCalls, Updates
+from nri.proxy.passing import Backend, Front
+from nri.proxy.passing.backend import RUNTIME_SERVICE
+from nri.proxy.settings import ProxySettings
+from nri.proxy.state import Book, Checkpoint
+
+if TYPE_CHECKING:
+    from nri.adaptation import BuiltinPlugin
+    from nri.metrics import Observer
+    from nri.proxy.hooks import HookServers
+    from nri.proxy.passing.front import Answer
+
+__all__ = ["Proxy"]
+
+_log = logging.getLogger("nri.proxy")
+
+
+class Proxy:
+    """A CRI proxy with NRI. Raises NriError, OSError if it cannot be made or started.
+
+    Args:
+        settings: all settings.
+        builtin: plugins inside this process.
+        hook_servers: Koordinator's hook servers, asked before plugins; None for none.
+        observer: metrics, as `nri.adaptation.Adaptation` takes them.
+
+    Attributes:
+        runtime: the path of the runtime's socket.
+        adaptation: the plugins.
+        book: what is known of pods and containers.
+    """
+
+    def __init__(
+        self,
+        settings: ProxySettings,
+        *,
+        builtin: Sequence[BuiltinPlugin] = (),
+        hook_servers: HookServers | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self.settings = settings
+        self.runtime = (settings.runtime or find_socket()).removeprefix("unix://")
+        self._stopped = threading.Event()
+        self._hook_servers = hook_servers
+        self._checkpoint = Checkpoint(settings.state)
+        self.book = Book(self._checkpoint)
+        self.backend = Backend(self.runtime)
+        self._domain = Domain(self.book)
+        self._updates = Updates(self.book, self.backend, self._domain)
+        self.adaptation = self._domain.adaptation = self._adaptation(builtin, observer)
+        self._domain.follow = self._updates.follow
+        inquiry = Inquiry(self.backend)
+        self._adoption = Adoption(settings, self.book, inquiry, self._domain)
+        parts = Parts(
+            settings, self.book, self.backend, inquiry, self._domain, self._updates, self._adoption, hook_servers
+        )
+        containers = ContainerCalls(parts)
+        self._exits = Exits(parts, containers.ended)
+        taken = _taken(PodCalls(parts), containers, self._exits)
+        self._front = Front(settings.socket.removeprefix("unix://"), self.backend, taken)
+        self._connected = threading.Event()
+        self._reconciler = threading.Thread(target=self._reconcile, name="nri-proxy-reconcile", daemon=True)
+
+    def _adaptation(self, builtin: Sequence[BuiltinPlugin], observer: Observer | None) -> Adaptation:
+        nri = self.settings.nri
+        return Adaptation(
+            "nri-proxy",
+            importlib.metadata.version("nri"),
+            synchronize=self._domain.snapshot,
+            update=self._updates.apply,
+            evict=self._updates.evict,
+            plugin_path=nri.plugin_path,
+            plugin_config_path=nri.plugin_config_path,
+            socket_path=nri.socket_path,
+            disable_connections=nri.disable_connections,
+            registration_timeout_s=nri.plugin_registration_timeout,
+            request_timeout_s=nri.plugin_request_timeout,
+            policy_path=nri.policy_path or None,
+            provenance=nri.provenance,
+            admin_socket=nri.admin_socket or None,
+            allowed_uids=nri.allowed_uids,
+            compat=nri.compat,
+            default_validator=nri.default_validator,
+            builtin=builtin,
+            observer=observer,
+            commits=True,
+        )
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Take up what an earlier proxy has left, let plugins in, and listen. Raises OSError, NriError.
+
+        The runtime may be there or not. Nothing is left if it raises.
+        """
+        try:
+            self.book.load()
+            self.backend.start()
+            try:
+                self._adoption.everything(late=False)
+            except NriError as error:
+                _log.warning("the runtime does not answer yet: %s", error)
+            self.adaptation.start()
+            if self._hook_servers is not None:
+                self._hook_servers.start()
+            self._reconciler.start()
+            self.backend.on_connect(self._connected.set)
+            self._exits.start()
+            self._front.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Take no more calls, and let go of everything; containers run on. A second call does nothing."""
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        self._connected.set()
+        self._front.stop()
+        self._exits.stop()
+        if self._reconciler.is_alive():
+            self._reconciler.join()
+        if self._hook_servers is not None:
+            self._hook_servers.stop()
+        self.adaptation.stop()
+        self.backend.stop()
+        self._checkpoint.close()
+
+    def run(self, end: threading.Event) -> None:
+        """Start, wait until `end` is set, and stop. Raises as `start` does."""
+        with self:
+            end.wait()
+
+    def describe(self) -> str:
+        """Where it listens and what it stands before, in one line."""
+        nri = self.settings.nri
+        plugins = f"plugins in {nri.plugin_path} only" if nri.disable_connections else f"NRI at {nri.socket_path}"
+        return f"CRI at {self.settings.socket}, {plugins}, runtime at {self.runtime}"
+
+    def runtime_id(self, container_id: str) -> str:
+        """The runtime's id of a container, by the name that plugins know it by; empty if there is none (yet)."""
+        record = self.book.named(container_id)
+        return record.runtime_id if record is not None else ""
+
+    def plugins_name(self, runtime_id: str) -> str:
+        """The name that plugins know a container by, by the runtime's id; empty if there is no such container."""
+        record = self.book.container(runtime_id)
+        return record.id if record is not None else ""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _reconcile(self) -> None:
+        """Bring records and runtime together each time that the runtime is connected to."""
+        while True:
+            self._connected.wait()
+            if self._stopped.is_set():
+                return
+            self._connected.clear()
+            try:
+                self._adoption.everything(late=True)
+            except NriError as error:
+                _log.warning("the runtime's pods and containers are not known: %s", error)
+            except Exception:  # noqa: BLE001  one bad answer must not end the looking
+                _log.exception("the runtime's pods and containers could not be taken in")
+
+
+def _taken(pods: PodCalls, containers: ContainerCalls, exits: Exits) -> dict[str, Answer]:
+    """The methods that are not passed on as they are, by their whole names."""
+    rows: dict[str, Answer] = {
+        "RunPodSandbox": pods.run_pod_sandbox,
+        "StopPodSandbox": pods.stop_pod_sandbox,
+        "RemovePodSandbox": pods.remove_pod_sandbox,
+        "UpdatePodSandboxResources": pods.update_pod_sandbox_resources,
+        "CreateContainer": containers.create_container,
+        "StartContainer": containers.start_container,
+        "UpdateContainerResources": containers.update_container_resources,
+        "StopContainer": containers.stop_container,
+        "RemoveContainer": containers.remove_container,
+        "ListContainers": exits.list_containers,
+    }
+    return {f"/{RUNTIME_SERVICE}/{name}": answer for name, answer in rows.items()}

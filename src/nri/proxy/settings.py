@@ -1,0 +1,112 @@
+"""The settings of the proxy as frozen values, each with its default, unit and meaning; they are the keys of a file.
+
+Rules: pure; a class is a table, a field a key; what contradicts itself is a ValueError that says so. Durations are
+seconds, written as a number or as "5s". Next: `nri.proxy.proxy`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from nri.adaptation.plugin_policy.policy import DEFAULT_PATH
+from nri.api import naming
+from nri.config import Duration
+from nri.policies.default_validator import ValidatorConfig
+
+__all__ = ["HookServerSettings", "PluginSettings", "ProxySettings"]
+
+#: The shortest time that anything is waited for, in seconds.
+_SHORTEST_S = 0.001
+#: Bytes of a path that a unix socket can have.
+_MOST_PATH = 107
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSettings:
+    """NRI as the proxy serves it to plugins: the keys are those of container runtimes.
+
+    Attributes:
+        socket_path: where plugins connect; it must not be the socket of a runtime that serves NRI by itself.
+        plugin_path, plugin_config_path: installed plugins and their configuration.
+        disable_connections: only installed and built-in plugins.
+        plugin_registration_timeout, plugin_request_timeout: in seconds.
+        policy_path: the operator's file on plugins; empty for none.
+        provenance: remember who changed what, for ``nri why``.
+        admin_socket: where ``nri why`` asks; empty for nowhere.
+        allowed_uids: users whose processes may connect, beside root.
+        compat: ``reference`` for the reference's behaviour where it is deterministic.
+        default_validator: the validator that is built in; none unless it is configured.
+    """
+
+    socket_path: str = naming.DEFAULT_SOCKET
+    plugin_path: str = naming.PLUGIN_DIR
+    plugin_config_path: str = naming.CONFIG_DIR
+    disable_connections: bool = False
+    plugin_registration_timeout: Duration = naming.REGISTRATION_TIMEOUT_S
+    plugin_request_timeout: Duration = naming.REQUEST_TIMEOUT_S
+    policy_path: str = DEFAULT_PATH
+    provenance: bool = True
+    admin_socket: str = "/run/nri-proxy/admin.sock"
+    allowed_uids: tuple[int, ...] = ()
+    compat: Literal["default", "reference"] = "default"
+    default_validator: ValidatorConfig | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("plugin_registration_timeout", "plugin_request_timeout"):
+            if getattr(self, name) < _SHORTEST_S:
+                raise ValueError(f"{name} {getattr(self, name):g} s is no time to wait; say 1ms or more")
+
+
+@dataclass(frozen=True, slots=True)
+class HookServerSettings:
+    """Koordinator's hook servers behind the proxy.
+
+    Attributes:
+        enable: look for hook servers, and ask them.
+        folder: where they register themselves, a JSON file each.
+    """
+
+    enable: bool = False
+    folder: Path = Path("/etc/runtime/hookserver.d")
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """A CRI proxy.
+
+    Attributes:
+        socket: where the kubelet connects.
+        runtime: the CRI socket of the runtime; empty for the first one of the known places that is there.
+        state: the folder of what the proxy keeps over its own restarts.
+        unsayable: what happens with an adjustment that the CRI has no word for: ``report`` leaves it out and says so
+            in the log, ``refuse`` fails the request.
+        skip_label_key, skip_label_value: pods with this label are passed on without any plugin or hook server.
+        poll_interval: how long without a list of containers until the proxy asks for one, to see which have ended, in
+            seconds.
+        nri: plugins.
+        hook_servers: Koordinator's hook servers.
+    """
+
+    socket: str = "/run/nri-proxy/proxy.sock"
+    runtime: str = ""
+    state: Path = Path("/var/lib/nri-proxy")
+    unsayable: Literal["report", "refuse"] = "report"
+    skip_label_key: str = "runtimeproxy.koordinator.sh/skip-hookserver"
+    skip_label_value: str = "true"
+    poll_interval: Duration = 10.0
+    nri: PluginSettings = field(default_factory=PluginSettings)
+    hook_servers: HookServerSettings = field(default_factory=HookServerSettings)
+
+    def __post_init__(self) -> None:
+        for name in ("socket", "runtime"):
+            path = getattr(self, name).removeprefix("unix://")
+            if len(path.encode()) > _MOST_PATH:
+                raise ValueError(f"{name} {path} is longer than a socket's path can be ({_MOST_PATH} bytes)")
+        if not self.socket:
+            raise ValueError("socket is empty: the kubelet needs one")
+        if self.socket.removeprefix("unix://") == self.runtime.removeprefix("unix://"):
+            raise ValueError(f"socket and runtime are both {self.socket}: the proxy would call itself")
+        if self.poll_interval < _SHORTEST_S:
+            raise ValueError(f"poll_interval {self.poll_interval:g} s is no time to wait; say 1s or more")

@@ -1,0 +1,169 @@
+"""The agent as a hook server of Koordinator's proxy: its socket, its registration, its errors."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from nri.agent.settings import Settings
+from nri.agent.settings.values import HooksSettings
+from nri.agent.transports import hooks
+from nri.agent.transports.hooks import HooksTransport
+from nri.errors import NriError
+from nri.policies.koordinator import names as n
+from nri.policies.koordinator.profile import Node
+from nri.proxy.hook_servers.registrations import Registrations
+from tests.support.agents import POD, UID, parts, text
+from tests.support.hook_peers import ask
+from tests.support.host_trees import v1
+
+META = {"name": "p", "namespace": "ns", "uid": UID}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "run").mkdir(mode=0o700)
+    return tmp_path
+
+
+def made(place: Path, node: Node | None = None, **settings: Any) -> HooksTransport:
+    options = {"socket": str(place / "run/hooks.sock"), "registration_folder": place / "hookserver.d", **settings}
+    return HooksTransport(Settings(hooks=HooksSettings(**options)), parts(v1(place / "root", POD), node=node))
+
+
+@pytest.fixture
+def started() -> Iterator[list[HooksTransport]]:
+    transports: list[HooksTransport] = []
+    yield transports
+    for each in transports:
+        each.stop()
+
+
+def test_it_serves_and_is_registered_as_a_proxy_reads_it(place: Path, started: list[HooksTransport]) -> None:
+    transport = made(place)
+    started.append(transport)
+    assert transport.health() == (False, "it does not serve")
+    transport.start()
+    transport.start()
+    assert transport.health()[0]
+    (server,) = Registrations(place / "hookserver.d").servers()
+    assert server.endpoint == str(place / "run/hooks.sock")
+    assert server.failure_policy == "Ignore"
+    assert "PreCreateContainer" in server.stages
+    assert (place / "run/hooks.sock").stat().st_mode & 0o777 == 0o600
+    assert ask(Path(server.endpoint), "PreRunPodSandbox", pod_meta=META, labels={"a": "1"}) == {"labels": {"a": "1"}}
+    transport.stop()
+    transport.stop()
+    assert [*(place / "hookserver.d").iterdir()] == []
+    assert not (place / "run/hooks.sock").exists()
+
+
+def test_under_the_policy_fail_the_registration_outlives_the_agent(place: Path, started: list[HooksTransport]) -> None:
+    transport = made(place, failure_policy="Fail", endpoint="unix:///host/hooks.sock")
+    started.append(transport)
+    transport.start()
+    transport.stop()
+    found = json.loads((place / "hookserver.d" / hooks.FILE_NAME).read_text())
+    assert found["failure-policy"] == "Fail"
+    assert found["remote-endpoint"] == "/host/hooks.sock"
+
+
+def test_a_registration_that_was_taken_away_is_written_again(
+    place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hooks, "_LOOK_S", 0.01)
+    transport = made(place)
+    started.append(transport)
+    transport.start()
+    file = place / "hookserver.d" / hooks.FILE_NAME
+    for spoil in (file.unlink, lambda: file.write_text("{}")):
+        spoil()
+        back = threading.Event()
+        for _ in range(500):
+            if back.wait(0.02) or (file.exists() and "PreRunPodSandbox" in file.read_text()):
+                break
+        assert "PreRunPodSandbox" in file.read_text()
+
+
+def test_an_agent_whose_hooks_are_all_off_is_not_registered(place: Path, started: list[HooksTransport]) -> None:
+    (place / "hookserver.d").mkdir()
+    (place / "hookserver.d" / hooks.FILE_NAME).write_text("of another life")
+    transport = made(place, Node(gates=frozenset()))
+    started.append(transport)
+    transport.start()
+    assert [*(place / "hookserver.d").iterdir()] == []
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_costs_nothing_else(
+    place: Path, started: list[HooksTransport], caplog: pytest.LogCaptureFixture
+) -> None:
+    (place / "hookserver.d").write_text("a file is no folder")
+    transport = made(place)
+    started.append(transport)
+    transport.start()
+    ready, line = transport.health()
+    assert not ready
+    assert "hookserver.d" in line
+    assert line in caplog.text
+    assert ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META) == {}
+
+
+def test_a_socket_that_somebody_serves_is_not_taken(place: Path, started: list[HooksTransport]) -> None:
+    first, second = made(place), made(place)
+    started += [first, second]
+    first.start()
+    with pytest.raises(NriError, match="cannot serve at"):
+        second.start()
+    second.stop()
+    assert ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META) == {}
+
+
+def test_a_failed_hook_refuses_the_request_and_the_agents_own_fault_is_one_of_its_own(
+    place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    transport = made(place, Node(fail=True))
+    started.append(transport)
+    transport.start()
+    bad = {"annotations": {n.ANNOTATION_STATUS: "{"}}
+    with pytest.raises(grpc.RpcError) as caught:
+        ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META, **bad)
+    assert caught.value.code() is grpc.StatusCode.UNKNOWN
+    assert "CPUSetAllocator" in caught.value.details()
+
+    def fail(*_: object) -> Any:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(transport._calls, "answer", fail)
+    caplog.set_level(logging.ERROR)
+    with pytest.raises(grpc.RpcError) as caught:
+        ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META)
+    assert caught.value.code() is grpc.StatusCode.INTERNAL
+    assert "a fault" in caplog.text
+
+
+def test_a_changed_rule_is_applied_to_what_runs(place: Path, started: list[HooksTransport]) -> None:
+    root = v1(place / "root", POD)
+    shared = parts(root)
+    options = HooksSettings(socket=str(place / "run/hooks.sock"), registration_folder=place / "hookserver.d")
+    transport = HooksTransport(Settings(hooks=options), shared)
+    started.append(transport)
+    shared.book.subscribe(transport.rules_changed)
+    transport.start()
+    resources = {n.BATCH_CPU: "500"}
+    annotation = json.dumps({"containers": {"c": {"limits": resources, "requests": resources}}})
+    batch = {"labels": {n.LABEL_QOS: n.BE}, "annotations": {n.ANNOTATION_EXTENDED: annotation}}
+    ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META, cgroup_parent=f"/{POD}", **batch)
+    assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
+    shared.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "2"}}}, "a test")
+    done = threading.Event()
+    for _ in range(500):
+        if done.wait(0.02) or text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000":
+            break
+    assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000"

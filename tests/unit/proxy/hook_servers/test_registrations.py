@@ -1,0 +1,140 @@
+"""The folder in which hook servers register."""
+
+import json
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from nri.policies.koordinator.hook_protocol.dispatch import HookServer
+from nri.proxy.hook_servers import registrations
+from nri.proxy.hook_servers.registrations import Registrations, parse
+
+
+def write(folder: Path, name: str, endpoint: str = "/run/a.sock", **more: object) -> Path:
+    path = folder / name
+    path.write_text(json.dumps({"remote-endpoint": endpoint, "runtime-hooks": ["PreRunPodSandbox"], **more}))
+    return path
+
+
+def endpoints(found: Registrations) -> list[str]:
+    return [server.endpoint for server in found.servers()]
+
+
+def test_a_registration_is_what_koordlet_writes_and_stages_without_a_call_are_passed_over() -> None:
+    text = """{
+\t"remote-endpoint": "/host-var-run-koordlet/koordlet.sock",
+\t"failure-policy": "Ignore",
+\t"runtime-hooks": ["PreRunPodSandbox", "PreRemoveRunPodSandbox", "PreCreateContainer"]
+}"""
+    stages = ("PreRunPodSandbox", "PreCreateContainer")
+    assert parse(text) == HookServer("/host-var-run-koordlet/koordlet.sock", stages, "Ignore")
+    assert parse('{"Remote-Endpoint": "unix:///a.sock"}') == HookServer("/a.sock", (), "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is not JSON"),
+        ("[]", "is not an object"),
+        ("{}", "no path of a unix socket"),
+        ('{"remote-endpoint": "koordlet.sock"}', "no path of a unix socket"),
+        ('{"remote-endpoint": "/%s"}' % ("x" * 107), "no path of a unix socket"),
+        ('{"remote-endpoint": "/a", "failure-policy": "fail"}', "'fail' is neither Fail nor Ignore"),
+        ('{"remote-endpoint": "/a", "runtime-hooks": "PreRunPodSandbox"}', "runtime-hooks"),
+    ],
+)
+def test_a_registration_that_makes_no_sense_is_an_error_that_names_the_key(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse(text)
+
+
+def test_servers_come_in_the_order_of_their_files_and_go_with_them(tmp_path: Path) -> None:
+    found = Registrations(tmp_path)
+    assert endpoints(found) == []
+    write(tmp_path, "20-b.json", "/b.sock")
+    first = write(tmp_path, "10-a.json", "/a.sock")
+    write(tmp_path, "README", "/c.sock")
+    assert endpoints(found) == ["/a.sock", "/b.sock"]
+    first.unlink()
+    assert endpoints(found) == ["/b.sock"]
+
+
+def test_a_folder_that_comes_later_is_found_and_one_that_goes_takes_its_servers_along(tmp_path: Path) -> None:
+    found = Registrations(tmp_path / "later")
+    assert endpoints(found) == []
+    (tmp_path / "later").mkdir()
+    path = write(tmp_path / "later", "a.json")
+    assert endpoints(found) == ["/run/a.sock"]
+    path.unlink()
+    (tmp_path / "later").rmdir()
+    assert endpoints(found) == []
+
+
+def test_a_changed_file_is_read_again_also_if_another_one_was_moved_over_it(tmp_path: Path) -> None:
+    found = Registrations(tmp_path)
+    path = write(tmp_path, "a.json", "/1.sock")
+    assert endpoints(found) == ["/1.sock"]
+    before = path.stat()
+    other = write(tmp_path, "a.new", "/2.sock")
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))  # the same size and time: only the inode is another
+    other.replace(path)
+    assert endpoints(found) == ["/2.sock"]
+    write(tmp_path, "a.json", "/three.sock")
+    assert endpoints(found) == ["/three.sock"]
+
+
+def test_a_bad_file_is_named_and_passed_over_and_its_last_good_server_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    write(tmp_path, "a.json", "/a.sock")
+    (tmp_path / "b.json").write_text("{half")
+    found = Registrations(tmp_path)
+    assert endpoints(found) == ["/a.sock"]
+    assert "b.json" in found.problems()
+    (tmp_path / "a.json").write_text("")
+    for _ in range(3):
+        assert endpoints(found) == ["/a.sock"]
+    assert set(found.problems()) == {"a.json", "b.json"}
+    assert [record.getMessage().partition(";")[2] for record in caplog.records] == [
+        " it is passed over",
+        " what was last good of it stays",
+    ]
+    write(tmp_path, "b.json", "/b.sock")
+    (tmp_path / "a.json").unlink()
+    assert endpoints(found) == ["/b.sock"]
+    assert found.problems() == {}
+
+
+def test_a_file_that_others_may_write_is_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, "a.json").chmod(0o666)
+    (tmp_path / "b.json").mkdir()
+    found = Registrations(tmp_path)
+    assert endpoints(found) == []
+    assert "others may write to it (mode 0666" in found.problems()["a.json"]
+    assert found.problems()["b.json"] == "it is no file"
+
+
+def test_files_beyond_bounds_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.json").write_text(" " * (registrations.MOST_BYTES + 1))
+    monkeypatch.setattr(registrations, "MOST_FILES", 2)
+    write(tmp_path, "b.json", "/b.sock")
+    write(tmp_path, "c.json", "/c.sock")
+    found = Registrations(tmp_path)
+    assert endpoints(found) == ["/b.sock"]
+    assert "longer than" in found.problems()["a.json"]
+    assert "more than 2 files" in found.problems()["c.json"]
+
+
+def test_a_folder_that_cannot_be_read_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "hooks"
+    folder.mkdir()
+    write(folder, "a.json")
+    found = Registrations(folder)
+    assert endpoints(found) == ["/run/a.sock"]
+    folder.rename(tmp_path / "away")
+    folder.write_text("a file is no folder")
+    assert endpoints(found) == ["/run/a.sock"]
+    assert "cannot be read" in caplog.text

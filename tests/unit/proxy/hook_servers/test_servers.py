@@ -1,0 +1,259 @@
+"""The registered hook servers at the calls of the CRI."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.cri.pb import api_pb2 as cri
+from nri.policies.koordinator.hook_protocol.dispatch import STAGES
+from nri.proxy import Subject
+from nri.proxy.hook_servers import HookServersFailed, RegisteredServers
+from nri.proxy.hook_servers.messages import fields_of
+from nri.proxy.state import ContainerRecord, PodRecord
+from tests.support.hook_peers import Answer, HookServer, register
+
+POD = {
+    "metadata": {"name": "p", "uid": "u", "namespace": "ns"},
+    "labels": {"l": "1"},
+    "annotations": {"a": "1"},
+    "linux": {"cgroup_parent": "/kubepods/podu"},
+}
+TOLD_POD = {
+    "pod_meta": {"name": "p", "uid": "u", "namespace": "ns"},
+    "labels": {"l": "1"},
+    "annotations": {"a": "1"},
+    "cgroup_parent": "/kubepods/podu",
+}
+
+
+class Servers:
+    """Hook servers that register in one folder, and the proxy's side of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.stack = ExitStack()
+
+    def add(self, name: str, answer: Answer = lambda *_: {}, stages: Any = tuple(STAGES), **more: Any) -> HookServer:
+        """One that serves and is registered."""
+        server = HookServer(self.folder / f"{name}.sock", answer)
+        self.stack.enter_context(server.listening())
+        server.register(self.folder, name, stages, **more)
+        return server
+
+    def proxy(self, **options: Any) -> RegisteredServers:
+        """All of them."""
+        made = RegisteredServers(self.folder, **options)
+        made.start()
+        self.stack.callback(made.stop)
+        return made
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    made = Servers(tmp_path)
+    with made.stack:
+        yield made
+
+
+def run_request(**labels: str) -> cri.RunPodSandboxRequest:
+    return cri.RunPodSandboxRequest(config={**POD, "labels": labels or POD["labels"]})
+
+
+def subject(**more: Any) -> Subject:
+    pod = PodRecord("pod1", cri.PodSandboxConfig(**POD), "runc")
+    config = {
+        "metadata": {"name": "c", "attempt": 2},
+        "annotations": {"ca": "1"},
+        "envs": [{"key": "A", "value": b"1"}],
+        "linux": {"resources": {"cpu_shares": 100}},
+    }
+    container = ContainerRecord("ours", "theirs", "pod1", cri.ContainerConfig(**config))
+    container.resources.CopyFrom(cri.LinuxContainerResources(**more))
+    return Subject(pod, container)
+
+
+def test_a_pod_is_told_before_it_runs_and_the_answer_is_in_the_request(servers: Servers) -> None:
+    server = servers.add("a", lambda *_: {"annotations": {"b": "2"}, "cgroup_parent": "/kubepods/other"})
+    request = run_request()
+    servers.proxy().before("RunPodSandbox", request, Subject(), None)
+    assert server.asked == [("PreRunPodSandbox", TOLD_POD)]
+    assert dict(request.config.annotations) == {"a": "1", "b": "2"}
+    assert request.config.linux.cgroup_parent == "/kubepods/other"
+
+
+def test_a_container_is_told_with_its_pod_and_with_what_was_asked_for(servers: Servers) -> None:
+    server = servers.add("a", lambda *_: {"container_envs": {"A": "1", "B": "2"}})
+    request = cri.CreateContainerRequest(
+        pod_sandbox_id="pod1",
+        config={"metadata": {"name": "c"}, "envs": [{"key": "A", "value": b"1"}]},
+        sandbox_config=POD,
+    )
+    servers.proxy().before("CreateContainer", request, Subject(subject().pod), None)
+    told = {
+        "pod_meta": TOLD_POD["pod_meta"],
+        "pod_labels": {"l": "1"},
+        "pod_annotations": {"a": "1"},
+        "pod_cgroup_parent": "/kubepods/podu",
+        "container_meta": {"name": "c"},
+        "container_resources": {},
+        "container_envs": {"A": "1"},
+    }
+    assert server.asked == [("PreCreateContainer", told)]
+    assert [each.key for each in request.config.envs] == ["A", "B"]
+
+
+def test_an_update_is_told_with_what_is_in_force_and_goes_on_whole(servers: Servers) -> None:
+    server = servers.add(
+        "a", lambda _, request: {"container_resources": {**request["container_resources"], "cpu_quota": -1}}
+    )
+    request = cri.UpdateContainerResourcesRequest(container_id="theirs", linux={"cpuset_cpus": "0"})
+    of = subject(cpu_shares=200, memory_limit_in_bytes=1 << 20)
+    servers.proxy().before("UpdateContainerResources", request, of, None)
+    stage, told = server.asked[0]
+    assert stage == "PreUpdateContainerResources"
+    assert told["container_meta"] == {"name": "c", "attempt": 2, "id": "theirs"}
+    assert told["container_resources"] == {"cpu_shares": 200, "memory_limit_in_bytes": 1 << 20, "cpuset_cpus": "0"}
+    assert fields_of(request.linux) == {**told["container_resources"], "cpu_quota": -1}
+
+
+@pytest.mark.parametrize(
+    ("call", "request_", "response", "before", "after"),
+    [
+        (
+            "StartContainer",
+            cri.StartContainerRequest(container_id="theirs"),
+            cri.StartContainerResponse(),
+            ["PreStartContainer"],
+            ["PostStartContainer"],
+        ),
+        ("StopContainer", cri.StopContainerRequest(), cri.StopContainerResponse(), [], ["PostStopContainer"]),
+        ("StopPodSandbox", cri.StopPodSandboxRequest(), cri.StopPodSandboxResponse(), [], ["PostStopPodSandbox"]),
+        ("RunPodSandbox", run_request(), cri.RunPodSandboxResponse(), ["PreRunPodSandbox"], []),
+    ],
+)
+def test_each_stage_is_told_at_its_moment_and_only_answers_before_a_creation_change_something(
+    servers: Servers, call: str, request_: Any, response: Any, before: list[str], after: list[str]
+) -> None:
+    server, proxy = servers.add("a"), servers.proxy()
+    bytes_before = request_.SerializeToString()
+    proxy.before(call, request_, subject(), None)
+    assert server.stages == before
+    proxy.after(call, request_, response, subject(), None)
+    assert server.stages == before + after
+    assert request_.SerializeToString() == bytes_before
+    for stage, told in server.asked:
+        name = "pod_meta" if stage.endswith("PodSandbox") else "container_meta"
+        assert told[name]["name"] == ("p" if name == "pod_meta" else "c")
+
+
+def test_only_the_first_server_that_lists_the_stage_is_asked(servers: Servers) -> None:
+    servers.add("10-other", stages=["PostStopContainer"])
+    first = servers.add("20-first", lambda *_: {"labels": {"by": "first"}})
+    second = servers.add("30-second", lambda *_: {"labels": {"by": "second"}})
+    request = run_request()
+    servers.proxy().before("RunPodSandbox", request, Subject(), None)
+    assert request.config.labels["by"] == "first"
+    assert (len(first.asked), len(second.asked)) == (1, 0)
+
+
+def test_all_servers_are_asked_in_turn_if_that_is_wanted_and_each_sees_what_was_changed_before(
+    servers: Servers,
+) -> None:
+    def refuse(*_: object) -> dict[str, Any]:
+        raise ValueError("no")
+
+    servers.add("10", lambda *_: {"labels": {"by": "10", "ten": "1"}})
+    servers.add("20", refuse)
+    last = servers.add("30", lambda *_: {"labels": {"by": "30"}})
+    register(servers.folder, "25", servers.folder / "nobody", ["PreRunPodSandbox"])
+    request = run_request()
+    proxy = servers.proxy(every=True)
+    proxy.before("RunPodSandbox", request, Subject(), None)
+    assert last.asked[0][1]["labels"] == {"l": "1", "by": "10", "ten": "1"}
+    assert dict(request.config.labels) == {"l": "1", "by": "30", "ten": "1"}
+    proxy.after("StopPodSandbox", cri.StopPodSandboxRequest(), cri.StopPodSandboxResponse(), subject(), None)
+    assert last.stages == ["PreRunPodSandbox", "PostStopPodSandbox"]
+
+
+def test_a_failing_server_costs_the_request_only_under_the_policy_fail(
+    servers: Servers, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+
+    def refuse(*_: object) -> dict[str, Any]:
+        raise ValueError("a bad annotation")
+
+    server = servers.add("a", refuse)
+    second = servers.add("b", lambda *_: {"labels": {"by": "second"}})
+    proxy = servers.proxy()
+    for policy in ("Ignore", ""):
+        server.register(servers.folder, "a", [*STAGES], policy)
+        request = run_request()
+        proxy.before("RunPodSandbox", request, Subject(), None)
+        assert request == run_request(), "a server that refuses has had its turn: the next one is not asked instead"
+    assert second.asked == []
+    assert "a.sock: a bad annotation; PreRunPodSandbox of pod ns/p" in caplog.text
+    server.register(servers.folder, "a", [*STAGES], "Fail")
+    with pytest.raises(HookServersFailed, match=r"^hook server err: .*a\.sock: a bad annotation$"):
+        proxy.before("RunPodSandbox", run_request(), Subject(), None)
+    proxy.after("StopPodSandbox", cri.StopPodSandboxRequest(), cri.StopPodSandboxResponse(), subject(), None)
+
+
+def test_a_server_that_is_not_there_leaves_its_turn_to_the_next_unless_its_policy_is_fail(servers: Servers) -> None:
+    register(servers.folder, "10", servers.folder / "nobody", ["PreRunPodSandbox"], "Ignore")
+    second = servers.add("20", lambda *_: {"labels": {"by": "second"}})
+    proxy, request = servers.proxy(), run_request()
+    proxy.before("RunPodSandbox", request, Subject(), None)
+    assert request.config.labels["by"] == "second"
+    register(servers.folder, "10", servers.folder / "nobody", ["PreRunPodSandbox"], "Fail")
+    with pytest.raises(HookServersFailed, match="nobody"):
+        proxy.before("RunPodSandbox", run_request(), Subject(), None)
+    assert len(second.asked) == 1
+
+
+def test_a_silent_server_is_waited_for_no_longer_than_its_time_and_the_callers(servers: Servers) -> None:
+    server = servers.add("a", policy="Fail")
+    server.delay_s = 1.0
+    own, others = servers.proxy(timeout_s=0.1), servers.proxy(timeout_s=60.0)
+    with pytest.raises(HookServersFailed, match=r"no answer to PreRunPodSandboxHook in 0\.1 s"):
+        own.before("RunPodSandbox", run_request(), Subject(), None)
+    deadline = time.monotonic() + 0.6
+    with pytest.raises(HookServersFailed, match=r"no answer to PreRunPodSandboxHook in 0\.0\d+ s"):
+        others.before("RunPodSandbox", run_request(), Subject(), deadline)
+
+
+def test_pods_with_the_label_are_never_shown(servers: Servers) -> None:
+    server = servers.add("a", policy="Fail")
+    label = ("runtimeproxy.koordinator.sh/skip-hookserver", "true")
+    proxy = servers.proxy()
+    proxy.before("RunPodSandbox", run_request(**dict([label])), Subject(), None)
+    of = subject()
+    assert of.pod is not None
+    of.pod.config.labels.update([label])
+    proxy.before("StartContainer", cri.StartContainerRequest(), of, None)
+    proxy.after("StopPodSandbox", cri.StopPodSandboxRequest(), cri.StopPodSandboxResponse(), of, None)
+    assert server.asked == []
+    servers.proxy(skip=("l", "1")).before("RunPodSandbox", run_request(), Subject(), None)
+    assert server.asked == []
+    servers.proxy(skip=("l", "2")).before("RunPodSandbox", run_request(), Subject(), None)
+    assert server.stages == ["PreRunPodSandbox"]
+
+
+def test_what_is_not_known_is_passed_on_and_told_in_the_log(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
+    server, proxy = servers.add("a", policy="Fail"), servers.proxy()
+    proxy.before("CreateContainer", cri.CreateContainerRequest(pod_sandbox_id="x"), Subject(), None)
+    proxy.before("StartContainer", cri.StartContainerRequest(container_id="x"), Subject(subject().pod), None)
+    assert server.asked == []
+    assert "a pod that is not known: CreateContainerRequest" in caplog.text
+    assert "a container that is not known: StartContainerRequest" in caplog.text
+
+
+def test_without_any_registration_nothing_happens(servers: Servers) -> None:
+    request = run_request()
+    servers.proxy().before("RunPodSandbox", request, Subject(), None)
+    assert request == run_request()

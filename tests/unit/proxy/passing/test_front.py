@@ -1,0 +1,242 @@
+"""Calls through the proxy: what a client sends reaches the runtime, and what that answers reaches the client."""
+
+from __future__ import annotations
+
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from nri.proxy.passing import Backend, Front
+from tests.support.raw_grpc import RawServer, raw_channel
+
+VERSION = "/runtime.v1.RuntimeService/Version"
+EVENTS = "/runtime.v1.RuntimeService/GetContainerEvents"
+#: Of a service that no one here knows.
+STRANGE = "/some.vendor.v2.Strange/Talk"
+WAIT_S = 10.0
+Code = grpc.StatusCode
+
+
+@pytest.fixture
+def runtime() -> RawServer:
+    return RawServer()
+
+
+@pytest.fixture
+def channel(tmp_path: Path, runtime: RawServer) -> Iterator[grpc.Channel]:
+    """A client of a proxy before `runtime`."""
+    with runtime.listening(tmp_path / "r.sock"), proxied(tmp_path):
+        with raw_channel(tmp_path / "p.sock") as made:
+            yield made
+
+
+class proxied:  # noqa: N801  a context manager
+    def __init__(self, folder: Path, taken: dict[str, Any] | None = None) -> None:
+        self.backend = Backend(str(folder / "r.sock"))
+        self.front = Front(str(folder / "p.sock"), self.backend, taken or {})
+
+    def __enter__(self) -> Front:
+        self.backend.start()
+        self.front.start()
+        return self.front
+
+    def __exit__(self, *_: object) -> None:
+        self.front.stop(0)
+        self.backend.stop()
+
+
+def waited(holds: Callable[[], object]) -> None:
+    until = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < until, "it has not come about"
+        time.sleep(0.01)
+
+
+def test_the_bytes_of_a_call_pass_through_both_ways_unread(runtime: RawServer, channel: grpc.Channel) -> None:
+    no_message = b"\xff\xff no protobuf \x00"
+    runtime.unary[VERSION] = lambda request, _: request[::-1]
+    assert channel.unary_unary(VERSION)(no_message, timeout=WAIT_S) == no_message[::-1]
+
+
+def test_metadata_pass_both_ways_before_and_after_the_answer(runtime: RawServer, channel: grpc.Channel) -> None:
+    seen: list[Any] = []
+
+    def behave(request: bytes, context: Any) -> bytes:
+        seen.extend(context.invocation_metadata())
+        context.send_initial_metadata((("first", "1"), ("first-bin", b"\x00\xff")))
+        context.set_trailing_metadata((("last", "2"),))
+        return b"ok"
+
+    runtime.unary[VERSION] = behave
+    asked = (("traceparent", "00-1-2-03"), ("some-bin", b"\x00\xfe"))
+    _, call = channel.unary_unary(VERSION).with_call(b"", metadata=asked, timeout=WAIT_S)
+    assert {("traceparent", "00-1-2-03"), ("some-bin", b"\x00\xfe")} <= {tuple(each) for each in seen}
+    assert {("first", "1"), ("first-bin", b"\x00\xff")} <= {tuple(each) for each in call.initial_metadata()}
+    assert ("last", "2") in [tuple(each) for each in call.trailing_metadata()]
+
+
+def test_an_error_of_the_runtime_comes_with_its_code_text_and_details(
+    runtime: RawServer, channel: grpc.Channel
+) -> None:
+    def behave(request: bytes, context: Any) -> bytes:
+        context.set_trailing_metadata((("grpc-status-details-bin", b"\x08\x05details"),))
+        context.abort(Code.FAILED_PRECONDITION, "not now: ü")
+        return b""
+
+    runtime.unary[VERSION] = behave
+    with pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(VERSION)(b"", timeout=WAIT_S)
+    error: Any = caught.value
+    assert (error.code(), error.details()) == (Code.FAILED_PRECONDITION, "not now: ü")
+    assert ("grpc-status-details-bin", b"\x08\x05details") in [tuple(each) for each in error.trailing_metadata()]
+
+
+def test_a_method_that_the_runtime_lacks_is_unimplemented(channel: grpc.Channel) -> None:
+    for name in (VERSION, STRANGE):
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(name)(b"", timeout=WAIT_S)
+        assert caught.value.code() is Code.UNIMPLEMENTED
+
+
+def test_an_unknown_service_passes_whatever_kind_of_call_it_is(runtime: RawServer, channel: grpc.Channel) -> None:
+    def talk(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        for each in requests:
+            yield b"heard " + each
+
+    runtime.streams[STRANGE] = talk
+    answers = channel.stream_stream(STRANGE)(iter([b"a", b"b"]), timeout=WAIT_S)
+    assert list(answers) == [b"heard a", b"heard b"]
+    assert channel.unary_unary(STRANGE)(b"c", timeout=WAIT_S) == b"heard c"
+    assert list(channel.unary_stream(STRANGE)(b"d", timeout=WAIT_S)) == [b"heard d"]
+    assert channel.stream_unary(STRANGE)(iter([b"e"]), timeout=WAIT_S) == b"heard e"
+
+
+def test_a_stream_gives_each_answer_when_it_comes(runtime: RawServer, channel: grpc.Channel) -> None:
+    go_on = threading.Event()
+
+    def behave(request: bytes, context: Any) -> Iterator[bytes]:
+        yield b"1"
+        assert go_on.wait(WAIT_S)
+        yield b"2"
+
+    runtime.server_streams[EVENTS] = behave
+    answers = channel.unary_stream(EVENTS)(b"", timeout=WAIT_S)
+    assert next(answers) == b"1"
+    go_on.set()
+    assert list(answers) == [b"2"]
+
+
+def test_the_runtime_has_the_clients_deadline(runtime: RawServer, channel: grpc.Channel) -> None:
+    left: list[float | None] = []
+
+    def behave(request: bytes, context: Any) -> bytes:
+        left.append(context.time_remaining())
+        return b""
+
+    runtime.unary[VERSION] = behave
+    channel.unary_unary(VERSION)(b"", timeout=WAIT_S)
+    channel.unary_unary(VERSION)(b"")
+    assert left[0] is not None and 0 < left[0] <= WAIT_S + 1  # gRPC rounds it up on its way
+    assert left[1] is None or left[1] > 1e6
+
+
+def test_a_call_that_takes_too_long_ends_at_both_sides(runtime: RawServer, channel: grpc.Channel) -> None:
+    ended = threading.Event()
+
+    def behave(request: bytes, context: Any) -> bytes:
+        context.add_callback(ended.set)
+        ended.wait(WAIT_S)
+        return b""
+
+    runtime.unary[VERSION] = behave
+    with pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(VERSION)(b"", timeout=0.2)
+    assert caught.value.code() is Code.DEADLINE_EXCEEDED
+    assert ended.wait(WAIT_S)
+
+
+@pytest.mark.parametrize("name", [VERSION, EVENTS, STRANGE])
+def test_a_client_that_gives_up_ends_the_call_at_the_runtime(
+    name: str, runtime: RawServer, channel: grpc.Channel
+) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    def behave(request: Any, context: Any) -> Any:
+        context.add_callback(ended.set)
+        began.set()
+        ended.wait(WAIT_S)
+        return b"" if name == VERSION else iter(())
+
+    where = {VERSION: runtime.unary, EVENTS: runtime.server_streams, STRANGE: runtime.streams}[name]
+    where[name] = behave
+    kind = {VERSION: channel.unary_unary, EVENTS: channel.unary_stream, STRANGE: channel.unary_stream}[name]
+    call = kind(name).future(b"") if name == VERSION else kind(name)(b"")
+    assert began.wait(WAIT_S)
+    call.cancel()
+    assert ended.wait(WAIT_S)
+
+
+def test_without_a_runtime_a_call_fails_at_once_and_works_when_it_is_back(tmp_path: Path, runtime: RawServer) -> None:
+    runtime.unary[VERSION] = lambda request, _: b"here"
+    with proxied(tmp_path), raw_channel(tmp_path / "p.sock") as channel:
+        ask = channel.unary_unary(VERSION)
+        for _ in range(2):
+            with pytest.raises(grpc.RpcError) as caught:
+                ask(b"", timeout=WAIT_S)
+            assert caught.value.code() is Code.UNAVAILABLE
+            with runtime.listening(tmp_path / "r.sock"):
+                waited(lambda: answered(ask))
+    assert not (tmp_path / "p.sock").exists()
+
+
+def answered(ask: Any) -> bool:
+    try:
+        return bool(ask(b"", timeout=WAIT_S) == b"here")
+    except grpc.RpcError as error:
+        assert error.code() is Code.UNAVAILABLE
+        return False
+
+
+def test_the_socket_is_roots_alone_and_a_dead_one_is_replaced(tmp_path: Path) -> None:
+    with proxied(tmp_path / "made" / "here"):
+        path = tmp_path / "made/here/p.sock"
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
+        with pytest.raises(OSError, match="another process listens there"):
+            proxied(tmp_path / "made" / "here").front.start()
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with proxied(tmp_path / "made" / "here"):
+        pass
+
+
+def test_a_method_that_is_taken_is_answered_here_and_can_pass_on_another_request(
+    tmp_path: Path, runtime: RawServer
+) -> None:
+    runtime.unary[VERSION] = lambda request, _: b"runtime got " + request
+
+    def answer(request: bytes, call: Any) -> bytes:
+        answered: bytes = call.forward(request + b" and more") + b"!"
+        return answered
+
+    with runtime.listening(tmp_path / "r.sock"), proxied(tmp_path, {VERSION: answer}):
+        with raw_channel(tmp_path / "p.sock") as channel:
+            assert channel.unary_unary(VERSION)(b"this", timeout=WAIT_S) == b"runtime got this and more!"
+
+
+def test_an_error_of_the_proxys_own_is_a_status(tmp_path: Path, runtime: RawServer) -> None:
+    def answer(request: bytes, call: Any) -> bytes:
+        raise ValueError("a fault")
+
+    with runtime.listening(tmp_path / "r.sock"), proxied(tmp_path, {VERSION: answer}):
+        with raw_channel(tmp_path / "p.sock") as channel, pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(VERSION)(b"", timeout=WAIT_S)
+    assert (caught.value.code(), caught.value.details()) == (Code.UNKNOWN, "a fault")
