@@ -2,8 +2,8 @@
 
 One job: the text between `<!-- generated: NAME -->` and `<!-- end -->` of a page is what the function NAME of `REGIONS`
 returns. So that a page can be read in the tree as well, the tables are checked in, and compared in CI.
-Rules: names, numbers and types come from the descriptor and the tables of `nri.api` and `nri.host`; words from the
-comments of the .proto file. Nothing is read from the running machine.
+Rules: names, numbers and types come from the descriptor and the tables of `nri.api`, `nri.host` and `nri.proxy`; words
+from the comments of the .proto file. Nothing is read from the running machine.
 
 Exit codes: 0 done or equal, 1 different.
 """
@@ -22,6 +22,7 @@ from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.api.versions import RUNTIMES
 from nri.host.cgroups.knobs import KNOBS, Place
+from nri.proxy.adjust.table import TABLE
 from nri.stub.support.checks import ARGUMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -244,7 +245,14 @@ def plugin_effects() -> str:
     return "\n".join([table(("plugin", "asked for", *runtimes), rows), *lines])
 
 
+def proxy_table() -> str:
+    """What of an adjustment the proxy can put into requests of the CRI."""
+    rows = [(f"`{path}`", f"`{row.how}`" if row.how else "no", row.limits) for path, row in TABLE.items()]
+    return table(("field", "in the CRI", "limits, or why not"), rows)
+
+
 REGIONS: dict[str, Callable[[], str]] = {
+    "proxy-table": proxy_table,
     "knobs": knobs,
     "plugin-effects": plugin_effects,
     "plugin-needs": plugin_needs,

@@ -111,6 +111,7 @@ class Proxy:
         The runtime may be there or not. Nothing is left if it raises.
         """
         try:
+            self._checkpoint.open()
             self.book.load()
             self.backend.start()
             try:
