@@ -17,6 +17,7 @@ from nri.cri.client import find_socket
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy.events import Adoption, ContainerCalls, Domain, Exits, Inquiry, Parts, PodCalls, Updates
+from nri.proxy.hook_servers import RegisteredServers
 from nri.proxy.passing import Backend, Front
 from nri.proxy.passing.backend import RUNTIME_SERVICE
 from nri.proxy.settings import ProxySettings
@@ -40,7 +41,7 @@ class Proxy:
     Args:
         settings: all settings.
         builtin: plugins inside this process.
-        hook_servers: Koordinator's hook servers, asked before plugins; None for none.
+        hook_servers: hook servers, asked before plugins; None for those of the settings.
         observer: metrics, as `nri.adaptation.Adaptation` takes them.
         admit: called with the adaptation when plugins may join, before the kubelet is let in: for a plugin of this
             process that no container is to pass by.
@@ -63,7 +64,7 @@ class Proxy:
         self.settings, self._admit = settings, admit
         self.runtime = (settings.runtime or find_socket()).removeprefix("unix://")
         self._stopped = threading.Event()
-        self._hook_servers = hook_servers
+        hook_servers = self._hook_servers = hook_servers or RegisteredServers.of(settings)
         self._checkpoint = Checkpoint(settings.state)
         self.book = Book(self._checkpoint)
         self.backend = Backend(self.runtime)

@@ -20,11 +20,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from nri import host
 from nri.agent.parts import Parts
 from nri.agent.transports import places, words
+from nri.agent.transports.asked import asked_before, by_api
 from nri.agent.transports.clears import clear, is_clear
 from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.reapply import Reapply
@@ -36,7 +37,6 @@ from nri.api.events import EventMask
 from nri.errors import ConfigError, Reject
 from nri.host import Result
 from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
-from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.profile import Outcome
 from nri.policies.koordinator.values import NO_CHANGES, Changes
 from nri.stub.plugin import Plugin
@@ -46,6 +46,7 @@ from nri.text import plain
 __all__ = ["EVENTS", "HookPlugin"]
 
 _log = logging.getLogger(__name__)
+Asked = dict[tuple[str, str], Resources]
 _T = TypeVar("_T")
 _RUN_POD, _CREATE, _UPDATE, _REMOVE_POD = (
     "PreRunPodSandbox",
@@ -117,7 +118,7 @@ class HookPlugin(Plugin):
         by_id = {pod.id: pod for pod in pods}
         for pod in pods:
             self.held.put_pod(pod.id, places.pod_context(pod))
-        asked = self._asked_by_api()
+        asked = by_api(self._parts.pods.pods())
         for container in containers:
             owner = by_id.get(container.pod_sandbox_id)
             if owner is not None and container.state in _ALIVE:
@@ -242,7 +243,7 @@ class HookPlugin(Plugin):
             self._parts.decisions.told(context, self._transport, [refused])
             return None
 
-    def _found(self, pod: m.PodSandbox, container: m.Container, asked: dict[tuple[str, str], Any], now: int) -> None:
+    def _found(self, pod: m.PodSandbox, container: m.Container, asked: Asked, now: int) -> None:
         """Take in a container that runs already; what is known of an earlier connection stays known."""
         context = places.container_context(pod, container, self._scheme)
         before = self.held.container(container.id)
@@ -252,20 +253,9 @@ class HookPlugin(Plugin):
         elif told is not None:
             resources = told
         else:
-            resources = words.asked_before(pod, container, context.resources)
+            resources = asked_before(pod, container, context.resources)
         context = replace(context, resources=resources)
         self.held.put(container.id, HeldContainer(pod.id, context, None, now, created=True))
-
-    def _asked_by_api(self) -> dict[tuple[str, str], Any]:
-        """What the API says was asked for each container, by its pod's uid and its name; empty if it is not known."""
-        found = {}
-        for pod in self._parts.pods.pods():
-            uid = (pod.get("metadata") or {}).get("uid", "")
-            for each in (pod.get("spec") or {}).get("containers") or ():
-                resources = self._quietly("pod", partial(manifest.container_resources, each))
-                if resources is not None:
-                    found[(uid, each.get("name", ""))] = resources
-        return found
 
     def _late(self, pod: m.PodSandbox, container: m.Container) -> HeldContainer | None:
         """Decide for a container that starts and whose creation nobody told us of; all of it by writes."""
