@@ -357,7 +357,7 @@ CASES = (
     Case(
         "Resctrl", "bandwidth", Pod(n.LS, annotations=_BANDWIDTH),
         (
-            Effect("resctrl", "schemata", "MB:0=30;\n"),
+            Effect("resctrl", "schemata", "MB:0=30"),
             Effect("container", "rdt class", f"koordlet-{UID}", frozenset({NRI})),
             Effect("resctrl", "removed", f"koordlet-{UID}"),
             Effect("resctrl", "tasks", f"koordlet-{UID}", _ALONE),

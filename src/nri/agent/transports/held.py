@@ -79,6 +79,13 @@ class Held:
         with self._lock:
             self._containers[container_id] = container
 
+    def known(self, container_id: str, new: HeldContainer) -> HeldContainer:
+        """Return a container; a new one is taken in if it is not known."""
+        found = self.container(container_id)
+        if found is None:
+            self.put(container_id, new)
+        return found or new
+
     def ask(self, container: HeldContainer, resources: Resources) -> None:
         """Note what the kubelet asks for now: what it does not mention stays as it asked before."""
         before = container.context.resources or Resources()

@@ -27,6 +27,7 @@ from nri.agent.parts import Parts
 from nri.agent.transports import places, words
 from nri.agent.transports.asked import asked_before, by_api
 from nri.agent.transports.clears import clear, is_clear
+from nri.agent.transports.gpu_folder import make_folder
 from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.reapply import Reapply
 from nri.api import messages as m
@@ -159,6 +160,10 @@ class HookPlugin(Plugin):
         waiting = self._quietly("pod", lambda: self._parts.executor.retry(context.pod.cgroup_parent))
         self._parts.decisions.told(context.pod, self._transport, waiting or [])
         changes = self._sayable(context, self._decide(_CREATE, context))
+        if changes.mounts:
+            library = self._parts.book.node.gpu_library
+            made = self._quietly("GPU folder", lambda: make_folder(self._parts.root, changes, library))
+            self._parts.decisions.told(context, self._transport, made or [])
         self.held.put(container.id, HeldContainer(pod.id, context, changes, generation))
         message = self._converted(context, lambda: words.adjustment(changes, context.resources))
         return Adjustment.of(message) if message is not None and message.ByteSize() else None
@@ -169,6 +174,7 @@ class HookPlugin(Plugin):
         if known is None:
             return
         known.created = True
+        self._placed(known, pod, container)
         if known.changes:
             self._compare(known, container)
         if known.generation != self.reapply.generation:
@@ -176,12 +182,9 @@ class HookPlugin(Plugin):
 
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Do by writes what could not be said, before the container's first instruction."""
-        known = self.held.container(container.id)
-        if known is None:
-            known = self._late(pod, container)
-            if known is None:
-                return
+        known = self.held.container(container.id) or self._late(pod, container)
         known.created = True
+        self._placed(known, pod, container)
         self._clear(known)
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
@@ -189,10 +192,7 @@ class HookPlugin(Plugin):
         generation = self.reapply.generation
         context = places.requested(pod, container, resources, self._scheme)
         changes = self._sayable(context, self._decide(_UPDATE, context))
-        known = self.held.container(container.id)
-        if known is None:
-            known = HeldContainer(pod.id, context, created=True)
-            self.held.put(container.id, known)
+        known = self.held.known(container.id, HeldContainer(pod.id, context, created=True))
         self.held.ask(known, context.resources or Resources())
         known.changes, known.generation = changes, generation
         message = self._converted(context, lambda: words.update(changes, container.id))
@@ -257,7 +257,7 @@ class HookPlugin(Plugin):
         context = replace(context, resources=resources)
         self.held.put(container.id, HeldContainer(pod.id, context, None, now, created=True))
 
-    def _late(self, pod: m.PodSandbox, container: m.Container) -> HeldContainer | None:
+    def _late(self, pod: m.PodSandbox, container: m.Container) -> HeldContainer:
         """Decide for a container that starts and whose creation nobody told us of; all of it by writes."""
         context = places.container_context(pod, container, self._scheme)
         outcome = self._parts.decisions.decide(_CREATE, context, self._transport)
@@ -267,6 +267,11 @@ class HookPlugin(Plugin):
             raise Reject(str(outcome.failed))
         self._quietly("start", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
         return known
+
+    def _placed(self, known: HeldContainer, pod: m.PodSandbox, container: m.Container) -> None:
+        """Take in where the cgroup is: behind a proxy nobody knows the container's id before it is made."""
+        if folder := places.container_context(pod, container, self._scheme).cgroup_parent:
+            known.context = replace(known.context, cgroup_parent=folder)
 
     def _clear(self, known: HeldContainer) -> None:
         if is_clear(known.changes):
