@@ -101,6 +101,8 @@ def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods
     with_rules = bool(rules) or (not isinstance(loaded, ConfigError) and loaded.rules.source == "files")
     done = run_check(loaded, default, with_rules, pods or "")
     out = Output(settings)
+    for note in done.notes:
+        out.note(f"note: {note}")
     rows = [each._asdict() for each in done.findings]
     if rows or not out.human:
         columns = [
@@ -144,8 +146,10 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
 
     out = Output(settings)
     if manifest:
-        from nri.cli.support.agent.offline import explain_manifests
+        from nri.cli.support.agent.offline import explain_manifests, passed_over
 
+        for note in passed_over(loaded.settings):
+            out.note(f"note: {note}")
         found = [enriched(each) for each in explain_manifests(loaded.settings, str(manifest))]
         if not out.human:
             out.document(found)
