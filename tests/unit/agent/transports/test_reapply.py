@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -401,9 +402,24 @@ def test_a_malformed_annotation_never_clears_what_was_applied(tmp_path: Path, ev
         elif not fail:
             runtime.update_container(bad, container, m.LinuxResources())
             runtime.post_update_container(bad, container)
+            parts.book.put("NodeResourceTopology", None, "a test")
+            assert run(plugin)
         assert runtime.updates == []
         assert container.linux.resources.SerializeToString(deterministic=True) == before
     assert files(tmp_path) == on_disk
+
+
+def test_a_hook_that_can_no_longer_decide_gives_nothing_back(tmp_path: Path) -> None:
+    plugin, parts = made(tmp_path, SHARED)
+    with with_pod(plugin, SHARED.pod) as runtime:
+        known = plugin.held.container(CONTAINER_ID)
+        assert known is not None
+        known.context = replace(known.context, pod=replace(known.context.pod, annotations=MALFORMED))
+        before = files(tmp_path)
+        parts.book.put("NodeResourceTopology", pools("3"), "a test")
+        assert run(plugin)
+        assert runtime.updates == []
+    assert files(tmp_path) == before
 
 
 def files(folder: Path) -> dict[str, str]:
