@@ -415,6 +415,7 @@ def test_a_hook_that_can_no_longer_decide_gives_nothing_back(tmp_path: Path) -> 
         known = plugin.held.container(CONTAINER_ID)
         assert known is not None
         known.context = replace(known.context, pod=replace(known.context.pod, annotations=MALFORMED))
+        (tmp_path / "sys/fs/cgroup/cpuset" / SHARED.pod.folder / CONTAINER_ID / "cpuset.cpus").write_text("0-1,2-3\n")
         before = files(tmp_path)
         parts.book.put("NodeResourceTopology", pools("3"), "a test")
         assert run(plugin)
