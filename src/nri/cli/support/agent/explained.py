@@ -59,14 +59,15 @@ def show(out: Output, found: Mapping[str, Any]) -> None:
     out.text(Painted(f"pod {name}{' (it has ended)' if found.get('ended') else ''}", "bold"))
     if found["values"]:
         columns = [each for each in VALUES if any(row.get(each.key) for row in found["values"])]
-        out.table(columns, sorted(found["values"], key=lambda row: (row.get("container", ""), row.get("field", ""))))
+        rows = [{**row, "value": row["value"] or '""'} for row in found["values"]]
+        out.table(columns, sorted(rows, key=lambda row: (row.get("container", ""), row.get("field", ""))))
     else:
         out.text("no hook gave it any value")
-    for title, columns, part in (("Written:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
+    for title, shown, part in (("What came of it:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
         if found.get(part):
             out.text("")
             out.text(title)
-            out.table(columns, found[part])
+            out.table(shown, found[part])
     if found.get("notes"):
         out.text("")
     for note in found.get("notes", ()):

@@ -81,8 +81,8 @@ def run(settings: Settings, /, **options: Any) -> int:
 def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods: str | None, **options: Any) -> int:
     """Check settings, rules and pods, and say everything that is wrong with them at once; nothing is changed or asked.
 
-    FILE is the agent's configuration, in TOML, YAML or JSON; later ones win. Of pods, the annotations are read as the hooks
-    read them that the settings switch on.
+    FILE is the agent's configuration, in TOML, YAML or JSON; later ones win. Of pods, the annotations are read as the
+    hooks read them that the settings switch on.
 
     Exits with 0 if all is well, with 2 for mistakes in the settings, else with 1 for those in rules or pods.
     """
@@ -101,9 +101,16 @@ def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods
     with_rules = bool(rules) or (not isinstance(loaded, ConfigError) and loaded.rules.source == "files")
     done = run_check(loaded, default, with_rules, pods or "")
     out = Output(settings)
+    for note in done.notes:
+        out.note(f"note: {note}")
     rows = [each._asdict() for each in done.findings]
     if rows or not out.human:
-        columns = [Column("WHERE", "where"), Column("WHAT", "what"), Column("PROBLEM", "problem"), Column("NEXT", "next")]
+        columns = [
+            Column("WHERE", "where"),
+            Column("WHAT", "what"),
+            Column("PROBLEM", "problem"),
+            Column("NEXT", "next"),
+        ]
         out.table(columns, rows)
     if not rows:
         out.note(f"nothing is wrong: {done.looked_at}")
@@ -139,8 +146,10 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
 
     out = Output(settings)
     if manifest:
-        from nri.cli.support.agent.offline import explain_manifests
+        from nri.cli.support.agent.offline import explain_manifests, passed_over
 
+        for note in passed_over(loaded.settings):
+            out.note(f"note: {note}")
         found = [enriched(each) for each in explain_manifests(loaded.settings, str(manifest))]
         if not out.human:
             out.document(found)
