@@ -193,7 +193,7 @@ class HookPlugin(Plugin):
         context = places.requested(pod, container, resources, self._scheme)
         changes = self._sayable(context, self._decide(_UPDATE, context))
         known = self.held.known(container.id, HeldContainer(pod.id, context, created=True))
-        self.held.ask(known, context.resources or Resources())
+        self.held.ask(known, context)
         known.changes, known.generation = changes, generation
         message = self._converted(context, lambda: words.update(changes, container.id))
         return Update.of(message) if message is not None else None
