@@ -103,12 +103,7 @@ def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods
     out = Output(settings)
     rows = [each._asdict() for each in done.findings]
     if rows or not out.human:
-        columns = [
-            Column("WHERE", "where"),
-            Column("WHAT", "what"),
-            Column("PROBLEM", "problem"),
-            Column("NEXT", "next"),
-        ]
+        columns = [Column("WHERE", "where"), Column("WHAT", "what"), Column("PROBLEM", "problem"), Column("NEXT", "next")]
         out.table(columns, rows)
     if not rows:
         out.note(f"nothing is wrong: {done.looked_at}")
