@@ -1,4 +1,4 @@
-"""Koordinator's hook protocol on a real containerd whose NRI is off: a server in Go, and the agent, behind our proxy."""
+"""Koordinator's hook protocol on a real containerd without NRI: a server in Go, and the agent, behind our proxy."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_dead_or_refusing_server_counts_by_its_failure_policy(proxied: Proxied
     refuse = {"PreCreateContainer": {"error": "no such class"}}
     server = proxied.serve("Fail", **refuse)
     pod = proxied.pod("web")
-    with pytest.raises(grpc.RpcError, match="hook server err.*no such class"):
+    with pytest.raises(grpc.RpcError, match=r"hook server err.*no such class"):
         proxied.app(pod)
     server.kill()
     server.wait()
