@@ -6,17 +6,46 @@ Rules: a missing value is an empty one; a value of another kind is a ConfigError
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from nri.config.place import at
-from nri.config.syntax import line_of
+from nri.config.source import Source
+from nri.config.syntax import line_of, parse_text
 from nri.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nri.config import Source
+    from collections.abc import Iterator
+
     from nri.config.place import Path
 
-__all__ = ["Document", "text"]
+__all__ = ["Document", "objects", "parts", "text"]
+
+
+def parts(source: Source) -> Iterator[Source]:
+    """Yield the documents of a file, each behind as many empty lines as stand before it, for errors to name lines."""
+    start = 0
+    for mark in re.finditer(r"(?m)^---.*$|\Z", source.text):
+        above = source.text.count("\n", 0, start)
+        yield Source(source.name, "\n" * above + source.text[start : mark.start()], source.format)
+        start = mark.end()
+
+
+def objects(source: Source) -> Iterator[tuple[Document, dict[str, Any]]]:
+    """Yield every object of a file with its document; those of a List one by one. ConfigError for what is none."""
+    for part in parts(source):
+        root = parse_text(part)
+        document = Document(part, root)
+        waiting = [] if root is None else [root]
+        while waiting:
+            tree = waiting.pop(0)
+            if not isinstance(tree, dict):
+                raise document.error("expected an object with a kind", "")
+            items = document.items(tree, "items") if str(tree.get("kind", "")).endswith("List") else None
+            if items is None:
+                yield document, tree
+            else:
+                waiting[:0] = items
 
 
 class Document:
@@ -40,6 +69,15 @@ class Document:
         if line is None and path:
             line = line_of(self._source, path)  # the key is missing
         return ConfigError(at(self._source, line), where, reason, suggestion)
+
+    def place(self, tree: Any, *keys: str) -> str:
+        """Return the file with the line of a key below one of its tables, or of the nearest that is there."""
+        path = _path_to(self._root, tree)
+        for end in range(len(keys), -1, -1) if path is not None else ():
+            line = line_of(self._source, (*path, *keys[:end]) if path is not None else ())
+            if line is not None:
+                return at(self._source, line)
+        return self._source.name
 
     def table(self, tree: Any, key: str, where: str = "") -> dict[str, Any]:
         """Return the table at a key of a table; ConfigError if another kind of value stands there."""

@@ -7,9 +7,7 @@ without a node; values that come from the cluster are left empty and noted. Next
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -19,7 +17,7 @@ from nri.config import Source, parse_text
 from nri.errors import ConfigError
 from nri.kube import kubelet, quantity
 from nri.kube.container import ContainerReader
-from nri.kube.document import Document
+from nri.kube.document import Document, parts
 from nri.kube.image_config import ImageConfig
 
 __all__ = ["Workload", "read_manifests"]
@@ -50,7 +48,7 @@ def read_manifests(source: Source, image: ImageConfig | None = None) -> list[Wor
     """
     found = list[Workload]()
     twins: Counter[tuple[str, str]] = Counter()
-    for part in _parts(source):
+    for part in parts(source):
         root = parse_text(part)
         document = Document(part, root)
         for tree in _pods_in(document, root):
@@ -58,15 +56,6 @@ def read_manifests(source: Source, image: ImageConfig | None = None) -> list[Wor
     if not found:
         raise ConfigError(source.name, "", "holds no Pod, nor anything with a pod template", "kind: Pod")
     return found
-
-
-def _parts(source: Source) -> Iterator[Source]:
-    """Yield the documents of a file, each behind as many empty lines as stand before it, for errors to name lines."""
-    start = 0
-    for mark in re.finditer(r"(?m)^---.*$|\Z", source.text):
-        above = source.text.count("\n", 0, start)
-        yield Source(source.name, "\n" * above + source.text[start : mark.start()], source.format)
-        start = mark.end()
 
 
 def _pods_in(document: Document, tree: Any) -> list[dict[str, Any]]:

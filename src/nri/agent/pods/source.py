@@ -1,7 +1,8 @@
 """What a source of pods is: the pods of this node that it knows last, and a word when they have changed.
 
 A pod is an API object: a dict with `metadata`, `spec` and `status`, whose `containerStatuses` have a `containerID` such
-as `containerd://...`. What a source does not know is absent. Next: `apiserver`, `kubelet`, `cri`, `files`.
+as `containerd://...`. What a source does not know is absent; what the API has no place for, the folder of a pod's
+cgroups, is `cgroupParent`, where it is known. Next: `apiserver`, `kubelet`, `cri`, `files`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-__all__ = ["Known", "Pod", "PodSource"]
+__all__ = ["Known", "KnownPods", "Pod", "PodSource"]
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class Known:
         new = list(pods)
         with self._lock:
             changed = new != self._pods or not self.synced
-            self._pods, self.synced, self.problem = new, True, ""
+            self._pods, self.synced = new, True
             listeners = list(self._listeners) if changed else []
         for listener in listeners:
             try:
@@ -83,7 +84,32 @@ class Known:
                 _log.exception("changed pods could not be looked at")
 
     def failed(self, error: str) -> None:
-        """Note that the source could not be asked; what is known stays."""
-        if error != self.problem:
+        """Note that the source cannot be asked, and what is known stays; "" as soon as it can be asked again."""
+        if error and error != self.problem:
             _log.warning("pods may be old: %s", error)
         self.problem = error
+
+
+class KnownPods:
+    """The part of a source that answers questions, by what it knows."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+
+    def pods(self) -> list[Pod]:
+        """Return the pods that are known."""
+        return self._known.pods()
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Have a function called after pods have changed."""
+        self._known.subscribe(listener)
+
+    @property
+    def synced(self) -> bool:
+        """Whether all pods have been learned of at least once."""
+        return self._known.synced
+
+    @property
+    def problem(self) -> str:
+        """Why what is known may be old, in one line; "" if it is not."""
+        return self._known.problem

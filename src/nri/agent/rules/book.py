@@ -99,10 +99,10 @@ class RuleBook:
             except Exception:  # noqa: BLE001  a listener's error is not the source's, which has more to tell
                 _log.exception("a changed %s could not be applied", kind)
 
-    def refuse(self, kind: str, source: str, error: str) -> None:
-        """Note that a source cannot even be read as documents; what it said before stays."""
+    def refuse(self, kind: str, source: str, error: str, where: str = "") -> None:
+        """Note that a source, or a place in it, cannot even be read as documents; what it said before stays."""
         with self._lock:
-            self._note(kind, source, source, error)
+            self._note(kind, source, where or source, error)
 
     def accept(self, kind: str, source: str) -> None:
         """Take back what `refuse` noted."""

@@ -33,6 +33,7 @@ _LASTING_S = range(240, 480)
 _SHORT_S = 1.0
 #: No wish of the apiserver to be left alone is kept for longer, in seconds.
 _MOST_PATIENCE_S = 60.0
+_NOT_FOUND = 404
 #: A stop waits for a request that is under way, in seconds.
 _STOP_S = 20.0
 
@@ -49,6 +50,7 @@ class Follower:
         changed: called by the thread with all objects, by namespace and name, once they are known and after changes;
             neither the mapping nor what is in it may be changed, or kept to see later changes.
         fields: a field selector.
+        told: called by the thread with a new `problem`, and with "" when it is over.
         clock: monotonic seconds.
         pause: waits so many seconds, less if this is stopped.
     """
@@ -60,6 +62,7 @@ class Follower:
         changed: Changed,
         *,
         fields: str = "",
+        told: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], object] | None = None,
     ) -> None:
@@ -67,6 +70,7 @@ class Follower:
         self._kind = kind
         self._changed = changed
         self._fields = fields
+        self._told = told
         self._clock = clock
         self._stopping = threading.Event()
         self._pause = pause or self._stopping.wait
@@ -84,6 +88,8 @@ class Follower:
         self.synced = False
         #: Why what is known may be old, "" if it is not.
         self.problem = ""
+        #: Whether the apiserver answers that it has no such kind.
+        self.absent = False
 
     def start(self) -> None:
         """Begin, in a thread of its own."""
@@ -94,13 +100,17 @@ class Follower:
 
     def stop(self) -> None:
         """End, and wait for that; what is known stays known."""
+        self.cut()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_STOP_S)
+            self._thread = None
+
+    def cut(self) -> None:
+        """Have it end, without waiting for that."""
         self._stopping.set()
         with self._lock:
             if self._open is not None:
                 self._open.cut()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_STOP_S)
-            self._thread = None
 
     @property
     def silent_s(self) -> float:
@@ -138,9 +148,10 @@ class Follower:
             self._version = ""
             _log.info("%s; all are listed anew", error)
             return delay_s
+        self.absent = error.status == _NOT_FOUND
         if self.problem != str(error):
             _log.warning("%s; what is known stays in force", error)
-        self.problem = str(error)
+            self._say(str(error))
         return delay_s
 
     def _list(self) -> None:
@@ -158,9 +169,10 @@ class Follower:
             try:
                 if self._stopping.is_set():
                     return
+                self._heard, self.absent = self._clock(), False
                 if self.problem:
                     _log.info("the apiserver is back: %s are followed", self._kind)
-                self.problem, self._heard = "", self._clock()
+                    self._say("")
                 for events in watch.events():
                     self._heard = self._clock()
                     if self._take(events):
@@ -183,6 +195,11 @@ class Follower:
             self._version = ""
             raise ApiserverError(f"watch {self._kind}", 0, f"there are more than {MOST_OBJECTS} objects")
         return changed
+
+    def _say(self, problem: str) -> None:
+        self.problem = problem
+        if self._told is not None:
+            self._told(problem)
 
     def _tell(self) -> None:
         try:

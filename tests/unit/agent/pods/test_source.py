@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri.agent.pods.source import Known
+from nri.agent.pods.source import Known, KnownPods
 
 
 def test_changed_pods_are_told_and_equal_ones_are_not() -> None:
@@ -15,13 +15,25 @@ def test_changed_pods_are_told_and_equal_ones_are_not() -> None:
     assert known.synced
 
 
-def test_an_error_keeps_what_is_known_and_goes_with_the_next_success() -> None:
+def test_an_error_keeps_what_is_known_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     known = Known()
     known.replace([{"metadata": {}}])
     known.failed("gone")
+    known.failed("gone")
     assert (known.problem, len(known.pods()), known.synced) == ("gone", 1, True)
+    assert len(caplog.records) == 1
+    known.failed("")
+    assert (known.problem, len(caplog.records)) == ("", 1)
+
+
+def test_a_source_answers_by_what_it_knows() -> None:
+    known, calls = Known(), []
+    source = KnownPods(known)
+    source.subscribe(lambda: calls.append(1))
+    assert (source.pods(), source.synced, source.problem) == ([], False, "")
     known.replace([{"metadata": {}}])
-    assert known.problem == ""
+    known.failed("old")
+    assert (source.pods(), source.synced, source.problem, calls) == ([{"metadata": {}}], True, "old", [1])
 
 
 def test_the_list_is_the_callers_own() -> None:

@@ -100,7 +100,7 @@ class Standalone:
         """Go once over folders, pods and programs.
 
         Args:
-            reasons: why; `timer` looks also at what is believed to be right, `NodeSLO` at identities of all folders.
+            reasons: why; `timer` looks also at what is believed to be right, "NodeSLO" at identities of all folders.
         """
         force, tally = TIMER in reasons or _RULES in reasons, Tally()
         if _SLO in reasons or not self._passed:

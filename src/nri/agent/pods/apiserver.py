@@ -1,0 +1,49 @@
+"""Pods from an apiserver: those that are bound to this node, followed for as long as it runs.
+
+Next: `nri.kube.client`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from nri.agent.node_name import node_name
+from nri.agent.pods.source import Known, KnownPods
+from nri.kube.client import PODS, Follower, connect
+
+if TYPE_CHECKING:
+    from nri.agent.settings import Settings
+    from nri.kube.client import Apiserver
+
+__all__ = ["ApiserverPods"]
+
+
+class ApiserverPods(KnownPods):
+    """The source of pods that follows an apiserver.
+
+    Args:
+        settings: `rules.kubeconfig` and `rules.node_name` are read.
+        api: the apiserver; by default the one that the settings name.
+
+    Raises:
+        ConfigError: the kubeconfig or the service account cannot be used.
+    """
+
+    def __init__(self, settings: Settings, api: Apiserver | None = None) -> None:
+        super().__init__(Known())
+        self._api = api or connect(settings.rules.kubeconfig)
+        fields = f"spec.nodeName={node_name(settings)}"
+        self._follower = Follower(self._api, PODS, self._take, fields=fields, told=self._known.failed)
+
+    def start(self) -> None:
+        """Begin to follow, in a thread of its own."""
+        self._follower.start()
+
+    def stop(self) -> None:
+        """End; what is known stays known."""
+        self._follower.stop()
+        self._api.close()
+
+    def _take(self, objects: Mapping[Any, Any]) -> None:
+        self._known.replace(objects.values())

@@ -1,0 +1,132 @@
+"""Pods from the kubelet of this node: its own list, asked for again and again over HTTPS.
+
+The list is the kubelet's view: it has static pods under the uid that their folders have, and changes of the apiserver
+as soon as the kubelet has seen them. Rules: every answer has a deadline and a bound; the token is read anew each time,
+because it is rotated in its file. Next: `nri.agent.pods.cri`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import os
+import ssl
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from nri.agent.pods.source import Known, KnownPods, Pod
+from nri.agent.poll import Poll
+from nri.errors import ConfigError
+from nri.text import plain
+
+if TYPE_CHECKING:
+    from nri.agent.settings import Settings
+
+__all__ = ["KubeletPods"]
+
+_log = logging.getLogger(__name__)
+_ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  a path
+_PATH = "/pods"
+_MOST_BYTES = 64 << 20
+#: One read of the connection, and a whole answer, in seconds.
+_READ_S, _ANSWER_S = 5.0, 15.0
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class KubeletPods(KnownPods):
+    """The source of pods that asks the kubelet.
+
+    Args:
+        settings: `pods.kubelet`, `pods.kubelet_token`, `pods.kubelet_ca` and `pods.interval` are read.
+
+    Raises:
+        ConfigError: the file of the CA cannot be used.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(Known())
+        where = urlsplit(settings.pods.kubelet)
+        self._host, self._port = where.hostname or "127.0.0.1", where.port or 10250
+        self._tls = _context(settings.pods.kubelet_ca, self._host) if where.scheme == "https" else None
+        self._token = settings.pods.kubelet_token or (_ACCOUNT_TOKEN if os.path.exists(_ACCOUNT_TOKEN) else "")
+        if self._token and not settings.pods.kubelet_ca:
+            _log.warning("pods.kubelet_ca is not set: the token goes to whatever listens at %s", settings.pods.kubelet)
+        self._poll = Poll(self.ask, settings.pods.interval, "pods of the kubelet")
+
+    def start(self) -> None:
+        """Begin to ask, in a thread of its own."""
+        self._poll.start()
+
+    def stop(self) -> None:
+        """Ask no longer; what is known stays known."""
+        self._poll.stop()
+
+    def ask(self) -> None:
+        """Ask once."""
+        try:
+            pods = _pods(self._answer())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            words = plain(str(error) or type(error).__name__, 300)
+            self._known.failed(f"the kubelet at {self._host}:{self._port}: {words}")
+            return
+        self._known.failed("")
+        self._known.replace(pods)
+
+    def _answer(self) -> bytes:
+        """The body of the answer. OSError, HTTPException or ValueError if there is none that can be used."""
+        headers = {"Accept": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {Path(self._token).read_text().strip()}"
+        deadline = time.monotonic() + _ANSWER_S
+        connection: http.client.HTTPConnection
+        if self._tls is None:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=_READ_S)
+        else:
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=_READ_S, context=self._tls)
+        try:
+            connection.request("GET", _PATH, headers=headers)
+            answer = connection.getresponse()
+            if answer.status != 200:
+                hint = {401: "is the token good?", 403: "see nri-agent-kubelet in deploy/agent/rbac.yaml"}
+                raise ValueError(f"HTTP {answer.status} {hint.get(answer.status, '')}".strip())
+            parts, size = [], 0
+            while part := answer.read1(1 << 16):
+                parts.append(part)
+                size += len(part)
+                if size > _MOST_BYTES:
+                    raise ValueError(f"the answer is bigger than {_MOST_BYTES} bytes")
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the answer takes too long")
+            return b"".join(parts)
+        finally:
+            connection.close()
+
+
+def _context(ca: str, host: str) -> ssl.SSLContext:
+    """TLS that checks the kubelet by a CA, if there is one.
+
+    A kubelet's certificate is made out to the node, never to the loopback address, so there only the CA is checked.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca or None)
+    except (OSError, ValueError) as error:
+        raise ConfigError(ca, "", f"it cannot be used as a CA: {error}") from None
+    if not ca or host in _LOOPBACK:
+        context.check_hostname = False
+    if not ca:
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _pods(data: bytes) -> list[Pod]:
+    try:
+        found = json.loads(data)
+    except RecursionError:
+        raise ValueError("the answer is nested too deep") from None
+    items: Any = found.get("items") if isinstance(found, dict) else None
+    if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
+        raise ValueError("the answer is no list of pods")
+    return [each for each in items if isinstance(each.get("metadata"), dict)]

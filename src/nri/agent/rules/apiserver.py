@@ -1,0 +1,82 @@
+"""Rules from an apiserver: this node's NodeSLO, NodeResourceTopology and Node, followed for as long as it runs.
+
+Rules: while the apiserver is away the last rules stay, and a problem of the book says since when; a kind that the
+cluster does not have is a problem of that kind alone. Next: `nri.kube.client`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from nri.agent.node_name import node_name
+from nri.agent.rules.book import RuleBook
+from nri.agent.rules.parsed import NODE, SLO, TOPOLOGY
+from nri.kube.client import NODE_SLOS, NODE_TOPOLOGIES, NODES, Follower, Kind, connect
+
+if TYPE_CHECKING:
+    from nri.agent.settings import Settings
+    from nri.kube.client import Apiserver
+
+__all__ = ["ApiserverRules"]
+
+_FOLLOWED: Final[Mapping[str, Kind]] = {SLO: NODE_SLOS, TOPOLOGY: NODE_TOPOLOGIES, NODE: NODES}
+
+
+class ApiserverRules:
+    """The source of rules that follows an apiserver.
+
+    Args:
+        settings: `rules.kubeconfig` and `rules.node_name` are read.
+        book: where the rules go.
+        api: the apiserver; by default the one that the settings name.
+
+    Raises:
+        ConfigError: the kubeconfig or the service account cannot be used.
+    """
+
+    def __init__(self, settings: Settings, book: RuleBook, api: Apiserver | None = None) -> None:
+        self._book = book
+        self._node = node_name(settings)
+        self._api = api or connect(settings.rules.kubeconfig)
+        self._followers = {
+            name: Follower(
+                self._api, kind, self._taker(name), fields=f"metadata.name={self._node}", told=self._teller(name)
+            )
+            for name, kind in _FOLLOWED.items()
+        }
+
+    def start(self) -> None:
+        """Begin to follow, in threads of their own."""
+        for follower in self._followers.values():
+            follower.start()
+
+    def stop(self) -> None:
+        """End; the rules stay."""
+        for follower in self._followers.values():
+            follower.cut()
+        for follower in self._followers.values():
+            follower.stop()
+        self._api.close()
+
+    def health(self) -> tuple[bool, str]:
+        """Ready once all that can be asked has been asked; later cuts do not take that back, the rules stay."""
+        waiting = [name for name, follower in self._followers.items() if not (follower.synced or follower.absent)]
+        troubled = sorted({follower.problem for follower in self._followers.values() if follower.problem})
+        words = "; ".join(troubled) or (f"waits for {', '.join(waiting)}" if waiting else "followed")
+        return not waiting, f"rules of {self._node} at {self._api.address}: {words}"
+
+    def _taker(self, name: str) -> Callable[[Mapping[Any, Any]], None]:
+        def take(objects: Mapping[Any, Any]) -> None:
+            self._book.put(name, objects.get(("", self._node)), f"{name} {self._node} of {self._api.address}")
+
+        return take
+
+    def _teller(self, name: str) -> Callable[[str], None]:
+        def tell(problem: str) -> None:
+            if problem:
+                self._book.refuse(name, self._api.address, problem)
+            else:
+                self._book.accept(name, self._api.address)
+
+        return tell
