@@ -173,8 +173,7 @@ class HookPlugin(Plugin):
         known = self.held.container(container.id)
         if known is None:
             return
-        known.created = True
-        self._placed(known, pod, container)
+        known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
         if known.changes:
             self._compare(known, container)
         if known.generation != self.reapply.generation:
@@ -183,8 +182,7 @@ class HookPlugin(Plugin):
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Do by writes what could not be said, before the container's first instruction."""
         known = self.held.container(container.id) or self._late(pod, container)
-        known.created = True
-        self._placed(known, pod, container)
+        known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
         self._clear(known)
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
@@ -193,7 +191,7 @@ class HookPlugin(Plugin):
         context = places.requested(pod, container, resources, self._scheme)
         changes = self._sayable(context, self._decide(_UPDATE, context))
         known = self.held.known(container.id, HeldContainer(pod.id, context, created=True))
-        self.held.ask(known, context.resources or Resources())
+        self.held.ask(known, context)
         known.changes, known.generation = changes, generation
         message = self._converted(context, lambda: words.update(changes, container.id))
         return Update.of(message) if message is not None else None
@@ -267,11 +265,6 @@ class HookPlugin(Plugin):
             raise Reject(str(outcome.failed))
         self._quietly("start", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
         return known
-
-    def _placed(self, known: HeldContainer, pod: m.PodSandbox, container: m.Container) -> None:
-        """Take in where the cgroup is: behind a proxy nobody knows the container's id before it is made."""
-        if folder := places.container_context(pod, container, self._scheme).cgroup_parent:
-            known.context = replace(known.context, cgroup_parent=folder)
 
     def _clear(self, known: HeldContainer) -> None:
         if is_clear(known.changes):
