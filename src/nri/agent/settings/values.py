@@ -108,9 +108,9 @@ class ProxySettings:
         skip_label: pods with this label, KEY=VALUE, pass untouched.
     """
 
-    listen: str = "/run/nri/proxy.sock"
+    listen: str = "/run/nri-proxy/proxy.sock"
     runtime_endpoint: str = CONTAINERD
-    state: Path = Path("/var/lib/nri/proxy")
+    state: Path = Path("/var/lib/nri-proxy")
     socket_path: str = ""
     plugin_path: str = ""
     plugin_config_path: str = naming.CONFIG_DIR
