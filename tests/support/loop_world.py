@@ -1,7 +1,7 @@
 """A machine of files whose time passes as a test says: for the loops, which sample it.
 
-Rules: `pass_s` lets seconds go by, in which each cgroup uses what it was told to, thousandths of a CPU, and the node the
-share that it was told to; counters grow by that, so that a sample sees it.
+Rules: `pass_s` lets seconds go by, in which each cgroup uses what it was told to, thousandths of a CPU, and the node
+the share that it was told to; counters grow by that, so that a sample sees it.
 """
 
 from __future__ import annotations
@@ -58,10 +58,7 @@ class LoopWorld(World):
     ) -> None:
         settings = Settings(gates=dict(gates))
         super().__init__(folder, node or Node(), settings)
-        files = {
-            "sys/devices/system/cpu/online": f"0-{cpus - 1}\n",
-            "sys/devices/system/cpu/present": f"0-{cpus - 1}\n",
-        }
+        files = {f"sys/devices/system/cpu/{name}": f"0-{cpus - 1}\n" for name in ("online", "present")}
         for number in range(cpus):
             base = f"sys/devices/system/cpu/cpu{number}/topology"
             pair = number // 2 * 2

@@ -96,10 +96,8 @@ def test_pods_of_other_classes_and_without_limit_are_left_alone(tmp_path: Path) 
 def test_a_pod_may_ask_for_it_by_itself(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     (manifest,) = world.source.pods()
-    asking = {
-        **manifest,
-        "metadata": {**manifest["metadata"], "annotations": {"koordinator.sh/cpuBurst": '{"policy":"auto"}'}},
-    }
+    annotations = {"koordinator.sh/cpuBurst": '{"policy":"auto"}'}
+    asking = {**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}}
     world.source.replace([asking])
     world.throttled.add(C)
     world.loop(2)
