@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nri.agent.node_name import node_name
 from nri.agent.rules.book import RuleBook
 from nri.agent.rules.parsed import NODE, SLO, TOPOLOGY
+from nri.agent.settings.node_name import node_name
 from nri.kube.client import NODE_SLOS, NODE_TOPOLOGIES, NODES, Follower, Kind, connect
 
 if TYPE_CHECKING:
