@@ -2,7 +2,7 @@
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-interop test-faults test-compiled test-covered test-loaded test-pythons test-engine test-kubelet test-real test-v2 test-packaging test-deploy test-apiserver fuzz torture lint format docs \
+.PHONY: help demo test test-quick test-interop test-faults test-compiled test-covered test-loaded test-pythons test-engine test-agent test-kubelet test-real test-v2 test-packaging test-deploy test-apiserver fuzz torture lint format docs \
         bench generate lock fresh wheel release-check venv clean
 
 help:            ## this list
@@ -54,6 +54,9 @@ test-pythons: setup ## the quick, fault and packaging suites on every other supp
 
 test-engine: setup  ## the engine's rooms with runc, crun, conmon, skopeo, umoci and CNI plugins (root)
 	@$(PY) tools/check.py engine
+
+test-agent: setup   ## the node agent on a real containerd, its program and its faults (root)
+	@$(PY) tools/check.py agent
 
 test-kubelet: setup ## pods under a real kubelet, on containerd and on the engine (root, Go; ten minutes more the first time)
 	@$(PY) tools/check.py kubelet

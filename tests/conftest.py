@@ -33,6 +33,7 @@ MARKERS = {
     "upstream": "interop",
     "faults": "faults",
     "torture": "faults",
+    "agent": "real",
     "engine": "real",
     "fuzz": "slow",
     "real": "real",

@@ -43,6 +43,7 @@ LATER = {
     "torture": ("torture",),
     "fuzz": ("fuzz",),
     "deploy": ("deploy",),
+    "agent": ("agent",),
     "engine": ("engine",),
     "real": ("real",),
     "kubelet": ("kubernetes",),
@@ -63,8 +64,9 @@ TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
 
 #: Tests of types, pages, parsers of files, packages, the command, the engine and others' programs: none is compiled.
 NOT_COMPILED = (
-    *("apiserver", "checkers", "docs", "fuzz", "packaging", "deploy", "engine", "guest", "kubernetes", "peers"),
-    *(f"unit/{name}" for name in ("cli", "config", "cri", "engine", "kube", "oci", "support")),
+    *("agent", "apiserver", "checkers", "docs", "fuzz", "packaging", "deploy", "engine", "guest", "kubernetes"),
+    "peers",
+    *(f"unit/{name}" for name in ("agent", "cli", "config", "cri", "engine", "kube", "oci", "support")),
 )  # fmt: skip
 
 

@@ -1,9 +1,10 @@
-"""Write the manifests, charts and units of the bundled plugins: `python tools/generate_deploy.py`, or `--check`.
+"""Write the manifests, charts and units of plugins and agent: `python tools/generate_deploy.py`, or `--check`.
 
 One job: below deploy/ the folders kustomize, helm and systemd are what `tools.deployment` makes of deploy/plugins.yaml,
-and of nothing else. They are checked in, so that a person can read and apply them, and compared in CI.
-Rules: what is written by hand (deploy/helm/nri-plugin/templates) is left alone; a file that nothing makes any more is
-removed, and counts as different.
+deploy/agent.yaml and deploy/agent, and of nothing else. They are checked in, so that a person can read and apply them,
+and compared in CI.
+Rules: what is written by hand (templates of the library chart and of the agent's) is left alone; a file that nothing
+makes any more is removed, and counts as different.
 
 Exit codes: 0 done or equal, 1 different.
 """
@@ -19,9 +20,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools.deployment import chart, kustomize, table, unit  # noqa: E402
+from tools.deployment.agent import chart as agent_chart  # noqa: E402
+from tools.deployment.agent import kustomize as agent_kustomize  # noqa: E402
+from tools.deployment.agent import unit as agent_unit  # noqa: E402
 
 DEPLOY = ROOT / "deploy"
-BY_HAND = "helm/nri-plugin/templates/"
+BY_HAND = ("helm/nri-plugin/templates/", "helm/agent/templates/")
 
 
 def wanted() -> tuple[dict[str, str], dict[str, str]]:
@@ -33,8 +37,9 @@ def wanted() -> tuple[dict[str, str], dict[str, str]]:
         files |= {f"helm/{path}": text for path, text in chart.files(need).items()}
         files |= {f"systemd/{path}": text for path, text in unit.files(need).items()}
         links[f"helm/{need.name}/charts/{chart.LIBRARY}"] = f"../../{chart.LIBRARY}"
-    files |= {f"kustomize/{path}": text for path, text in kustomize.components().items()}
-    files |= {f"helm/{path}": text for path, text in chart.library().items()}
+    files |= {f"kustomize/{path}": text for path, text in (kustomize.components() | agent_kustomize.files()).items()}
+    files |= {f"systemd/{path}": text for path, text in agent_unit.files().items()}
+    files |= {f"helm/{path}": text for path, text in (chart.library() | agent_chart.files()).items()}
     return files, links
 
 

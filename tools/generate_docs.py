@@ -2,8 +2,8 @@
 
 One job: the text between `<!-- generated: NAME -->` and `<!-- end -->` of a page is what the function NAME of `REGIONS`
 returns. So that a page can be read in the tree as well, the tables are checked in, and compared in CI.
-Rules: names, numbers and types come from the descriptor and the tables of `nri.api` and `nri.host`; words from the
-comments of the .proto file. Nothing is read from the running machine.
+Rules: names, numbers and types come from the descriptor and the tables of the package; words
+from the comments of the .proto file. Nothing is read from the running machine.
 
 Exit codes: 0 done or equal, 1 different.
 """
@@ -17,17 +17,20 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from nri.agent.observe import METRICS
 from nri.api import go_names
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.api.versions import RUNTIMES
 from nri.host.cgroups.knobs import KNOBS, Place
+from nri.proxy.adjust.table import TABLE
 from nri.stub.support.checks import ARGUMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.real import bundled_matrix  # noqa: E402
+from tools import agent_tables  # noqa: E402
 from tools.deployment import table as deployment  # noqa: E402
 
 PROTO = ROOT / "proto/nri/pkg/api/v1alpha1/api.proto"
@@ -244,7 +247,34 @@ def plugin_effects() -> str:
     return "\n".join([table(("plugin", "asked for", *runtimes), rows), *lines])
 
 
+def agent_metrics() -> str:
+    """Every metric of the node agent."""
+    rows = [(f"`nri_agent_{name}`", kind, ", ".join(labels), words) for name, (kind, labels, words) in METRICS.items()]
+    return table(("metric", "kind", "labels", "meaning"), rows)
+
+
+def proxy_table() -> str:
+    """What of an adjustment the proxy can put into requests of the CRI."""
+    rows = [(f"`{path}`", f"`{row.how}`" if row.how else "no", row.limits) for path, row in TABLE.items()]
+    return table(("field", "in the CRI", "limits, or why not"), rows)
+
+
+def rows_of(made: Callable[[], Iterable[tuple[str, ...]]]) -> Callable[[], str]:
+    """A table of rows, the first of which is its head."""
+
+    def text() -> str:
+        head, *rows = made()
+        return table(head, rows)
+
+    return text
+
+
 REGIONS: dict[str, Callable[[], str]] = {
+    "agent-gates": rows_of(agent_tables.gates),
+    "agent-modes": rows_of(agent_tables.modes),
+    "agent-needs": rows_of(agent_tables.needs),
+    "agent-metrics": agent_metrics,
+    "proxy-table": proxy_table,
     "knobs": knobs,
     "plugin-effects": plugin_effects,
     "plugin-needs": plugin_needs,

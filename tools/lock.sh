@@ -27,11 +27,12 @@ if [ -n "$check" ]; then
     out=$(mktemp -d); trap 'rm -rf "$out"' EXIT
 fi
 export_to "$out/base.txt"
+export_to "$out/agent.txt" --extra agent
 export_to "$out/build.txt" --only-group build
 export_to "$out/demo.txt" --group demo
 export_to "$out/dev.txt" --group dev --all-extras
 if [ -n "$check" ]; then
-    for name in base build demo dev; do
+    for name in base agent build demo dev; do
         cmp -s "$out/$name.txt" "requirements/$name.txt" || { echo "requirements/$name.txt is out of date; try: make lock" >&2; exit 1; }
     done
 fi

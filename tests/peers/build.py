@@ -93,6 +93,7 @@ MODULES = (
     _go("bench/peers/go", programs=("benchrt", "benchpl")),
     _go("tests/peers/registry", programs=("registry",)),
     _go("tests/peers/streams", programs=("streamclient",)),
+    _go("tests/peers/hookserver", programs=("hookserver",)),
     _charts("chartrender", "./cmd/chartrender"),
     _charts("helm", "helm.sh/helm/v4/cmd/helm"),
     Module(

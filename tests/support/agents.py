@@ -56,7 +56,7 @@ def parts(
     clock = clock or Clock()
     observer = Observer()
     executor = Executor(root, observer=observer, clock=clock, scheduler=scheduler)
-    history = history or History(now=clock)
+    history = History(now=clock) if history is None else history
     book = RuleBook(node or Node(), clock=clock)
     for kind, document in (rules or {}).items():
         book.put(kind, document, "a test")

@@ -349,7 +349,8 @@ CASES = (
         "CPUNormalization", "faster CPUs", Pod(n.LS, cpu_shares=1024, cfs_quota=100_000),
         (
             Effect("container", "cpu.cfs_quota", "50000", updated=True),
-            Effect("pod", "cpu.cfs_quota", "50000", _ALONE),
+            # Not on cgroup v1, where a container could then not start (nri.agent.transports.standalone.room).
+            Effect("pod", "cpu.cfs_quota", "50000", frozenset()),
         ),
         _FAST,
     ),

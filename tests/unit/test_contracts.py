@@ -40,6 +40,14 @@ FORBIDDEN = {
         "engine/state/names.py",
         "nri.engine.process.runtime",
     ),
+    "No transport of the agent knows another; what several need lies below them": (
+        "agent/transports/standalone/tally.py",
+        "nri.agent.transports.nri",
+    ),
+    "Inside the agent imports go from its wiring down through transports, decisions and records to the settings": (
+        "agent/executor.py",
+        "nri.agent.decisions",
+    ),
     "Inside host each room stands on cgroups, or on files and results alone, and none on its neighbours": (
         "host/process.py",
         "nri.host.topology",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from nri import host
@@ -90,6 +90,15 @@ class Executor:
                     self._observer.left_out("pending", left_out)
         self._observer.wrote(results)
         return results
+
+    def by_device(self, folder: str, knob: str, values: Mapping[str, int]) -> Result:
+        """Write a knob whose values are by device: `8:0` to a number, -1 for no limit."""
+        try:
+            (result,) = self._writer.write_all([host.Write(tidy(folder), knob, dict(values))])
+        except (KeyError, ValueError) as error:
+            result = Result(folder, knob, dict(values), Outcome.REFUSED, str(error))
+        self._observer.wrote([result])
+        return result
 
     def retry(self, folder: str) -> list[Result]:
         """Do what waits for a cgroup and for those below it."""

@@ -66,10 +66,18 @@ class HookServerSettings:
     Attributes:
         enable: look for hook servers, and ask them.
         folder: where they register themselves, a JSON file each.
+        timeout: how long one has to answer, in seconds.
+        every: ask all that list a stage, one after the other, and not the first alone.
     """
 
     enable: bool = False
     folder: Path = Path("/etc/runtime/hookserver.d")
+    timeout: Duration = 2.0
+    every: bool = False
+
+    def __post_init__(self) -> None:
+        if self.timeout < _SHORTEST_S:
+            raise ValueError(f"timeout {self.timeout:g} s is no time to wait; say 1ms or more")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from typing import Any, Final, NamedTuple
 
 from nri.agent.executor import tidy
 from nri.agent.parts import Parts
+from nri.agent.transports.clears import clear, is_clear
 from nri.errors import NriError
 from nri.host import Outcome, Result
 from nri.policies.koordinator import paths
 from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
 from nri.policies.koordinator.convert import proxy as words
-from nri.policies.koordinator.convert.messages import unsaid
 from nri.policies.koordinator.profile import PROFILE, Node
 from nri.policies.koordinator.profile import Outcome as Decided
 from nri.policies.koordinator.values import Changes
@@ -190,9 +190,9 @@ class HookCalls:
 
     def _tell_clear(self, container: ContainerContext, changes: Changes) -> None:
         """Clear a running container's CPUs, which an update of the CRI cannot say."""
-        writes = unsaid(container.cgroup_parent, changes, self._parts.decisions.node.quirks)
-        if writes:
-            self._parts.decisions.told(container, TRANSPORT, self._parts.executor.write(writes))
+        if is_clear(changes):
+            results = clear(self._parts.executor, container.cgroup_parent)
+            self._parts.decisions.told(container, TRANSPORT, results)
 
     def _remember(self, memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:
         with self._lock:

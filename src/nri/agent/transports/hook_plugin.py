@@ -20,12 +20,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from nri import host
 from nri.agent.parts import Parts
 from nri.agent.transports import places, words
+from nri.agent.transports.asked import asked_before, by_api
 from nri.agent.transports.clears import clear, is_clear
+from nri.agent.transports.gpu_folder import make_folder
 from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.reapply import Reapply
 from nri.api import messages as m
@@ -36,7 +38,6 @@ from nri.api.events import EventMask
 from nri.errors import ConfigError, Reject
 from nri.host import Result
 from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
-from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.profile import Outcome
 from nri.policies.koordinator.values import NO_CHANGES, Changes
 from nri.stub.plugin import Plugin
@@ -46,6 +47,7 @@ from nri.text import plain
 __all__ = ["EVENTS", "HookPlugin"]
 
 _log = logging.getLogger(__name__)
+Asked = dict[tuple[str, str], Resources]
 _T = TypeVar("_T")
 _RUN_POD, _CREATE, _UPDATE, _REMOVE_POD = (
     "PreRunPodSandbox",
@@ -117,7 +119,7 @@ class HookPlugin(Plugin):
         by_id = {pod.id: pod for pod in pods}
         for pod in pods:
             self.held.put_pod(pod.id, places.pod_context(pod))
-        asked = self._asked_by_api()
+        asked = by_api(self._parts.pods.pods())
         for container in containers:
             owner = by_id.get(container.pod_sandbox_id)
             if owner is not None and container.state in _ALIVE:
@@ -158,6 +160,10 @@ class HookPlugin(Plugin):
         waiting = self._quietly("pod", lambda: self._parts.executor.retry(context.pod.cgroup_parent))
         self._parts.decisions.told(context.pod, self._transport, waiting or [])
         changes = self._sayable(context, self._decide(_CREATE, context))
+        if changes.mounts:
+            library = self._parts.book.node.gpu_library
+            made = self._quietly("GPU folder", lambda: make_folder(self._parts.root, changes, library))
+            self._parts.decisions.told(context, self._transport, made or [])
         self.held.put(container.id, HeldContainer(pod.id, context, changes, generation))
         message = self._converted(context, lambda: words.adjustment(changes, context.resources))
         return Adjustment.of(message) if message is not None and message.ByteSize() else None
@@ -167,7 +173,7 @@ class HookPlugin(Plugin):
         known = self.held.container(container.id)
         if known is None:
             return
-        known.created = True
+        known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
         if known.changes:
             self._compare(known, container)
         if known.generation != self.reapply.generation:
@@ -175,12 +181,8 @@ class HookPlugin(Plugin):
 
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Do by writes what could not be said, before the container's first instruction."""
-        known = self.held.container(container.id)
-        if known is None:
-            known = self._late(pod, container)
-            if known is None:
-                return
-        known.created = True
+        known = self.held.container(container.id) or self._late(pod, container)
+        known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
         self._clear(known)
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
@@ -188,11 +190,8 @@ class HookPlugin(Plugin):
         generation = self.reapply.generation
         context = places.requested(pod, container, resources, self._scheme)
         changes = self._sayable(context, self._decide(_UPDATE, context))
-        known = self.held.container(container.id)
-        if known is None:
-            known = HeldContainer(pod.id, context, created=True)
-            self.held.put(container.id, known)
-        self.held.ask(known, context.resources or Resources())
+        known = self.held.known(container.id, HeldContainer(pod.id, context, created=True))
+        self.held.ask(known, context)
         known.changes, known.generation = changes, generation
         message = self._converted(context, lambda: words.update(changes, container.id))
         return Update.of(message) if message is not None else None
@@ -242,7 +241,7 @@ class HookPlugin(Plugin):
             self._parts.decisions.told(context, self._transport, [refused])
             return None
 
-    def _found(self, pod: m.PodSandbox, container: m.Container, asked: dict[tuple[str, str], Any], now: int) -> None:
+    def _found(self, pod: m.PodSandbox, container: m.Container, asked: Asked, now: int) -> None:
         """Take in a container that runs already; what is known of an earlier connection stays known."""
         context = places.container_context(pod, container, self._scheme)
         before = self.held.container(container.id)
@@ -252,22 +251,11 @@ class HookPlugin(Plugin):
         elif told is not None:
             resources = told
         else:
-            resources = words.asked_before(pod, container, context.resources)
+            resources = asked_before(pod, container, context.resources)
         context = replace(context, resources=resources)
         self.held.put(container.id, HeldContainer(pod.id, context, None, now, created=True))
 
-    def _asked_by_api(self) -> dict[tuple[str, str], Any]:
-        """What the API says was asked for each container, by its pod's uid and its name; empty if it is not known."""
-        found = {}
-        for pod in self._parts.pods.pods():
-            uid = (pod.get("metadata") or {}).get("uid", "")
-            for each in (pod.get("spec") or {}).get("containers") or ():
-                resources = self._quietly("pod", partial(manifest.container_resources, each))
-                if resources is not None:
-                    found[(uid, each.get("name", ""))] = resources
-        return found
-
-    def _late(self, pod: m.PodSandbox, container: m.Container) -> HeldContainer | None:
+    def _late(self, pod: m.PodSandbox, container: m.Container) -> HeldContainer:
         """Decide for a container that starts and whose creation nobody told us of; all of it by writes."""
         context = places.container_context(pod, container, self._scheme)
         outcome = self._parts.decisions.decide(_CREATE, context, self._transport)

@@ -61,6 +61,7 @@ class NriTransport:
         self.plugin = HookPlugin(parts, self.name, fail=settings.failure_policy == "Fail")
         self.refresher = Refresher(lambda: self.plugin.reapply.run(self.plugin.runtime), "nri-agent-refresh")
         self.plugin.stale = self.refresher.ask
+        self.plugin._log_name = self.label
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None

@@ -1,9 +1,7 @@
-"""Changes in NRI's words, and what a runtime says of a container: whether it has them, and what was asked before.
+"""Changes in NRI's words, and what a runtime says of a container: whether it has them.
 
 Rules: pure. A value that no runtime could take, such as CPUs that are no list, is left out with its reason, so that it
-costs the container nothing else. What the kubelet asked for as CPU quota travels with a container whose quota is
-scaled, as an annotation: an agent that starts later must not scale the scaled one. Next:
-`nri.agent.transports.hook_plugin`.
+costs the container nothing else. Next: `nri.agent.transports.clears`, for what NRI has no word for.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from nri.agent.transports.asked import note
 from nri.api import cpuset
 from nri.api import messages as m
 from nri.host import Outcome, Result
@@ -21,10 +20,8 @@ from nri.policies.koordinator.values import NO_CHANGES, Changes
 from nri.policies.koordinator.writes import KNOBS
 from nri.text import cut, plain
 
-__all__ = ["ASKED_QUOTA", "adjustment", "asked_before", "compared", "sayable", "updatable", "update"]
+__all__ = ["adjustment", "compared", "sayable", "updatable", "update"]
 
-#: Annotation of a container: the CPU quota that was asked for, and the one that was made of it.
-ASKED_QUOTA: Final = "agent.nri/cfs-quota"
 #: A list of CPUs is no longer than that; 8192 single numbers are.
 _MOST_TEXT: Final = 1 << 16
 #: What an update can say, by the attribute of `Changes`.
@@ -51,9 +48,7 @@ def sayable(changes: Changes, target: str) -> tuple[Changes, list[Result]]:
 def adjustment(changes: Changes, asked: Resources | None) -> m.ContainerAdjustment:
     """Return changes as an adjustment of a container for which these resources were asked."""
     message = messages.adjustment(changes)
-    quota = asked.cfs_quota if asked is not None else None
-    if quota is not None and quota > 0 and changes.cfs_quota not in (None, quota, -1):
-        message.annotations[ASKED_QUOTA] = f"{quota} {changes.cfs_quota}"
+    note(message, changes, asked)
     return message
 
 
@@ -76,20 +71,6 @@ def update(changes: Changes, container: str, container_message: m.Container | No
         has: dict[str, Any] = {name: None for name in _UPDATABLE if _same(name, getattr(changes, name), found[name])}
         changes = replace(changes, **has)
     return messages.update(changes, container)
-
-
-def asked_before(pod: m.PodSandbox, container: m.Container, resources: Resources | None) -> Resources | None:
-    """Return what was asked for a container that runs already; a quota that may have been scaled is not known.
-
-    The annotation of `adjustment` counts only if the quota is the one that was made then, and only if the pod has not
-    got it as well: some runtimes hand annotations of pods on, and those are written by users.
-    """
-    if resources is None or not resources.cfs_quota or resources.cfs_quota < 0:
-        return resources
-    asked, _, made = container.annotations.get(ASKED_QUOTA, "").partition(" ")
-    numbers = all(len(each) < 19 and each.isascii() and each.isdecimal() for each in (asked, made))
-    trusted = numbers and ASKED_QUOTA not in pod.annotations and int(made) == resources.cfs_quota
-    return replace(resources, cfs_quota=int(asked) if trusted else None)
 
 
 def compared(container: m.Container, changes: Changes, target: str) -> list[Result]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from nri.adaptation.merge.entries import Entry, read
-from nri.adaptation.merge.fields import RESOURCES_TREE, TREE, Row
+from nri.adaptation.merge.fields import RESOURCES_TREE, TREE, Kind, Row
 from nri.api import messages as m
 from nri.api.owners import entry_owners, owner
 from nri.cri import convert
@@ -69,8 +69,8 @@ def adjust(config: pb.ContainerConfig, wanted: m.ContainerAdjustment, owners: Ow
         say = _SAY.get(row.path)
         if say is not None:
             rest = say(config, entry)
-        elif TABLE[row.path].how:
-            continue  # resources, below
+        elif TABLE[row.path].how or (row.kind is Kind.ACCUMULATED and not entry.value.ByteSize()):
+            continue  # resources, below; or hooks without one
         else:
             rest = [(key, _value(entry, key), TABLE[row.path].limits) for key in _keys(entry) or [""]]
         unsaid += [_unsaid(row, key, value, reason, owners) for key, value, reason in rest]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from nri.proxy.hooks import Subject
+    from nri.proxy.settings import ProxySettings
 
 __all__ = ["HookServersFailed", "RegisteredServers"]
 
@@ -64,6 +65,13 @@ class RegisteredServers:
         self.registrations = Registrations(folder)
         self._clients = Clients()
         self._timeout_s, self._every, self._skip = timeout_s, every, skip
+
+    @classmethod
+    def of(cls, settings: ProxySettings) -> RegisteredServers | None:
+        """Those that a proxy's settings want; None for none."""
+        own = settings.hook_servers
+        skip = (settings.skip_label_key, settings.skip_label_value)
+        return cls(own.folder, own.timeout, every=own.every, skip=skip) if own.enable else None
 
     def start(self) -> None:
         """Look for hook servers once, so that the log names them and what is wrong with files."""

@@ -53,21 +53,26 @@ _log = logging.getLogger("nri.proxy")
 
 
 class Checkpoint:
-    """The files of one proxy. Raises OSError if the folder cannot be had, or another proxy has it."""
+    """The files of one proxy in a folder, which is its own from `open` to `close`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder.chmod(0o700)
-        self._lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise OSError(errno.EBUSY, "another proxy keeps its records there", str(folder)) from None
+        self._lock = -1
         self._complained = -_COMPLAIN_S
         self._files: set[str] = set()
         self._writing = threading.Lock()
+
+    def open(self) -> None:
+        """Take the folder. Raises OSError if it cannot be had, or another proxy has it."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.folder.chmod(0o700)
+        lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise OSError(errno.EBUSY, "another proxy keeps its records there", str(self.folder)) from None
+        self._lock = lock
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -85,7 +90,7 @@ class Checkpoint:
                 try:
                     records.append(_read(path))
                     self._files.add(path.name)
-                except (ValueError, OSError, DecodeError) as error:
+                except (ValueError, OSError, DecodeError, RecursionError) as error:
                     self._set_aside(path, error)
         return records
 

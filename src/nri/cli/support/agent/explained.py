@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nri.cli.output import Column
+from nri.cli.output import Column, Painted
 from nri.policies.koordinator.profile import PROFILE
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ VALUES = (
     Column("HOOK", "hook"),
     Column("WHY", "reason", 70),
     Column("RULES", "rules"),
+    Column("READS", "reads", 70),
     Column("VIA", "transport"),
 )
 WRITES = (
@@ -55,16 +56,18 @@ def enriched(found: Mapping[str, Any]) -> dict[str, Any]:
 def show(out: Output, found: Mapping[str, Any]) -> None:
     """Print an explanation for people: values, what came of writes, errors, and what has no effect."""
     name = "/".join(part for part in (found.get("namespace"), found.get("name")) if part) or found.get("key", "")
-    out.note(f"pod {name}{' (it has ended)' if found.get('ended') else ''}")
+    out.text(Painted(f"pod {name}{' (it has ended)' if found.get('ended') else ''}", "bold"))
     if found["values"]:
-        out.table(VALUES, sorted(found["values"], key=lambda row: (row.get("container", ""), row.get("field", ""))))
+        columns = [each for each in VALUES if any(row.get(each.key) for row in found["values"])]
+        rows = [{**row, "value": row["value"] or '""'} for row in found["values"]]
+        out.table(columns, sorted(rows, key=lambda row: (row.get("container", ""), row.get("field", ""))))
     else:
-        out.note("no hook gave it any value")
-    for title, columns, part in (("Written:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
+        out.text("no hook gave it any value")
+    for title, shown, part in (("What came of it:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
         if found.get(part):
             out.text("")
             out.text(title)
-            out.table(columns, found[part])
+            out.table(shown, found[part])
     if found.get("notes"):
         out.text("")
     for note in found.get("notes", ()):
@@ -73,4 +76,4 @@ def show(out: Output, found: Mapping[str, Any]) -> None:
 
 def _with_reads(row: Mapping[str, Any]) -> dict[str, Any]:
     rules, keys = _READS.get(row.get("hook", ""), ((), ()))
-    return {**row, "rules": list(rules), "reads": list(keys)}
+    return {"reads": list(keys), **row, "rules": list(rules)}

@@ -7,8 +7,8 @@ may be another one. The result has the form of the agent's own explanations (`nr
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nri import host
@@ -16,12 +16,15 @@ from nri.agent.capabilities import Capability, capabilities
 from nri.agent.decisions import subject_of, values_of
 from nri.agent.explain import History
 from nri.agent.machine import with_machine
-from nri.agent.pods.files import FilePods
-from nri.agent.rules.book import Problem, RuleBook
+from nri.agent.node_name import node_name
+from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
+from nri.agent.rules.parsed import KINDS
 from nri.agent.settings import base_node
+from nri.config.complaint import together
 from nri.errors import ConfigError
-from nri.policies.koordinator.contexts import ContainerContext
+from nri.kube.folder import Folder
+from nri.policies.koordinator.contexts import ContainerContext, PodContext
 from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.names import LABEL_QOS
 from nri.policies.koordinator.profile import CREATE, PROFILE, RUN_POD, decide
@@ -33,55 +36,73 @@ if TYPE_CHECKING:
     from nri.agent.settings import Settings
     from nri.policies.koordinator.profile import Node
 
-__all__ = ["book_of", "explain_manifests", "pods_of"]
+__all__ = ["book_of", "explain_manifests", "explained", "passed_over", "pods_of"]
 
-#: The word in place of a transport.
-_NONE = "none"
+#: Labels and annotations by the hook that reads them.
+_KEYS = {row.name: row.keys for row in PROFILE}
 
 
-def book_of(settings: Settings) -> tuple[RuleBook, list[Problem]]:
-    """The rules of the settings' files, read once, and what is wrong with them."""
+def book_of(settings: Settings) -> RuleBook:
+    """The rules of the settings' files, read once; what is wrong with them are the book's problems."""
     book = RuleBook(with_machine(base_node(settings), host.Root(settings.root)))
-    source = FileRules(settings, book)
-    source.start()
-    source.stop()
-    return book, book.problems()
+    FileRules(settings, book).look()
+    return book
 
 
-def pods_of(settings: Settings) -> list[Mapping[str, Any]]:
-    """The pods of the settings' files, read once. ConfigError if they cannot be read."""
-    source = FilePods(settings)
-    source.start()
-    source.stop()
-    if source.problem:
-        raise ConfigError(str(settings.pods.path), "", source.problem)
-    return source.pods()
+def passed_over(settings: Settings) -> list[str]:
+    """Rules of other nodes in the settings' files, a line each: they are good, and do not count here."""
+    folder, here = Folder(settings.rules.path), node_name(settings)
+    folder.changed()
+    found = []
+    for name, each in folder.files.items():
+        for _, thing in each:
+            meta = thing.get("metadata")
+            owner = meta.get("name") if isinstance(meta, dict) else None
+            if thing.get("kind") in KINDS and owner not in (None, "", here):
+                found.append(f"{name}: {thing['kind']} is of node {owner}, and this is {here} (rules.node_name)")
+    return found
+
+
+def pods_of(path: str) -> list[dict[str, Any]]:
+    """The pods of a file or of the files of a folder. ConfigError with all that cannot be read."""
+    folder = Folder(path)
+    folder.changed()
+    if folder.errors:
+        raise together(list(folder.errors.values()))
+    if not folder.files and not os.path.exists(path):
+        raise ConfigError(path, "", "there is no such file")
+    return [each for found in folder.files.values() for _, each in found if each.get("kind") == "Pod"]
 
 
 def explain_manifests(settings: Settings, path: str) -> list[dict[str, Any]]:
     """What every pod of a file would get. ConfigError for a file or a rule that cannot be read."""
-    book, problems = book_of(settings)
-    if problems:
-        raise ConfigError(problems[0].source, "", problems[0].error)
-    pods = pods_of(replace(settings, pods=replace(settings.pods, path=Path(path))))
+    book, pods = book_of(settings), pods_of(path)
+    if problems := book.problems():
+        raise together([ConfigError(each.source, "", each.error) for each in problems])
     if not pods:
         raise ConfigError(path, "", "there is no pod in it", 'a document with "kind: Pod"')
     table = {row.what: row for row in capabilities(host.Root(settings.root))}
-    return [_explained(pod, book.node, table) for pod in pods]
+    return [explained(pod, book.node, table) for pod in pods]
 
 
-def _explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability]) -> dict[str, Any]:
+def explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability]) -> dict[str, Any]:
+    """What one pod would get by these rules; `table` is what the machine can do."""
     history = History()
     context = manifest.pod_context(pod, manifest.pod_folder(pod))
     if not context.uid:
         context = replace(context, uid=f"{context.namespace}/{context.name}")
-    for stage, subject in ((RUN_POD, context), *((CREATE, each) for each in _containers(pod, context))):
+    asked: list[tuple[str, PodContext | ContainerContext]] = [(RUN_POD, context)]
+    asked += [(CREATE, each) for each in _containers(pod, context)]
+    for stage, subject in asked:
         outcome = decide(stage, subject, node)
         about = subject_of(subject)
-        history.decided(about, stage, _NONE, values_of(outcome.because))
-        history.failed(about, stage, _NONE, ((each.hook, each.reason) for each in outcome.errors))
+        history.decided(about, stage, "", values_of(outcome.because))
+        history.failed(about, stage, "", ((each.hook, each.reason) for each in outcome.errors))
     found = history.of(context.uid) or {"key": context.uid, "values": [], "writes": [], "errors": []}
     found |= {"namespace": context.namespace, "name": context.name, "notes": list(_without_effect(context, node))}
+    given = {**context.labels, **context.annotations}
+    for row in (*found["values"], *found["errors"]):
+        row["reads"] = [key for key in _KEYS.get(row["hook"], ()) if key in given]
     for row in found["values"]:
         knob = table.get(KNOBS.get(row["field"], ""))
         row["supported_here"] = knob is None or knob.supported
@@ -91,7 +112,7 @@ def _explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capabilit
     return found
 
 
-def _containers(pod: Mapping[str, Any], context: Any) -> Iterator[ContainerContext]:
+def _containers(pod: Mapping[str, Any], context: PodContext) -> Iterator[ContainerContext]:
     """The containers of a pod as its spec has them, those that initialize it first."""
     spec = pod.get("spec") or {}
     annotated = manifest.annotated(context.annotations) or {}
@@ -100,13 +121,14 @@ def _containers(pod: Mapping[str, Any], context: Any) -> Iterator[ContainerConte
         yield ContainerContext(
             pod=context,
             name=name,
+            cgroup_parent=f"{context.cgroup_parent}/{name}",
             env={one.get("name", ""): one.get("value", "") for one in each.get("env") or ()},
             resources=manifest.container_resources(each),
             extended=manifest.extended_of(each) or annotated.get(name),
         )
 
 
-def _without_effect(context: Any, node: Node) -> Iterator[str]:
+def _without_effect(context: PodContext, node: Node) -> Iterator[str]:
     """Annotations and labels of hooks that are switched off."""
     gates = node.gates or frozenset()
     for row in PROFILE:
@@ -114,7 +136,7 @@ def _without_effect(context: Any, node: Node) -> Iterator[str]:
         shared = {key for other in PROFILE if other.name in gates for key in other.keys}
         unread = [key for key in read if key not in shared]
         if unread and row.name not in gates:
-            yield f"{', '.join(unread)}: without effect, for {row.name} is off; switch it on with gates.{row.name} = true"
+            yield f"{', '.join(unread)}: without effect, for {row.name} is off (gates.{row.name} = true switches it on)"
 
 
 def _unsupported(values: list[dict[str, Any]]) -> list[str]:

@@ -65,6 +65,60 @@ def run(settings: Settings, /, **options: Any) -> int:
 
 @agent.command(
     cls=Verb,
+    short_help="check its settings, and files of rules and pods, without running it",
+    examples=[
+        "nri agent check                         # /etc/nri/agent.toml, and the rules that it names",
+        "nri agent check agent.toml --rules rules/",
+        "nri agent check agent.toml --rules slo.yaml --pods pods.yaml",
+        "kubectl get nodeslo node-1 -o json > slo.json; nri agent check --rules slo.json",
+    ],
+)
+@click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
+@click.option("--rules", metavar="PATH", help="Check this file, or folder of files, of rules.")
+@click.option("--pods", metavar="PATH", help="Check this file, or folder of files, of pods: their annotations.")
+@click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="Set any key, such as gates.Resctrl=true.")
+@click.pass_obj
+def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods: str | None, **options: Any) -> int:
+    """Check settings, rules and pods, and say everything that is wrong with them at once; nothing is changed or asked.
+
+    FILE is the agent's configuration, in TOML, YAML or JSON; later ones win. Of pods, the annotations are read as the
+    hooks read them that the settings switch on.
+
+    Exits with 0 if all is well, with 2 for mistakes in the settings, else with 1 for those in rules or pods.
+    """
+    from nri.agent.settings import load_settings
+    from nri.cli.support.agent.checking import check as run_check
+    from nri.cli.support.agent.options import flags_of
+    from nri.errors import ConfigError
+
+    flags = flags_of(settings, {**options, "rules_path": rules})
+    only_rules = {key: value for key, value in flags.items() if key.startswith("rules.")}
+    try:
+        loaded: Any = load_settings(*files, flags=flags).settings
+    except ConfigError as error:
+        loaded = error
+    default = load_settings(flags=only_rules, environment={"NRI_AGENT_CONFIG": "/dev/null"}).settings
+    with_rules = bool(rules) or (not isinstance(loaded, ConfigError) and loaded.rules.source == "files")
+    done = run_check(loaded, default, with_rules, pods or "")
+    out = Output(settings)
+    for note in done.notes:
+        out.note(f"note: {note}")
+    rows = [each._asdict() for each in done.findings]
+    if rows or not out.human:
+        columns = [
+            Column("WHERE", "where"),
+            Column("WHAT", "what"),
+            Column("PROBLEM", "problem"),
+            Column("NEXT", "next"),
+        ]
+        out.table(columns, rows)
+    if not rows:
+        out.note(f"nothing is wrong: {done.looked_at}")
+    return done.code
+
+
+@agent.command(
+    cls=Verb,
     short_help="explain which rule, annotation and hook gave a pod its values",
     examples=[
         "sudo nri agent explain default/web      # ask the agent that runs here",
@@ -80,7 +134,8 @@ def run(settings: Settings, /, **options: Any) -> int:
 def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **options: Any) -> None:
     """Explain which rule, annotation and hook gave a pod which value; what came of it; what is unsupported, and why.
 
-    POD is NAMESPACE/NAME, a name that only one pod has, or a uid. It is asked of the agent that runs here. With --pod
+    POD is NAMESPACE/NAME, a name that only one pod has, or a key out of the list that comes without it, such as a uid or
+    kube-qos/besteffort. It is asked of the agent that runs here. With --pod
     FILE nothing needs to run: the manifest is decided by the rules of --rules, with the settings of --config and --set.
 
     Exits with 1 if the agent does not know the pod, with 3 if there is no agent.
@@ -92,13 +147,17 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
 
     out = Output(settings)
     if manifest:
-        from nri.cli.support.agent.offline import explain_manifests
+        from nri.cli.support.agent.offline import explain_manifests, passed_over
 
+        for note in passed_over(loaded.settings):
+            out.note(f"note: {note}")
         found = [enriched(each) for each in explain_manifests(loaded.settings, str(manifest))]
         if not out.human:
             out.document(found)
             return
-        for each in found:
+        for number, each in enumerate(found):
+            if number:
+                out.text("")
             show(out, each)
         return
     if not pod:

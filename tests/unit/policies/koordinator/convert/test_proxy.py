@@ -53,6 +53,8 @@ def test_a_hook_response_clears_cpus_and_keeps_what_nobody_set() -> None:
         "container_envs": {"B": "2", "A": "1"},
     }
     assert proxy.container_response(Changes(bvt=1), before) == before
+    score = proxy.container_response(Changes(oom_score_adj=-5), {"container_resources": {"oom_score_adj": 900}})
+    assert score == {"container_resources": {"oom_score_adj": -5}}
     assert proxy.pod_response(Changes(cfs_quota=-1), {}) == {"resources": {"cpu_quota": -1}}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.transports.standalone.listing import key_of, running
+from nri.agent.pods.running import key_of, running
 from nri.policies.koordinator import paths
 from nri.policies.koordinator.profile import Node
 from tests.support.standalone_world import World

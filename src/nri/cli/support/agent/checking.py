@@ -1,0 +1,78 @@
+"""A check of the files that an agent is given: settings, rules, and pods as the hooks would meet them; all at once.
+
+Rules: nothing is written, and nobody is asked. Next: `nri.cli.support.agent.offline`, which reads and decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nri.cli.errors import FAILED, USAGE
+from nri.cli.support.agent.offline import book_of, explained, passed_over, pods_of
+from nri.config.complaint import apart
+from nri.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nri.agent.settings import Settings
+
+__all__ = ["Checked", "Finding", "check"]
+
+
+class Finding(NamedTuple):
+    """Something wrong. `where` is a file and line, `what` a key or a pod, `next` what to do, if that is known."""
+
+    where: str
+    what: str
+    problem: str
+    next: str = ""
+
+
+class Checked(NamedTuple):
+    """The outcome: what is wrong, what was looked at, what the author should know besides, and the exit code."""
+
+    findings: list[Finding]
+    looked_at: str
+    notes: list[str]
+    code: int
+
+
+def check(loaded: Settings | ConfigError, default: Settings, rules: bool, pods: str) -> Checked:
+    """Check everything.
+
+    Args:
+        loaded: the settings, or what is wrong with them.
+        default: the settings by which rules and pods are read if the settings cannot be.
+        rules: whether the settings' files of rules are there to be read.
+        pods: a file or folder of pods; empty for none.
+    """
+    wrong = [_of(each) for each in apart(loaded)] if isinstance(loaded, ConfigError) else []
+    code = USAGE if wrong else 0
+    settings = default if isinstance(loaded, ConfigError) else loaded
+    words, notes = ["settings"], list[str]()
+    node = None
+    if rules:
+        book = book_of(settings)
+        found = [Finding(each.source, each.kind, each.error) for each in book.problems()]
+        wrong += found
+        kinds = [kind for kind in ("NodeSLO", "NodeResourceTopology", "Node") if book.document(kind)]
+        words.append(f"rules ({', '.join(kinds) or 'none'})")
+        node, notes = book.node, passed_over(settings)
+    if pods:
+        try:
+            listed = pods_of(pods)
+        except ConfigError as error:
+            wrong += [_of(each) for each in apart(error)]
+        else:
+            words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
+            rows = [explained(pod, node or book_of(settings).node, {}) for pod in listed]
+            wrong += [_hook_error(pods, row, error) for row in rows for error in row["errors"]]
+    return Checked(wrong, ", ".join(words), notes, code or (FAILED if wrong else 0))
+
+
+def _of(error: ConfigError) -> Finding:
+    return Finding(error.source, error.key, error.reason, error.suggestion)
+
+
+def _hook_error(path: str, row: dict[str, Any], error: dict[str, Any]) -> Finding:
+    name = "/".join(part for part in (row["namespace"], row["name"], error["container"]) if part)
+    return Finding(path, name, f"{error['hook']}: {error['reason']}")

@@ -1,0 +1,256 @@
+"""A node for the agent: a private containerd, a root in which the run's cgroups are the machine's, and the program.
+
+Rules: pods lie below `kubepods` of the run's own cgroup, made as a kubelet makes them, so that nothing outside of the
+run is read or written; the agent is `nri agent run`, a process of its own, with nothing but its files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from nri.cri.pb import api_pb2 as pb
+from tools.runtimes import Containerd
+from tools.runtimes.cri import Cri, Pod
+from tools.runtimes.machine import PATIENCE
+from tools.runtimes.mounts import unmount
+
+CGROUPS = Path("/sys/fs/cgroup")
+FOLDERS = {"BestEffort": "kubepods/besteffort", "Burstable": "kubepods/burstable", "Guaranteed": "kubepods"}
+WAIT_S = 30.0 * PATIENCE
+
+
+@contextlib.contextmanager
+def machine(folder: Path, cgroup: str) -> Iterator[Path]:
+    """A root path in which a run's own cgroup is the top of each hierarchy, and is also found by its own name."""
+    tops = [top for top in CGROUPS.iterdir() if (top / "cgroup.procs").exists() and not top.is_symlink()]
+    places = [(Path("/proc"), folder / "proc"), (Path("/sys/devices"), folder / "sys/devices")]
+    for top in tops:
+        for name in FOLDERS.values():
+            make_cgroup(top, f"{cgroup}/{name}")
+        here = folder / f"sys/fs/cgroup/{top.name}"
+        places += [(top / cgroup, here), (top / cgroup, here / cgroup)]
+    with contextlib.ExitStack() as stack:
+        for source, target in places:
+            target.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["mount", "--bind", str(source), str(target)], check=True, timeout=10)
+            stack.callback(unmount, target)
+        yield folder
+
+
+def make_cgroup(top: Path, cgroup: str) -> None:
+    """Make a cgroup and those above it in one hierarchy; each may use all CPUs of the one above, as kubelet's may."""
+    at = top
+    for name in cgroup.split("/"):
+        above, at = at, at / name
+        at.mkdir(exist_ok=True)
+        for file in ("cpuset.cpus", "cpuset.mems"):
+            if (at / file).exists() and not (at / file).read_text().strip():
+                (at / file).write_text((above / file).read_text())
+
+
+class Node:
+    """One containerd, its root, and files for the agent."""
+
+    def __init__(self, daemon: Containerd, root: Path, folder: Path) -> None:
+        self.daemon, self.root, self.folder = daemon, root, folder
+        self.rules = folder / "rules"
+        self.rules.mkdir(parents=True)
+        self.cgroup = daemon.run_dir.name
+
+    def rule(self, kind: str, document: Mapping[str, Any]) -> None:
+        """Have a file say a rule, at once as a whole."""
+        temporary = self.folder / f"{kind}.new"
+        temporary.write_text(json.dumps({"kind": kind, **document}))
+        os.replace(temporary, self.rules / f"{kind}.json")
+
+    def run_pod(self, name: str, kube_class: str, cri: Cri | None = None, **words: Mapping[str, str]) -> Pod:
+        """Run a pod in a cgroup that is there before, as a kubelet does it; `cri` is another way to the runtime."""
+        uid = str(uuid.uuid4())
+        folder = f"{self.cgroup}/{FOLDERS[kube_class]}/pod{uid}"
+        for top in CGROUPS.iterdir():
+            if (top / self.cgroup).is_dir() and not top.is_symlink():
+                make_cgroup(top, folder)
+        config = pb.PodSandboxConfig(
+            metadata=pb.PodSandboxMetadata(name=name, uid=uid, namespace="shop"),
+            log_directory=str(self.daemon.run_dir / "logs"),
+            labels={"io.kubernetes.pod.uid": uid, **words.get("labels", {})},
+            annotations=words.get("annotations", {}),
+            linux=pb.LinuxPodSandboxConfig(
+                cgroup_parent=f"/{folder}",
+                security_context=pb.LinuxSandboxSecurityContext(
+                    namespace_options=pb.NamespaceOption(network=pb.NODE, pid=pb.CONTAINER, ipc=pb.POD)
+                ),
+            ),
+        )
+        reply = (cri or self.daemon.cri).call("RunPodSandbox", pb.RunPodSandboxRequest(config=config))
+        return Pod(reply.pod_sandbox_id, config)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Remove a pod and its cgroup, as a kubelet does it."""
+        self.daemon.cri.remove_pod(pod.id)
+        folder = pod.config.linux.cgroup_parent.strip("/")
+        for top in CGROUPS.iterdir():
+            if not top.is_symlink():
+                with contextlib.suppress(OSError):
+                    (top / folder).rmdir()
+
+    def value(self, pod: Pod, controller: str, file: str) -> str:
+        """The text of a file of a pod's own cgroup."""
+        return self.file(pod, controller, file).read_text().strip()
+
+    def file(self, pod: Pod, controller: str, file: str) -> Path:
+        """A file of a pod's own cgroup, of version 1."""
+        return CGROUPS / controller / pod.config.linux.cgroup_parent.strip("/") / file
+
+    def said(self, pod: Pod, name: str) -> str:
+        """What a container has written, without the times of its log."""
+        text = (self.daemon.run_dir / "logs" / f"{pod.id}-{name}.log").read_text()
+        return "\n".join(line.split(" ", 3)[3] for line in text.splitlines() if line.count(" ") >= 3)
+
+
+class AgentProgram:
+    """`nri agent run` on a node, until the end of the `with`."""
+
+    def __init__(self, node: Node, modes: str, more: str = "") -> None:
+        self.node, self.modes = node, modes
+        self.socket = str(node.folder / "agent.sock")
+        self.log = node.folder / "agent.log"
+        self._file = node.folder / "agent.toml"
+        self._file.write_text(_configuration(node, self.socket) + more)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def start(self) -> None:
+        """Start it, and wait until every part does its work."""
+        argv = [
+            sys.executable,
+            "-m",
+            "nri.cli.entry",
+            "agent",
+            "run",
+            "--mode",
+            self.modes,
+            "--config",
+            str(self._file),
+        ]
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.wait_ready()
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self.process is not None
+        return self.process.pid
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(WAIT_S)
+
+    def stop(self) -> int:
+        """End it with SIGTERM; returns its exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(WAIT_S)
+
+    def wait_ready(self, ready: bool = True) -> None:
+        """Wait until it says that it is ready, or is not."""
+        wanted = 200 if ready else 503
+        until(lambda: self._status() == wanted, self.story)
+
+    def ask(self, target: str) -> Any:
+        """The answer to a request at its socket; JSON is read."""
+        status, kind, text = self._asked(target)
+        assert status == 200, f"{target}: {status} {text}\n{self.story()}"
+        return json.loads(text) if kind == "application/json" else text
+
+    def explain(self, name: str) -> dict[str, Any]:
+        """What it tells of a pod of the namespace `shop`."""
+        found: dict[str, Any] = self.ask(f"/explain?pod=shop/{name}")
+        return found
+
+    def story(self) -> str:
+        """What it says of itself, for failures."""
+        log = self.log.read_text(errors="replace")[-4000:]
+        try:
+            return f"{self._asked('/readyz')[2]}\n{log}"
+        except OSError as error:
+            return f"{error}\n{log}"
+
+    def _status(self) -> int:
+        assert self.process is not None
+        assert self.process.poll() is None, f"it has ended\n{self.log.read_text(errors='replace')[-4000:]}"
+        try:
+            return self._asked("/readyz")[0]
+        except OSError:
+            return 0
+
+    def _asked(self, target: str) -> tuple[int, str, str]:
+        connection = http.client.HTTPConnection("agent", timeout=WAIT_S)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        try:
+            connection.sock.connect(self.socket)
+            connection.request("GET", target)
+            response = connection.getresponse()
+            return response.status, response.headers["Content-Type"], response.read().decode()
+        finally:
+            connection.close()
+
+
+def until(holds: Callable[[], bool], story: Callable[[], str]) -> None:
+    """Wait until something holds, and fail with a story if it does not in time."""
+    end = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < end, story()
+        time.sleep(0.05)
+
+
+def _configuration(node: Node, path: str) -> str:
+    return f"""
+root = "{node.root}"
+socket = "{path}"
+log_level = "info"
+
+[nri]
+socket = "{node.daemon.nri_socket}"
+backoff = "100ms"
+backoff_cap = "1s"
+
+[standalone]
+interval = "1s"
+cgroup_driver = "cgroupfs"
+
+[rules]
+source = "files"
+path = "{node.rules}"
+
+[pods]
+source = "cri"
+cri = "{node.daemon.cri_socket}"
+interval = "500ms"
+"""

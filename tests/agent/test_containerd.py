@@ -1,0 +1,139 @@
+"""The whole agent, over NRI and standalone, on a real containerd: in force from the first instruction, and repaired."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from tests.agent.node import AgentProgram, Node, until
+from tools.runtimes.cgroups import read
+from tools.runtimes.cri import Pod
+
+MODES = "nri,standalone"
+BATCH = {"koordinator.sh/qosClass": "BE"}
+SENSITIVE = {"koordinator.sh/qosClass": "LS"}
+ASKED = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
+EXTENDED = "node.koordinator.sh/extended-resource-spec"
+SPEC = {EXTENDED: json.dumps({"containers": {"app": {"requests": ASKED, "limits": ASKED}}})}
+#: The first thing that the process does is to write down what holds for it.
+RECORD = (
+    "cat /sys/fs/cgroup/cpu/cpu.shares /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/memory/memory.limit_in_bytes;"
+    " grep Cpus_allowed_list /proc/self/status; sleep 1000"
+)
+COMMAND = ("sh", "-c", RECORD)
+
+
+def topology(cpus: str) -> dict[str, object]:
+    pools = json.dumps([{"socket": 0, "node": 0, "cpuset": cpus}])
+    return {"metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": pools}}}
+
+
+def recorded(node: Node, pod: Pod, agent: AgentProgram) -> list[str]:
+    """The lines that the container has written down."""
+    until(lambda: len(node.said(pod, "app").splitlines()) >= 4, agent.story)
+    return [line.removeprefix("Cpus_allowed_list:").strip() for line in node.said(pod, "app").splitlines()]
+
+
+@pytest.fixture
+def ruled(node: Node) -> Node:
+    node.rule("NodeResourceTopology", topology("1"))
+    node.rule("NodeSLO", {"spec": {}})
+    return node
+
+
+def test_values_hold_before_the_first_instruction_and_are_explained(ruled: Node) -> None:
+    with AgentProgram(ruled, MODES) as agent:
+        batch = ruled.run_pod("batch", "BestEffort", labels=BATCH, annotations=SPEC)
+        ruled.daemon.cri.run(batch, "app", COMMAND)
+        web = ruled.run_pod("web", "Burstable", labels=SENSITIVE)
+        ruled.daemon.cri.run(web, "app", COMMAND)
+        assert recorded(ruled, batch, agent)[:3] == ["512", "50000", str(64 << 20)]
+        assert recorded(ruled, web, agent)[3] == "1"
+        assert ruled.value(batch, "cpu", "cpu.cfs_quota_us") == "50000"
+        assert ruled.value(batch, "memory", "memory.limit_in_bytes") == str(64 << 20)
+        told = agent.explain("web")
+        cpus = next(row for row in told["values"] if row["field"] == "cpuset" and row["container"] == "app")
+        assert (cpus["value"], cpus["hook"]) == ("1", "CPUSetAllocator")
+        told = agent.explain("batch")
+        assert {"cpu.cfs_quota", "memory.limit"} <= {row["name"] for row in told["writes"]}
+        assert not [row for row in told["writes"] if row["outcome"] == "refused"], told["writes"]
+        assert 'nri_agent_ready{part="nri"} 1' in agent.ask("/metrics")
+        assert agent.stop() == 0
+    assert ruled.value(batch, "cpu", "cpu.cfs_quota_us") == "50000", "what was set stays when the agent ends"
+
+
+def test_a_changed_rule_reaches_what_runs(ruled: Node) -> None:
+    with AgentProgram(ruled, "nri") as agent:
+        web = ruled.run_pod("web", "Burstable", labels=SENSITIVE)
+        pid = ruled.daemon.cri.info(ruled.daemon.cri.run(web, "app", COMMAND))["pid"]
+        assert read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1"
+        ruled.rule("NodeResourceTopology", topology("0"))
+        until(lambda: read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "0", agent.story)
+
+
+def test_what_somebody_overwrites_is_back_a_round_later(ruled: Node) -> None:
+    with AgentProgram(ruled, MODES) as agent:
+        batch = ruled.run_pod("batch", "BestEffort", labels=BATCH, annotations=SPEC)
+        ruled.daemon.cri.run(batch, "app", COMMAND)
+        until(lambda: ruled.value(batch, "cpu", "cpu.cfs_quota_us") == "50000", agent.story)
+        ruled.file(batch, "cpu", "cpu.cfs_quota_us").write_text("-1")
+        until(lambda: ruled.value(batch, "cpu", "cpu.cfs_quota_us") == "50000", agent.story)
+
+
+def test_a_malformed_pod_runs_and_stops_no_other(ruled: Node) -> None:
+    with AgentProgram(ruled, MODES) as agent:
+        bad = {EXTENDED: "{", "scheduling.koordinator.sh/resource-status": "[" * 5000}
+        broken = ruled.run_pod("broken", "BestEffort", labels=BATCH, annotations=bad)
+        ruled.daemon.cri.run(broken, "app", COMMAND)
+        web = ruled.run_pod("web", "Burstable", labels=SENSITIVE)
+        ruled.daemon.cri.run(web, "app", COMMAND)
+        assert recorded(ruled, web, agent)[3] == "1"
+        assert {row["hook"] for row in agent.explain("broken")["errors"]} >= {"CPUSetAllocator"}
+        agent.wait_ready()
+
+
+def test_a_killed_agent_leaves_all_in_force_and_catches_up(ruled: Node) -> None:
+    with AgentProgram(ruled, "nri") as agent:
+        web = ruled.run_pod("web", "Burstable", labels=SENSITIVE)
+        pid = ruled.daemon.cri.info(ruled.daemon.cri.run(web, "app", COMMAND))["pid"]
+        agent.kill()
+        assert read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1"
+        ruled.rule("NodeResourceTopology", topology("0"))
+        agent.start()
+        until(lambda: read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "0", agent.story)
+
+
+def test_a_killed_runtime_is_found_again(ruled: Node) -> None:
+    with AgentProgram(ruled, MODES) as agent:
+        web = ruled.run_pod("web", "Burstable", labels=SENSITIVE)
+        pid = ruled.daemon.cri.info(ruled.daemon.cri.run(web, "app", COMMAND))["pid"]
+        ruled.daemon.kill()
+        agent.wait_ready(False)
+        assert read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1"
+        ruled.daemon.start()
+        agent.wait_ready()
+        later = ruled.run_pod("later", "Burstable", labels=SENSITIVE)
+        ruled.daemon.cri.run(later, "app", COMMAND)
+        assert recorded(ruled, later, agent)[3] == "1"
+
+
+def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:
+    """NRI_PODS=200 for the long run."""
+    count = int(os.environ.get("NRI_PODS", "20"))
+    with AgentProgram(ruled, MODES) as agent:
+        used: list[tuple[int, int]] = []
+        for number in range(count):
+            pod = ruled.run_pod(f"pod-{number}", "BestEffort", labels=BATCH, annotations=SPEC)
+            ruled.daemon.cri.run(pod, "app", ("sleep", "1000"))
+            ruled.remove_pod(pod)
+            if number in (count // 2, count - 1):
+                folder = f"/proc/{agent.pid}"
+                used.append((len(os.listdir(f"{folder}/fd")), len(os.listdir(f"{folder}/task"))))
+        held = [line for line in agent.ask("/metrics").splitlines() if line.startswith("nri_agent_held")]
+        assert abs(used[1][0] - used[0][0]) <= 4, used
+        assert abs(used[1][1] - used[0][1]) <= 4, used
+        values = {line.split('"')[1]: float(line.split(" ")[-1]) for line in held}
+        assert values["waiting writes"] < 50, held
+        agent.wait_ready()

@@ -1,0 +1,286 @@
+"""Mode nri on containerd 2.4 and our engine: values at the first instruction, and what a kill in mid-creation leaves.
+
+What a process finds in force it writes down itself, as the first thing that it does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.agent.node import AgentProgram, Node, machine, until
+from tools.runtimes import Containerd
+from tools.runtimes.cgroups import read
+from tools.runtimes.cri import Pod
+from tools.runtimes.engine import Engine
+
+GATES = """
+[gates]
+OOMScoreAdj = true
+CPUNormalization = true
+BECPUSuppress = false
+CPUBurst = false
+"""
+FAIL = 'failure_policy = "Fail"\n'
+ASKED = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
+BATCH: dict[str, Any] = {
+    "labels": {"koordinator.sh/qosClass": "BE"},
+    "annotations": {
+        "node.koordinator.sh/extended-resource-spec": json.dumps(
+            {"containers": {"app": {"requests": ASKED, "limits": ASKED}}}
+        ),
+        "koordinator.sh/oom-score-adj": "555",
+    },
+}
+SENSITIVE: dict[str, Any] = {"labels": {"koordinator.sh/qosClass": "LS"}}
+RECORD = (
+    "cat /sys/fs/cgroup/cpu/cpu.shares /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/memory/memory.limit_in_bytes"
+    " /proc/self/oom_score_adj; grep Cpus_allowed_list /proc/self/status; sleep 1000"
+)
+COMMAND = ("sh", "-c", RECORD)
+ALL_CPUS = "0-1"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    made = Engine()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(params=["containerd", "engine"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
+    """A node of either runtime without pods, under rules: one share pool, CPUs that are twice as fast."""
+    if request.param == "containerd":
+        daemon: Any = request.getfixturevalue("daemon")
+        node = Node(daemon, request.getfixturevalue("root"), tmp_path / "agent")
+        yield ruled(node)
+        daemon.cri.remove_all()
+        return
+    own = request.getfixturevalue("engine")
+    with machine(own.run_dir / "host", own.run_dir.name) as root:
+        yield ruled(Node(own, root, tmp_path / "agent"))
+        own.cri.remove_all()
+
+
+def ruled(node: Node) -> Node:
+    topology(node, "1")
+    ratio(node, "2")
+    return node
+
+
+def topology(node: Node, cpus: str) -> None:
+    pools = json.dumps([{"socket": 0, "node": 0, "cpuset": cpus}])
+    node.rule("NodeResourceTopology", {"metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": pools}}})
+
+
+def ratio(node: Node, text: str) -> None:
+    node.rule("Node", {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": text}}})
+
+
+def recorded(node: Node, pod: Pod, agent: AgentProgram) -> list[str]:
+    """What the container's process found at its first instruction: shares, quota, memory, OOM score, CPUs."""
+    until(lambda: len(node.said(pod, "app").splitlines()) >= 5, agent.story)
+    return [line.removeprefix("Cpus_allowed_list:").strip() for line in node.said(pod, "app").splitlines()]
+
+
+def failing(node: Node) -> AgentProgram:
+    """An agent with the failure policy Fail."""
+    made = AgentProgram(node, "nri", GATES)
+    file = node.folder / "agent.toml"
+    file.write_text(FAIL + file.read_text())
+    return made
+
+
+def again(daemon: Containerd | Engine) -> None:
+    """Start a runtime anew that was killed."""
+    if isinstance(daemon, Engine):
+        daemon.restart()
+    else:
+        daemon.start()
+
+
+def pid_of(node: Node, container: str) -> int:
+    return int(node.daemon.cri.info(container)["pid"])
+
+
+def quota_of(node: Node, container: str) -> str:
+    return read(pid_of(node, container), "cpu", "cpu.cfs_quota_us", "cpu.max")
+
+
+def cpus_of(node: Node, container: str) -> str:
+    return read(pid_of(node, container), "cpuset", "cpuset.cpus", "cpuset.cpus")
+
+
+class Creation(threading.Thread):
+    """A container's creation, which waits for the agent, because that is stopped by a signal until it is killed."""
+
+    def __init__(self, node: Node, pod: Pod, agent: AgentProgram) -> None:
+        super().__init__(daemon=True)
+        self.node, self.pod = node, pod
+        self.container = ""
+        self.error: Exception | None = None
+        os.kill(agent.pid, signal.SIGSTOP)
+        self.start()
+        time.sleep(0.3)
+        assert self.is_alive(), "the runtime waits for the agent's answer"
+
+    def run(self) -> None:
+        try:
+            self.container = self.node.daemon.cri.create(self.pod, "app", COMMAND)
+        except (grpc.RpcError, ValueError) as error:  # ValueError: the channel was closed
+            self.error = error
+
+    def over(self) -> Creation:
+        self.join(30)
+        assert not self.is_alive()
+        return self
+
+
+def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
+    with AgentProgram(place, "nri", GATES) as agent:
+        batch = place.run_pod("batch", "BestEffort", **BATCH)
+        place.daemon.cri.run(batch, "app", COMMAND, cpuset_cpus="0", cpu_shares=2)
+        web = place.run_pod("web", "Burstable", **SENSITIVE)
+        place.daemon.cri.run(web, "app", COMMAND, cpu_quota=100_000, cpu_period=100_000, cpu_shares=1024)
+        assert recorded(place, batch, agent) == ["512", "50000", str(64 << 20), "555", ALL_CPUS]
+        shares, quota, _, _, cpus = recorded(place, web, agent)
+        assert (shares, quota, cpus) == ("1024", "50000", "1")
+        assert place.value(batch, "cpu", "cpu.shares") == "512"
+        assert place.value(batch, "memory", "memory.limit_in_bytes") == str(64 << 20)
+        told = {row["name"]: row["outcome"] for row in agent.explain("batch")["writes"] if row["container"] == "app"}
+        assert told["cpu.cfs_quota"] == told["memory.limit"] == "applied", told
+        assert told["cpuset.cpus"] in ("applied", "unchanged"), told
+
+
+def test_the_kubelets_updates_are_scaled_and_cleared_cpus_stay_cleared(place: Node) -> None:
+    cri = place.daemon.cri
+    with AgentProgram(place, "nri", GATES):
+        batch = place.run_pod("batch", "BestEffort", **BATCH)
+        app = cri.run(batch, "app", COMMAND)
+        web = place.run_pod("web", "Burstable", **SENSITIVE)
+        served = cri.run(web, "app", COMMAND, cpu_quota=100_000, cpu_period=100_000)
+        cri.update(served, cpu_quota=300_000, cpu_period=100_000)
+        assert quota_of(place, served) == "150000"
+        assert cpus_of(place, served) == "1"
+        cri.update(app, cpuset_cpus="0", memory_limit_in_bytes=32 << 20)
+        assert cpus_of(place, app) == ALL_CPUS
+        assert read(pid_of(place, app), "memory", "memory.limit_in_bytes", "memory.max") == str(64 << 20)
+
+
+def test_a_changed_ratio_scales_what_was_asked_for_also_after_a_restart_of_the_agent(place: Node) -> None:
+    with AgentProgram(place, "nri", GATES) as agent:
+        web = place.run_pod("web", "Burstable", **SENSITIVE)
+        served = place.daemon.cri.run(web, "app", COMMAND, cpu_quota=100_000, cpu_period=100_000)
+        assert quota_of(place, served) == "50000"
+        ratio(place, "4")
+        until(lambda: quota_of(place, served) == "25000", agent.story)
+        ratio(place, "2")
+        until(lambda: quota_of(place, served) == "50000", agent.story)
+        assert agent.stop() == 0
+        agent.start()
+        assert quota_of(place, served) == "50000", "it is not scaled twice"
+        ratio(place, "4")
+        until(lambda: quota_of(place, served) == "25000", agent.story)
+
+
+def test_an_agent_that_is_killed_in_mid_creation_costs_the_values_until_it_is_back(place: Node) -> None:
+    """Failure policy Ignore: the runtime goes on without it; what it finds when it is back is in force at the start."""
+    with AgentProgram(place, "nri", GATES) as agent:
+        web = place.run_pod("web", "Burstable", **SENSITIVE)
+        creation = Creation(place, web, agent)
+        agent.kill()
+        created = creation.over().container
+        assert created, creation.error
+        agent.start()
+        place.daemon.cri.start(created)
+        assert recorded(place, web, agent)[4] == "1"
+
+
+def test_an_agent_that_is_back_after_the_start_brings_the_values_to_what_runs(place: Node) -> None:
+    with AgentProgram(place, "nri", GATES) as agent:
+        batch = place.run_pod("batch", "BestEffort", **BATCH)
+        creation = Creation(place, batch, agent)
+        agent.kill()
+        created = creation.over().container
+        place.daemon.cri.start(created)
+        assert recorded(place, batch, agent)[1] == "-1", "without the agent nothing is in force"
+        assert place.value(batch, "cpu", "cpu.cfs_quota_us") == "50000", "what it had written of the pod stays"
+        agent.start()
+        until(lambda: quota_of(place, created) == "50000", agent.story)
+        assert read(pid_of(place, created), "memory", "memory.limit_in_bytes", "memory.max") == str(64 << 20)
+        score = Path(f"/proc/{pid_of(place, created)}/oom_score_adj")
+        until(lambda: score.read_text().strip() == "555", agent.story)
+
+
+def test_with_the_failure_policy_fail_a_creation_whose_agent_is_killed_is_refused(place: Node) -> None:
+    with AgentProgram(place, "nri", GATES) as agent:
+        agent.stop()
+    with failing(place) as agent:
+        web = place.run_pod("web", "Burstable", **SENSITIVE)
+        creation = Creation(place, web, agent)
+        agent.kill()
+        assert creation.over().container == ""
+        assert isinstance(creation.error, grpc.RpcError)
+        assert "nri-agent" in str(creation.error)
+        agent.start()
+        place.daemon.cri.run(web, "app", COMMAND)
+        assert recorded(place, web, agent)[4] == "1"
+
+
+def test_a_malformed_annotation_is_refused_by_the_hooks_name_where_the_policy_is_fail(place: Node) -> None:
+    with failing(place) as agent:
+        annotations = {"scheduling.koordinator.sh/resource-status": "{"}
+        with pytest.raises(grpc.RpcError, match="CPUSetAllocator: annotation scheduling"):
+            place.run_pod("broken", "Burstable", annotations=annotations)
+        web = place.run_pod("web", "Burstable", **SENSITIVE)
+        place.daemon.cri.run(web, "app", COMMAND)
+        assert recorded(place, web, agent)[4] == "1"
+
+
+def test_a_runtime_that_is_killed_in_mid_creation_leaves_nothing_half_decided(place: Node) -> None:
+    daemon = place.daemon
+    with AgentProgram(place, "nri", GATES) as agent:
+        batch = place.run_pod("batch", "BestEffort", **BATCH)
+        first = daemon.cri.run(batch, "app", COMMAND)
+        pid = pid_of(place, first)
+        web = place.run_pod("web", "Burstable", **SENSITIVE)
+        creation = Creation(place, web, agent)
+        daemon.kill()
+        os.kill(agent.pid, signal.SIGCONT)
+        assert creation.over().container == ""
+        assert read(pid, "cpu", "cpu.cfs_quota_us", "cpu.max") == "50000", "what runs keeps its values"
+        again(daemon)
+        agent.wait_ready()
+        daemon.cri.run(web, "app", COMMAND)
+        assert recorded(place, web, agent)[4] == "1"
+        assert read(pid, "cpu", "cpu.cfs_quota_us", "cpu.max") == "50000"
+        daemon.cri.remove_all()
+        held = [line for line in agent.ask("/metrics").splitlines() if 'nri_agent_held{what="nri ' in line]
+        assert sorted(held) == ['nri_agent_held{what="nri containers"} 0', 'nri_agent_held{what="nri pods"} 0']
+
+
+def test_of_two_agents_at_one_runtime_the_second_says_who_is_there(place: Node, tmp_path: Path) -> None:
+    other = Node(place.daemon, place.root, tmp_path / "other")
+    with AgentProgram(place, "nri", GATES) as agent:
+        second = AgentProgram(other, "nri", GATES)
+        starting = threading.Thread(target=second.start, daemon=True)
+        starting.start()
+        words = f"by process {agent.pid} already"
+        until(lambda: second.process is not None and words in second.story(), second.story)
+        agent.stop()
+        starting.join(30)
+        second.wait_ready()
+        assert second.stop() == 0

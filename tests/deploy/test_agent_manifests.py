@@ -1,0 +1,181 @@
+"""What kustomize and Helm make for the node agent: Kubernetes takes it; a choice opens no more than its row says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nri.agent.settings import Settings, load_settings
+from tests.deploy import kubernetes
+from tests.deploy.rendered import DEPLOY, Json, built, charted, kustomized, render
+from tests.support.commands import run
+from tools.deployment.agent.table import IMAGE, Row, read, roles
+from tools.deployment.table import version
+
+pytestmark = pytest.mark.timeout(900)
+ROWS = read()
+BASE = [row for row in ROWS if row.in_base]
+OPENING = [row for row in ROWS if row.opens and not row.in_base and not row.unit_only]
+#: How each choice is made in a chart.
+SETTING = {
+    "gate": "config.gates.{}=true",
+    "pods": "config.pods.source={}",
+    "kernel": "{}=true",
+    "mode": "config.modes={{{}}}",
+}
+
+
+def named(text: str) -> dict[tuple[str, str], Json]:
+    """Objects by kind and name."""
+    return {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(text) if each}
+
+
+def spec_of(text: str) -> Json:
+    found: Json = named(text)["DaemonSet", "nri-agent"]["spec"]["template"]["spec"]
+    return found
+
+
+def settings_of(text: str, folder: Path) -> Settings:
+    """The settings that the agent reads in the DaemonSet."""
+    (found,) = [each for (kind, _), each in named(text).items() if kind == "ConfigMap"]
+    path = folder / "agent.yaml"
+    path.write_text(found["data"]["agent.yaml"])
+    return load_settings(path, environment={}).settings
+
+
+def overlay(folder: Path, *components: str) -> str:
+    """What an operator's kustomization over the agent with components makes."""
+    made = {
+        "resources": [os.path.relpath(DEPLOY / "kustomize/agent", folder)],
+        "components": [os.path.relpath(DEPLOY / "kustomize/agent/components" / name, folder) for name in components],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(made))
+    return built(folder)
+
+
+def both(row: Row, folder: Path) -> list[str]:
+    """The manifests of both ways with one choice made."""
+    return [overlay(folder, row.name), charted("agent", SETTING[row.choice].format(row.value))]
+
+
+def check(spec: Json, rows: list[Row]) -> None:
+    """Assert that a pod has what these rows open, and nothing else."""
+    (container,) = spec["containers"]
+    rights = container["securityContext"]
+    wanted = {name for row in rows for name in row.capabilities}
+    assert rights["capabilities"]["drop"] == ["ALL"]
+    assert set(rights["capabilities"].get("add", [])) == wanted
+    assert (rights["privileged"], rights["allowPrivilegeEscalation"], rights["readOnlyRootFilesystem"]) == (
+        False, False, True,
+    )  # fmt: skip
+    assert rights["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert spec.get("hostPID", False) is any(row.host_pid for row in rows)
+    assert spec.get("hostNetwork", False) is any(row.host_network for row in rows)
+    assert "hostIPC" not in spec
+    mounts: dict[str, Any] = {}
+    for mount in (mount for row in rows for mount in row.mounts):
+        mounts[mount.name] = (
+            mount.host,
+            mount.path,
+            mount.type,
+            mount.write or mounts.get(mount.name, (0, 0, 0, 0))[3],
+        )
+    paths = {each["name"]: each["hostPath"] for each in spec["volumes"] if "hostPath" in each}
+    places = {each["name"]: each for each in container["volumeMounts"] if each["name"] in paths}
+    assert mounts == {
+        name: (path["path"], places[name]["mountPath"], path["type"], not places[name].get("readOnly", False))
+        for name, path in paths.items()
+    }
+
+
+def bound(text: str) -> set[str]:
+    """The roles that the agent has."""
+    return {each["roleRef"]["name"] for (kind, _), each in named(text).items() if kind == "ClusterRoleBinding"}
+
+
+def test_without_a_choice_both_ways_open_what_the_default_modes_need() -> None:
+    for text in (kustomized("agent"), charted("agent")):
+        check(spec_of(text), BASE)
+        assert bound(text) == {"nri-agent"}
+
+
+@pytest.mark.parametrize("row", OPENING, ids=lambda row: row.name)
+def test_a_choice_opens_what_its_row_says_and_nothing_else(row: Row, tmp_path: Path) -> None:
+    for way, text in enumerate(both(row, tmp_path)):
+        # A chart's mode is one instead of the default ones, a component's one more.
+        rows = [each for each in BASE if each.choice != "mode"] if way and row.choice == "mode" else BASE
+        check(spec_of(text), [*rows, row])
+        assert bound(text) == {"nri-agent"} | ({row.rbac} if row.rbac else set())
+
+
+def test_all_components_fit_together(tmp_path: Path) -> None:
+    text = overlay(tmp_path, *(row.name for row in OPENING))
+    check(spec_of(text), [*BASE, *OPENING])
+    assert bound(text) == {"nri-agent", "nri-agent-evict", "nri-agent-kubelet"}
+
+
+def test_roles_are_those_of_the_file_and_are_for_reading(tmp_path: Path) -> None:
+    written = {each["metadata"]["name"]: each["rules"] for each in roles() if each["kind"] == "ClusterRole"}
+    text = charted("agent", "config.gates.BECPUEvict=true", "config.pods.source=kubelet")
+    assert {name: each["rules"] for (kind, name), each in named(text).items() if kind == "ClusterRole"} == written
+    verbs = {verb for rule in written["nri-agent"] for verb in rule["verbs"]}
+    assert verbs == {"list", "watch"}
+    assert not [kind for kind, _ in named(charted("agent", "rbac=false")) if kind.startswith(("Cluster", "Service"))]
+
+
+def test_settings_of_both_ways_are_read_by_the_agent(tmp_path: Path) -> None:
+    default = settings_of(kustomized("agent"), tmp_path)
+    assert default == settings_of(charted("agent"), tmp_path)
+    assert (default.modes, default.rules.source, default.pods.source) == (
+        ("nri", "standalone"),
+        "apiserver",
+        "apiserver",
+    )
+    assert (str(default.root), default.socket) == ("/host", "/run/nri-agent/agent.sock")
+    changed = settings_of(charted("agent", "config.nri.index=07", "config.gates.Resctrl=true"), tmp_path)
+    assert (changed.nri.index, changed.gates, changed.root) == ("07", {"Resctrl": True}, default.root)
+
+
+@pytest.mark.parametrize(
+    ("setting", "named_as"),
+    [
+        ("config.nri.indx=07", "additional properties 'indx' not allowed"),
+        ("config.gates.Resctl=true", "additional properties 'Resctl' not allowed"),
+        ("config.modes={proxy}", "at '/config/modes/0'"),
+        ("config.gates.TCNetworkQoS=true", "at '/config/gates/TCNetworkQoS'"),
+        ("config.root=/", "additional properties 'root' not allowed"),
+        ("config.failure_policy=ignore", "at '/config/failure_policy'"),
+        ("privileged=true", "'privileged' not allowed"),
+    ],
+)
+def test_a_bad_value_is_refused_by_its_name(setting: str, named_as: str) -> None:
+    done = render("agent", setting)
+    assert done.returncode == 1, done.stdout
+    assert named_as in done.stderr
+
+
+def test_all_that_is_rendered_conforms_to_kubernetes_schema(tmp_path: Path) -> None:
+    texts = {"kustomize": kustomized("agent"), "unstable": kustomized("agent/unstable"), "chart": charted("agent")}
+    gates = [f"config.gates.{row.value}=true" for row in OPENING if row.choice == "gate"]
+    texts["all"] = charted(
+        "agent", *gates, "config.pods.source=kubelet", "anolis=true", "args={-v}", "podLabels.team=node",
+        "seLinuxOptions.type=spc_t", "imagePullSecrets[0].name=mine", f"image.digest=sha256:{'a1' * 32}",
+    )  # fmt: skip
+    folder = tmp_path / "rendered"
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(text)
+    schemas = f"{kubernetes.schemas()}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    told = run([kubernetes.kubeconform(), "-strict", "-summary", "-schema-location", schemas, folder])
+    assert "Invalid: 0, Errors: 0, Skipped: 0" in told
+
+
+def test_the_image_cannot_be_a_stranger_s() -> None:
+    for text in (kustomized("agent"), charted("agent")):
+        (container,) = spec_of(text)["containers"]
+        assert (container["image"], container["imagePullPolicy"]) == (f"{IMAGE}:{version()}", "IfNotPresent")
+    assert IMAGE.startswith("localhost/"), "no registry has that name"

@@ -1,0 +1,66 @@
+"""A clear of a container's CPUs on both versions of cgroups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nri.agent.transports.clears import clear, is_clear
+from nri.host import Outcome
+from nri.policies.koordinator.values import Changes
+from tests.support import agents
+from tests.support.host_trees import v1, v2
+
+POD = "kubepods/besteffort/pod1"
+
+
+def test_only_an_empty_text_is_a_clear() -> None:
+    assert is_clear(Changes(cpuset=""))
+    assert not is_clear(Changes(cpuset="0"))
+    assert not is_clear(Changes())
+    assert not is_clear(None)
+
+
+def test_on_v1_a_container_gets_all_that_its_pod_has(tmp_path: Path) -> None:
+    root = v1(tmp_path, POD, f"{POD}/c")
+    (tmp_path / "sys/fs/cgroup/cpuset" / POD / "cpuset.cpus").write_text("1-2\n")
+    clear(agents.parts(root).executor, f"/{POD}/c/")
+    assert agents.text(root, "cpuset", f"{POD}/c", "cpuset.cpus") == "1-2"
+
+
+def test_on_v2_it_is_empty(tmp_path: Path) -> None:
+    root = v2(tmp_path, POD, f"{POD}/c")
+    file = tmp_path / "sys/fs/cgroup" / POD / "c/cpuset.cpus"
+    file.write_text("1\n")
+    (result,) = clear(agents.parts(root).executor, f"{POD}/c")
+    assert (file.read_text(), result.outcome) == ("\n", Outcome.APPLIED)
+
+
+def test_what_is_not_there_is_gone_and_does_not_wait(tmp_path: Path) -> None:
+    for root in (v1(tmp_path / "1"), v2(tmp_path / "2")):
+        executor = agents.parts(root).executor
+        (result,) = clear(executor, f"{POD}/c")
+        assert result.outcome is Outcome.GONE
+        assert executor.held()["waiting writes"] == 0
+
+
+def test_a_machine_without_sets_of_cpus_says_so(tmp_path: Path) -> None:
+    root = v2(tmp_path, POD, f"{POD}/c")
+    (tmp_path / "sys/fs/cgroup/cgroup.controllers").write_text("cpu memory\n")
+    (result,) = clear(agents.parts(root).executor, f"{POD}/c")
+    assert result.outcome is Outcome.UNSUPPORTED
+
+
+def test_a_container_without_a_folder_is_refused(tmp_path: Path) -> None:
+    (result,) = clear(agents.parts(v1(tmp_path)).executor, "")
+    assert result.outcome is Outcome.REFUSED
+
+
+def test_cpus_above_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    root = v1(tmp_path, POD, f"{POD}/c")
+    (tmp_path / "sys/fs/cgroup/cpuset" / POD / "cpuset.cpus").write_text("what\n")
+    (result,) = clear(agents.parts(root).executor, f"{POD}/c")
+    assert not result.in_force
+    assert "the cgroup above" in result.reason
+    (tmp_path / "sys/fs/cgroup/cpuset" / POD / "cpuset.cpus").unlink()
+    (result,) = clear(agents.parts(root).executor, f"{POD}/c")
+    assert not result.in_force

@@ -1,0 +1,54 @@
+"""What runs, as it is kept."""
+
+from __future__ import annotations
+
+from nri.agent.transports.held import Held, HeldContainer
+from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
+
+
+def filled() -> Held:
+    held = Held()
+    for number in ("1", "2"):
+        pod = PodContext(uid=f"uid{number}")
+        held.put_pod(f"p{number}", pod)
+        context = ContainerContext(pod, id=f"c{number}", env={"A": "b"}, resources=Resources(cfs_quota=7, cpu_shares=2))
+        held.put(f"c{number}", HeldContainer(f"p{number}", context))
+    return held
+
+
+def test_a_pod_that_goes_takes_its_containers_along() -> None:
+    held = filled()
+    assert [each.context.id for each in held.drop_pod("p1")] == ["c1"]
+    assert [number for number, _ in held.containers()] == ["c2"]
+    assert held.pod("p1") is None
+    assert held.drop_pod("p1") == []
+
+
+def test_what_a_runtime_no_longer_has_is_forgotten_and_its_pods_told() -> None:
+    held = filled()
+    assert [pod.uid for pod in held.keep_only({"p2"}, {"c1", "c2"})] == ["uid1"]
+    assert [number for number, _ in held.pods()] == ["p2"]
+    held.keep_only({"p2"}, set())
+    assert held.counts() == {"nri pods": 1, "nri containers": 0}
+
+
+def test_what_the_kubelet_does_not_mention_stays_as_it_asked_before() -> None:
+    held = filled()
+    known = held.container("c1")
+    assert known is not None
+    held.ask(known, ContainerContext(PodContext(uid="new"), env={"A": "b"}, resources=Resources(cfs_quota=9)))
+    assert known.context.resources == Resources(cfs_quota=9, cpu_shares=2)
+    assert known.asked == 1
+    assert (known.context.pod.uid, known.context.env) == ("new", {})
+
+
+def test_the_environment_is_not_kept() -> None:
+    known = filled().container("c1")
+    assert known is not None
+    assert known.context.env == {}
+
+
+def test_a_container_is_dropped_once() -> None:
+    held = filled()
+    assert held.drop("c1") is not None
+    assert held.drop("c1") is None

@@ -1,0 +1,92 @@
+"""The thread that decides again: requests that become one, tries, and its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from nri.agent.transports.refresher import Refresher
+from nri.backoff import Backoff
+
+PATIENCE_S = 20.0
+
+
+class Work:
+    """What the thread does: it waits until it may, and returns or raises what it is told."""
+
+    def __init__(self, *outcomes: bool | Exception) -> None:
+        self.outcomes, self.times = list(outcomes), 0
+        self.may = threading.Semaphore(1000)
+        self.begun = threading.Semaphore(0)
+
+    def __call__(self) -> bool:
+        self.times += 1
+        self.begun.release()
+        self.may.acquire()
+        outcome = self.outcomes.pop(0) if self.outcomes else True
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+@pytest.fixture
+def made() -> Iterator[list[Refresher]]:
+    all_of_them: list[Refresher] = []
+    yield all_of_them
+    for each in all_of_them:
+        each.stop()
+
+
+def start(work: Work, made: list[Refresher]) -> Refresher:
+    refresher = Refresher(work, "a test's", Backoff(0.01, 0.02))
+    made.append(refresher)
+    refresher.start()
+    refresher.start()
+    return refresher
+
+
+def test_nothing_is_done_unasked_and_requests_meanwhile_are_one(made: list[Refresher]) -> None:
+    work = Work()
+    work.may = threading.Semaphore(0)
+    refresher = start(work, made)
+    assert work.times == 0
+    refresher.ask()
+    assert work.begun.acquire(timeout=PATIENCE_S)
+    for _ in range(10):
+        refresher.ask()
+    work.may.release(1000)
+    assert refresher.idle(PATIENCE_S)
+    assert work.times == 2
+
+
+def test_what_is_left_is_tried_again_a_few_times(made: list[Refresher], caplog: pytest.LogCaptureFixture) -> None:
+    work = Work(False, RuntimeError("a defect"), True)
+    refresher = start(work, made)
+    refresher.ask()
+    assert refresher.idle(PATIENCE_S)
+    assert work.times == 3
+    assert "a defect" in caplog.text
+    work.outcomes = [False] * 100
+    with caplog.at_level(logging.WARNING):
+        refresher.ask()
+        assert refresher.idle(PATIENCE_S)
+    assert work.times == 3 + 5
+    assert "next when a rule changes" in caplog.text
+
+
+def test_it_ends_also_in_a_pause_and_can_begin_again(made: list[Refresher]) -> None:
+    work = Work(False)
+    refresher = Refresher(work, "a test's", Backoff(1000.0, 1000.0, uniform=lambda: 0.999))
+    made.append(refresher)
+    refresher.stop()
+    refresher.start()
+    refresher.ask()
+    assert work.begun.acquire(timeout=PATIENCE_S)
+    refresher.stop()
+    assert not [each for each in threading.enumerate() if each.name == "a test's"]
+    refresher.start()
+    refresher.ask()
+    assert work.begun.acquire(timeout=PATIENCE_S)

@@ -1,0 +1,36 @@
+"""The lock of one registration."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nri.agent.transports.registration import Registration, TakenError
+
+
+def test_of_two_with_one_name_the_second_is_refused_and_of_others_none(tmp_path: Path) -> None:
+    path = str(tmp_path / "nri.sock")
+    with Registration(path, "00-a"), Registration(path, "00-b"), Registration(str(tmp_path / "x/nri.sock"), "00-a"):
+        with pytest.raises(TakenError, match=r"plugin 00-a is registered at .* by this process already"):
+            Registration(path, "00-a").__enter__()
+        assert (tmp_path / ".00-a.lock").read_text() == f"{os.getpid()}\n"
+    with Registration(path, "00-a"):
+        pass
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / ".00-a.lock").symlink_to(tmp_path / "precious")
+    with Registration(str(tmp_path / "nri.sock"), "00-a"):
+        pass
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_nothing_stays_open(tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    path = str(tmp_path / "nri.sock")
+    with Registration(path, "00-a"), pytest.raises(TakenError):
+        Registration(path, "00-a").__enter__()
+    assert set(os.listdir("/proc/self/fd")) == before

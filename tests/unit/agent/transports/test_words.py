@@ -1,0 +1,104 @@
+"""Changes in NRI's words, and what a runtime says of them."""
+
+from __future__ import annotations
+
+from nri.agent.transports import words
+from nri.api import messages as m
+from nri.host import Outcome
+from nri.policies.koordinator.contexts import Resources
+from nri.policies.koordinator.values import Changes, Device, Mount, Resctrl
+
+ALL = Changes(
+    cpu_shares=512,
+    cfs_quota=50_000,
+    cpuset="0-1,2",
+    memory_limit=1 << 20,
+    bvt=2,
+    resctrl=Resctrl("group"),
+    oom_score_adj=7,
+    env={"A": "b"},
+    mounts=(Mount("/in", "bind", "/out"),),
+    devices=(Device("/dev/x", "c", 1, 2, 0o666),),
+)
+
+
+def adjusted() -> m.Container:
+    """A container that has all of `ALL`."""
+    message = words.adjustment(ALL, None)
+    container = m.Container(env=["A=b", "B"], mounts=message.mounts)
+    container.linux.resources.CopyFrom(message.linux.resources)
+    container.linux.oom_score_adj.value = 7
+    container.linux.devices.add(path="/dev/x", type="c", major=1, minor=2)
+    return container
+
+
+def test_what_can_be_said_is_not_touched() -> None:
+    assert words.sayable(ALL, "folder") == (ALL, [])
+    clear = Changes(cpuset="")
+    assert words.sayable(clear, "folder") == (clear, [])
+
+
+def test_what_cannot_be_said_is_left_out_with_its_reason() -> None:
+    changes, (result,) = words.sayable(Changes(cpuset="x\n", cpu_shares=2), "folder")
+    assert changes == Changes(cpu_shares=2)
+    assert (result.target, result.name, result.outcome) == ("folder", "cpuset.cpus", Outcome.REFUSED)
+    assert "neither a number nor a range" in result.reason
+
+
+def test_an_update_says_resources_alone_and_nothing_of_nothing() -> None:
+    update = words.update(words.updatable(ALL), "id")
+    assert update is not None
+    assert update.container_id == "id"
+    assert (update.linux.resources.cpu.cpus, update.linux.resources.cpu.shares.value) == ("0-1,2", 512)
+    assert not update.linux.resources.HasField("rdt_class")
+    assert words.update(words.updatable(Changes(env={"A": "b"})), "id") is None
+    assert words.update(Changes(cpuset=""), "id") is None
+
+
+def test_an_update_leaves_out_what_the_runtime_has() -> None:
+    container = adjusted()
+    container.linux.resources.cpu.cpus = "0,1,2"
+    assert words.update(words.updatable(ALL), "id", container) is None
+    container.linux.resources.cpu.shares.value = 9
+    update = words.update(words.updatable(ALL), "id", container)
+    assert update is not None
+    assert update.linux.resources.cpu.shares.value == 512
+    assert not update.linux.resources.HasField("memory")
+    container.linux.resources.cpu.cpus = "what"
+    again = words.update(words.updatable(ALL), "id", container)
+    assert again is not None
+    assert again.linux.resources.cpu.cpus == "0-1,2"
+
+
+def test_what_a_runtime_has_is_applied() -> None:
+    results = words.compared(adjusted(), ALL, "folder")
+    assert {result.name for result in results} == {
+        *("cpu.shares", "cpu.cfs_quota", "cpuset.cpus", "memory.limit"),
+        *("env.A", "mount./in", "device./dev/x", "oom_score_adj", "rdt_class"),
+    }
+    assert {result.outcome for result in results} == {Outcome.APPLIED}
+
+
+def test_what_a_runtime_has_otherwise_or_not_is_told() -> None:
+    container = adjusted()
+    container.linux.resources.cpu.shares.value = 3
+    container.linux.oom_score_adj.value = 8
+    del container.env[:]
+    results = {result.name: result.reason for result in words.compared(container, ALL, "folder") if result.reason}
+    assert results == {
+        "cpu.shares": "the runtime has 3",
+        "oom_score_adj": "the runtime has 8",
+        "env.A": "the runtime does not have it",
+    }
+
+
+def test_of_what_a_runtime_does_not_say_nothing_is_told() -> None:
+    assert words.compared(m.Container(), Changes(cpu_shares=2, cpuset="0", oom_score_adj=1), "folder") == []
+
+
+def test_a_quota_that_was_scaled_goes_with_what_was_asked_for() -> None:
+    asked = Resources(cfs_quota=100_000)
+    assert words.adjustment(Changes(cfs_quota=50_000), asked).annotations == {"agent.nri/cfs-quota": "100000 50000"}
+    assert not words.adjustment(Changes(cfs_quota=-1), asked).annotations
+    assert not words.adjustment(Changes(cfs_quota=100_000), asked).annotations
+    assert not words.adjustment(Changes(cfs_quota=50_000), None).annotations

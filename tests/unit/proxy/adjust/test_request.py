@@ -1,0 +1,199 @@
+"""Adjustments in the CRI's words, field by field; what it has no word for comes back with its plugin."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nri
+from nri.adaptation.merge.fields import ROWS
+from nri.api import messages as m
+from nri.cri.pb import api_pb2 as pb
+from nri.proxy.adjust import TABLE, Owners, adjust
+
+ROOT = Path(__file__).parents[4]
+NOBODY = Owners(m.OwningPlugins(), "c")
+
+
+def said(config: pb.ContainerConfig, wanted: nri.Adjustment, owners: Owners = NOBODY) -> list[str]:
+    """Put an adjustment into a configuration; returns the fields that were not said."""
+    return [each.field for each in adjust(config, wanted.message, owners)]
+
+
+def test_every_field_that_can_be_adjusted_has_its_row_in_their_order() -> None:
+    assert list(TABLE) == [row.path for row in ROWS]
+    assert all(row.how or row.limits for row in TABLE.values())
+
+
+def test_the_page_has_the_table() -> None:
+    page = (ROOT / "docs/reference/proxy.md").read_text()
+    rows = re.findall(r"^\| `([\w.]+)` \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
+    shown = [(path, f"`{row.how}`" if row.how else "no", row.limits) for path, row in TABLE.items()]
+    assert [row for row in rows if row[0] in TABLE] == shown
+
+
+def test_variables_are_set_replaced_and_removed() -> None:
+    config = pb.ContainerConfig(envs=[pb.KeyValue(key=key, value=b"old") for key in ("STAYS", "GOES", "CHANGES")])
+    wanted = nri.Adjustment().add_env("NEW", "1").remove_env("GOES").add_env("CHANGES", "2").remove_env("OF_IMAGE")
+    assert said(config, wanted) == ["env[OF_IMAGE]"]
+    assert {each.key: each.value for each in config.envs} == {"STAYS": b"old", "NEW": b"1", "CHANGES": b"2"}
+
+
+def test_annotations_are_set_and_removed() -> None:
+    config = pb.ContainerConfig(annotations={"stays": "1", "goes": "2"})
+    assert said(config, nri.Adjustment().add_annotation("new", "3").remove_annotation("goes")) == []
+    assert dict(config.annotations) == {"stays": "1", "new": "3"}
+
+
+def test_arguments_take_the_place_of_command_and_arguments() -> None:
+    config = pb.ContainerConfig(command=["old"], args=["too"])
+    wanted = nri.Adjustment()
+    wanted.message.args.extend(["", "new", "words"])
+    assert said(config, wanted) == []
+    assert (list(config.command), list(config.args)) == (["new", "words"], [])
+
+
+def bind(destination: str, *options: str, source: str = "/src", kind: str = "bind") -> nri.Adjustment:
+    made = nri.Adjustment()
+    made.message.mounts.add(destination=destination, source=source, type=kind, options=options)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        (("rbind", "ro"), {"readonly": True}),
+        (("bind", "rw"), {}),
+        (("rbind", "rro"), {"readonly": True, "recursive_read_only": True}),
+        (("rbind", "rprivate"), {}),
+        (("rbind", "rslave"), {"propagation": pb.PROPAGATION_HOST_TO_CONTAINER}),
+        (("rbind", "rshared", "ro"), {"propagation": pb.PROPAGATION_BIDIRECTIONAL, "readonly": True}),
+        (("rbind", "ro", "rw"), {}),
+    ],
+)
+def test_a_bind_mount_is_said_with_its_options(options: tuple[str, ...], fields: dict[str, Any]) -> None:
+    config = pb.ContainerConfig()
+    assert said(config, bind("/at", *options)) == []
+    assert list(config.mounts) == [pb.Mount(container_path="/at", host_path="/src", **fields)]
+
+
+def test_a_mount_takes_the_place_of_one_with_its_destination_and_others_can_be_removed() -> None:
+    config = pb.ContainerConfig(mounts=[pb.Mount(container_path=at, host_path="/old") for at in ("/a", "/b", "/c")])
+    wanted = bind("/a", "rbind")
+    wanted.message.mounts.add(destination="-/b")
+    wanted.message.mounts.add(destination="-/proc")
+    assert said(config, wanted) == ["mounts[/proc]"]
+    assert {each.container_path: each.host_path for each in config.mounts} == {"/a": "/src", "/c": "/old"}
+
+
+def test_mounts_of_other_kinds_and_options_that_are_none_of_the_cris_come_back() -> None:
+    config = pb.ContainerConfig()
+    assert said(config, bind("/t", kind="tmpfs", source="tmpfs")) == ["mounts[/t]"]
+    assert not config.mounts
+    assert said(config, bind("/x", "rbind", "noexec")) == ["mounts[/x]"]
+    assert config.mounts[0].container_path == "/x"
+
+
+def device(path: str, node: str, **more: Any) -> nri.Adjustment:
+    found = os.stat(node)
+    made = nri.Adjustment()
+    made.message.linux.devices.add(
+        path=path, type="c", major=os.major(found.st_rdev), minor=os.minor(found.st_rdev), **more
+    )
+    return made
+
+
+def test_a_device_is_the_hosts_node_of_its_numbers() -> None:
+    config = pb.ContainerConfig()
+    assert said(config, device("/dev/null", "/dev/null")) == []
+    assert said(config, device("/dev/nothing", "/dev/null")) == []
+    assert [(each.container_path, each.host_path, each.permissions) for each in config.devices] == [
+        ("/dev/null", "/dev/null", "rwm"),
+        ("/dev/nothing", "/dev/null", "rwm"),
+    ]
+
+
+def test_a_device_that_the_host_has_no_node_of_comes_back_and_a_mode_that_its_node_has_not() -> None:
+    config = pb.ContainerConfig()
+    missing = nri.Adjustment()
+    missing.message.linux.devices.add(path="/dev/none", type="c", major=4000, minor=3)
+    assert said(config, missing) == ["linux.devices[/dev/none]"]
+    mode = m.OptionalFileMode(value=0o600)
+    assert said(config, device("/dev/null", "/dev/null", file_mode=mode)) == ["linux.devices[/dev/null]"]
+    assert [each.container_path for each in config.devices] == ["/dev/null"]
+
+
+def test_resources_are_put_over_those_of_the_request() -> None:
+    config = pb.ContainerConfig()
+    config.linux.resources.cpu_shares = 2
+    config.linux.resources.oom_score_adj = 900
+    wanted = (
+        nri.Adjustment().set_cpu_quota(5000).set_cpu_period(100_000).set_memory_limit(1 << 20).set_oom_score_adj(-5)
+    )
+    wanted.add_hugepage_limit("2MB", 4 << 20).add_unified("memory.high", "9").set_memory_swap(2 << 20)
+    assert said(config, wanted) == []
+    assert config.linux.resources == pb.LinuxContainerResources(
+        cpu_shares=2,
+        cpu_quota=5000,
+        cpu_period=100_000,
+        memory_limit_in_bytes=1 << 20,
+        memory_swap_limit_in_bytes=2 << 20,
+        oom_score_adj=-5,
+        hugepage_limits=[pb.HugepageLimit(page_size="2MB", limit=4 << 20)],
+        unified={"memory.high": "9"},
+    )
+
+
+def test_a_zero_that_the_cri_takes_for_not_set_comes_back() -> None:
+    config = pb.ContainerConfig()
+    wanted = nri.Adjustment()
+    wanted.message.linux.resources.cpu.shares.SetInParent()
+    assert said(config, wanted) == ["linux.resources.cpu.shares"]
+
+
+def test_cdi_devices_are_added_once() -> None:
+    config = pb.ContainerConfig(CDI_devices=[pb.CDIDevice(name="v/c=a")])
+    assert said(config, nri.Adjustment().add_cdi_device("v/c=a").add_cdi_device("v/c=b")) == []
+    assert [each.name for each in config.CDI_devices] == ["v/c=a", "v/c=b"]
+
+
+def namespace(wanted: nri.Adjustment) -> None:
+    wanted.message.linux.namespaces.add(type="network", path="/x")
+
+
+UNSAYABLE: dict[str, Callable[[nri.Adjustment], object]] = {
+    "rlimits[RLIMIT_CORE]": lambda wanted: wanted.add_rlimit("RLIMIT_CORE", 1, 1),
+    "linux.resources.pids": lambda wanted: wanted.set_pids_limit(5),
+    "linux.cgroups_path": lambda wanted: wanted.set_cgroups_path("/a"),
+    "linux.resources.blockio_class": lambda wanted: wanted.set_blockio_class("b"),
+    "linux.resources.rdt_class": lambda wanted: wanted.set_rdt_class("b"),
+    "linux.sysctl[a.b]": lambda wanted: wanted.message.linux.sysctl.update({"a.b": "c"}),
+    "linux.namespaces[network]": namespace,
+    "linux.resources.memory.reservation": lambda wanted: wanted.set_memory_reservation(5),
+    "linux.resources.memory.swappiness": lambda wanted: wanted.set_memory_swappiness(5),
+    "linux.rdt.clos_id": lambda wanted: wanted.message.linux.rdt.clos_id.MergeFrom(m.OptionalString(value="a")),
+    "hooks": lambda wanted: wanted.message.hooks.poststop.add(path="/bin/true"),
+}
+
+
+@pytest.mark.parametrize("field", UNSAYABLE)
+def test_what_the_cri_has_no_word_for_comes_back_and_changes_nothing(field: str) -> None:
+    config = pb.ContainerConfig()
+    wanted = nri.Adjustment()
+    UNSAYABLE[field](wanted)
+    assert said(config, wanted) == [field]
+    assert config.ByteSize() == 0 or config == pb.ContainerConfig(linux=pb.LinuxContainerConfig(resources={}))  # type: ignore[arg-type]
+
+
+def test_what_comes_back_names_its_plugin() -> None:
+    owners = m.OwningPlugins()
+    rlimits = next(row for row in ROWS if row.path == "rlimits")
+    owners.owners["c"].compound[rlimits.claim].owners["RLIMIT_CORE"] = "10-limits"
+    wanted = nri.Adjustment().add_rlimit("RLIMIT_CORE", 1, 1)
+    (found,) = adjust(pb.ContainerConfig(), wanted.message, Owners(owners, "c"))
+    assert str(found).startswith("rlimits[RLIMIT_CORE] of plugin 10-limits (")

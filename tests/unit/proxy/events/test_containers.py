@@ -1,0 +1,223 @@
+"""Containers made through the proxy: what plugins are asked and told, and what of it reaches the runtime."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+import nri
+from nri.cri.pb import api_pb2 as pb
+from nri.proxy.events.views import RUNTIME_ID
+from tests.engine.node import Recorder
+from tests.support.proxied import Proxied, wait_for
+
+Code = grpc.StatusCode
+LIFE = ["create", "post_create", "start", "post_start", "stop", "remove"]
+
+
+@pytest.fixture
+def plugin(world: Proxied) -> Recorder:
+    made: Recorder = world.attach(Recorder())
+    return made
+
+
+def test_a_container_has_what_plugins_put_into_it(world: Proxied, plugin: Recorder) -> None:
+    plugin.on["create"] = lambda pod, container: (
+        nri.Adjustment()
+        .add_env("ADDED", "yes")
+        .add_annotation("zone", "a")
+        .set_memory_limit(48 << 20)
+        .set_cpu_shares(321)
+        .set_cpuset_cpus("0")
+    )
+    made = world.create(world.run_pod(), envs=[pb.KeyValue(key="THERE", value=b"too")])
+    spec = world.spec(made)
+    assert {"ADDED=yes", "THERE=too"} <= set(spec["process"]["env"])
+    assert spec["linux"]["resources"]["memory"]["limit"] == 48 << 20
+    assert spec["linux"]["resources"]["cpu"] == {"shares": 321, "cpus": "0"}
+    assert world.cri.call("ContainerStatus", container_id=made).status.annotations["zone"] == "a"
+
+
+def test_plugins_are_told_each_step_of_a_container_once_and_by_one_name(world: Proxied, plugin: Recorder) -> None:
+    ids: list[str] = []
+    for event in LIFE:
+        plugin.on[event] = lambda pod, container: ids.append(container.id)
+    made = world.run(world.run_pod())
+    for _ in range(2):
+        world.cri.call("StopContainer", container_id=made, timeout=0)
+    for _ in range(2):
+        world.cri.call("RemoveContainer", container_id=made)
+    assert plugin.of("c") == LIFE
+    assert len(set(ids)) == 1
+
+
+def test_plugins_find_the_runtimes_id_as_soon_as_there_is_one(world: Proxied, plugin: Recorder) -> None:
+    seen: list[str] = []
+    plugin.on["create"] = lambda pod, container: seen.append(container.annotations.get(RUNTIME_ID, ""))
+    plugin.on["post_create"] = plugin.on["create"]
+    made = world.create(world.run_pod())
+    assert seen == ["", made]
+
+
+def test_plugins_see_the_request_before_and_the_runtimes_spec_after(world: Proxied, plugin: Recorder) -> None:
+    seen: dict[str, nri.Container] = {}
+    plugin.on["create"] = lambda pod, container: seen.update(create=container)
+    plugin.on["post_create"] = lambda pod, container: seen.update(post=container)
+    resources = pb.LinuxContainerResources(cpu_shares=512, memory_limit_in_bytes=64 << 20, oom_score_adj=999)
+    config = pb.LinuxContainerConfig(resources=resources)
+    world.create(
+        world.run_pod(),
+        command=["run"],
+        args=["it"],
+        labels={"l": "1"},
+        annotations={"a": "2"},
+        linux=config,
+        mounts=[pb.Mount(container_path="/data", host_path="/tmp", readonly=True)],
+    )
+    asked = seen["create"]
+    assert (list(asked.args), asked.labels["l"], asked.annotations["a"]) == (["run", "it"], "1", "2")
+    assert (asked.linux.resources.cpu.shares.value, asked.linux.resources.memory.limit.value) == (512, 64 << 20)
+    assert asked.linux.oom_score_adj.value == 999
+    assert [(each.destination, each.source, "ro" in each.options) for each in asked.mounts] == [("/data", "/tmp", True)]
+    assert "/proc" in [each.destination for each in seen["post"].mounts]
+    assert seen["post"].linux.cgroups_path
+
+
+def test_a_container_that_a_plugin_refuses_is_not_made(world: Proxied, plugin: Recorder) -> None:
+    def refuse(pod: nri.PodSandbox, container: nri.Container) -> None:
+        raise nri.Reject("not here")
+
+    plugin.on["create"] = refuse
+    pod = world.run_pod()
+    code, text = world.cri.refused("CreateContainer", pod_sandbox_id=pod, config=config())
+    assert code is Code.PERMISSION_DENIED and "10-test" in text and "not here" in text
+    assert not world.direct.call("ListContainers").containers
+
+
+def config(**more: object) -> pb.ContainerConfig:
+    return pb.ContainerConfig(metadata=pb.ContainerMetadata(name="c"), image=pb.ImageSpec(image="img"), **more)  # type: ignore[arg-type]
+
+
+def test_a_container_that_the_runtime_refuses_is_taken_back_at_plugins(world: Proxied, plugin: Recorder) -> None:
+    pod = world.run_pod()
+    bad = config(mounts=[pb.Mount(container_path="relative", host_path="/tmp")])
+    code, text = world.cri.refused("CreateContainer", pod_sandbox_id=pod, config=bad)
+    assert (code, text) == world.direct.refused("CreateContainer", pod_sandbox_id=pod, config=bad)
+    assert plugin.of("c") == ["create", "stop", "remove"]
+    assert world.proxy is not None and world.proxy.book.containers() == []
+
+
+def test_what_the_cri_cannot_say_is_told_with_plugin_and_field(
+    world: Proxied, plugin: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin.on["create"] = lambda pod, container: (
+        nri.Adjustment().add_env("ADDED", "yes").add_rlimit("RLIMIT_NOFILE", 8, 8).set_pids_limit(5)
+    )
+    made = world.create(world.run_pod())
+    assert "ADDED=yes" in world.spec(made)["process"]["env"]
+    told = "\n".join(each.getMessage() for each in caplog.records if each.name == "nri.proxy")
+    assert "rlimits[RLIMIT_NOFILE] of plugin 10-test" in told
+    assert "linux.resources.pids of plugin 10-test" in told
+
+
+def test_what_the_cri_cannot_say_fails_the_request_where_that_is_wanted(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    world = Proxied(tmp_path_factory.mktemp("refuse"), unsayable="refuse")
+    try:
+        world.start_runtime()
+        world.start()
+        plugin = world.attach(Recorder())
+        plugin.on["create"] = lambda pod, container: nri.Adjustment().add_rlimit("RLIMIT_NOFILE", 8, 8)
+        code, text = world.cri.refused("CreateContainer", pod_sandbox_id=world.run_pod(), config=config())
+        assert code is Code.INVALID_ARGUMENT
+        assert "rlimits[RLIMIT_NOFILE] of plugin 10-test" in text
+        assert plugin.of("c") == ["create", "stop", "remove"]
+    finally:
+        world.close()
+
+
+def test_an_update_is_what_plugins_make_of_it(world: Proxied, plugin: Recorder) -> None:
+    made = world.run(world.run_pod())
+    plugin.on["update"] = lambda pod, container: nri.Update(container.id).set_cpu_shares(99)
+    asked = pb.LinuxContainerResources(cpu_shares=1000, memory_limit_in_bytes=80 << 20)
+    world.cri.call("UpdateContainerResources", container_id=made, linux=asked)
+    resources = world.spec(made)["linux"]["resources"]
+    assert (resources["cpu"]["shares"], resources["memory"]["limit"]) == (99, 80 << 20)
+    assert plugin.of("c")[-2:] == ["update", "post_update"]
+
+
+def test_an_update_that_no_plugin_changes_passes_as_it_is(world: Proxied, plugin: Recorder) -> None:
+    made = world.run(world.run_pod())
+    world.cri.call("UpdateContainerResources", container_id=made, linux=pb.LinuxContainerResources(cpu_shares=77))
+    assert world.spec(made)["linux"]["resources"]["cpu"]["shares"] == 77
+
+
+def test_what_a_plugin_wants_of_another_container_is_done(world: Proxied, plugin: Recorder) -> None:
+    pod = world.run_pod()
+    names: dict[str, str] = {}
+    plugin.on["post_create"] = lambda pod, container: names.update({container.name: container.id})
+    first = world.run(pod, "first")
+    plugin.on["create"] = lambda pod, container: (
+        nri.Adjustment(),
+        [nri.Update(names["first"]).set_cpu_shares(55).set_cpuset_cpus("0")],
+    )
+    world.run(pod, "second")
+    assert world.spec(first)["linux"]["resources"]["cpu"] == {"shares": 55, "cpus": "0"}
+
+
+def test_a_plugins_own_update_and_eviction_are_done_and_what_fails_comes_back(world: Proxied, plugin: Recorder) -> None:
+    ids: list[str] = []
+    plugin.on["post_create"] = lambda pod, container: ids.append(container.id)
+    made = world.run(world.run_pod())
+    failed = plugin.runtime.update(nri.Update(ids[0]).set_memory_limit(70 << 20), nri.Update("none").set_cpu_shares(5))
+    assert [each.container_id for each in failed.result(20)] == ["none"]
+    assert world.spec(made)["linux"]["resources"]["memory"]["limit"] == 70 << 20
+    failed = plugin.runtime.update(nri.Update(ids[0]).set_pids_limit(5))
+    assert [each.container_id for each in failed.result(20)] == [ids[0]]
+    plugin.runtime.evict(ids[0], "no room").result(20)
+    wait_for(lambda: "stop" in plugin.of("c"), "the end")
+    state = world.direct.call("ContainerStatus", container_id=made).status.state
+    assert state == pb.CONTAINER_EXITED
+
+
+def test_an_end_that_comes_by_itself_is_told_once_with_its_code(world: Proxied, plugin: Recorder) -> None:
+    codes: list[int] = []
+    plugin.on["stop"] = lambda pod, container: codes.append(container.exit_code)
+    pod = world.run_pod()
+    made = world.run(pod)
+    world.direct.call("StopContainer", container_id=made, timeout=0)
+    assert plugin.of("c")[-1] == "post_start"
+    world.cri.call("ListContainers")  # as the kubelet does every second
+    wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+    world.cri.call("ListContainers")
+    world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
+    status = world.direct.call("ContainerStatus", container_id=made).status
+    assert codes == [status.exit_code]
+
+
+def test_an_end_is_found_also_where_nobody_asks_for_lists(tmp_path_factory: pytest.TempPathFactory) -> None:
+    world = Proxied(tmp_path_factory.mktemp("alone"), poll_interval=0.05)
+    try:
+        world.start_runtime()
+        world.start()
+        plugin = world.attach(Recorder())
+        made = world.run(world.run_pod())
+        world.direct.call("StopContainer", container_id=made, timeout=0)
+        wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+    finally:
+        world.close()
+
+
+def test_a_plugin_that_is_slow_does_not_keep_the_kubelet_over_its_deadline(world: Proxied, plugin: Recorder) -> None:
+    import time
+
+    plugin.on["create"] = lambda pod, container: time.sleep(1.5)
+    pod = world.run_pod()
+    began = time.monotonic()
+    with pytest.raises(grpc.RpcError) as caught:
+        world.cri.call("CreateContainer", timeout_s=0.3, pod_sandbox_id=pod, config=config())
+    assert caught.value.code() is Code.DEADLINE_EXCEEDED
+    assert time.monotonic() - began < 1.2
+    wait_for(lambda: "remove" in plugin.of("c") or (world.proxy and not world.proxy.book.containers()), "the undo")
+    assert not world.direct.call("ListContainers").containers

@@ -1,0 +1,103 @@
+"""Pods made through the proxy: what plugins are told, and what becomes of a pod that they refuse."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+import nri
+from nri.cri.pb import api_pb2 as pb
+from tests.engine.node import Recorder
+from tests.support.proxied import Proxied
+
+Code = grpc.StatusCode
+
+
+@pytest.fixture
+def plugin(world: Proxied) -> Recorder:
+    made: Recorder = world.attach(Recorder())
+    return made
+
+
+def test_plugins_are_told_each_step_of_a_pod_once_with_the_runtimes_id(world: Proxied, plugin: Recorder) -> None:
+    seen: list[nri.PodSandbox] = []
+    plugin.on["run_pod"] = lambda pod, _: seen.append(pod)
+    pod = world.run_pod(world.pod_config("web", labels={"l": "1"}, annotations={"a": "2"}))
+    for _ in range(2):
+        world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
+    for _ in range(2):
+        world.cri.call("RemovePodSandbox", pod_sandbox_id=pod)
+    assert plugin.of("web") == ["run_pod", "stop_pod", "remove_pod"]
+    assert (seen[0].id, seen[0].namespace, seen[0].labels["l"], seen[0].annotations["a"]) == (pod, "tests", "1", "2")
+    assert seen[0].linux.cgroup_parent == "/kubepods/web"
+
+
+def test_a_pod_that_a_plugin_refuses_is_gone_again(world: Proxied, plugin: Recorder) -> None:
+    def refuse(pod: nri.PodSandbox, _: None) -> None:
+        raise nri.Reject("full")
+
+    plugin.on["run_pod"] = refuse
+    code, text = world.cri.refused("RunPodSandbox", config=world.pod_config())
+    assert code is Code.PERMISSION_DENIED and "10-test" in text and "full" in text
+    assert not world.direct.call("ListPodSandbox").items
+    assert plugin.of("pod") == ["run_pod", "stop_pod", "remove_pod"]
+
+
+def test_the_end_of_a_pod_is_the_end_of_its_containers(world: Proxied, plugin: Recorder) -> None:
+    pod = world.run_pod()
+    world.run(pod)
+    world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
+    assert plugin.events[-2:] == [("stop", "c"), ("stop_pod", "pod")]
+    world.cri.call("RemovePodSandbox", pod_sandbox_id=pod)
+    assert plugin.events[-2:] == [("remove", "c"), ("remove_pod", "pod")]
+    assert world.proxy is not None and (world.proxy.book.pods(), world.proxy.book.containers()) == ([], [])
+
+
+def test_new_resources_of_a_pod_are_told_before_and_after(world: Proxied, plugin: Recorder) -> None:
+    pod = world.run_pod()
+    world.cri.call("UpdatePodSandboxResources", pod_sandbox_id=pod, resources=pb.LinuxContainerResources(cpu_shares=5))
+    assert plugin.of("pod")[-2:] == ["update_pod", "post_update_pod"]
+
+
+def test_a_pod_with_the_skip_label_is_nothing_to_plugins(world: Proxied, plugin: Recorder) -> None:
+    label = {"runtimeproxy.koordinator.sh/skip-hookserver": "true"}
+    plugin.on["create"] = lambda pod, container: nri.Adjustment().add_env("ADDED", "yes")
+    pod = world.run_pod(world.pod_config(labels=label))
+    made = world.run(pod)
+    world.cri.call("UpdateContainerResources", container_id=made, linux=pb.LinuxContainerResources(cpu_shares=5))
+    world.cri.call("StopContainer", container_id=made)
+    world.cri.call("RemoveContainer", container_id=made)
+    world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
+    world.cri.call("RemovePodSandbox", pod_sandbox_id=pod)
+    assert plugin.events == []
+    assert world.proxy is not None and world.proxy.book.pods() == []
+
+
+def test_key_and_value_of_the_skip_label_can_be_others(tmp_path_factory: pytest.TempPathFactory) -> None:
+    world = Proxied(tmp_path_factory.mktemp("skip"), skip_label_key="mine", skip_label_value="skip")
+    try:
+        world.start_runtime()
+        world.start()
+        plugin = world.attach(Recorder())
+        world.run_pod(world.pod_config("skipped", labels={"mine": "skip"}))
+        world.run_pod(world.pod_config("told", labels={"runtimeproxy.koordinator.sh/skip-hookserver": "true"}))
+        assert plugin.events == [("run_pod", "told")]
+    finally:
+        world.close()
+
+
+def test_what_the_runtime_does_not_know_it_says_itself(world: Proxied, plugin: Recorder) -> None:
+    for name, fields in {
+        "CreateContainer": {"pod_sandbox_id": "none", "config": pb.ContainerConfig()},
+        "StartContainer": {"container_id": "none"},
+        "UpdateContainerResources": {"container_id": "none", "linux": pb.LinuxContainerResources(cpu_shares=5)},
+    }.items():
+        assert world.cri.refused(name, **fields) == world.direct.refused(name, **fields)
+    for name, fields in {
+        "StopContainer": {"container_id": "none"},
+        "RemoveContainer": {"container_id": "none"},
+        "StopPodSandbox": {"pod_sandbox_id": "none"},
+        "RemovePodSandbox": {"pod_sandbox_id": "none"},
+    }.items():
+        world.cri.call(name, **fields)
+    assert plugin.events == []

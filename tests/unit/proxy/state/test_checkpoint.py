@@ -1,0 +1,152 @@
+"""Records on disk: written whole, read again, and none of what is broken taken for true."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.proxy.state import CREATED, Book, Checkpoint, ContainerRecord, PodRecord
+from nri.proxy.state.checkpoint import MOST_BYTES, VERSION
+from tests.support.needs import need_root
+from tools.runtimes.mounts import mount, unmount
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Checkpoint]:
+    made = Checkpoint(tmp_path / "kept")
+    made.open()
+    yield made
+    made.close()
+
+
+def container(name: str = "c1") -> ContainerRecord:
+    record = ContainerRecord(id=name, runtime_id=f"r-{name}", pod_id="p1", told=CREATED)
+    record.config.metadata.name = "web"
+    record.resources.cpu_shares = 5
+    record.shown.id = name
+    return record
+
+
+def test_what_was_written_is_read_again(kept: Checkpoint) -> None:
+    pod = PodRecord(id="p1", runtime_handler="kata", told=CREATED, skipped=True)
+    pod.config.linux.cgroup_parent = "/a"
+    kept.put(pod)
+    kept.put(container())
+    assert kept.load() == [container(), pod]
+
+
+def test_a_record_that_is_forgotten_is_not_read_again(kept: Checkpoint) -> None:
+    kept.put(container())
+    kept.delete(container())
+    kept.delete(container())
+    assert kept.load() == []
+
+
+def torn(text: str) -> str:
+    return text[: len(text) // 2]
+
+
+def changed(text: str, **values: Any) -> str:
+    return json.dumps(json.loads(text) | values)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        torn,
+        lambda text: "",
+        lambda text: "[]",
+        lambda text: changed(text, version=VERSION + 1),
+        lambda text: changed(text, version="x"),
+        lambda text: changed(text, kind="other"),
+        lambda text: changed(text, config="no base64"),
+        lambda text: changed(text, config="////"),
+        lambda text: changed(text, pod_id=5),
+        lambda text: changed(text, id="../../etc/passwd"),
+        lambda text: changed(text, id="another"),
+        lambda text: "[" * 100_000,
+        lambda text: " " * (MOST_BYTES + 1),
+    ],
+)
+def test_a_file_that_holds_no_record_is_set_aside_and_the_others_are_read(
+    kept: Checkpoint, broken: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept.put(container("c1"))
+    kept.put(container("c2"))
+    path = kept.folder / "container-c1.json"
+    path.write_text(broken(path.read_text()))
+    assert kept.load() == [container("c2")]
+    assert not path.exists() and (kept.folder / "broken" / path.name).exists()
+    assert "container-c1.json" in caplog.text
+
+
+def test_what_a_kill_has_left_half_written_is_removed(kept: Checkpoint) -> None:
+    kept.put(container())
+    (kept.folder / ".writing-container-c1.json").write_text('{"version"')
+    assert kept.load() == [container()]
+    assert sorted(path.name for path in kept.folder.iterdir()) == ["container-c1.json", "lock"]
+
+
+def test_a_folder_belongs_to_one_proxy_and_is_roots_alone(kept: Checkpoint) -> None:
+    with pytest.raises(OSError, match="another proxy") as caught:
+        Checkpoint(kept.folder).open()
+    assert caught.value.errno == errno.EBUSY
+    assert kept.folder.stat().st_mode & 0o777 == 0o700
+    kept.close()
+    again = Checkpoint(kept.folder)
+    again.open()
+    again.close()
+
+
+def test_a_record_that_is_too_long_stays_in_memory_and_is_told(
+    kept: Checkpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    book = Book(kept)
+    record = container()
+    record.config.annotations["big"] = "x" * MOST_BYTES
+    book.put(record)
+    assert book.named("c1") is record
+    assert kept.load() == []
+    assert "cannot be written" in caplog.text
+
+
+def filled(file: Any) -> bool:
+    """Write a page; False if there is no room for one."""
+    try:
+        return bool(file.write(b"x" * 4096))
+    except OSError as error:
+        assert error.errno == errno.ENOSPC
+        return False
+
+
+def test_a_full_disk_stops_nothing_and_leaves_the_old_record(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    need_root()
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    assert mount("tmpfs", disk, "size=64k")
+    try:
+        kept = Checkpoint(disk / "kept")
+        kept.open()
+        book = Book(kept)
+        record = book.put(container())
+        with (disk / "filler").open("wb", buffering=0) as filler:
+            while filled(filler):
+                pass
+        with caplog.at_level(logging.WARNING):
+            book.note(record, pod_id="p2")
+            book.note(record, pod_id="p3")
+        assert caplog.text.count("cannot be written") == 1, "it is told once a minute"
+        assert book.named("c1") is record and record.pod_id == "p3"
+        assert kept.load() == [container()]
+        (disk / "filler").unlink()
+        book.note(record, pod_id="p4")
+        assert [each.pod_id for each in kept.load() if isinstance(each, ContainerRecord)] == ["p4"]
+        kept.close()
+    finally:
+        unmount(disk)

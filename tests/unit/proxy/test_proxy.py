@@ -1,0 +1,257 @@
+"""The proxy over several lives, its own and the runtime's: what plugins are told of what came about meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import grpc
+import pytest
+
+import nri
+from nri.cri.pb import api_pb2 as pb
+from nri.proxy import PluginSettings, Proxy, ProxySettings
+from nri.proxy.events.views import RUNTIME_ID
+from tests.engine.node import Recorder
+from tests.support.proxied import Proxied, wait_for
+
+Code = grpc.StatusCode
+
+
+def snapshots(plugin: Recorder) -> tuple[list[str], list[str]]:
+    return plugin.synchronized[-1]
+
+
+def test_a_plugin_that_joins_is_given_what_runs(world: Proxied) -> None:
+    world.run(world.run_pod())
+    assert snapshots(world.attach(Recorder())) == (["pod"], ["c"])
+
+
+def test_after_a_restart_plugins_know_a_container_by_the_same_name(world: Proxied) -> None:
+    plugin = world.attach(Recorder())
+    ids: list[str] = []
+    plugin.on["create"] = lambda pod, container: ids.append(container.id)
+    made = world.run(world.run_pod())
+    world.stop()
+    world.start()
+    again = Recorder()
+    again.on["synchronize"] = lambda pods, containers: ids.extend(
+        each.id for each in containers if each.annotations[RUNTIME_ID] == made
+    )
+    again.on["stop"] = lambda pod, container: ids.append(container.id)
+    world.attach(again)
+    world.cri.call("StopContainer", container_id=made)
+    assert len(ids) == 3 and len(set(ids)) == 1, ids
+    assert again.of("c") == ["stop"]
+
+
+def test_without_its_records_a_restart_asks_the_runtime(world: Proxied) -> None:
+    resources = pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20, cpu_shares=512)
+    made = world.run(
+        world.run_pod(),
+        envs=[pb.KeyValue(key="KEPT", value=b"yes")],
+        linux=pb.LinuxContainerConfig(resources=resources),
+    )
+    world.stop()
+    for file in (world.folder / "kept").glob("*.json"):
+        file.unlink()
+    world.start()
+    plugin, seen = Recorder(), []
+    plugin.on["synchronize"] = lambda pods, containers: seen.extend([*pods, *containers])
+    world.attach(plugin)
+    pod, container = seen
+    assert pod.linux.cgroup_parent == "/kubepods/pod"  # which Koordinator's proxy loses, as it does resources and env
+    assert container.id == made
+    assert "KEPT=yes" in container.env
+    assert container.linux.resources.memory.limit.value == 64 << 20
+    world.cri.call("UpdateContainerResources", container_id=made, linux=pb.LinuxContainerResources(cpu_shares=5))
+    assert plugin.of("c") == ["update", "post_update"]
+
+
+def test_what_was_made_and_what_ended_while_the_proxy_was_away_is_known_when_it_is_back(world: Proxied) -> None:
+    ended = world.run(world.run_pod(world.pod_config("before")), "ended")
+    removed = world.run_pod(world.pod_config("removed"))
+    world.stop()
+    world.direct.call("StopContainer", container_id=ended)
+    world.direct.call("StopPodSandbox", pod_sandbox_id=removed)
+    world.direct.call("RemovePodSandbox", pod_sandbox_id=removed)
+    pod = world.run_pod(world.pod_config("meanwhile"), world.direct)
+    world.direct.call("StartContainer", container_id=world.create(pod, "new", world.direct))
+    world.start()
+    plugin = world.attach(Recorder())
+    pods, containers = snapshots(plugin)
+    assert (sorted(pods), sorted(containers)) == (["before", "meanwhile"], ["ended", "new"])
+    world.cri.call("ListContainers")
+    wait_for(lambda: plugin.of("ended") == ["stop"], "the end of what ended meanwhile")
+
+
+def test_plugins_are_told_late_of_what_is_made_around_the_proxy(world: Proxied) -> None:
+    plugin = world.attach(Recorder())
+    pod = world.run_pod(cri=world.direct)
+    made = world.create(pod, cri=world.direct)
+    world.cri.call("StartContainer", container_id=made)
+    assert plugin.events == [("run_pod", "pod"), ("post_create", "c"), ("start", "c"), ("post_start", "c")]
+
+
+def test_the_runtime_may_come_after_the_proxy_and_go_and_return(tmp_path: Path) -> None:
+    world = Proxied(tmp_path)
+    try:
+        world.start()
+        cri = world.cri
+        code, _ = cri.refused("Version")
+        assert code is Code.UNAVAILABLE
+        plugin = world.attach(Recorder())
+        world.start_runtime()
+        wait_for(lambda: answers(world), "the runtime's answer")
+        made = world.run(world.run_pod())
+        world.stop_runtime()
+        code, _ = cri.refused("StopContainer", container_id=made)
+        assert code is Code.UNAVAILABLE
+        assert plugin.of("c")[-1] == "post_start", "it has not ended"
+        world.start_runtime()
+        wait_for(lambda: answers(world), "the runtime's answer")
+        cri.call("StopContainer", container_id=made)
+        assert plugin.of("c")[-1] == "stop"
+    finally:
+        world.close()
+
+
+def answers(world: Proxied) -> bool:
+    try:
+        return bool(world.cri.call("Version").version)
+    except grpc.RpcError as error:
+        assert error.code() is Code.UNAVAILABLE
+        return False
+
+
+def test_a_proxy_that_is_killed_in_the_middle_of_a_create_keeps_its_name_for_the_container(world: Proxied) -> None:
+    """The runtime has made the container, as plugins wanted it, and the proxy dies before it hears of that."""
+    world.stop()
+    script = textwrap.dedent(
+        f"""
+        import os, pickle, signal, sys
+        import nri
+        from nri.adaptation import BuiltinPlugin
+        from nri.proxy import PluginSettings, Proxy, ProxySettings
+        from nri.proxy.passing import Call
+        from pathlib import Path
+
+        class Plugin:
+            def create_container(self, pod, container):
+                print("asked", container.id, flush=True)
+                return nri.Adjustment().add_env("ADDED", "yes")
+
+        passed = Call.forward
+        def forward(self, request):
+            answer = passed(self, request)
+            if self.method.endswith("/CreateContainer"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answer
+        Call.forward = forward
+
+        folder = Path({str(world.folder)!r})
+        plugins = PluginSettings(socket_path=str(folder / "nri.sock"), plugin_path=str(folder / "plugins"),
+                                 policy_path="", admin_socket="")
+        settings = ProxySettings(socket=str(folder / "p/proxy.sock"), runtime=str(folder / "r/cri.sock"),
+                                 state=folder / "kept", nri=plugins)
+        proxy = Proxy(settings, builtin=[BuiltinPlugin("10", "test", Plugin())])
+        proxy.start()
+        print("ready", flush=True)
+        sys.stdin.read()
+        """
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=os.getcwd()
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        assert process.stdout.readline() == "ready\n"
+        pod = world.run_pod()
+        with pytest.raises(grpc.RpcError) as caught:
+            world.create(pod)
+        assert caught.value.code() is Code.UNAVAILABLE
+        assert process.wait(20) == -signal.SIGKILL
+        name = process.stdout.readline().split()[1]
+    finally:
+        process.kill()
+        process.stdin.close()
+        process.stdout.close()
+        process.wait()
+    (found,) = world.direct.call("ListContainers").containers
+    assert "ADDED=yes" in world.spec(found.id)["process"]["env"]
+    world.start()
+    plugin, seen = Recorder(), []
+    plugin.on["synchronize"] = lambda pods, containers: seen.extend(each.id for each in containers)
+    world.attach(plugin)
+    assert seen == [name]
+    world.cri.call("StartContainer", container_id=found.id)
+    assert plugin.of("c") == ["start", "post_start"]
+
+
+def test_a_container_that_was_asked_for_and_never_made_is_forgotten_by_a_restart(world: Proxied) -> None:
+    """The proxy dies after it has written down what it asks for, before the runtime has heard of it."""
+    from nri.proxy.state import CREATING, Checkpoint, ContainerRecord
+
+    pod = world.run_pod()
+    world.stop()
+    kept = Checkpoint(world.settings.state)
+    kept.open()
+    record = ContainerRecord(id="a" * 64, pod_id=pod, told=CREATING)
+    record.config.metadata.name = "c"
+    kept.put(record)
+    kept.close()
+    proxy = world.start()
+    assert proxy.book.containers() == []
+    assert snapshots(world.attach(Recorder())) == (["pod"], [])
+
+
+def test_plugins_by_the_operators_policy_may_be_required(world: Proxied) -> None:
+    world.stop()
+    (world.folder / "policy.toml").write_text('["10-needed"]\nrequired = true\n')
+    (world.folder / "policy.toml").chmod(0o600)
+    world.start()
+    code, text = world.cri.refused("RunPodSandbox", config=world.pod_config())
+    assert code is Code.UNAVAILABLE and "10-needed" in text
+    assert not world.direct.call("ListPodSandbox").items
+    world.attach(Recorder(), name="needed")
+    world.run_pod()
+
+
+def test_two_proxies_cannot_have_one_socket_or_one_folder(world: Proxied) -> None:
+    with pytest.raises(OSError, match="another proxy keeps its records there"):
+        Proxy(world.settings).start()
+    from dataclasses import replace
+
+    other = Proxy(replace(world.settings, state=world.folder / "other", nri=replace(
+        world.settings.nri, socket_path=str(world.folder / "other.sock"))))  # fmt: skip
+    with pytest.raises(OSError, match="another process listens there"):
+        other.start()
+    assert world.cri.call("Version").version
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"socket": "/s", "runtime": "unix:///s"}, "would call itself"),
+        ({"socket": ""}, "the kubelet needs one"),
+        ({"socket": "/" + "s" * 200}, "longer than a socket's path"),
+        ({"poll_interval": 0}, "no time to wait"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, object], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        ProxySettings(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no time to wait"):
+        PluginSettings(plugin_request_timeout=0)
+
+
+def test_an_update_of_a_plugin_in_the_answer_to_synchronize_is_done(world: Proxied) -> None:
+    made = world.run(world.run_pod())
+    plugin = Recorder()
+    plugin.on["synchronize"] = lambda pods, containers: [nri.Update(containers[0].id).set_cpu_shares(66)]
+    world.attach(plugin)
+    wait_for(lambda: world.spec(made)["linux"]["resources"].get("cpu") == {"shares": 66}, "the update")
