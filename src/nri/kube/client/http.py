@@ -8,6 +8,7 @@ read anew, not more often than every half a minute, because tokens and certifica
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,9 @@ def make_client(path: str, context: str, account: str) -> Any:
         from lightkube.config import client_adapter, kubeconfig
     except ImportError:
         raise NriError(f"the apiserver needs lightkube, which is not installed. Install the extra: {INSTALL}") from None
+    library = logging.getLogger("httpx2")
+    if library.level == logging.NOTSET:
+        library.setLevel(logging.WARNING)  # it logs each request, which is worth no line of the agent's log
     source = path or account
     try:
         if path:
