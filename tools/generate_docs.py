@@ -2,7 +2,7 @@
 
 One job: the text between `<!-- generated: NAME -->` and `<!-- end -->` of a page is what the function NAME of `REGIONS`
 returns. So that a page can be read in the tree as well, the tables are checked in, and compared in CI.
-Rules: names, numbers and types come from the descriptor and the tables of `nri.api`, `nri.host` and `nri.proxy`; words
+Rules: names, numbers and types come from the descriptor and the tables of the package; words
 from the comments of the .proto file. Nothing is read from the running machine.
 
 Exit codes: 0 done or equal, 1 different.
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from nri.agent.observe import METRICS
 from nri.api import go_names
 from nri.api import messages as m
 from nri.api.events import EVENTS
@@ -245,6 +246,12 @@ def plugin_effects() -> str:
     return "\n".join([table(("plugin", "asked for", *runtimes), rows), *lines])
 
 
+def agent_metrics() -> str:
+    """Every metric of the node agent."""
+    rows = [(f"`nri_agent_{name}`", kind, ", ".join(labels), words) for name, (kind, labels, words) in METRICS.items()]
+    return table(("metric", "kind", "labels", "meaning"), rows)
+
+
 def proxy_table() -> str:
     """What of an adjustment the proxy can put into requests of the CRI."""
     rows = [(f"`{path}`", f"`{row.how}`" if row.how else "no", row.limits) for path, row in TABLE.items()]
@@ -252,6 +259,7 @@ def proxy_table() -> str:
 
 
 REGIONS: dict[str, Callable[[], str]] = {
+    "agent-metrics": agent_metrics,
     "proxy-table": proxy_table,
     "knobs": knobs,
     "plugin-effects": plugin_effects,

@@ -53,17 +53,14 @@ class Counted(NamedTuple):
 
 def ways(node: Cluster, lists: Lists) -> dict[str, Way]:
     """All ways, by name."""
-    found: dict[str, Way] = {
+    return {
         LISTED: lambda: lists.fresh(NODE_PODS),
         views.CACHED: lambda: lists.fresh(CACHE),
         views.AGAIN: lists.again,
         views.BARE: lists.bare,
+        views.CLIENT: lambda: views.by_our_client(node.plane.kubeconfig),
+        NRI: lambda: synchronized(node.runtime.nri_socket),
     }
-    client = views.by_lightkube(node.plane.kubeconfig)
-    if client is not None:
-        found[views.CLIENT] = client
-    found[NRI] = lambda: synchronized(node.runtime.nri_socket)
-    return found
 
 
 def take(node: Cluster, counted: Counted) -> dict[str, Taken]:

@@ -39,7 +39,7 @@ def views(measured: Mapping[int, Mapping[str, Taken]]) -> str:
             times = [f"{quantile(pooled, q):.1f}" for q in (0.5, 0.95, 0.99)]
             against = [ratios(_medians(taken), other) for other in (base, cached)]
             used = [f"{statistics.median(each):.1f}" for each in (taken.cpu_ms, taken.server_ms)]
-            rows.append([str(pods), name, *times, *against, *used, f"{taken.bytes / 1024:.1f}"])
+            rows.append([str(pods), name, *times, *against, *used, f"{taken.bytes / 1024:.1f}" if taken.bytes else ""])
     head = ["pods", "first full view", "p50 ms", "p95", "p99", "p50 to list", "p50 to list from cache", "CPU ms",
             "server's CPU ms", "KiB"]  # fmt: skip
     return table(head, rows)

@@ -9,7 +9,6 @@ runtime's socket, and never while time is taken. Next: `bench.apiserver.observer
 from __future__ import annotations
 
 import http.client
-import importlib.util
 import json
 import socket
 import struct
@@ -22,6 +21,8 @@ from typing import Any, NamedTuple
 
 import nri
 from bench.cluster import JSON, NODE_PODS, OF_NODE, Place, container_ids, unchecked
+from nri.kube.client.connection import connect
+from nri.kube.client.kinds import PODS
 from nri.stub.session.session import Session
 
 #: The ways, in the order of the tables; ratios are to the first.
@@ -29,7 +30,7 @@ LISTED = "apiserver: list"
 CACHED = "apiserver: list from its cache"
 AGAIN = "apiserver: list from its cache, again on the same connection"
 BARE = "apiserver: list from its cache, as protobuf, not read"
-CLIENT = "apiserver: list by lightkube"
+CLIENT = "apiserver: list by the agent's client"
 NRI = "NRI: connect to Synchronize"
 CACHE = NODE_PODS + "&resourceVersion=0"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -148,31 +149,14 @@ def synchronized(path: Path) -> Sample:
     return Sample((plugin.at - began) * 1e3, (plugin.cpu - cpu) * 1e3, 0, plugin.view)
 
 
-def by_lightkube(kubeconfig: Path) -> Way | None:
-    """The list by the API client that this project's agent uses; None where it is not installed."""
-    if importlib.util.find_spec("lightkube") is None:
-        return None
-    from lightkube import Client, KubeConfig
-    from lightkube.resources.core_v1 import Pod
-
-    config = KubeConfig.from_file(kubeconfig)
-    name, _, value = OF_NODE["fieldSelector"].partition("=")
-    selector = {name: value}
-
-    def take() -> Sample:
-        client = Client(config=config, trust_env=False)  # its connection is made by the first call
+def by_our_client(kubeconfig: Path) -> Sample:
+    """The list by the client that this package's agent has, on a connection of its own."""
+    with connect(kubeconfig) as server:  # the connection itself is made by the first call
         began, cpu = time.perf_counter(), time.process_time()
-        pods = {pod.metadata.uid: pod for pod in client.list(Pod, namespace="*", fields=selector)}
-        containers = {
-            row.containerID.partition("://")[2]: uid
-            for uid, pod in pods.items()
-            for row in (pod.status.containerStatuses or [])
-            if row.containerID
-        }
+        items, _ = server.list(PODS, OF_NODE["fieldSelector"])
+        view = listed(items)
         took, used = time.perf_counter() - began, time.process_time() - cpu
-        return Sample(took * 1e3, used * 1e3, 0, View(pods, containers))
-
-    return take
+    return Sample(took * 1e3, used * 1e3, 0, view)
 
 
 def relayed(path: Path) -> int:

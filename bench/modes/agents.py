@@ -1,7 +1,7 @@
 """The agent in each mode: its configuration, its process in a cgroup of its own, and what it uses.
 
-Rules: `nri agent run` as a unit starts it, with the rules from the API server in every mode; one agent at a time. Its
-processor time is that of its cgroup, from its first instruction on. Next: `bench.modes.segment`.
+Rules: `nri agent run` as a unit starts it, with rules and pods from the API server in every mode, and without the
+strategies that sample the node, which are the same in all modes; one agent at a time. Its processor time is that of its cgroup, from its first instruction on. Next: `bench.modes.segment`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ beside_koordlet = true
 
 [gates]
 CPUNormalization = true
+BECPUSuppress = false
+CPUBurst = false
 
 [nri]
 socket = "{runtime.nri_socket}"

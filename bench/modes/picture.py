@@ -63,9 +63,10 @@ def _group(modes: Mapping[str, Mode], count: int, y: int) -> tuple[list[str], in
         end = start
         if forces:
             force = quantile(forces, 0.5)
-            far, end = max(far, quantile(forces, 0.99)), max(start, force)
-            if force > start:
-                rows.append(_bar(start, force, y, scale, _WITHOUT))
+            bare = quantile([life.window_ms or 0.0 for life in lives], 0.5)
+            far, end = max(far, quantile(forces, 0.99)), max(start + bare, force)
+            if bare:
+                rows.append(_bar(start, start + bare, y, scale, _WITHOUT))
             at = _LEFT + force * scale
             rows.append(f'<rect x="{at - 1.5:.1f}" y="{y}" width="3" height="{_HEIGHT}" fill="{_WITH}"/>')
             words = f"{start:.0f} ms, policy at {force:.0f}"

@@ -29,6 +29,8 @@ from tools.runtimes.machine import MissingError
 FEW, MANY = 10, 110
 #: How long the agent is left alone to see what it uses when nothing happens, in seconds.
 REST_S = 4.0
+#: How long what is still going on has to come to its end, in seconds.
+SETTLE_S = 1.0
 
 
 class Bench:
@@ -68,25 +70,24 @@ class Bench:
         with in_mode(name, self.node, folder, compiled=self.options.compiled) as agent:
             if agent is not None:
                 mode.start_ms.append(agent.cpu_ms())
+                time.sleep(SETTLE_S)  # its watches begin
                 mode.start_calls.append(self.node.calls_until_now() - asked)
-            self._rest(mode, agent, 0)
+                self._rest(mode, agent, 0)
             singles = [self._batch(agent, 1) for _ in range(self.options.singles)]
             mode.batches.setdefault(1, []).append(together(singles))
             for count in (FEW, *((MANY,) if full else ())):
                 self.node.clear()
                 mode.batches.setdefault(count, []).append(self._batch(agent, count))
-            if full:
+            if full and agent is not None:
+                time.sleep(SETTLE_S)
                 self._rest(mode, agent, MANY)
             self.node.clear()
 
     def _batch(self, agent: Agent | None, count: int) -> Batch:
         return live(self.node, agent, self.values, list(itertools.islice(self._numbers, count)))
 
-    def _rest(self, mode: Mode, agent: Agent | None, pods: int) -> None:
+    def _rest(self, mode: Mode, agent: Agent, pods: int) -> None:
         """Look at the agent when nothing happens."""
-        if agent is None:
-            return
-        time.sleep(1.0)  # what is still going on comes to its end
         cpu, asked = agent.cpu_ms(), self.node.calls_until_now()
         time.sleep(REST_S)
         calls = (self.node.calls_until_now() - asked).total()

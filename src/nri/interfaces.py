@@ -63,7 +63,9 @@ class Reporter(Protocol):
         serial: number of the event, from 1, unique for the side that tells; it holds together the steps of one event
             while others overlap with it.
         plugin: ``NN-name``.
-        request, reply: the message as encoded for the wire, without envelope; empty where there is nothing to say.
+        request, reply: the message as encoded for the wire, without envelope; empty where there is nothing to say. A
+            merged result is to be parsed, not compared byte by byte: its parts may stand in any order, a message
+            in pieces, and beside them fields that this version does not know.
         error: what went wrong, as it was raised; None if nothing did.
         duration_s: seconds since the plugin was asked, or since the event began.
     """

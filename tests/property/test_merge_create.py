@@ -75,6 +75,18 @@ def test_the_merged_reply_and_owners_survive_the_wire(container: m.Container, re
         assert type(message).FromString(message.SerializeToString()) == message
 
 
+@given(containers(), SEVERAL, rules())
+def test_the_encoded_reply_is_the_merged_reply(container: m.Container, replies: list[Any], which: Rules) -> None:
+    state, taken = state_for(container, which), []
+    for place, reply in enumerate(replies):
+        try:
+            state.apply(f"{place}0-p", reply)
+        except NriError:
+            continue
+        taken.append(reply.SerializeToString())
+    assert m.CreateContainerResponse.FromString(state.encoded_reply(taken)) == state.reply()
+
+
 def claims_of(adjust: m.ContainerAdjustment) -> list[tuple[int, str]]:
     """Field and key of everything that an adjustment sets; a field that is not compound has the key ""."""
     claims: list[tuple[int, str]] = []

@@ -166,6 +166,7 @@ class World:
                 "proc/1/mountinfo": "",
             },
         )
+        self._gone = 0
         self.cgroup("")
         for kube_class in ("Guaranteed", "Burstable", "BestEffort"):
             self.cgroup(paths.kube_class_path(kube_class, driver))
@@ -194,9 +195,11 @@ class World:
             write_files(self.folder, {f"proc/{pid}/stat": stat, f"proc/{pid}/oom_score_adj": "0\n"})
 
     def no_cgroup(self, path: str) -> None:
-        """Remove a cgroup with all below it."""
-        for controller in FIRST:
-            shutil.rmtree(self.folder / TOP / controller / path, ignore_errors=True)
+        """Take a cgroup away with all below it; its files stay somewhere, so that no new one gets their numbers."""
+        self._gone += 1
+        for number, controller in enumerate(FIRST):
+            grave = self.folder / f"gone-{self._gone}-{number}"
+            (self.folder / TOP / controller / path).rename(grave)
 
     def pod(self, manifest: Mapping[str, Any], sandbox: str = "", first_pid: int = 100) -> str:
         """Make the cgroups of a pod and of its containers; return the pod's folder. It is not listed by that."""

@@ -38,7 +38,7 @@ __all__ = ["Agent", "Health", "Row"]
 
 _log = logging.getLogger(__name__)
 
-#: The class of each transport, loaded when its mode is chosen: made as `Class(settings, parts)`.
+#: The class of each transport, loaded when its mode is chosen, and made with the settings and the parts.
 TRANSPORTS: Final[Mapping[str, str]] = {
     "nri": "nri.agent.transports.nri:NriTransport",
     "proxy": "nri.agent.transports.proxy:ProxyTransport",
@@ -179,10 +179,14 @@ class Agent:
         """How each part is now."""
         rows = [Row(transport.name, *_health(transport)) for transport in self.transports]
         rows += [Row("loops", *_health(loops)) for loops in self._loops]
-        pods, problems = self.parts.pods, self.parts.book.problems()
+        pods = self.parts.pods
         rows.append(Row("pods", pods.synced, pods.problem or f"{len(pods.pods())} pods"))
-        words = "; ".join(f"{each.kind or 'a document'} of {each.source}: {each.error}" for each in problems)
-        rows.append(Row("rules", True, words or "all that came could be read"))  # the last good ones are in force
+        # A document that cannot be read is told, and takes nothing away: its last good form is in force.
+        refused = [f"{each.kind or 'a document'} of {each.source}: {each.error}" for each in self.parts.book.problems()]
+        sources = [_health(source) for source in self._rules]
+        rows.append(
+            Row("rules", all(ready for ready, _ in sources), "; ".join([*(said for _, said in sources), *refused]))
+        )
         return Health(tuple(rows))
 
     def _handlers(self) -> dict[str, serve.Handler]:

@@ -1,7 +1,7 @@
 """Parts: all that the agent's transports and loops share, handed to each when it is made.
 
-A transport's class is made as `Class(settings, parts)`, with the whole of the settings, and has the form of
-`nri.agent.transports.Transport`. Next: `nri.agent.transports` and `nri.agent.loops`, beside each other.
+A transport is made with the whole of the settings and these, and has the form of `nri.agent.transports.Transport`.
+Next: `nri.agent.transports` and `nri.agent.loops`, beside each other.
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ from nri.agent.shapes import Component
 
 __all__ = ["POD_SOURCES", "RULE_SOURCES", "pod_source", "rule_sources"]
 
-#: Made as `Class(settings, book)`.
+#: Made with the settings and the book.
 RULE_SOURCES: Final[Mapping[str, str]] = {
     "files": "nri.agent.rules.files:FileRules",
     "apiserver": "nri.agent.rules.apiserver:ApiserverRules",
 }
-#: Made as `Class(settings)`.
+#: Made with the settings.
 POD_SOURCES: Final[Mapping[str, str]] = {
     "apiserver": "nri.agent.pods.apiserver:ApiserverPods",
     "kubelet": "nri.agent.pods.kubelet:KubeletPods",

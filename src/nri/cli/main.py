@@ -47,6 +47,7 @@ VERBS = {
     "engine": Row("nri.cli.verbs.engine.engine", "run a container engine with NRI in it, or see what it needs here"),
     "config": Row("nri.cli.verbs.engine.config", "show the engine's settings and where each was set"),
     "agent": Row("nri.cli.verbs.agent.agent", "run the node agent: QoS rules for pods; see what it did, and why"),
+    "proxy": Row("nri.cli.verbs.agent.proxy", "give NRI to a runtime that lacks it, as a CRI proxy in front of it"),
     "completion": Row("nri.cli.verbs.completion", "print the shell's completion script"),
     "version": Row("nri.cli.verbs.version", "print the versions of everything"),
 }

@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Self
 
 from nri.adaptation import Adaptation
 from nri.cri.client import find_socket
+from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy.events import Adoption, ContainerCalls, Domain, Exits, Inquiry, Parts, PodCalls, Updates
 from nri.proxy.hook_servers import RegisteredServers
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Proxy"]
 
+_ASK_S = 2.0
 _log = logging.getLogger("nri.proxy")
 
 
@@ -41,6 +43,8 @@ class Proxy:
         builtin: plugins inside this process.
         hook_servers: hook servers, asked before plugins; None for those of the settings.
         observer: metrics, as `nri.adaptation.Adaptation` takes them.
+        admit: called with the adaptation when plugins may join, before the kubelet is let in: for a plugin of this
+            process that no container is to pass by.
 
     Attributes:
         runtime: the path of the runtime's socket.
@@ -55,8 +59,9 @@ class Proxy:
         builtin: Sequence[BuiltinPlugin] = (),
         hook_servers: HookServers | None = None,
         observer: Observer | None = None,
+        admit: Callable[[Adaptation], object] = lambda _: None,
     ) -> None:
-        self.settings = settings
+        self.settings, self._admit = settings, admit
         self.runtime = (settings.runtime or find_socket()).removeprefix("unix://")
         self._stopped = threading.Event()
         hook_servers = self._hook_servers = hook_servers or RegisteredServers.of(settings)
@@ -122,6 +127,7 @@ class Proxy:
             self.adaptation.start()
             if self._hook_servers is not None:
                 self._hook_servers.start()
+            self._admit(self.adaptation)
             self._reconciler.start()
             self.backend.on_connect(self._connected.set)
             self._exits.start()
@@ -166,6 +172,19 @@ class Proxy:
         """The name that plugins know a container by, by the runtime's id; empty if there is no such container."""
         record = self.book.container(runtime_id)
         return record.id if record is not None else ""
+
+    @property
+    def runtime_name(self) -> str:
+        """The runtime's own name, such as ``containerd``; empty if it does not tell."""
+        try:
+            return str(self.backend.call("Version", pb.VersionRequest(), timeout_s=_ASK_S).runtime_name)
+        except NriError:
+            return ""
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection to the runtime."""
+        return self.backend.connected
 
     def __enter__(self) -> Self:
         self.start()

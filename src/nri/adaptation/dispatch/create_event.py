@@ -18,7 +18,6 @@ from nri.api import messages as m
 from nri.api.events import BY_METHOD
 from nri.errors import PluginError
 from nri.ttrpc.codes import Code
-from nri.wire import bytes_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -149,10 +148,9 @@ class CreateEvent(AnsweredEvent):
         return encoded
 
     def result_bytes(self) -> bytes:
-        """The merged reply, encoded; where it is an adjustment alone, without a copy of that in a message."""
-        if self.merge.book is not None:
-            return super().result_bytes()
-        return bytes_field(1, self.merge.adjust.SerializeToString())
+        """The merged reply, encoded."""
+        encoded: bytes = self.merge.encoded_reply([reply for _, reply in self.replies])
+        return encoded
 
     def result(self) -> CreateReply:
         """The merged adjustment, updates of other containers, and evictions."""

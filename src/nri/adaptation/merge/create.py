@@ -8,6 +8,7 @@ which feeds it with the plugins' answers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from nri.adaptation.merge.claims import Claimer
@@ -22,6 +23,7 @@ from nri.adaptation.merge.update_book import Eviction, Ignored, Known, UpdateBoo
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.rules import Rules
+from nri.wire import bytes_field
 
 __all__ = ["CreateMerge"]
 
@@ -37,6 +39,8 @@ def _empty_adjustment() -> bytes:
 
 
 _EMPTY: Final = _empty_adjustment()
+#: The encoded reply when no plugin asks for anything.
+_NOTHING: Final = bytes_field(1, _EMPTY)
 
 
 class CreateMerge:
@@ -48,7 +52,8 @@ class CreateMerge:
     """
 
     __slots__ = (
-        "_adjust", "_encoded", "_id", "_known", "_marked", "_request", "_rules", "_shown", "_taken", "book", "ledger",
+        "_adjust", "_encoded", "_id", "_known", "_marked", "_request", "_rules", "_shown", "_taken", "_whole", "book",
+        "ledger",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +66,7 @@ class CreateMerge:
         self._id = request.container.id
         self.ledger = Ledger(rules)
         self._marked = False
+        self._whole = True  # all replies were merged as they are
         self._adjust: m.ContainerAdjustment | None = None
         self.book: UpdateBook | None = None
         self._shown: ContainerView | None = None
@@ -124,6 +130,7 @@ class CreateMerge:
             merged.MergeFrom(adjust)
         else:
             merged = self._collected()
+            self._whole = False
             for entry in entries if entries is not None else fields_to_entries(found):
                 collect(merged, entry, self._rules)
                 if entry.marked:
@@ -131,8 +138,10 @@ class CreateMerge:
         if not self._rules.rdt_only_when_asked:
             if adjust.HasField("linux"):
                 merged.linux.rdt.SetInParent()
+                self._whole = False
         elif adjust.linux.HasField("rdt") and not merged.linux.rdt.ListFields():
             merged.linux.ClearField("rdt")  # an empty one asks for nothing
+            self._whole = False
         self._taken.append((entries, found, adjust))
 
     def _collected(self) -> m.ContainerAdjustment:
@@ -192,6 +201,20 @@ class CreateMerge:
         if self.book is not None:
             self.book.fill_evictions(reply.evict)
         return reply
+
+    def encoded_reply(self, replies: Sequence[bytes]) -> bytes:
+        """An encoding of the merged reply; fields that are in several replies may stand in it in pieces.
+
+        Encodings one behind the other are an encoding of what they make together, so what was merged as it is need only
+        be joined: encoding it anew costs an event that is recorded more than all other steps of the record.
+
+        Args:
+            replies: the encoded replies that were taken, in their order.
+        """
+        if self.book is None and self._whole:
+            return b"".join([_NOTHING, *replies])
+        encoded: bytes = self.reply().SerializeToString()
+        return encoded
 
     @property
     def adjust(self) -> m.ContainerAdjustment:

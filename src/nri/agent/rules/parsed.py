@@ -59,7 +59,8 @@ def _checked(document: Document) -> Document:
 
 
 def _slo(document: Document) -> SloRule:
-    spec = _checked(document).get("spec") or {}
+    given = _checked(document).get("spec")
+    spec = {} if given is None else given
     rule = SloRule(node_slo.group_identity(spec), node_slo.core_sched(spec), node_slo.has_cfs_quota(spec), spec)
     applications = spec.get("hostApplications")
     if applications is not None and not isinstance(applications, list):

@@ -15,7 +15,7 @@ class Transport(Component, Protocol):
     """A way in for pods and containers, and a way out for what was decided. Any thread may call its methods.
 
     Attributes:
-        name: its word in `modes`: "nri", "proxy", "standalone", "hooks".
+        name: its word among the modes of the settings: "nri", "proxy", "standalone", "hooks".
     """
 
     name: str

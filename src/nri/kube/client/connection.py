@@ -42,7 +42,7 @@ _SILENCE_S = 90.0
 #: How much longer than was agreed a watch may last.
 _GRACE_S = 30.0
 #: Files of credentials are not read more often, in seconds.
-_RENEW_S = 10.0
+_RENEW_S = 30.0
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -99,7 +99,7 @@ class Apiserver:
         self._make = make
         self._clock = clock
         self._lock = threading.Lock()
-        self._http = make()
+        self._http = _Lent(make())
         import httpx2
 
         self._made = clock()
@@ -113,13 +113,16 @@ class Apiserver:
         self.close()
 
     def close(self) -> None:
-        """Close connections that are not in use."""
-        self._http.close()
+        """Close connections, those that are in use as soon as they are not."""
+        with self._lock:
+            self._http.replaced, unused = True, not self._http.users
+        if unused:
+            self._http.client.close()
 
     @property
     def address(self) -> str:
         """Its URL."""
-        return str(self._http.base_url)
+        return str(self._http.client.base_url)
 
     def list(self, kind: Kind, fields: str = "", version: str = "") -> tuple[list[Object], str]:
         """Return all objects of a kind with the version of the list.
@@ -158,7 +161,7 @@ class Apiserver:
 
         timeout = httpx2.Timeout(_READ_S, connect=_CONNECT_S, read=_SILENCE_S)
         asked = {"params": _words(words), "timeout": timeout}
-        with self._errors(what), self._client().stream("GET", kind.path, **asked) as answer:
+        with self._errors(what), self._client() as http, http.stream("GET", kind.path, **asked) as answer:
             self._refused(what, answer)
             yield Watch(what, answer, self._clock, self._clock() + lasting_s + _GRACE_S)
 
@@ -189,7 +192,7 @@ class Apiserver:
         """Send a request, a POST if it has a body, and return the whole answer."""
         parts: list[bytes] = []
         method = "POST" if "json" in asked else "GET"
-        with self._errors(what), self._client().stream(method, path, **asked) as answer:
+        with self._errors(what), self._client() as http, http.stream(method, path, **asked) as answer:
             self._refused(what, answer)
             for part in answer.iter_bytes():
                 most -= len(part)
@@ -226,15 +229,38 @@ class Apiserver:
             words = str(error) or type(error).__name__
             raise ApiserverError(what, 0, f"{self.address}: {words}") from None
 
-    def _client(self) -> Any:
-        """The HTTP client, made anew if something was wrong with the last one."""
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
+        """Lend the HTTP client, made anew if something was wrong with the last one, which is closed after its use."""
         with self._lock:
-            if self._stale and self._clock() - self._made > _RENEW_S:
+            if self._http.replaced or (self._stale and self._clock() - self._made > _RENEW_S):
                 self._made = self._clock()
-                # The old one is not closed: others may still be reading by it.
-                self._http = self._make()
-                self._stale = False
-            return self._http
+                made = _Lent(self._make())
+                self._http.replaced, unused = True, self._http if not self._http.users else None
+                self._http, self._stale = made, False
+                if unused is not None:
+                    unused.client.close()
+            lent = self._http
+            lent.users += 1
+        try:
+            yield lent.client
+        finally:
+            with self._lock:
+                lent.users -= 1
+                over = lent.replaced and not lent.users
+            if over:
+                lent.client.close()
+
+
+class _Lent:
+    """An HTTP client, how many use it now, and whether there is a newer one, or none is wanted."""
+
+    __slots__ = ("client", "replaced", "users")
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.users = 0
+        self.replaced = False
 
 
 class Watch:

@@ -84,6 +84,11 @@ class Backend:
             raise RpcError(error.code().value[0], error.details() or "") from None
         return GetMessageClass(method.output_type).FromString(answer)
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection right now."""
+        return self._was_ready
+
     # --- life ---
 
     def on_connect(self, listener: Callable[[], object]) -> None:

@@ -1,148 +1,206 @@
-"""The column of mode "proxy": the agent's plugin behind `nri.proxy`, before a dry engine that serves no NRI.
+"""The column of mode "proxy" in the table of `tests/support/hook_modes.py`: every cell, through the real proxy.
 
-As in the column of NRI, but what came of a creation is read where it counts: in the OCI spec that the runtime has made.
+A runtime without NRI (the engine, dry) stands behind the proxy of the agent's transport; what came of it is read from
+the OCI spec that the runtime made, and from a machine made of files.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nri.agent.transports.hook_plugin import HookPlugin
+from nri.agent.parts import Parts
+from nri.agent.settings import Settings
+from nri.agent.settings.values import ProxySettings
+from nri.agent.transports.proxy import ProxyTransport
 from nri.cri.pb import api_pb2 as pb
 from nri.host import Root
 from tests.support import agents
-from tests.support.hook_modes import MAIN, PROXY, UID, Case, Effect, OneFunction, cell_id, cells
-from tests.support.host_trees import FILES_V1, TOP, V1, v1, write_files
+from tests.support.hook_modes import MAIN, PROXY, UID, Case, Effect, cell_id, cells
+from tests.support.host_trees import TOP, v1, write_files
+from tests.support.needs import need, need_root
 from tests.support.proxied import Proxied
+from tests.unit.agent.transports.test_nri_modes import BEFORE, FOLDERS, GROUP, POD_CPUS, group
 
-GROUP = f"sys/fs/resctrl/koordlet-{UID}"
-#: What the pod's cgroup has from the beginning, and the container's, by knob: controller, file, text.
-POD_CPUS = "5"
-BEFORE = {
-    "cpu.shares": ("cpu,cpuacct", "cpu.shares", "77"),
-    "cpu.cfs_quota": ("cpu,cpuacct", "cpu.cfs_quota_us", "77000"),
-    "memory.limit": ("memory", "memory.limit_in_bytes", "7340032"),
-    "cpu.bvt": ("cpu,cpuacct", "cpu.bvt_warp_ns", "1"),
-}
+TASK = 4711
+DEVICES = ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
 
 
-class DeviceOfThisMachine(OneFunction):
-    """The one RDMA function, with the numbers of /dev/null: the CRI names devices by nodes that the host has."""
-
-    def numbers(self, path: str) -> tuple[int, int]:
-        return 1, 3
-
-
-def expected(effect: Effect, works: bool) -> str | None:
-    """The value of a cell, on this machine."""
-    return effect.value.replace("231:192", "1:3") if works else None
-
-
-def cgroup(folder: str, cpus: str) -> dict[str, str]:
-    """The files of one cgroup."""
-    base = {f"{TOP}/{name}/{folder}/{file}": f"{text}\n" for name in V1 for file, text in FILES_V1[name].items()}
-    base |= {f"{TOP}/{name}/{folder}/{file}": "" for name in V1 for file in ("cgroup.procs", "tasks")}
-    base |= {f"{TOP}/{controller}/{folder}/{file}": f"{text}\n" for controller, file, text in BEFORE.values()}
-    return base | {f"{TOP}/cpuset/{folder}/cpuset.cpus": f"{cpus}\n"}
+def works(effect: Effect, by_table: bool) -> bool:
+    """As the table says; and where the CRI has no RDT class, the container's threads are put into the group."""
+    return by_table or effect.key == ("resctrl", "tasks")
 
 
 @pytest.fixture
-def proxied(tmp_path: Path) -> Iterator[Proxied]:
-    made = Proxied(tmp_path)
-    made.start_runtime()
-    made.start()
-    yield made
-    made.close()
+def nodes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The nodes of the devices that the table's hook gives, where this machine has none."""
+    case: Case = request.node.callspec.params["case"]
+    made: list[str] = []
+    if case.hook == "RDMADeviceInject":
+        need_root()
+        need(not os.path.exists("/dev/infiniband"), "a machine without RDMA")
+        os.mkdir("/dev/infiniband")
+        for path in DEVICES:
+            os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(231, 192))
+            os.chmod(path, 0o666)
+            made.append(path)
+    yield
+    for path in made:
+        os.unlink(path)
+    with suppress(OSError):
+        if made:
+            os.rmdir("/dev/infiniband")
 
 
 def machine(folder: Path, case: Case) -> Root:
-    """A machine with the pod's cgroup, whose resctrl can share bandwidth."""
-    v1(folder)
-    groups = {"sys/fs/resctrl/schemata": "MB:0=100\n", f"{GROUP}/schemata": "MB:0=100\n", f"{GROUP}/tasks": ""}
-    return write_files(folder, cgroup(case.pod.folder, POD_CPUS) | groups)
+    """A machine of files with the pod's cgroups; those of its container are made when the runtime has made it."""
+    places = {*FOLDERS.values(), case.pod.folder}
+    v1(folder, *places)
+    files = {
+        f"{TOP}/{controller}/{place}/{file}": f"{text}\n"
+        for place in places
+        for controller, file, text in BEFORE.values()
+    }
+    files |= {
+        f"{TOP}/cpuset/{case.pod.folder}/cpuset.cpus": f"{POD_CPUS}\n",
+        "sys/fs/resctrl/schemata": "MB:0=100\n",
+        f"{GROUP}/schemata": "MB:0=100\n",
+        f"{GROUP}/tasks": "",
+    }
+    return write_files(folder, files)
+
+
+def make_container(folder: Path, place: str) -> None:
+    """A container's cgroup with one thread."""
+    v1(folder, place)
+    files = {f"{TOP}/{controller}/{place}/{file}": f"{text}\n" for controller, file, text in BEFORE.values()}
+    write_files(folder, files | {f"{TOP}/cpu,cpuacct/{place}/tasks": f"{TASK}\n"})
+
+
+def changed_files(root: Root, case: Case, container: str) -> dict[tuple[str, str], str]:
+    """What is otherwise in the cgroups than at the beginning; on cgroup v1 a clear is all that the pod has."""
+    found = {}
+    for place, folder in {**FOLDERS, "pod": case.pod.folder}.items():
+        for name, (controller, file, before) in BEFORE.items():
+            text = agents.text(root, controller, folder, file)
+            if text != before and (place, name) != ("pod", "cpuset.cpus"):
+                found[(place, name)] = text
+    if agents.text(root, "cpuset", container, "cpuset.cpus") == POD_CPUS:
+        found[("container", "cpuset.cpus")] = ""
+    return found
 
 
 def in_spec(spec: dict[str, Any], case: Case) -> dict[tuple[str, str], str]:
-    """What the container's spec has that was not asked for."""
-    linux = spec["linux"]
-    resources = linux.get("resources", {})
+    """What the runtime has made of the container beyond what was asked for."""
+    resources = spec["linux"]["resources"]
     cpu, memory = resources.get("cpu", {}), resources.get("memory", {})
-    asked = {"cpu.shares": case.pod.cpu_shares, "cpu.cfs_quota": case.pod.cfs_quota}
+    asked = {"cpu.shares": case.pod.cpu_shares, "cpu.cfs_quota": case.pod.cfs_quota, "memory.limit": 0}
     values: dict[str, Any] = {
         "cpu.shares": cpu.get("shares"),
         "cpu.cfs_quota": cpu.get("quota"),
-        "cpuset.cpus": cpu.get("cpus") or None,
+        "cpuset.cpus": cpu.get("cpus"),
         "memory.limit": memory.get("limit"),
         "oom score": spec["process"].get("oomScoreAdj") or None,
-        "rdt class": linux.get("intelRdt", {}).get("closID"),
+        "rdt class": (spec["linux"].get("intelRdt") or {}).get("closID"),
     }
-    values = {name: value for name, value in values.items() if value and value != asked.get(name)}
-    values |= {f"env {name}": value for name, _, value in (entry.partition("=") for entry in spec["process"]["env"])}
-    values |= {f"mount {each['destination']}": each.get("source", "") for each in spec["mounts"]}
-    values |= {f"device {each['path']}": f"{each['type']} {each['major']}:{each['minor']}" for each in linux["devices"]}
-    return {("container", name): str(value) for name, value in values.items()}
+    values = {name: value for name, value in values.items() if value != asked.get(name)}
+    values |= {f"env {each.partition('=')[0]}": each.partition("=")[2] for each in spec["process"]["env"]}
+    values |= {f"mount {each['destination']}": each["source"] for each in spec["mounts"]}
+    for each in spec["linux"].get("devices") or ():
+        values[f"device {each['path']}"] = f"{each['type']} {each['major']}:{each['minor']}"
+    return {("container", name): str(value) for name, value in values.items() if value is not None}
 
 
-def on_machine(root: Root, case: Case, container: str) -> dict[tuple[str, str], str]:
-    """What is otherwise in the cgroups than at the beginning, and in the resctrl group."""
-    found = {}
-    for place, folder in (("pod", case.pod.folder), ("container", container)):
-        for name, (controller, file, before) in BEFORE.items():
-            if (text := agents.text(root, controller, folder, file)) != before:
-                found[place, name] = text
-    if agents.text(root, "cpuset", container, "cpuset.cpus") == POD_CPUS:
-        found["container", "cpuset.cpus"] = ""
-    group = Path(root.path) / GROUP
-    if group.joinpath("schemata").read_text() != "MB:0=100\n":
-        found["resctrl", "schemata"] = f"{group.joinpath('schemata').read_text().strip()};\n"
-    if tasks := group.joinpath("tasks").read_text():
-        found["resctrl", "tasks"] = tasks
-    return found
+def agent_settings(world: Proxied) -> Settings:
+    """An agent's settings for the proxy before that runtime."""
+    own = world.settings
+    proxy = ProxySettings(listen=own.socket, runtime_endpoint=own.runtime, state=own.state, policy_path="")
+    return Settings(modes=("proxy",), proxy=proxy)
 
 
-def live(proxied: Proxied, case: Case, *, update: bool) -> dict[tuple[str, str], str]:
-    """Bring the case's pod through its life, as a kubelet does; return all effects."""
-    root = machine(proxied.folder / "machine", case)
-    node = replace(case.base(), devices=DeviceOfThisMachine())
-    parts = agents.parts(root, node=node, rules=case.documents)
-    proxied.attach(HookPlugin(parts, "proxy"), "00", "agent")
-    config = proxied.pod_config(labels=case.pod.all_labels, annotations=dict(case.pod.annotations))
+def live(folder: Path, case: Case, *, update: bool) -> dict[tuple[str, str], str]:
+    """Bring the case's pod through its life, with an update of its container or without; return all effects."""
+    root = machine(folder / "machine", case)
+    parts = agents.parts(root, node=case.base(), rules=case.documents)
+    world = Proxied(folder)
+    transport = ProxyTransport(agent_settings(world), parts)
+    try:
+        world.start_runtime()
+        transport.start()
+        assert transport.health() == (True, f"serving {world.settings.socket}, before {world.settings.runtime}")
+        return _life(world, transport, root, parts, case, update=update)
+    finally:
+        transport.stop()
+        world.close()
+
+
+def _life(
+    world: Proxied, transport: ProxyTransport, root: Root, parts: Parts, case: Case, *, update: bool
+) -> dict[tuple[str, str], str]:
+    config = world.pod_config("pod", labels=case.pod.all_labels, annotations=dict(case.pod.annotations))
     config.metadata.uid = UID
     config.linux.cgroup_parent = f"/{case.pod.folder}"
-    pod = proxied.run_pod(config)
+    pod = world.run_pod(config)
     asked = pb.LinuxContainerResources(
         cpu_shares=case.pod.cpu_shares, cpu_quota=case.pod.cfs_quota, memory_limit_in_bytes=case.pod.memory_limit
     )
-    container = proxied.create(pod, MAIN, linux={"resources": asked})
-    folder = proxied.spec(container)["linux"]["cgroupsPath"].strip("/")
-    write_files(Path(root.path), cgroup(folder, "7"))
-    found = in_spec(proxied.spec(container), case)
-    proxied.cri.call("StartContainer", container_id=container)
+    made = world.create(pod, MAIN, linux=pb.LinuxContainerConfig(resources=asked))
+    place = f"{case.pod.folder}/{made}"
+    make_container(Path(root.path), place)
+    world.cri.call("StartContainer", container_id=made)
     if update:
-        write_files(Path(root.path), {f"{TOP}/cpuset/{folder}/cpuset.cpus": "7\n"})
-        proxied.cri.call("UpdateContainerResources", container_id=container, linux=asked)
-        found = in_spec(proxied.spec(container), case)
-    found = {**found, **on_machine(root, case, folder)}
-    proxied.cri.call("StopPodSandbox", pod_sandbox_id=pod)
-    proxied.cri.call("RemovePodSandbox", pod_sandbox_id=pod)
-    writes = (parts.history.of(UID) or {}).get("writes", [])
-    if any(each["name"] == "group" and each["wanted"] == "removed" for each in writes):
-        found["resctrl", "removed"] = f"koordlet-{UID}"
+        (Path(root.path) / TOP / "cpuset" / place / "cpuset.cpus").write_text(f"{BEFORE['cpuset.cpus'][2]}\n")
+        world.cri.call("UpdateContainerResources", container_id=made, linux=asked)
+    transport.plugin.reapply.run(transport.plugin.runtime)
+    found = in_spec(world.spec(made), case)
+    tasks = (Path(root.path) / GROUP / "tasks").read_text().split()
+    world.cri.call("StopContainer", container_id=made)
+    world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
+    world.cri.call("RemovePodSandbox", pod_sandbox_id=pod)
+    found |= {**changed_files(root, case, place), **group(root, parts)}
+    if tasks == [str(TASK)]:
+        found[("resctrl", "tasks")] = f"koordlet-{UID}"
     return found
 
 
-@pytest.mark.parametrize(("case", "effect", "works"), list(cells(PROXY)), ids=cell_id)
-def test_a_hook_works_as_the_table_says(proxied: Proxied, case: Case, effect: Effect, works: bool) -> None:
-    found = live(proxied, case, update=False)
-    assert found.get(effect.key) == expected(effect, works), found
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.parametrize(("case", "effect", "by_table"), list(cells(PROXY)), ids=cell_id)
+def test_a_hook_works_as_the_table_says(tmp_path: Path, case: Case, effect: Effect, by_table: bool) -> None:
+    found = live(tmp_path, case, update=False)
+    assert found.get(effect.key) == (effect.value if works(effect, by_table) else None), found
 
 
-@pytest.mark.parametrize(("case", "effect", "works"), [cell for cell in cells(PROXY) if cell[1].updated], ids=cell_id)
-def test_an_update_by_the_kubelet_keeps_it(proxied: Proxied, case: Case, effect: Effect, works: bool) -> None:
-    found = live(proxied, case, update=True)
-    assert found.get(effect.key) == expected(effect, works), found
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.parametrize(
+    ("case", "effect", "by_table"), [cell for cell in cells(PROXY) if cell[1].updated], ids=cell_id
+)
+def test_an_update_by_the_kubelet_keeps_it(tmp_path: Path, case: Case, effect: Effect, by_table: bool) -> None:
+    found = live(tmp_path, case, update=True)
+    assert found.get(effect.key) == (effect.value if works(effect, by_table) else None), found
+
+
+def test_the_rules_of_now_reach_what_runs(tmp_path: Path) -> None:
+    case = next(each for each in (cell[0] for cell in cells(PROXY)) if each.title == "share pools")
+    root = machine(tmp_path / "machine", case)
+    parts = agents.parts(root, node=case.base())
+    world = Proxied(tmp_path)
+    transport = ProxyTransport(agent_settings(world), parts)
+    parts.book.subscribe(transport.rules_changed)
+    try:
+        world.start_runtime()
+        transport.start()
+        made = world.run(world.run_pod(world.pod_config(labels=case.pod.all_labels)))
+        assert "cpus" not in world.spec(made)["linux"]["resources"].get("cpu", {})
+        for kind, document in case.documents.items():
+            parts.book.put(kind, document, "a test")
+        assert transport.refresher.idle(20)
+        assert world.spec(made)["linux"]["resources"]["cpu"]["cpus"] == "0-1,2-3"
+    finally:
+        transport.stop()
+        world.close()

@@ -62,11 +62,11 @@ def show(out: Output, found: Mapping[str, Any]) -> None:
         out.table(columns, sorted(found["values"], key=lambda row: (row.get("container", ""), row.get("field", ""))))
     else:
         out.text("no hook gave it any value")
-    for title, columns, part in (("Written:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
+    for title, shown, part in (("Written:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
         if found.get(part):
             out.text("")
             out.text(title)
-            out.table(columns, found[part])
+            out.table(shown, found[part])
     if found.get("notes"):
         out.text("")
     for note in found.get("notes", ()):

@@ -22,7 +22,7 @@ from nri.agent.settings import base_node
 from nri.config.complaint import together
 from nri.errors import ConfigError
 from nri.kube.folder import Folder
-from nri.policies.koordinator.contexts import ContainerContext
+from nri.policies.koordinator.contexts import ContainerContext, PodContext
 from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.names import LABEL_QOS
 from nri.policies.koordinator.profile import CREATE, PROFILE, RUN_POD, decide
@@ -75,7 +75,9 @@ def explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability
     context = manifest.pod_context(pod, manifest.pod_folder(pod))
     if not context.uid:
         context = replace(context, uid=f"{context.namespace}/{context.name}")
-    for stage, subject in ((RUN_POD, context), *((CREATE, each) for each in _containers(pod, context))):
+    asked: list[tuple[str, PodContext | ContainerContext]] = [(RUN_POD, context)]
+    asked += [(CREATE, each) for each in _containers(pod, context)]
+    for stage, subject in asked:
         outcome = decide(stage, subject, node)
         about = subject_of(subject)
         history.decided(about, stage, "", values_of(outcome.because))
@@ -94,7 +96,7 @@ def explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability
     return found
 
 
-def _containers(pod: Mapping[str, Any], context: Any) -> Iterator[ContainerContext]:
+def _containers(pod: Mapping[str, Any], context: PodContext) -> Iterator[ContainerContext]:
     """The containers of a pod as its spec has them, those that initialize it first."""
     spec = pod.get("spec") or {}
     annotated = manifest.annotated(context.annotations) or {}
@@ -110,7 +112,7 @@ def _containers(pod: Mapping[str, Any], context: Any) -> Iterator[ContainerConte
         )
 
 
-def _without_effect(context: Any, node: Node) -> Iterator[str]:
+def _without_effect(context: PodContext, node: Node) -> Iterator[str]:
     """Annotations and labels of hooks that are switched off."""
     gates = node.gates or frozenset()
     for row in PROFILE:
@@ -118,7 +120,7 @@ def _without_effect(context: Any, node: Node) -> Iterator[str]:
         shared = {key for other in PROFILE if other.name in gates for key in other.keys}
         unread = [key for key in read if key not in shared]
         if unread and row.name not in gates:
-            yield f"{', '.join(unread)}: without effect, for {row.name} is off; switch it on with gates.{row.name} = true"
+            yield f"{', '.join(unread)}: without effect, for {row.name} is off (gates.{row.name} = true switches it on)"
 
 
 def _unsupported(values: list[dict[str, Any]]) -> list[str]:

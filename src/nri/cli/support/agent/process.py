@@ -1,4 +1,4 @@
-"""The agent as a program: its log, its settings, and its end in one line if it cannot start. Next: `nri.agent.agent`."""
+"""The agent as a program: its log, and its end in one line if it cannot start. Next: `nri.agent.agent`."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ def run(settings: Settings, /, **options: Any) -> int:
 def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods: str | None, **options: Any) -> int:
     """Check settings, rules and pods, and say everything that is wrong with them at once; nothing is changed or asked.
 
-    FILE is the agent's configuration, in TOML, YAML or JSON; later ones win. Of pods, the annotations are read as the hooks
-    read them that the settings switch on.
+    FILE is the agent's configuration, in TOML, YAML or JSON; later ones win. Of pods, the annotations are read as the
+    hooks read them that the settings switch on.
 
     Exits with 0 if all is well, with 2 for mistakes in the settings, else with 1 for those in rules or pods.
     """
@@ -103,7 +103,12 @@ def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods
     out = Output(settings)
     rows = [each._asdict() for each in done.findings]
     if rows or not out.human:
-        columns = [Column("WHERE", "where"), Column("WHAT", "what"), Column("PROBLEM", "problem"), Column("NEXT", "next")]
+        columns = [
+            Column("WHERE", "where"),
+            Column("WHAT", "what"),
+            Column("PROBLEM", "problem"),
+            Column("NEXT", "next"),
+        ]
         out.table(columns, rows)
     if not rows:
         out.note(f"nothing is wrong: {done.looked_at}")

@@ -7,18 +7,24 @@ borrow up to the ceiling. The pod's class id goes into `net_cls.classid`. Bandwi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from nri.policies.koordinator.names import BE, BEST_EFFORT, LS, LSE, LSR, SYSTEM
+from nri.kube import quantity
+from nri.policies.koordinator.names import ANNOTATION_NETWORK_QOS, BE, BEST_EFFORT, LS, LSE, LSR, SYSTEM
+from nri.policies.koordinator.pod_annotations import read
 from nri.policies.koordinator.rules.network import TcRule
+from nri.policies.koordinator.shapes import QUANTITY, Record
+from nri.policies.koordinator.values import HookError
 
-__all__ = ["NAME", "TrafficClass", "class_id", "class_name", "classes", "hex_address", "minor_of"]
+__all__ = ["NAME", "TrafficClass", "class_id", "class_name", "classes", "hex_address", "minor_of", "own_limits"]
 
 NAME: Final = "TCNetworkQoS"
 _MAJOR: Final = 1
 #: Minor number, share of the bandwidth in percent while NodeSLO gives none, and priority of each class.
 _DEFAULTS: Final = {"system": (2, 40, 1), "ls": (3, 30, 2), "be": (4, 30, 3)}
 _MINORS: Final = {SYSTEM: 2, LSE: 3, LSR: 3, LS: 3, BE: 4}
+_LIMITS = Record({"ingressLimit": QUANTITY, "egressLimit": QUANTITY})
 
 
 class TrafficClass(NamedTuple):
@@ -43,6 +49,21 @@ def classes(rule: TcRule) -> list[TrafficClass]:
         )
         for name, (minor, percent, first) in _DEFAULTS.items()
     ]
+
+
+def own_limits(annotations: Mapping[str, str]) -> tuple[int, int]:
+    """Return what a pod may be sent and may send, in bits per second; 0 for no limit of its own.
+
+    Raises HookError for an annotation that cannot be read, or a negative bandwidth.
+    """
+    try:
+        found = read(annotations, ANNOTATION_NETWORK_QOS, _LIMITS) if annotations.get(ANNOTATION_NETWORK_QOS) else None
+    except ValueError as error:
+        raise HookError(NAME, str(error)) from None
+    limits = [quantity.ceil((found or {}).get(key, quantity.parse(0))) for key in ("ingressLimit", "egressLimit")]
+    if min(limits) < 0:
+        raise HookError(NAME, f"annotation {ANNOTATION_NETWORK_QOS}: a bandwidth is not {min(limits)}")
+    return limits[0], limits[1]
 
 
 def minor_of(qos: str, kube_class: str) -> int:

@@ -43,7 +43,7 @@ def came_of(case: Case, folder: Path) -> dict[tuple[str, str], str]:
     group = f"koordlet-{UID}"
     schemata = world.root.find(f"/sys/fs/resctrl/{group}/schemata")
     if schemata is not None:
-        found["resctrl", "schemata"] = schemata.replace("\n", ";\n")
+        found["resctrl", "schemata"] = schemata.strip()
         if "100" in (world.root.find(f"/sys/fs/resctrl/{group}/tasks") or "").split():
             found["resctrl", "tasks"] = group
     if (score := world.root.read("/proc/100/oom_score_adj").strip()) != "0":

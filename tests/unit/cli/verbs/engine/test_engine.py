@@ -8,65 +8,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import pytest
 
 from nri.cri.client import INSTALL, CriClient
-from nri.cri.pb import api_pb2 as pb
 from tests.unit.cli.conftest import command, environment
+from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container, settings
 
-TIMEOUT_S = 30.0
 NO_PROGRAM = "no program /none/conmon"
-
-
-def settings(folder: Path, more: str = "") -> str:
-    file = folder / "engine.toml"
-    file.write_text(
-        f'dry = true\nsocket = "{folder}/cri.sock"\nroot = "{folder}/root"\nstate = "{folder}/state"\n{more}'
-        f'[network]\nconfig_dir = "{folder}"\n'
-        f'[nri]\nsocket_path = "{folder}/nri.sock"\nadmin_socket = "{folder}/admin.sock"\npolicy_path = ""\n'
-        f'plugin_path = "{folder}/plugins"\n'
-    )
-    return str(file)
-
-
-@contextmanager
-def engine(folder: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A dry engine that is ready, its log in a file; killed at the end if it still runs."""
-    argv = command("engine", "serve", "--config", settings(folder), *arguments)
-    log = folder / "log"
-    with log.open("wb") as output, subprocess.Popen(argv, stderr=output, env=environment(**variables)) as process:
-        try:
-            deadline = time.monotonic() + TIMEOUT_S
-            while " ready: " not in log.read_text():
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.02)
-            yield process
-        finally:
-            process.kill()
-
-
-def pod_with_container(cri: CriClient, folder: Path) -> str:
-    """Run a pod with one container; returns the container's id."""
-    config = pb.PodSandboxConfig(
-        metadata=pb.PodSandboxMetadata(name="web", uid="u1", namespace="default"), log_directory=str(folder / "logs")
-    )
-    pod = cri.call("RunPodSandbox", pb.RunPodSandboxRequest(config=config)).pod_sandbox_id
-    container = pb.ContainerConfig(
-        metadata=pb.ContainerMetadata(name="app"),
-        image=pb.ImageSpec(image="busybox"),
-        command=["sleep", "9"],
-        log_path="app.log",
-    )
-    request = pb.CreateContainerRequest(pod_sandbox_id=pod, config=container, sandbox_config=config)
-    made: str = cri.call("CreateContainer", request).container_id
-    cri.call("StartContainer", pb.StartContainerRequest(container_id=made))
-    return made
 
 
 def test_it_says_where_it_listens_when_it_is_ready_and_serves_pods(nri, tmp_path: Path) -> None:

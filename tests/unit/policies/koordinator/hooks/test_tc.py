@@ -2,8 +2,10 @@
 
 import pytest
 
+from nri.policies.koordinator import names
 from nri.policies.koordinator.hooks import tc
 from nri.policies.koordinator.rules.network import Bandwidths, TcRule
+from nri.policies.koordinator.values import HookError
 
 
 def test_traffic_is_shared_forty_thirty_thirty_unless_nodeslo_says_otherwise() -> None:
@@ -28,3 +30,12 @@ def test_class_ids_are_decimal_digits_read_as_hexadecimal() -> None:
     for wrong in ("", "1.2.3", "1.2.3.256", "a.b.c.d", "::1"):
         with pytest.raises(ValueError, match="no IPv4"):
             tc.hex_address(wrong)
+
+
+def test_a_pods_own_limits_are_bits_and_one_of_them_may_be_missing() -> None:
+    given = {names.ANNOTATION_NETWORK_QOS: '{"egressLimit": "10M"}'}
+    assert tc.own_limits(given) == (0, 10_000_000)
+    assert tc.own_limits({}) == tc.own_limits({names.ANNOTATION_NETWORK_QOS: ""}) == (0, 0)
+    for bad in ("{", '{"egressLimit": "much"}', '{"ingressLimit": "-1"}', "[]"):
+        with pytest.raises(HookError, match="networkQOS"):
+            tc.own_limits({names.ANNOTATION_NETWORK_QOS: bad})

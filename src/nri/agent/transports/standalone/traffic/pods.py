@@ -20,7 +20,6 @@ from nri.host import ClassId, Outcome, Result
 from nri.policies.koordinator.contexts import PodContext
 from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.hooks import tc
-from nri.policies.koordinator.hooks.terway_qos import pod_limits
 from nri.policies.koordinator.names import qos_class
 from nri.policies.koordinator.refresh.running import RunningPod
 from nri.policies.koordinator.rules import network
@@ -114,8 +113,7 @@ def traffic_of(pod: RunningPod, context: PodContext, failed: Callable[[HookError
     """The traffic of a pod; an annotation that cannot be read is told, and limits nothing."""
     limit = ingress = 0
     try:
-        limits = pod_limits(context.annotations)
-        limit, ingress = limits.egress * 8, limits.ingress * 8
+        ingress, limit = tc.own_limits(context.annotations)
     except HookError as error:
         failed(HookError(tc.NAME, f"{context.namespace}/{context.name}: {error.reason}"))
     minor = tc.minor_of(qos_class(context.labels), manifest.kube_class(pod.pod))

@@ -21,6 +21,8 @@ __all__ = ["Shaper", "default_interface"]
 
 _JUMP: Final = ("POSTROUTING", "-j", CHAIN)
 _FIRST_OF_PODS: Final = 0x10
+#: As often as that a jump into the chain may be there twice.
+_MOST_JUMPS: Final = 8
 
 
 def default_interface(root: Root) -> str:
@@ -84,8 +86,9 @@ class Shaper:
         if interface and self._root_of(interface) == ("htb", "1:"):
             results.append(self._tc(interface, "tc.qdisc", "none", ["qdisc", "del", "dev", interface, "root"]))
         if self._iptables("-S", CHAIN).code == 0:
-            while self._iptables("-D", *_JUMP).code == 0:
-                pass
+            for _ in range(_MOST_JUMPS):
+                if self._iptables("-D", *_JUMP).code != 0:
+                    break
             done = [self._iptables("-F", CHAIN), self._iptables("-X", CHAIN)]
             results.append(_result(interface, "tc.chain", "none", next((each for each in done if each.code), done[0])))
         if self.has_sets:

@@ -1,0 +1,183 @@
+"""Mode "proxy": a CRI proxy in this process, with the agent as a plugin of it, over a pair of sockets.
+
+| what happens | what follows |
+|---|---|
+| no runtime yet, or it goes away | the proxy waits for it, and the kubelet hears that it is not there |
+| another process listens at the proxy's socket, or has its records | the transport cannot be started, and says why |
+| the plugin does not take part when the proxy begins | the kubelet is let in after a while all the same, without it |
+| the plugin's connection ends | again, after a pause that doubles up to its cap |
+| a rule changes | what runs is decided again, by a thread of its own |
+
+Next: `nri.agent.transports.proxy_plugin` answers the events, `nri.proxy` is the proxy.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from typing import Final
+
+from nri.adaptation import Adaptation
+from nri.agent.parts import Parts
+from nri.agent.settings import Settings
+from nri.agent.transports.proxy_plugin import ProxyPlugin
+from nri.agent.transports.refresher import Refresher
+from nri.api import naming
+from nri.backoff import Backoff
+from nri.errors import NriError
+from nri.proxy import PluginSettings, Proxy, ProxySettings
+from nri.stub.session.session import Session
+from nri.text import plain
+
+__all__ = ["ProxyTransport", "proxy_settings"]
+
+_log = logging.getLogger(__name__)
+#: How long the kubelet waits for the agent's own plugin when the proxy begins, in seconds.
+_ADMIT_S: Final = 5.0
+_JOIN_S: Final = 10.0
+
+
+class ProxyTransport:
+    """The agent's proxy.
+
+    Args:
+        settings: the agent's.
+        parts: the agent's.
+
+    Attributes:
+        name: "proxy".
+        proxy: the proxy; another one after each start.
+        plugin: what takes part in it.
+        refresher: the thread that decides again for what runs.
+    """
+
+    def __init__(self, settings: Settings, parts: Parts) -> None:
+        self.name = "proxy"
+        self._settings, self._observer = settings, parts.observer
+        self.label = naming.full_name(settings.nri.index, settings.nri.name)
+        self.proxy: Proxy | None = None
+        self.plugin = ProxyPlugin(parts, self._runtime_name, fail=settings.failure_policy == "Fail")
+        self.refresher = Refresher(lambda: self.plugin.reapply.run(self.plugin.runtime), "nri-agent-proxy-refresh")
+        self.plugin.stale = self.refresher.ask
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._session: Session | None = None
+        self._problem = ""
+        parts.observer.gauge("held", self.plugin.held.counts)
+
+    def start(self) -> None:
+        """Listen for the kubelet; a second call does nothing. Raises NriError if the proxy cannot be had."""
+        if self.proxy is not None:
+            return
+        self._stopped.clear()
+        proxy = Proxy(proxy_settings(self._settings), admit=self._admit)
+        self.proxy = proxy
+        try:
+            proxy.start()
+        except OSError as error:
+            self.stop()
+            raise NriError(f"mode proxy: {error}") from error
+        except BaseException:
+            self.stop()
+            raise
+        self.refresher.start()
+
+    def stop(self) -> None:
+        """End: the kubelet is shut out, containers run on as they are. A second call does nothing."""
+        proxy, self.proxy = self.proxy, None
+        if proxy is None:
+            return
+        self._stopped.set()
+        proxy.stop()
+        with self._lock:
+            session, thread = self._session, self._thread
+        if session is not None:
+            session.stop()
+        if thread is not None:
+            thread.join(_JOIN_S)
+        self.refresher.stop()
+
+    def rules_changed(self, kinds: frozenset[str]) -> None:  # noqa: ARG002 - hooks read several kinds
+        """Have what runs decided again."""
+        self.plugin.reapply.rules_changed()
+        self.refresher.ask()
+
+    def health(self) -> tuple[bool, str]:
+        """Whether the kubelet is served and the plugin takes part."""
+        proxy = self.proxy
+        if proxy is None:
+            return False, "not started"
+        with self._lock:
+            session, problem = self._session, self._problem
+        if session is None or session.stage != "ready":
+            return False, problem or "the agent does not take part in its own proxy yet"
+        where = f"{proxy.settings.socket}, before {proxy.runtime}"
+        if not proxy.connected:
+            return False, f"serving {where}, which is not there"
+        return True, f"serving {where}"
+
+    # -- the plugin's connection --------------------------------------------------------------------------------------
+
+    def _admit(self, adaptation: Adaptation) -> None:
+        """Connect the plugin, and wait until it takes part, or for as long as a kubelet can wait."""
+        self._thread = threading.Thread(
+            target=self._connect, args=(adaptation,), name="nri-agent-proxy-plugin", daemon=True
+        )
+        self._thread.start()
+        if not adaptation.ready([self.label], _ADMIT_S):
+            _log.warning("mode proxy: the agent does not take part in its own proxy: %s", self._problem or "it is late")
+
+    def _connect(self, adaptation: Adaptation) -> None:
+        backoff = Backoff(self._settings.nri.backoff, self._settings.nri.backoff_cap)
+        while not self._stopped.is_set():
+            ours, theirs = socket.socketpair()
+            session = Session(
+                self.plugin, theirs, index=self._settings.nri.index, name=self._settings.nri.name,
+                on_ready=lambda: self._ready(backoff),
+            )  # fmt: skip
+            with self._lock:
+                self._session = session
+            try:
+                adaptation.connect(ours)
+                problem = session.run()
+            except Exception as error:  # noqa: BLE001 - the agent lives on
+                problem = str(error) if isinstance(error, NriError) else f"{type(error).__name__}: {error}"
+            with self._lock:
+                self._problem = plain(problem)
+            if not self._stopped.is_set():
+                _log.warning("mode proxy: the agent's connection to its own proxy has ended: %s", self._problem)
+                self._observer.met(self.name, "refused")
+                self._stopped.wait(backoff.ended())
+
+    def _ready(self, backoff: Backoff) -> None:
+        backoff.reset()
+        self._observer.met(self.name, "connected")
+
+    def _runtime_name(self) -> str:
+        proxy = self.proxy
+        return proxy.runtime_name if proxy is not None else ""
+
+
+def proxy_settings(settings: Settings) -> ProxySettings:
+    """The proxy's settings, of the agent's."""
+    own = settings.proxy
+    key, _, value = own.skip_label.partition("=")
+    plugins = PluginSettings(
+        socket_path=own.socket_path or os.path.join(own.state, "no-plugins.sock"),
+        disable_connections=not own.socket_path,
+        plugin_path=own.plugin_path or os.path.join(own.state, "no-plugins"),
+        plugin_config_path=own.plugin_config_path,
+        policy_path=own.policy_path,
+        admin_socket="",
+    )
+    return ProxySettings(
+        socket=own.listen,
+        runtime=own.runtime_endpoint,
+        state=own.state,
+        skip_label_key=key,
+        skip_label_value=value,
+        nri=plugins,
+    )

@@ -1,0 +1,115 @@
+"""The plugin behind our own CRI proxy: the same as with NRI, for a runtime that tells less and makes cgroups later.
+
+| what is different | what follows |
+|---|---|
+| a container has no id while it is made, and another one for plugins | its folder is worked out from the runtime's id |
+| the proxy's name is not the runtime's | ids and folders have the runtime's name, which the proxy asks for |
+| cgroups are made after StartContainer | what only a write can do is done at PostStartContainer |
+| the CRI has no RDT class | the container's threads are put into the group by the executor |
+
+Next: `nri.agent.transports.proxy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from nri.agent.parts import Parts
+from nri.agent.transports import places
+from nri.agent.transports.held import HeldContainer
+from nri.agent.transports.hook_plugin import HookPlugin
+from nri.api import messages as m
+from nri.api.builders.adjustment import Adjustment
+from nri.api.builders.update import Update
+from nri.api.events import EventMask
+from nri.policies.koordinator import paths
+from nri.policies.koordinator.values import NO_CHANGES
+from nri.proxy.events.views import RUNTIME_ID
+
+__all__ = ["ProxyPlugin"]
+
+_DEFAULT = "containerd"
+
+
+class ProxyPlugin(HookPlugin):
+    """The policy as a plugin of the proxy. `runtime_name` gives the runtime's own name, empty if it is not known."""
+
+    def __init__(self, parts: Parts, runtime_name: Callable[[], str], *, fail: bool = False) -> None:
+        super().__init__(parts, "proxy", fail=fail)
+        self._runtime_name, self._name = runtime_name, ""
+
+    def configure(self) -> EventMask:
+        """Choose the events: those of NRI, and the first moment at which a container has a cgroup."""
+        return super().configure() | EventMask.of("PostStartContainer")
+
+    def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[Update]:
+        """Take in what runs, each container with its folder."""
+        by_id = {pod.id: pod for pod in pods}
+        for each in containers:
+            if each.pod_sandbox_id in by_id:
+                self._place(by_id[each.pod_sandbox_id], each)
+        return super().synchronize(pods, containers)
+
+    def create_container(self, pod: m.PodSandbox, container: m.Container) -> Adjustment | None:
+        """Adjust a container that is about to be created; its group of threads follows when there are some."""
+        wanted = super().create_container(pod, container)
+        if wanted is not None and wanted.message.linux.resources.HasField("rdt_class"):
+            wanted.message.linux.resources.ClearField("rdt_class")
+        return wanted if wanted is not None and wanted.message.ByteSize() else None
+
+    def post_create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """Note the container's folder, now that it has its id."""
+        known = self.held.container(container.id)
+        if known is not None:
+            self._place(pod, container)
+            made = places.container_context(pod, container, self._scheme)
+            known.context = replace(known.context, cgroup_parent=made.cgroup_parent)
+        super().post_create_container(pod, container)
+
+    def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """Decide for a container that was made around the proxy; there may be no cgroup yet for any write."""
+        if self.held.container(container.id) is None:
+            self._place(pod, container)
+            self._late(pod, container)
+
+    def post_start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """Do by writes what could not be said."""
+        known = self.held.container(container.id)
+        if known is None:
+            return
+        self._place(pod, container)
+        made = places.container_context(pod, container, self._scheme)
+        known.context = replace(known.context, cgroup_parent=made.cgroup_parent)
+        known.created = True
+        self._quietly("start", lambda: self._by_writes(known))
+
+    def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
+        """Change what the kubelet asks for into what the rules say."""
+        self._place(pod, container)
+        return super().update_container(pod, container, resources)
+
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _scheme(self) -> str:
+        self._name = self._name or self._runtime_name()
+        return self._name or _DEFAULT
+
+    def _place(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """Say in a container where its cgroup is, if the runtime has not: by its pod's folder and the runtime's id."""
+        if container.linux.cgroups_path:
+            return
+        parent = places.pod_context(pod).cgroup_parent
+        driver = paths.SYSTEMD if parent.endswith(".slice") else paths.CGROUPFS
+        runtime_id = container.annotations.get(RUNTIME_ID) or container.id
+        container.linux.cgroups_path = f"/{paths.container_path(parent, f'{self._scheme}://{runtime_id}', driver)}"
+
+    def _by_writes(self, known: HeldContainer) -> None:
+        """What the CRI has no words for, now that there is a cgroup."""
+        self._clear(known)
+        changes = known.changes or NO_CHANGES
+        results = self._parts.executor.retry(known.context.cgroup_parent)
+        if changes.resctrl is not None:
+            results += self._parts.executor.resctrl(changes.resctrl, known.context.cgroup_parent)
+        self._parts.decisions.told(known.context, self._transport, results)

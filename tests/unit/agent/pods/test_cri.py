@@ -1,0 +1,205 @@
+"""Pods from the CRI, by a server that tests script. Real runtimes: tests/agent and tests/kubernetes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from nri.agent.pods.cri import CriPods
+from nri.agent.settings import Settings
+from nri.agent.settings.values import PodSettings
+from nri.cri.pb import api_pb2 as pb
+from nri.policies.koordinator.convert import manifest
+from tests.support.cri_server import CriServer
+
+UID = "3b241101-e2bb-4255-8caf-4136c566a962"
+
+
+class Runtime(CriServer):
+    """A runtime with verbose answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: Counter[str] = Counter()
+        self.pod_info: dict[str, Any] = {}
+        self.container_info: dict[str, Any] = {}
+
+    def answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
+        self.asked[method] += 1
+        if method == "Version":
+            return pb.VersionResponse(runtime_name="containerd")
+        if method == "PodSandboxStatus":
+            answer = pb.PodSandboxStatusResponse()
+            answer.info["info"] = json.dumps(self.pod_info.get(request.pod_sandbox_id))
+            return answer
+        if method == "ContainerStatus" and request.container_id in self.container_info:
+            status = pb.ContainerStatusResponse()
+            status.info["info"] = json.dumps(self.container_info[request.container_id])
+            return status
+        return super().answer(method, request, context)
+
+    def pod(self, pod_id: str, uid: str = UID, **more: Any) -> None:
+        self.add_pod(pod_id, "web", **more)
+        self.pods[-1].metadata.uid = uid
+        self.pod_info[pod_id] = {"config": {"linux": {"cgroup_parent": f"/kubepods/burstable/pod{uid}"}}}
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Runtime]:
+    made = Runtime()
+    with made.listening(tmp_path / "cri.sock"):
+        yield made
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[CriPods]:
+    made = CriPods(Settings(pods=PodSettings(cri=str(tmp_path / "cri.sock"), interval=0.01)))
+    yield made
+    made.stop()
+
+
+def test_a_pod_is_put_together_as_the_api_has_it(runtime: Runtime, source: CriPods) -> None:
+    labels = {"app": "web", "io.kubernetes.pod.uid": UID, "io.kubernetes.pod.name": "web"}
+    runtime.pod("p1", labels=labels, annotations={"a": "b"}, runtime_handler="kata", created_at=1)
+    runtime.add_container("c1", "p1", "main", attempt=2)
+    runtime.add_container("c0", "p1", "main", attempt=1)
+    runtime.add_container("c2", "p1", "side", state=pb.CONTAINER_CREATED)
+    runtime.add_container("c3", "p1", "done", state=pb.CONTAINER_EXITED)
+    resources = {"cpu_shares": 512, "cpu_quota": 50000, "cpu_period": 100000}
+    runtime.container_info["c1"] = {"config": {"linux": {"resources": resources}}}
+    source.ask()
+    (pod,) = source.pods()
+    assert pod == {
+        "metadata": {
+            "name": "web",
+            "namespace": "default",
+            "uid": UID,
+            "labels": {"app": "web"},
+            "annotations": {"a": "b"},
+        },
+        "spec": {
+            "containers": [
+                {"name": "main", "resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "500m"}}},
+                {"name": "side"},
+            ],
+            "hostNetwork": False,
+            "runtimeClassName": "kata",
+        },
+        "status": {
+            "phase": "Running",
+            "qosClass": "Burstable",
+            "containerStatuses": [
+                {"name": "main", "containerID": "containerd://c1", "restartCount": 2, "state": {"running": {}}},
+                {"name": "side", "containerID": "containerd://c2", "restartCount": 0, "state": {"waiting": {}}},
+            ],
+        },
+        "cgroupParent": f"/kubepods/burstable/pod{UID}",
+    }
+
+
+def test_the_policy_reads_it_as_it_reads_a_pod_of_the_api(runtime: Runtime, source: CriPods) -> None:
+    runtime.pod("p1")
+    runtime.add_container("c1", "p1", "main")
+    runtime.container_info["c1"] = {"config": {"linux": {"resources": {"cpu_shares": 512, "cpu_quota": 50000}}}}
+    source.ask()
+    (pod,) = source.pods()
+    assert manifest.active(pod)
+    folder = manifest.pod_folder(pod, "cgroupfs")
+    assert folder == f"kubepods/burstable/pod{UID}"
+    context = manifest.container_context(pod, folder, "main", "cgroupfs")
+    assert context.cgroup_parent == f"{folder}/c1"
+    assert context.resources is not None
+    assert (context.resources.cpu_shares, context.resources.cfs_quota) == (512, 50000)
+
+
+def test_a_pod_whose_sandbox_is_not_ready_is_left_out_and_of_two_the_younger_counts(
+    runtime: Runtime, source: CriPods
+) -> None:
+    runtime.pod("gone", uid="1", state=pb.SANDBOX_NOTREADY, created_at=9)
+    runtime.pod("old", uid="2", created_at=1)
+    runtime.pod("young", uid="2", created_at=2)
+    runtime.pod("older", uid="2", created_at=1)
+    runtime.add_container("c1", "old", "main")
+    runtime.add_container("c2", "young", "main")
+    source.ask()
+    (pod,) = source.pods()
+    assert [each["containerID"] for each in pod["status"]["containerStatuses"]] == ["containerd://c2"]
+
+
+def test_what_does_not_change_is_asked_for_once(runtime: Runtime, source: CriPods) -> None:
+    runtime.pod("p1")
+    runtime.add_container("c1", "p1", "main")
+    runtime.container_info["c1"] = {}
+    for _ in range(3):
+        source.ask()
+    assert runtime.asked == {
+        "Version": 1,
+        "ListPodSandbox": 3,
+        "ListContainers": 3,
+        "PodSandboxStatus": 1,
+        "ContainerStatus": 1,
+    }
+    runtime.containers.clear()
+    source.ask()
+    assert source._container_words == {}
+
+
+def test_without_verbose_answers_the_oom_score_tells_the_class(runtime: Runtime, source: CriPods) -> None:
+    found = []
+    for score in (-997, 1000, 900):
+        runtime.pods.clear()
+        runtime.containers.clear()
+        runtime.pod(f"p{score}")
+        runtime.pod_info.clear()
+        runtime.add_container(f"c{score}", f"p{score}", "main")
+        runtime.container_info[f"c{score}"] = {"config": {"linux": {"resources": {"oom_score_adj": score}}}}
+        source.ask()
+        found.append(source.pods()[0]["status"]["qosClass"])
+        assert "cgroupParent" not in source.pods()[0]
+    assert found == ["Guaranteed", "BestEffort", "Burstable"]
+
+
+def test_a_runtime_that_is_not_there_is_a_problem_until_it_comes(tmp_path: Path, source: CriPods) -> None:
+    source.start()
+    deadline = time.monotonic() + 10
+    while not source.problem and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert "cri.sock" in source.problem
+    assert not source.synced
+    runtime = Runtime()
+    runtime.pod("p1")
+    with runtime.listening(tmp_path / "cri.sock"):
+        while not source.pods() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert (len(source.pods()), source.problem) == (1, "")
+    while not source.problem and time.monotonic() < deadline:
+        time.sleep(0.01)
+    source.stop()
+    assert "cri.sock" in source.problem
+    assert len(source.pods()) == 1
+
+
+def test_a_container_that_goes_while_it_is_asked_for_is_known_without_its_resources(
+    runtime: Runtime, source: CriPods
+) -> None:
+    runtime.pod("p1")
+    runtime.add_container("c1", "p1", "main")
+    runtime.containers[0].state = pb.CONTAINER_RUNNING
+    original = runtime.answer
+
+    def answer(method: str, request: Any, context: grpc.ServicerContext) -> Any:
+        if method == "ContainerStatus":
+            context.abort(grpc.StatusCode.NOT_FOUND, "gone")
+        return original(method, request, context)
+
+    runtime.answer = answer  # type: ignore[method-assign]
+    source.ask()
+    assert source.pods()[0]["spec"]["containers"] == [{"name": "main"}]
+    assert source.problem == ""

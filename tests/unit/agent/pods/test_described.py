@@ -1,0 +1,113 @@
+"""Verbose answers of runtimes."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.agent.pods.described import ContainerWords, PodWords, container_words, pod_words
+from nri.cri.pb import api_pb2 as pb
+from nri.kube import quantity
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["config", "linux", "resources", "cpu_shares", "cpuQuota", "cgroup_parent", "runtimeSpec"]),
+            inner,
+        )
+    ),
+    max_leaves=10,
+)
+
+
+def pod_answer(info: Any = None, **more: Any) -> Any:
+    answer = pb.PodSandboxStatusResponse(**more)
+    if info is not None:
+        answer.info["info"] = info if isinstance(info, str) else json.dumps(info)
+    return answer
+
+
+def container_answer(info: Any) -> Any:
+    answer = pb.ContainerStatusResponse()
+    answer.info["info"] = info if isinstance(info, str) else json.dumps(info)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("info", "parent", "qos"),
+    [
+        ({"config": {"linux": {"cgroup_parent": "/kubepods/burstable/pod1"}}}, "/kubepods/burstable/pod1", "Burstable"),
+        ({"config": {"linux": {"cgroupParent": "/kubepods/pod1"}}}, "/kubepods/pod1", "Guaranteed"),
+        (
+            {"config": {"linux": {"cgroup_parent": "kubepods-besteffort-pod1.slice"}}},
+            "kubepods-besteffort-pod1.slice",
+            "BestEffort",
+        ),
+        (
+            {"runtimeSpec": {"linux": {"cgroupsPath": "kubepods-burstable-pod1.slice:crio:ab"}}},
+            "kubepods-burstable-pod1.slice",
+            "Burstable",
+        ),
+        ({"runtimeSpec": {"linux": {"cgroupsPath": "/kubepods/pod1/crio-ab"}}}, "/kubepods/pod1", "Guaranteed"),
+        ({"runtimeSpec": {"linux": {"cgroupsPath": "/other/ab"}}}, "", ""),
+        ({"config": {"linux": {"cgroup_parent": 3}}}, "", ""),
+        ({"config": []}, "", ""),
+        ("{", "", ""),
+        ("[" * 100_000, "", ""),
+        (None, "", ""),
+    ],
+)
+def test_the_folder_and_the_class_of_a_pod(info: Any, parent: str, qos: str) -> None:
+    assert pod_words(pod_answer(info)) == PodWords(parent, qos)
+
+
+def test_the_nodes_network_is_told() -> None:
+    options = pb.NamespaceOption(network=pb.NODE)
+    linux = pb.LinuxPodSandboxStatus(namespaces=pb.Namespace(options=options))
+    assert pod_words(pod_answer(status=pb.PodSandboxStatus(linux=linux))).host_network
+    assert not pod_words(pod_answer()).host_network
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {
+            "cpu_shares": 512,
+            "cpu_quota": 50000,
+            "cpu_period": 100000,
+            "memory_limit_in_bytes": 1 << 30,
+            "oom_score_adj": 9,
+        },
+        {"cpuShares": "512", "cpuQuota": "50000", "memoryLimitInBytes": "1073741824", "oomScoreAdj": "9"},
+    ],
+)
+def test_resources_are_the_quantities_that_the_kubelet_made_them_of(resources: dict[str, Any]) -> None:
+    found = container_words(container_answer({"config": {"linux": {"resources": resources}}}))
+    assert found.oom_score == 9
+    assert found.spec == {"resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "500m", "memory": "1073741824"}}}
+
+
+@given(st.integers(2, 512_000))
+def test_a_request_makes_the_same_shares_again(milli: int) -> None:
+    shares = quantity.cpu_shares(quantity.parse(f"{milli}m"))
+    info = {"config": {"linux": {"resources": {"cpu_shares": shares}}}}
+    requests = container_words(container_answer(info)).spec["resources"]["requests"]
+    assert quantity.cpu_shares(quantity.parse(requests.get("cpu", "0"))) == shares
+
+
+def test_what_the_kubelet_did_not_ask_for_is_not_made_up() -> None:
+    resources = {"cpu_shares": 2, "cpu_quota": -1, "memory_limit_in_bytes": 0, "cpu_period": True}
+    found = container_words(container_answer({"config": {"linux": {"resources": resources}}}))
+    assert found == ContainerWords({"resources": {"requests": {}, "limits": {}}})
+    assert container_words(container_answer({"runtimeSpec": {}})) == ContainerWords()
+    assert container_words(container_answer("x" * 10)) == ContainerWords()
+
+
+@given(JSON)
+def test_any_json_is_read_or_not_known(tree: Any) -> None:
+    pod_words(pod_answer(tree if isinstance(tree, dict) else {"config": tree}))
+    container_words(container_answer({"config": tree}))

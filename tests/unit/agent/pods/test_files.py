@@ -1,0 +1,65 @@
+"""Pods from files."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from nri.agent.pods import files
+from nri.agent.pods.files import FilePods
+from nri.agent.settings import Settings
+from nri.agent.settings.values import PodSettings, RuleSettings
+
+POD = "kind: Pod\nmetadata: {{name: {name}, uid: u-{name}}}\nspec: {{nodeName: {node}}}\nstatus: {{phase: Running}}\n"
+
+
+def names(source: FilePods) -> list[str]:
+    return [pod["metadata"]["name"] for pod in source.pods()]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> FilePods:
+    return FilePods(Settings(rules=RuleSettings(node_name="n1"), pods=PodSettings(path=tmp_path)))
+
+
+def test_pods_of_this_node_are_known_and_others_are_not(tmp_path: Path, source: FilePods) -> None:
+    parts = [POD.format(name="a", node="n1"), POD.format(name="b", node="n2"), POD.format(name="c", node='""')]
+    odd = ["kind: Pod\nmetadata: 1\n", "kind: Node\nmetadata: {name: x}\n", "kind: Pod\nmetadata: {}\nspec: 1\n"]
+    (tmp_path / "a.yaml").write_text("---\n".join([*parts, *odd]))
+    assert not source.synced
+    source.look()
+    assert (names(source), source.synced, source.problem) == (["a", "c"], True, "")
+
+
+def test_changes_are_told_and_no_change_is_not(tmp_path: Path, source: FilePods) -> None:
+    calls: list[list[str]] = []
+    source.subscribe(lambda: calls.append(names(source)))
+    source.look()
+    source.look()
+    (tmp_path / "a.yaml").write_text(POD.format(name="a", node="n1"))
+    source.look()
+    assert calls == [[], ["a"]]
+
+
+def test_a_bad_file_is_a_problem_and_its_pods_stay(tmp_path: Path, source: FilePods) -> None:
+    (tmp_path / "a.yaml").write_text(POD.format(name="a", node="n1"))
+    source.look()
+    (tmp_path / "a.yaml").write_text("a: [")
+    source.look()
+    assert names(source) == ["a"]
+    assert "a.yaml:2" in source.problem
+    (tmp_path / "a.yaml").write_text(POD.format(name="b", node="n1"))
+    source.look()
+    assert (names(source), source.problem) == (["b"], "")
+
+
+def test_files_are_watched_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LOOK_S", 0.01)
+    source = FilePods(Settings(rules=RuleSettings(node_name="n1"), pods=PodSettings(path=tmp_path)))
+    source.start()
+    (tmp_path / "a.yaml").write_text(POD.format(name="a", node="n1"))
+    deadline = time.monotonic() + 5
+    while not names(source) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    source.stop()
+    assert names(source) == ["a"]

@@ -1,0 +1,144 @@
+"""Pods from the kubelet, by odd answers. Real kubelets: tests/kubernetes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent.pods import kubelet
+from nri.agent.pods.kubelet import KubeletPods
+from nri.agent.settings import Settings
+from nri.agent.settings.values import PodSettings
+from nri.errors import ConfigError
+from tests.support.http_server import HttpServer, body, cut, make_certificate, page, status, stream
+
+PODS = {"kind": "PodList", "items": [{"metadata": {"name": "a", "uid": "1"}}, {"metadata": None}]}
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificate(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture
+def server(certificate: Path) -> Iterator[HttpServer]:
+    with HttpServer().listening(certificate) as made:
+        yield made
+
+
+def source(server: HttpServer, **more: Any) -> KubeletPods:
+    return KubeletPods(Settings(pods=PodSettings(kubelet=f"https://127.0.0.1:{server.port}", **more)))
+
+
+def test_pods_are_asked_for_with_a_token_that_is_read_each_time(
+    server: HttpServer, certificate: Path, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    pods = source(server, kubelet_token=str(token), kubelet_ca=str(certificate))
+    server.otherwise = page(PODS)
+    pods.ask()
+    token.write_text("second\n")
+    pods.ask()
+    assert (pods.pods(), pods.synced, pods.problem) == ([PODS["items"][0]], True, "")
+    assert [asked["headers"]["Authorization"] for asked in server.asked] == ["Bearer first", "Bearer second"]
+    assert server.asked[0]["path"] == "/pods"
+
+
+def test_a_kubelet_of_another_ca_is_refused(server: HttpServer, tmp_path: Path) -> None:
+    pods = source(server, kubelet_ca=str(make_certificate(tmp_path)))
+    pods.ask()
+    assert "certificate" in pods.problem.lower()
+    assert server.asked == []
+
+
+def test_without_a_ca_any_kubelet_is_asked_and_the_token_that_it_gets_is_warned_of(
+    server: HttpServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.otherwise = page(PODS)
+    pods = source(server)
+    pods.ask()
+    assert (len(pods.pods()), caplog.text) == (1, "")
+    assert "Authorization" not in server.asked[0]["headers"]
+    source(server, kubelet_token=str(tmp_path / "token"))
+    assert "kubelet_ca is not set" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (status(401, "Unauthorized"), "is the token good"),
+        (status(403, "Forbidden"), "rbac.yaml"),
+        (status(500, "no"), "HTTP 500"),
+        (body(b"{"), "Expecting"),
+        (body(b"[" * 100_000), "deep"),
+        (page([]), "no list of pods"),
+        (page({"items": [1]}), "no list of pods"),
+        (cut, ""),
+    ],
+)
+def test_an_answer_that_is_none_is_a_problem_and_what_is_known_stays(
+    server: HttpServer, answer: Any, words: str
+) -> None:
+    pods = source(server)
+    server.script(page(PODS), answer, page({"items": []}))
+    pods.ask()
+    pods.ask()
+    assert f"the kubelet at 127.0.0.1:{server.port}" in pods.problem
+    assert words in pods.problem
+    assert len(pods.pods()) == 1
+    pods.ask()
+    assert (pods.problem, pods.pods()) == ("", [])
+
+
+def test_an_answer_has_a_bound_in_size_and_time(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = source(server)
+    monkeypatch.setattr(kubelet, "_MOST_BYTES", 1000)
+    server.script(body(b" " * 2000))
+    pods.ask()
+    assert "bigger than 1000" in pods.problem
+    monkeypatch.setattr(kubelet, "_ANSWER_S", -1.0)
+    server.script(page(PODS))
+    pods.ask()
+    assert "too long" in pods.problem
+    monkeypatch.setattr(kubelet, "_READ_S", 0.05)
+    hold = threading.Event()
+    server.script(stream(b" ", hold=hold))
+    monkeypatch.setattr(kubelet, "_ANSWER_S", 60.0)
+    pods.ask()
+    hold.set()
+    assert "timed out" in pods.problem
+
+
+def test_a_token_that_is_not_there_is_a_problem(server: HttpServer, tmp_path: Path) -> None:
+    pods = source(server, kubelet_token=str(tmp_path / "none"))
+    pods.ask()
+    assert "No such file" in pods.problem
+
+
+def test_a_ca_that_cannot_be_read_is_a_config_error(server: HttpServer, tmp_path: Path) -> None:
+    for text in (None, "no certificate"):
+        path = tmp_path / "ca"
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(ConfigError, match="CA"):
+            source(server, kubelet_ca=str(path))
+
+
+def test_it_asks_in_a_thread_also_without_tls(tmp_path: Path) -> None:
+    with HttpServer().listening() as plain:
+        plain.otherwise = page(PODS)
+        settings = Settings(pods=PodSettings(kubelet=f"http://127.0.0.1:{plain.port}", interval=0.01))
+        pods = KubeletPods(settings)
+        pods.start()
+        deadline = time.monotonic() + 5
+        while len(plain.asked) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        pods.stop()
+    assert len(plain.asked) >= 3
+    assert pods.synced

@@ -1,0 +1,125 @@
+"""Rules from an apiserver, by its answers. Real apiservers: tests/apiserver."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent.rules.apiserver import ApiserverRules
+from nri.agent.rules.book import RuleBook
+from nri.agent.settings import Settings
+from nri.agent.settings.values import RuleSettings
+from nri.errors import ConfigError
+from nri.policies.koordinator.profile import Node
+from tests.support.http_server import HttpServer, page, status, stream
+
+
+class Cluster:
+    """What the server says, by the kind's name in URLs."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self.server = server
+        self.items: dict[str, list[Any]] = {"nodeslos": [], "noderesourcetopologies": [], "nodes": []}
+        self.absent: set[str] = set()
+        self.hold = threading.Event()
+        server.otherwise = self.answer
+
+    def answer(self, request: Any) -> None:
+        kind = request.path.partition("?")[0].rpartition("/")[2]
+        if kind in self.absent:
+            status(404, "not found")(request)
+        elif "watch=true" in request.path:
+            stream(hold=self.hold)(request)
+        else:
+            page({"metadata": {"resourceVersion": "7"}, "items": self.items[kind]})(request)
+
+
+def thing(name: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "resourceVersion": "5", **more.pop("metadata", {})}, **more}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with HttpServer().listening() as server:
+        made = Cluster(server)
+        yield made
+        made.hold.set()
+
+
+@pytest.fixture
+def book() -> RuleBook:
+    return RuleBook(Node())
+
+
+@pytest.fixture
+def rules(cluster: Cluster, book: RuleBook, tmp_path: Path) -> Iterator[ApiserverRules]:
+    path = tmp_path / "kubeconfig"
+    tree = {
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{cluster.server.port}"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path.write_text(json.dumps(tree))
+    made = ApiserverRules(Settings(rules=RuleSettings(kubeconfig=str(path), node_name="n1")), book)
+    yield made
+    made.stop()
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_all_three_kinds_of_this_node_reach_the_book(cluster: Cluster, book: RuleBook, rules: ApiserverRules) -> None:
+    annotations = {"node.koordinator.sh/cpu-normalization-ratio": "1.5"}
+    cluster.items["nodes"] = [thing("n1", metadata={"annotations": annotations})]
+    cluster.items["nodeslos"] = [thing("n1", spec={"systemStrategy": {}})]
+    cluster.items["noderesourcetopologies"] = [thing("n1")]
+    assert rules.health()[0] is False
+    rules.start()
+    wait_for(lambda: rules.health()[0])
+    wait_for(lambda: all(book.document(kind) for kind in ("Node", "NodeSLO", "NodeResourceTopology")))
+    assert book.node.ratio == 1.5
+    assert book.problems() == []
+    selectors = {asked["query"]["fieldSelector"] for asked in cluster.server.asked}
+    assert selectors == {"metadata.name=n1"}
+    assert book.source("NodeSLO") == f"NodeSLO n1 of http://127.0.0.1:{cluster.server.port}"
+
+
+def test_a_kind_that_the_cluster_does_not_have_is_its_own_problem_and_stops_no_other(
+    cluster: Cluster, book: RuleBook, rules: ApiserverRules
+) -> None:
+    cluster.absent = {"noderesourcetopologies"}
+    cluster.items["nodeslos"] = [thing("n1", spec={})]
+    rules.start()
+    wait_for(lambda: book.document("NodeSLO") and book.problems() and rules.health()[0])
+    (problem,) = book.problems()
+    assert problem.kind == "NodeResourceTopology"
+    assert "CustomResourceDefinition" in problem.error
+    assert "CustomResourceDefinition" in rules.health()[1]
+    cluster.absent = set()
+    wait_for(lambda: not book.problems())
+
+
+def test_a_bad_rule_stays_a_problem_while_the_apiserver_comes_and_goes(
+    cluster: Cluster, book: RuleBook, rules: ApiserverRules
+) -> None:
+    cluster.items["nodeslos"] = [thing("n1", spec=[])]
+    rules.start()
+    wait_for(book.problems)
+    rules._teller("NodeSLO")("gone")
+    assert [each.error[:4] for each in book.problems()] == ["spec", "gone"]
+    rules._teller("NodeSLO")("")
+    assert [each.error[:4] for each in book.problems()] == ["spec"]
+
+
+def test_a_kubeconfig_that_cannot_be_used_is_a_config_error(tmp_path: Path, book: RuleBook) -> None:
+    with pytest.raises(ConfigError):
+        ApiserverRules(Settings(rules=RuleSettings(kubeconfig=str(tmp_path / "none"))), book)

@@ -1,0 +1,91 @@
+"""Folders of kube-QoS classes, programs of the host, identities of what nobody lists, and the scheduler's switches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nri.policies.koordinator import names as n
+from nri.policies.koordinator.profile import Node
+from tests.support.host_trees import write_files
+from tests.support.standalone_world import World
+from tests.unit.agent.transports.standalone.test_pods import POOLS, pod
+
+
+def slo(*programs: Any, **policies: Any) -> dict[str, Any]:
+    strategy = {"policies": policies, "lsClass": {"cpuQOS": {"enable": True}}, "beClass": {"cpuQOS": {"enable": True}}}
+    return {"spec": {"resourceQOSStrategy": strategy, "hostApplications": list(programs)}}
+
+
+def test_kube_qos_folders_are_written_without_any_pod_and_repaired(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    world.book.put("NodeSLO", slo(), "test")
+    world.round()
+    values = {each: world.text(each, "cpu.bvt_warp_ns") for each in ("kubepods/besteffort", "kubepods/burstable")}
+    assert values == {"kubepods/besteffort": "-1", "kubepods/burstable": "2"}
+    world.overwrite("kubepods/besteffort", "cpu.bvt_warp_ns", "2")
+    world.round()
+    assert world.text("kubepods/besteffort", "cpu.bvt_warp_ns") == "-1"
+
+
+def test_a_program_that_cannot_be_decided_costs_the_others_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    world.book.put("NodeResourceTopology", POOLS, "test")
+    for path in ("host-best-effort/batch", "host-latency-sensitive/nginx"):
+        world.cgroup(path)
+    world.book.put("NodeSLO", slo({"name": "batch", "qos": "BE"}, {"name": "nginx", "qos": "LS"}), "test")
+    world.round("rules", "NodeSLO")
+    assert world.text("host-best-effort/batch", "cpu.bvt_warp_ns") == "-1"
+    assert world.text("host-latency-sensitive/nginx", "cpuset.cpus") == "0-3"
+    assert world.standalone.last.errors == 1
+    assert "host application batch: CPUs are given to LS only" in world.standalone.last.first_error
+
+
+def test_a_program_may_not_name_a_folder_outside_of_the_hierarchy(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    place = {"base": "CgroupRoot", "parentDir": "../../..", "relativePath": "etc"}
+    world.book.put("NodeSLO", slo({"name": "x", "qos": "LS", "cgroupPath": place}), "test")
+    world.round("rules", "NodeSLO")
+    assert world.standalone.last.items >= 1
+
+
+def test_a_new_nodeslo_reaches_containers_and_folders_of_pods_that_nobody_lists(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    one = pod("a", n.LS)
+    folder = world.pod(one)
+    world.cgroup("kubepods/besteffort/podgone")
+    world.cgroup("kubepods/besteffort/podgone/c")
+    world.source.replace([one])
+    world.book.put("NodeSLO", slo(), "test")
+    world.round("rules", "NodeSLO")
+    assert world.text(f"{folder}/ac", "cpu.bvt_warp_ns") == "2"
+    assert world.text("kubepods/besteffort/podgone/c", "cpu.bvt_warp_ns") == "-1"
+
+
+def test_core_scheduling_switches_group_identity_off_first_and_back(tmp_path: Path) -> None:
+    world = World(tmp_path, Node(gates=frozenset({"CoreSched", "GroupIdentity"})))
+    names = ("sched_core", "sched_group_identity_enabled")
+    write_files(tmp_path, {f"proc/sys/kernel/{name}": "0\n" for name in names})
+
+    def switches() -> list[str]:
+        return [world.root.read(f"/proc/sys/kernel/{name}").strip() for name in names]
+
+    world.book.put("NodeSLO", slo(), "test")
+    world.round("rules", "NodeSLO")
+    assert switches() == ["0", "1"]
+    world.book.put("NodeSLO", slo(cpuPolicy="coreSched"), "test")
+    world.round("rules", "NodeSLO")
+    assert switches() == ["1", "0"]
+    world.book.put("NodeSLO", slo(cpuPolicy="groupIdentity"), "test")
+    world.round("rules", "NodeSLO")
+    assert switches() == ["0", "1"]
+
+
+def test_a_topology_without_pools_is_no_reason_to_fail(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    world.book.put(
+        "NodeResourceTopology", {"metadata": {"annotations": {n.ANNOTATION_SHARE_POOLS: json.dumps([])}}}, "t"
+    )
+    world.round()
+    assert world.standalone.last.errors == 0

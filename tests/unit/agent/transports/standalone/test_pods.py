@@ -1,0 +1,187 @@
+"""A round over pods: what is written, repaired, passed over, and that one bad pod costs nobody else."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from nri.agent.transports.standalone.tally import Tally
+from nri.host import Outcome
+from nri.policies.koordinator import names as n
+from nri.policies.koordinator.profile import Node
+from tests.support.host_trees import TOP
+from tests.support.standalone_world import CONTROLLERS, World
+
+POOLS = {
+    "metadata": {"annotations": {n.ANNOTATION_SHARE_POOLS: json.dumps([{"socket": 0, "node": 0, "cpuset": "0-3"}])}}
+}
+BATCH = {
+    n.ANNOTATION_EXTENDED: json.dumps(
+        {"containers": {"c": {"requests": {n.BATCH_CPU: "500"}, "limits": {n.BATCH_CPU: "500", n.BATCH_MEMORY: "4Mi"}}}}
+    )
+}
+
+
+def pod(uid: str, qos: str = "", kube_class: str = "Burstable", **more: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": uid, "namespace": "ns", "uid": uid, "labels": {n.LABEL_QOS: qos} if qos else {}}
+        | {"annotations": more.pop("annotations", {})},
+        "spec": {"containers": [{"name": "c"}], **more},
+        "status": {
+            "phase": "Running",
+            "qosClass": kube_class,
+            "containerStatuses": [{"name": "c", "containerID": f"containerd://{uid}c"}],
+        },
+    }
+
+
+def batch(uid: str) -> dict[str, Any]:
+    return pod(uid, n.BE, n.BEST_EFFORT, annotations=dict(BATCH))
+
+
+def listed(world: World, *pods: dict[str, Any]) -> list[str]:
+    folders = [world.pod(each, sandbox=f"{each['metadata']['uid']}p") for each in pods]
+    world.source.replace(pods)
+    world.round()
+    return folders
+
+
+def test_what_somebody_overwrites_is_back_a_round_later(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    (folder,) = listed(world, batch("a"))
+    assert (world.text(folder, "cpu.shares"), world.text(f"{folder}/ac", "cpu.shares")) == ("512", "512")
+    for path in (folder, f"{folder}/ac"):
+        world.overwrite(path, "cpu.shares", "2")
+        world.overwrite(path, "memory.limit_in_bytes", "9223372036854771712")
+    world.clock.now += 10
+    world.round()
+    for path in (folder, f"{folder}/ac"):
+        assert world.text(path, "cpu.shares") == "512"
+        assert world.text(path, "memory.limit_in_bytes") == str(4 << 20)
+
+
+def test_a_round_of_changed_pods_believes_what_it_has_written(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    (folder,) = listed(world, batch("a"))
+    world.overwrite(folder, "cpu.shares", "2")
+    world.round("pods")
+    assert world.text(folder, "cpu.shares") == "2"
+
+
+def test_a_cgroup_that_was_made_anew_is_written_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    (folder,) = listed(world, batch("a"))
+    world.no_cgroup(folder)
+    world.pod(batch("a"), sandbox="ap")
+    world.round("pods")
+    assert world.text(f"{folder}/ac", "cpu.shares") == "512"
+
+
+def test_a_malformed_annotation_clears_nothing_and_the_other_pods_go_on(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    world.book.put("NodeResourceTopology", POOLS, "test")
+    own = pod("a", n.LSR, annotations={n.ANNOTATION_STATUS: '{"cpuset": "2"}'})
+    one, two = listed(world, own, batch("b"))
+    assert world.text(f"{one}/ac", "cpuset.cpus") == "2"
+    broken = pod("a", n.LSR, annotations={n.ANNOTATION_STATUS: '{"cpuset": '})
+    world.overwrite(two, "cpu.shares", "2")
+    world.source.replace([broken, batch("b")])
+    world.clock.now += 10
+    world.round()
+    assert (world.text(f"{one}/ac", "cpuset.cpus"), world.text(two, "cpu.shares")) == ("2", "512")
+    assert world.standalone.last.errors == 3
+    assert "ns/a: CPUSetAllocator: annotation scheduling.koordinator.sh/resource-status" in world.standalone.health()[1]
+
+
+def test_a_pod_that_breaks_off_is_counted_and_the_others_go_on(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    wrong = pod("a", containers=[{"name": "c", "resources": {"limits": {"cpu": "many"}}}])
+    mad = batch("m")
+    mad["status"]["containerStatuses"] = [{"name": "c", "containerID": "containerd://../../escape"}]
+    (_, folder) = listed(world, wrong, batch("b"))
+    world.source.replace([wrong, mad, batch("b")])
+    world.round()
+    assert world.text(folder, "cpu.shares") == "512"
+    assert world.standalone.last.errors >= 1
+    assert world.standalone.health()[0]
+
+
+def test_a_container_without_id_or_in_no_spec_or_in_a_virtual_machine_is_passed_over(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    early, lost, virtual = batch("early"), batch("lost"), batch("vm")
+    early["status"]["containerStatuses"][0]["containerID"] = ""
+    lost["status"]["containerStatuses"][0]["name"] = "gone-from-the-spec"
+    virtual["spec"]["runtimeClassName"] = "kata"
+    folders = listed(world, early, lost, virtual)
+    for folder, uid in zip(folders[1:], ("lost", "vm"), strict=True):
+        assert world.text(folder, "cpu.shares") == "512"
+        assert world.text(f"{folder}/{uid}c", "cpu.shares") == "1023"
+    assert world.standalone.last.errors == 0
+
+
+def test_pods_that_vanish_in_the_middle_are_no_error_and_wait_for_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    (folder,) = listed(world, batch("a"))
+    world.no_cgroup(folder)
+    world.round()
+    assert (world.standalone.last.errors, world.standalone.last.outcomes[Outcome.GONE]) == (0, 6)
+    assert world.parts.executor.held()["waiting writes"] == 0
+
+
+def core(**policies: Any) -> dict[str, Any]:
+    strategy = {"policies": policies, "lsClass": {"cpuQOS": {"enable": True}}}
+    return {"spec": {"resourceQOSStrategy": strategy}}
+
+
+def test_cookies_are_given_to_a_group_and_taken_away_when_the_rule_goes(tmp_path: Path) -> None:
+    world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
+    world.book.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
+    one, two = pod("a", n.LS), pod("b", n.LS)
+    world.pod(one, sandbox="ap", first_pid=100)
+    world.pod(two, sandbox="bp", first_pid=200)
+    world.source.replace([one, two])
+    world.round()
+    assert len({world.pids.cookies[pid] for pid in (100, 101, 200, 201)}) == 1
+    assert world.pids.cookies[100]
+    world.book.put("NodeSLO", core(), "test")
+    world.round()
+    assert {world.pids.cookies[pid] for pid in (100, 101, 200, 201)} == {0}
+
+
+def test_values_of_a_pod_and_its_containers_are_found_with_their_hook_and_reason(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    listed(world, batch("a"))
+    told = world.history.of("ns/a")
+    assert told is not None
+    rows = {(row["container"], row["field"]): (row["hook"], row["value"]) for row in told["values"]}
+    assert rows["", "cpu_shares"] == rows["c", "cpu_shares"] == ("BatchResource", "512")
+    assert {row["outcome"] for row in told["writes"]} <= {"applied", "unchanged"}
+    assert world.observer.count("decisions_total", "standalone", "ReconcileContainer") == 1
+
+
+def test_nothing_is_left_of_10_000_pods_that_came_and_went(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    names = [f"pod-{number}" for number in range(50)]
+    for name in names:
+        world.pod(batch(name))
+    below = [tmp_path / TOP / controller / "kubepods/besteffort" for controller in CONTROLLERS]
+    descriptors = len(os.listdir("/proc/self/fd"))
+    for turn in range(200):
+        fresh = [f"{turn}-{number}" for number in range(len(names))]
+        for old, new in zip(names, fresh, strict=True):
+            for folder in below:
+                (folder / f"pod{old}").rename(folder / f"pod{new}")
+                (folder / f"pod{new}/{old}c").rename(folder / f"pod{new}/{new}c")
+        names = fresh
+        world.source.replace([batch(name) for name in names])
+        world.clock.now += 10
+        tally = Tally()
+        world.standalone._pods.all(world.standalone._running(), tally, force=False)
+        assert (tally.items, tally.errors) == (100, 0)
+    held = world.parts.executor.held()
+    assert held["waiting writes"] == 0
+    assert held["written values"] <= 12 * 50 * 6  # those of the last two minutes
+    assert len(world.history) <= 1024
+    assert len(os.listdir("/proc/self/fd")) == descriptors

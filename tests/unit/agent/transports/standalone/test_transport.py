@@ -1,0 +1,98 @@
+"""Threads, triggers and ends of standalone mode."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from nri.agent.settings.values import Settings, StandaloneSettings
+from nri.policies.koordinator.profile import Node
+from tests.support.standalone_world import World
+from tests.unit.agent.transports.standalone.test_pods import POOLS, batch, pod
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.005)
+    assert condition()
+
+
+def world_of(folder: Path, interval_s: float) -> World:
+    world = World(folder, Node(), Settings(standalone=StandaloneSettings(interval=interval_s)))
+    world.clock = None  # type: ignore[assignment]
+    for worker in world.standalone._workers:
+        worker._now = time.monotonic
+    return world
+
+
+def test_it_is_not_ready_before_all_pods_are_known_and_writes_no_pod(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    world.round()
+    assert world.standalone.health() == (False, "pods are not known yet")
+    world.source.replace([])
+    world.round()
+    assert world.standalone.health() == (True, "3 looked at, 0 written")
+
+
+def test_changes_of_pods_and_rules_are_taken_up_at_once(tmp_path: Path) -> None:
+    world = world_of(tmp_path, 3600)
+    one = pod("a", "LS")
+    folder, late = world.pod(one), world.pod(batch("b"))
+    world.source.replace([one])
+    world.standalone.start()
+    try:
+        until(lambda: world.standalone.health()[0])
+        world.source.replace([one, batch("b")])
+        until(lambda: world.text(late, "cpu.shares") == "512")
+        world.book.put("NodeResourceTopology", POOLS, "test")
+        world.standalone.rules_changed(frozenset({"NodeResourceTopology"}))
+        until(lambda: world.text(f"{folder}/ac", "cpuset.cpus") == "0-3")
+    finally:
+        world.standalone.stop()
+
+
+def test_the_clock_alone_repairs_a_quota(tmp_path: Path) -> None:
+    world = world_of(tmp_path, 0.02)
+    folder = world.pod(batch("b"))
+    world.source.replace([batch("b")])
+    world.standalone.start()
+    try:
+        for _ in range(3):
+            until(lambda: world.text(folder, "cpu.cfs_quota_us") == "50000")
+            world.overwrite(folder, "cpu.cfs_quota_us", "1000")
+    finally:
+        world.standalone.stop()
+
+
+def test_all_its_threads_end_when_it_is_stopped_also_the_one_of_kube_qos_folders(tmp_path: Path) -> None:
+    before = threading.active_count()
+    world = world_of(tmp_path, 0.01)
+    world.source.replace([])
+    world.standalone.stop()
+    world.standalone.start()
+    world.standalone.start()
+    until(lambda: world.standalone.health()[0])
+    world.standalone.stop()
+    world.standalone.stop()
+    assert threading.active_count() == before
+    world.overwrite("kubepods/besteffort", "cpu.bvt_warp_ns", "5")
+    time.sleep(0.05)
+    assert world.text("kubepods/besteffort", "cpu.bvt_warp_ns") == "5"
+
+
+def test_a_round_that_fails_is_told_and_the_next_one_is_not_kept_from_working(tmp_path: Path) -> None:
+    world = world_of(tmp_path, 0.01)
+    world.source.replace([])
+    real = world.source.pods
+    world.source.pods = lambda: 1 / 0  # type: ignore[assignment, return-value]
+    world.standalone.start()
+    try:
+        until(lambda: "division by zero" in world.standalone.health()[1])
+        assert not world.standalone.health()[0]
+        world.source.pods = real  # type: ignore[method-assign]
+        until(lambda: world.standalone.health()[0])
+    finally:
+        world.standalone.stop()

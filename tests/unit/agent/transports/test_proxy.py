@@ -1,0 +1,127 @@
+"""The agent's proxy over its lives: who is let in when, what it says of itself, and what failures leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.agent.transports.proxy import ProxyTransport, proxy_settings
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import NriError
+from nri.policies.koordinator import names as n
+from tests.support import agents
+from tests.support.host_trees import v1
+from tests.support.proxied import Proxied, wait_for
+from tests.unit.agent.transports.test_proxy_modes import agent_settings
+
+LABELS = {n.LABEL_QOS: n.LS}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Proxied]:
+    made = Proxied(tmp_path)
+    yield made
+    made.close()
+
+
+def made(world: Proxied) -> ProxyTransport:
+    root = v1(world.folder / "machine", "kubepods/pod")
+    rules = {"NodeResourceTopology": agents.TOPOLOGY}
+    return ProxyTransport(agent_settings(world), agents.parts(root, rules=rules))
+
+
+@pytest.fixture
+def transport(world: Proxied) -> Iterator[ProxyTransport]:
+    """A transport before a runtime that runs."""
+    world.start_runtime()
+    each = made(world)
+    each.start()
+    yield each
+    each.stop()
+
+
+def cpus(world: Proxied, container: str) -> str | None:
+    found: str | None = world.spec(container)["linux"]["resources"].get("cpu", {}).get("cpus")
+    return found
+
+
+def test_the_first_container_that_the_kubelet_can_ask_for_is_under_policy(
+    world: Proxied, transport: ProxyTransport
+) -> None:
+    container = world.create(world.run_pod(world.pod_config(labels=LABELS)))
+    assert cpus(world, container) == "0-3"
+
+
+def test_what_runs_already_is_brought_under_policy_when_the_agent_comes(world: Proxied) -> None:
+    world.start_runtime()
+    pod = world.run_pod(world.pod_config(labels=LABELS), world.direct)
+    container = world.create(pod, cri=world.direct)
+    world.direct.call("StartContainer", container_id=container)
+    transport = made(world)
+    transport.start()
+    try:
+        wait_for(lambda: cpus(world, container) == "0-3", "the update")
+    finally:
+        transport.stop()
+
+
+def test_it_says_what_it_waits_for(world: Proxied) -> None:
+    transport = made(world)
+    assert transport.health() == (False, "not started")
+    transport.start()
+    try:
+        where = f"{world.settings.socket}, before {world.settings.runtime}"
+        wait_for(lambda: transport.health()[1] == f"serving {where}, which is not there", "that the runtime is missed")
+        world.start_runtime()
+        wait_for(lambda: transport.health() == (True, f"serving {where}"), "that it is there")
+    finally:
+        transport.stop()
+    assert transport.health() == (False, "not started")
+
+
+def test_the_rules_of_an_agent_that_is_stopped_stay_and_it_can_start_again(
+    world: Proxied, transport: ProxyTransport
+) -> None:
+    container = world.run(world.run_pod(world.pod_config(labels=LABELS)))
+    transport.stop()
+    transport.stop()
+    assert not Path(world.settings.socket).exists()
+    assert cpus(world, container) == "0-3"
+    transport.start()
+    world.cri.call("UpdateContainerResources", container_id=container, linux=pb.LinuxContainerResources(cpu_shares=9))
+    assert cpus(world, container) == "0-3"
+
+
+def test_a_second_agent_is_refused_and_says_why(world: Proxied, transport: ProxyTransport) -> None:
+    second = made(world)
+    with pytest.raises(NriError, match=r"mode proxy: .*another proxy keeps its records there"):
+        second.start()
+    assert second.health() == (False, "not started")
+    assert world.cri.call("Version").version, "the first one goes on"
+
+
+def test_a_plugin_connection_that_ends_is_made_again(world: Proxied, transport: ProxyTransport) -> None:
+    session = transport._session
+    assert session is not None
+    session.stop()
+    wait_for(lambda: transport._session is not session and transport.health()[0], "the connection")
+    assert cpus(world, world.create(world.run_pod(world.pod_config(labels=LABELS)))) == "0-3"
+
+
+def test_one_bad_pod_costs_itself_its_values_and_no_other(world: Proxied, transport: ProxyTransport) -> None:
+    bad = world.pod_config("bad", labels=LABELS, annotations={n.ANNOTATION_STATUS: "{"})
+    assert cpus(world, world.create(world.run_pod(bad))) is None
+    assert cpus(world, world.create(world.run_pod(world.pod_config("good", labels=LABELS)))) == "0-3"
+
+
+def test_other_plugins_are_let_in_only_where_a_socket_is_named(world: Proxied) -> None:
+    settings = agent_settings(world)
+    assert proxy_settings(settings).nri.disable_connections
+    from dataclasses import replace
+
+    other = replace(settings, proxy=replace(settings.proxy, socket_path="/run/x.sock", skip_label="a=b"))
+    made_of_it = proxy_settings(other)
+    assert (made_of_it.nri.disable_connections, made_of_it.nri.socket_path) == (False, "/run/x.sock")
+    assert (made_of_it.skip_label_key, made_of_it.skip_label_value) == ("a", "b")

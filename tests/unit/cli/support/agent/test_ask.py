@@ -1,0 +1,77 @@
+"""Questions to an agent: every way in which there is no answer becomes one line and the code 3."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nri.agent.serve import Server, json_answer, text_answer
+from nri.cli.errors import UNREACHABLE, Failure
+from nri.cli.support.agent.ask import ask
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="nri-ask-", dir="/tmp") as folder:
+        yield Path(folder, "agent.sock")
+
+
+@contextmanager
+def listening(path: Path, answer: bytes | None) -> Iterator[None]:
+    """A socket that answers anything with these bytes and ends; with None it says nothing."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        done = threading.Event()
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                if answer is None:
+                    done.wait(30)
+                else:
+                    connection.recv(4096)
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield
+        done.set()
+        thread.join(30)
+
+
+def test_answers_are_read_as_json_else_as_text_with_their_status(path: Path) -> None:
+    handlers = {
+        "/a": lambda given: json_answer({"given": dict(given)}),
+        "/b": lambda _: text_answer("words\n", 503),
+    }
+    server = Server(handlers, path=str(path))
+    try:
+        assert ask(str(path), "/a", 5, pod="a/b c&d=é") == (200, {"given": {"pod": "a/b c&d=é"}})
+        assert ask(str(path), "/b", 5) == (503, "words\n")
+    finally:
+        server.close()
+
+
+def test_silence_ends_at_the_deadline(path: Path) -> None:
+    with listening(path, None), pytest.raises(Failure, match=r"has not answered in 0\.05 s") as caught:
+        ask(str(path), "/a", 0.05)
+    assert caught.value.code == UNREACHABLE
+
+
+def test_a_socket_of_another_program_is_told(path: Path) -> None:
+    with listening(path, b"SSH-2.0\r\n"), pytest.raises(Failure, match="is not an agent's socket") as caught:
+        ask(str(path), "/a", 5)
+    assert caught.value.code == UNREACHABLE
+
+
+def test_no_socket_is_told_with_the_next_step(path: Path) -> None:
+    with pytest.raises(Failure, match="try: nri agent run") as caught:
+        ask(str(path), "/a", 5)
+    assert caught.value.code == UNREACHABLE

@@ -1,0 +1,70 @@
+"""The agent's program where it cannot start: one line with the next step."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.agent.settings import LoadedSettings, load_settings
+from nri.cli.errors import Failure
+from nri.cli.settings import Settings
+from nri.cli.support.agent import process
+
+
+@pytest.fixture(autouse=True)
+def quiet_root() -> Iterator[None]:
+    """The root logger as a new process has it, and as it was afterwards."""
+    root = logging.getLogger()
+    kept, level = root.handlers[:], root.level
+    root.handlers.clear()
+    yield
+    root.handlers[:] = kept
+    root.setLevel(level)
+
+
+def loaded(folder: Path, **more: object) -> LoadedSettings:
+    given = {"root": str(folder), "socket": str(folder / "agent.sock"), "pods.source": "files", **more}
+    return load_settings("/dev/null", flags={key: ("--set", value) for key, value in given.items()}, environment={})
+
+
+def test_without_root_it_does_not_start_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(Failure, match="needs root"):
+        process.run(Settings(), loaded(tmp_path, root="/"))
+
+
+def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def missing(*_: object) -> None:
+        raise ModuleNotFoundError("No module named 'lightkube'", name="lightkube")
+
+    monkeypatch.setattr("nri.agent.agent.Agent", missing)
+    with pytest.raises(Failure, match=r"needs lightkube, .*pip install '\.\[agent\]'"):
+        process.run(Settings(), loaded(tmp_path))
+
+
+def test_a_part_of_ours_that_is_missing_is_a_defect_and_stays_one() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        process.missing("the agent", ModuleNotFoundError("No module named 'nri.x'", name="nri.x"))
+
+
+def test_beside_a_koordlet_it_does_not_start_and_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "proc/77").mkdir(parents=True)
+    (tmp_path / "proc/77/comm").write_text("koordlet\n")
+    with pytest.raises(Failure, match=r"the agent cannot start: koordlet runs on this node \(pid 77\)"):
+        process.run(Settings(), loaded(tmp_path, modes=["nri"], gates={"BECPUSuppress": False, "CPUBurst": False}))
+
+
+def test_a_socket_that_cannot_be_had_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Failure, match=r"the agent cannot start: .*file/agent.sock"):
+        process.run(
+            Settings(),
+            loaded(tmp_path, socket=f"{tmp_path}/file/agent.sock", modes=["nri"],
+                   gates={"BECPUSuppress": False, "CPUBurst": False}),
+        )  # fmt: skip

@@ -1,0 +1,205 @@
+"""`nri agent`: what its verbs print, and with which code they end. The agent itself is run by tests/unit/agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.agent.serve import json_answer, text_answer
+from tests.unit.cli.conftest import complete
+from tests.unit.cli.verbs.agent.conftest import document
+
+KNOWN = {
+    "key": "u1", "namespace": "shop", "name": "web", "ended": False,
+    "values": [
+        {"container": "app", "field": "cpuset", "value": "0-1", "hook": "CPUSetAllocator", "reason": "all share pools",
+         "stage": "PreCreateContainer", "transport": "nri", "at": 1.0},
+    ],
+    "writes": [
+        {"target": "kubepods/pod1", "name": "cpu.bvt", "wanted": "2", "outcome": "unsupported",
+         "reason": "only other kernels have it", "transport": "nri", "container": "", "at": 1.0},
+    ],
+    "errors": [
+        {"hook": "BatchResource", "reason": "no JSON", "stage": "PreRunPodSandbox", "transport": "nri",
+         "container": "", "at": 1.0},
+    ],
+}  # fmt: skip
+
+
+# -- explain, without an agent -----------------------------------------------------------------------------------------
+
+
+def test_explain_of_a_manifest_names_rule_annotation_and_hook_of_each_value(nri, rules: Path, pod: Path) -> None:
+    done = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod), "-o", "json")
+    assert done.returncode == 0, done.stderr
+    (found,) = document(done.stdout)
+    assert (found["namespace"], found["name"]) == ("shop", "web")
+    (cpus,) = [row for row in found["values"] if row["field"] == "cpuset"]
+    assert (cpus["container"], cpus["value"], cpus["hook"]) == ("app", "0-1", "CPUSetAllocator")
+    assert cpus["reason"] == "all share pools, for LS pods"
+    assert (cpus["rules"], cpus["reads"]) == (["NodeResourceTopology"], ["koordinator.sh/qosClass"])
+    (identity,) = [row for row in found["values"] if row["field"] == "bvt"]
+    assert (identity["container"], identity["value"], identity["rules"]) == ("", "2", ["NodeSLO"])
+
+
+def test_explain_says_what_has_no_effect_because_its_hook_is_off(nri, rules: Path, pod: Path) -> None:
+    words = ("agent", "explain", "--rules", str(rules), "--pod", str(pod))
+    off = nri(*words).stdout
+    assert (
+        "node.koordinator.sh/resctrl: without effect, for Resctrl is off (gates.Resctrl = true switches it on)" in off
+    )
+    assert "without effect" not in nri(*words, "--set", "gates.Resctrl=true").stdout
+
+
+def test_explain_says_what_a_machine_does_not_support_and_what_does_the_same(nri, rules, pod, tmp_path: Path) -> None:
+    done = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod), "--root", str(tmp_path))
+    assert "cpu.bvt: not supported on this machine: the controller cpu is not mounted" in done.stdout
+    assert "instead: cpu.idle or cpu.shares" in done.stdout
+
+
+def test_explain_of_a_bad_annotation_shows_the_error_and_the_other_hooks(nri, rules: Path, pod: Path) -> None:
+    text = pod.read_text().replace("node.koordinator.sh/resctrl: '{}'", "koordinator.sh/cpuQOS: '{'")
+    pod.write_text(text)
+    done = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod))
+    assert done.returncode == 0
+    assert "all share pools, for LS pods" in done.stdout
+    errors = done.stdout.partition("Errors:")[2]
+    assert "GroupIdentity" in errors
+    assert "koordinator.sh/cpuQOS" in errors
+
+
+def test_explain_of_files_that_cannot_be_read_ends_with_2_and_their_lines(nri, rules: Path, pod: Path) -> None:
+    (rules / "slo.yaml").write_text("kind: NodeSLO\nspec:\n  resourceQOSStrategy: 5\n")
+    done = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod))
+    assert done.returncode == 2
+    assert f"error: {rules}/slo.yaml:3: " in done.stderr
+    done = nri("agent", "explain", "--pod", str(rules / "slo.yaml"))
+    assert done.returncode == 2
+    assert "there is no pod in it" in done.stderr
+
+
+# -- explain, by an agent ----------------------------------------------------------------------------------------------
+
+
+def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at) -> None:
+    asked: list[str] = []
+
+    def explain(given):
+        asked.append(given["pod"])
+        return json_answer(KNOWN)
+
+    path = agent_at({"/explain": explain})
+    done = nri("agent", "explain", "shop/web", "--agent-socket", path)
+    assert (done.returncode, asked) == (0, ["shop/web"]), done.stderr
+    for word in ("pod shop/web", "all share pools", "NodeResourceTopology", "nri", "unsupported", "no JSON"):
+        assert word in done.stdout, word
+    found = document(nri("agent", "explain", "shop/web", "--agent-socket", path, "-o", "json").stdout)
+    assert found["values"][0]["rules"] == ["NodeResourceTopology"]
+    assert "scheduling.koordinator.sh/resource-status" in found["values"][0]["reads"]
+    assert found["writes"] == KNOWN["writes"]
+
+
+def test_without_a_pod_explain_lists_those_that_the_agent_knows(nri, agent_at) -> None:
+    rows = [
+        {"key": "u1", "namespace": "shop", "name": "web", "ended": False},
+        {"key": "kube-qos/Burstable", "namespace": "", "name": "Burstable", "ended": False},
+    ]
+    path = agent_at({"/explain": lambda _: json_answer({"pods": rows})})
+    assert nri("agent", "explain", "-q", "--agent-socket", path).stdout == "shop/web\nkube-qos/Burstable\n"
+    assert document(nri("agent", "explain", "-o", "json", "--agent-socket", path).stdout) == rows
+
+
+def test_a_pod_that_the_agent_does_not_know_ends_with_1(nri, agent_at) -> None:
+    path = agent_at({"/explain": lambda _: json_answer({"error": "nothing was decided for it"}, 404)})
+    done = nri("agent", "explain", "x", env={"NRI_AGENT_SOCKET": path})
+    assert done.returncode == 1
+    expected = 'error: the agent knows nothing of pod "x": nothing was decided for it. try: nri agent explain\n'
+    assert done.stderr == expected
+
+
+def test_without_an_agent_explain_ends_with_3_and_the_next_step(nri, tmp_path: Path) -> None:
+    done = nri("agent", "explain", "x", "--agent-socket", str(tmp_path / "none.sock"))
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"error: cannot connect to {tmp_path}/none.sock: ")
+    assert "try: nri agent run" in done.stderr
+
+
+def test_an_agent_that_fails_is_told_with_its_words(nri, agent_at) -> None:
+    path = agent_at({"/explain": lambda _: text_answer("ValueError\n", 500)})
+    done = nri("agent", "explain", "x", "--agent-socket", path)
+    assert (done.returncode, done.stderr) == (1, f"error: {path} answered 500: ValueError\n")
+
+
+# -- check -------------------------------------------------------------------------------------------------------------
+
+
+def test_check_of_good_files_says_what_it_looked_at(nri, rules: Path, pod: Path, tmp_path: Path) -> None:
+    config = tmp_path / "agent.toml"
+    config.write_text('modes = ["nri"]\n')
+    done = nri("agent", "check", str(config), "--rules", str(rules), "--pods", str(pod))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "nothing is wrong: settings, rules (NodeSLO, NodeResourceTopology), 1 pod\n"
+
+
+def test_check_tells_all_mistakes_of_all_files_at_once_and_ends_with_2(nri, rules: Path, pod: Path, tmp_path) -> None:
+    config = tmp_path / "agent.toml"
+    config.write_text('modes = ["nir"]\n[nri]\nindx = "10"\n')
+    (rules / "slo.yaml").write_text(f"{'kind: NodeSLO'}\nspec:\n  resourceQOSStrategy: 5\n")
+    pod.write_text(pod.read_text().replace("node.koordinator.sh/resctrl: '{}'", "koordinator.sh/cpuQOS: '{'"))
+    done = nri("agent", "check", str(config), "--rules", str(rules), "--pods", str(pod), "-o", "json")
+    assert done.returncode == 2
+    found = document(done.stdout)
+    assert [(row["where"], row["what"]) for row in found[:3]] == [
+        (f"{config}:1", "modes[0]"),
+        (f"{config}:3", "nri.indx"),
+        (f"{rules}/slo.yaml:3", "NodeSLO"),
+    ]
+    assert (found[0]["next"], found[1]["next"]) == ('did you mean "nri"?', 'did you mean "index"?')
+
+
+def test_check_of_bad_rules_or_annotations_alone_ends_with_1(nri, rules: Path, pod: Path) -> None:
+    pod.write_text(pod.read_text().replace("node.koordinator.sh/resctrl: '{}'", "koordinator.sh/cpuQOS: '{'"))
+    done = nri("agent", "check", "--rules", str(rules), "--pods", str(pod))
+    assert done.returncode == 1
+    assert "GroupIdentity: " in done.stdout
+    assert "shop/web" in done.stdout
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+
+
+def test_capabilities_show_what_the_rules_need_with_reason_and_substitute(nri, tmp_path: Path) -> None:
+    done = nri("agent", "capabilities", "--root", str(tmp_path), "-o", "json")
+    rows = {row["what"]: row for row in document(done.stdout)}
+    assert (rows["cpu.bvt"]["supported"], rows["cpu.bvt"]["instead"]) == (False, "cpu.idle or cpu.shares")
+    assert "cpu.bvt" in nri("agent", "capabilities", "--root", str(tmp_path)).stdout
+    assert "pids.limit" not in rows
+    assert "pids.limit" in nri("agent", "capabilities", "--root", str(tmp_path), "--all").stdout
+
+
+def test_keys_are_listed_with_default_and_meaning(nri) -> None:
+    done = nri("agent", "keys", "nri.", "-o", "json")
+    rows = {row["key"]: row for row in document(done.stdout)}
+    assert rows["nri.index"] == {
+        "key": "nri.index",
+        "kind": "text",
+        "default": "00",
+        "meaning": "the plugin's place among others, two digits. Koordlet's is 00, too: it comes before all others.",
+    }
+    assert nri("agent", "keys", "nothing").returncode == 2
+
+
+def test_mistakes_in_settings_end_run_with_2_before_anything_is_done(nri) -> None:
+    done = nri("agent", "run", "--mode", "nri,standlone", "--profile", "koord", "--config", "/dev/null")
+    assert done.returncode == 2
+    assert '--mode: modes[1]: expected one of nri, proxy, hooks, standalone, not "standlone"' in done.stderr
+    assert '--profile: profile: expected one of koordinator, not "koord"' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("nri agent ", "explain"), ("nri agent run --mo", "--mode"), ("nri agent explain --", "--agent-socket")],
+)
+def test_its_verbs_and_options_are_completed(words: str, offered: str) -> None:
+    assert offered in complete(words, len(words.split(" ")) - 1)

@@ -1,0 +1,115 @@
+"""`nri proxy`: its settings, messages and signals, before a dry engine. What it does to calls: tests of nri.proxy."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nri.cli.settings import Settings
+from nri.cli.support.agent.proxy import load
+from nri.cri.client import CriClient
+from nri.errors import ConfigError
+from tests.unit.cli.conftest import command, environment
+from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container
+
+NOTHING = dict.fromkeys(
+    ("listen", "runtime_endpoint", "plugin_path", "plugin_config_path", "policy", "state", "hook_servers")
+) | {"files": (), "given": ()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "plugins").mkdir()
+    return tmp_path
+
+
+@contextmanager
+def proxy(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A proxy before the dry engine in a folder, ready; killed at the end if it still runs."""
+    argv = command(
+        "proxy", "--config", "/dev/null", "--listen", f"{folder}/p.sock", "--runtime-endpoint", f"{folder}/cri.sock",
+        "--plugin-path", f"{folder}/plugins", "--policy", "", "--state", f"{folder}/known",
+        "--socket-path", f"{folder}/pnri.sock", "--set", "nri.admin_socket=", *arguments,
+    )  # fmt: skip
+    log = folder / "proxy.log"
+    with log.open("wb") as output, subprocess.Popen(argv, stderr=output, env=environment()) as process:
+        try:
+            deadline = time.monotonic() + TIMEOUT_S
+            while " ready: " not in log.read_text():
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.02)
+            yield process
+        finally:
+            process.kill()
+
+
+def test_pods_are_made_through_it_and_it_says_where_it_listens(nri, folder: Path) -> None:
+    with engine(folder), proxy(folder) as process:
+        with CriClient(f"{folder}/p.sock") as cri:
+            made = pod_with_container(cri, folder)
+        listed = nri("ps", "-o", "json", "--cri-socket", f"{folder}/p.sock")
+        assert [row["id"] for row in json.loads(listed.stdout)] == [made]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT_S) == 0
+        (ready,) = [line for line in (folder / "proxy.log").read_text().splitlines() if " ready: " in line]
+        assert f"CRI at {folder}/p.sock" in ready
+        assert f"NRI at {folder}/pnri.sock" in ready
+        # The container runs on without it.
+        assert nri("ps", "-q", "--cri-socket", f"{folder}/cri.sock").stdout == f"{made}\n"
+
+
+def test_ctrl_c_ends_it_with_130(folder: Path) -> None:
+    with engine(folder), proxy(folder) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == 130
+
+
+def test_a_socket_that_cannot_be_had_ends_it_with_1(nri, folder: Path) -> None:
+    (folder / "file").touch()
+    done = nri(
+        "proxy", "--config", "/dev/null", "--listen", f"{folder}/file/p.sock", "--runtime-endpoint", f"{folder}/c.sock",
+        "--state", f"{folder}/known", "--socket-path", f"{folder}/n.sock", "--plugin-path", f"{folder}/plugins",
+        "--policy", "", "--set", "nri.admin_socket=",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "error: the proxy cannot start: " in done.stderr
+
+
+def test_files_environment_and_flags_become_settings_the_later_over_the_earlier(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "proxy.toml"
+    file.write_text('socket = "/file.sock"\nruntime = "/file-runtime.sock"\n[nri]\nplugin_path = "/file/plugins"\n')
+    monkeypatch.setenv("NRI_PROXY_CONFIG", str(file))
+    settings = Settings()
+    settings.socket_path, settings.socket_from = "/nri.sock", "--socket-path"
+    config, files = load(
+        settings,
+        {
+            **NOTHING,
+            "listen": "/flag.sock",
+            "hook_servers": "/hooks",
+            "given": ("poll_interval=3s", "unsayable=refuse"),
+        },
+    )
+    assert files == (str(file),)
+    assert (config.socket, config.runtime, config.nri.plugin_path) == (
+        "/flag.sock",
+        "/file-runtime.sock",
+        "/file/plugins",
+    )
+    assert (config.nri.socket_path, config.poll_interval, config.unsayable) == ("/nri.sock", 3.0, "refuse")
+    assert (config.hook_servers.enable, str(config.hook_servers.folder)) == (True, "/hooks")
+
+
+def test_a_mistake_names_its_flag() -> None:
+    with pytest.raises(ConfigError, match=r'--set: sockt: unknown key \(did you mean "socket"\?\)'):
+        load(Settings(), {**NOTHING, "files": ("/dev/null",), "given": ("sockt=/x",)})

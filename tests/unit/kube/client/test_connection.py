@@ -1,0 +1,299 @@
+"""The connection: what is asked, and what is made of odd answers. Real apiservers: tests/apiserver."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.errors import ConfigError, NriError
+from nri.kube.client import PODS, Apiserver, ApiserverError, connect, connection
+from tests.support.http_server import HttpServer, body, cut, page, status, stream
+
+Closing = Callable[[Apiserver], Apiserver]
+
+
+def pod(name: str, version: str = "5") -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "ns", "resourceVersion": version}}
+
+
+def pods(*names: str, version: str = "7", more: str = "") -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": version, "continue": more}, "items": [pod(name) for name in names]}
+
+
+def line(kind: str, thing: dict[str, Any]) -> bytes:
+    return json.dumps({"type": kind, "object": thing}).encode() + b"\n"
+
+
+@pytest.fixture
+def closing() -> Iterator[Callable[[Apiserver], Apiserver]]:
+    """Have a client closed at the end."""
+    made: list[Apiserver] = []
+
+    def keep(api: Apiserver) -> Apiserver:
+        made.append(api)
+        return api
+
+    yield keep
+    for each in made:
+        each.close()
+
+
+def maker(kubeconfig: Path) -> Callable[[], Any]:
+    return lambda: connection._client(str(kubeconfig), "", "")
+
+
+def watched(api: Apiserver) -> Iterator[str]:
+    with api.watch(PODS, "7") as watch:
+        for events in watch.events():
+            yield from (f"{event.type} {event.object['metadata'].get('name', '')}" for event in events)
+
+
+def test_a_list_is_asked_for_page_by_page_with_the_token(server: HttpServer, api: Apiserver) -> None:
+    server.script(page(pods("a", "b", more="next")), page(pods("c")))
+    items, version = api.list(PODS, "spec.nodeName=n1", "5")
+    assert ([item["metadata"]["name"] for item in items], version) == (["a", "b", "c"], "7")
+    first, second = server.asked
+    assert first["path"] == "/api/v1/pods"
+    assert first["headers"]["Authorization"] == "Bearer secret"
+    assert first["query"] == {
+        "fieldSelector": "spec.nodeName=n1",
+        "limit": "500",
+        "resourceVersion": "5",
+        "resourceVersionMatch": "NotOlderThan",
+    }
+    assert second["query"] == {"fieldSelector": "spec.nodeName=n1", "limit": "500", "continue": "next"}
+
+
+def test_a_watch_is_asked_for_from_a_version_on_with_bookmarks(server: HttpServer, api: Apiserver) -> None:
+    mark = {"metadata": {"resourceVersion": "9"}}
+    server.script(
+        stream(
+            line("ADDED", pod("a")) + line("MODIFIED", pod("a"))[:9],
+            line("MODIFIED", pod("a"))[9:] + line("BOOKMARK", mark),
+        )
+    )
+    assert list(watched(api)) == ["ADDED a", "MODIFIED a", "BOOKMARK "]
+    assert server.asked[0]["query"] == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "7",
+        "timeoutSeconds": "300",
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "words"),
+    [
+        (status(403, "pods is forbidden"), 403, "pods is forbidden"),
+        (status(429, "slow down", details={"retryAfterSeconds": 7}), 429, "slow down"),
+        (body(b"<html>", 502), 502, "HTTP 502"),
+        (body(b"x" * 200_000, 500), 500, "HTTP 500"),
+        (body(b"", 302, Location="http://elsewhere"), 302, "HTTP 302"),
+        (body(b"not json"), 0, "it is not JSON"),
+        (page([]), 0, "cannot be read"),
+        (cut, 0, "http://127.0.0.1"),
+    ],
+)
+def test_an_answer_that_is_none_is_an_error_with_its_status(
+    server: HttpServer, api: Apiserver, answer: Any, code: int, words: str
+) -> None:
+    server.script(answer)
+    with pytest.raises(ApiserverError) as error:
+        api.list(PODS)
+    assert error.value.status == code
+    assert words in str(error.value)
+    assert error.value.retry_after_s == (7 if code == 429 else 0)
+
+
+def test_nobody_listening_is_an_error_and_no_crash(server: HttpServer, api: Apiserver) -> None:
+    server._server.socket.close()
+    with pytest.raises(ApiserverError) as error:
+        api.list(PODS)
+    assert error.value.status == 0
+
+
+def test_an_error_in_a_watch_comes_after_the_events_before_it(server: HttpServer, api: Apiserver) -> None:
+    gone = {"code": 410, "message": "too old resource version"}
+    server.script(stream(line("ADDED", pod("a")) + line("ERROR", gone) + line("ADDED", pod("b"))))
+    events = watched(api)
+    assert next(events) == "ADDED a"
+    with pytest.raises(ApiserverError) as error:
+        next(events)
+    assert error.value.expired
+
+
+@pytest.mark.parametrize("data", [b"nonsense\n", b'{"type":"ADDED"}\n', b'{"type":"ADDED","object":{"metadata":{}}}\n'])
+def test_an_event_that_cannot_be_read_is_an_error(server: HttpServer, api: Apiserver, data: bytes) -> None:
+    server.script(stream(data))
+    with pytest.raises(ApiserverError, match="an event cannot be read"):
+        list(watched(api))
+
+
+def test_an_event_has_a_bound(server: HttpServer, api: Apiserver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_LONGEST_EVENT", 100)
+    server.script(stream(b"x" * 101))
+    with pytest.raises(ApiserverError, match="longer than 100 bytes"):
+        list(watched(api))
+
+
+def test_a_list_has_a_bound_in_bytes_and_objects(
+    server: HttpServer, api: Apiserver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MOST_OBJECTS", 2)
+    server.script(page(pods("a", "b", more="next")), page(pods("c", more="next")))
+    with pytest.raises(ApiserverError, match="more than 2 objects"):
+        api.list(PODS)
+    size = len(json.dumps(pods("a", more="next")))
+    monkeypatch.setattr(connection, "MOST_BYTES", size + 10)
+    server.script(page(pods("a", more="next")), page(pods("a")))
+    with pytest.raises(ApiserverError, match="too big"):
+        api.list(PODS)
+
+
+def test_an_answer_that_trickles_ends_with_its_deadline(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
+    now = [0.0]
+
+    def tick() -> float:
+        now[0] += 25
+        return now[0]
+
+    api = closing(Apiserver(maker(kubeconfig), tick))
+    server.script(stream(*(b" " for _ in range(50)), hold=None))
+    with pytest.raises(ApiserverError, match=r"takes too long|not JSON"):
+        api.list(PODS)
+
+
+def test_an_endless_watch_ends_with_its_deadline(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
+    now = [0.0]
+    hold = threading.Event()
+    api = closing(Apiserver(maker(kubeconfig), lambda: now[0]))
+    server.script(stream(line("ADDED", pod("a")), hold=hold))
+    with api.watch(PODS, "7", lasting_s=100) as watch:
+        seen = []
+        for events in watch.events():
+            seen += events
+            now[0] = 131.0
+    hold.set()
+    assert len(seen) == 1
+
+
+def test_a_watch_can_be_cut_from_another_thread(server: HttpServer, api: Apiserver) -> None:
+    hold, ended = threading.Event(), threading.Event()
+    server.script(stream(line("ADDED", pod("a")), hold=hold))
+
+    def read() -> None:
+        try:
+            for _ in watch.events():
+                begun.set()
+        except ApiserverError:
+            pass
+        ended.set()
+
+    begun = threading.Event()
+    with api.watch(PODS, "7") as watch:
+        thread = threading.Thread(target=read)
+        thread.start()
+        assert begun.wait(10)
+        watch.cut()
+        assert ended.wait(5), "the read goes on"
+        thread.join()
+        watch.cut()
+    hold.set()
+
+
+def test_an_eviction_names_the_pod_and_may_name_its_uid_and_time(server: HttpServer, api: Apiserver) -> None:
+    server.script(page({"kind": "Status"}, 201), page({"kind": "Status"}, 201))
+    api.evict("ns", "a", uid="u1", grace_s=5)
+    api.evict("ns", "b")
+    first, second = server.asked
+    assert (first["method"], first["path"]) == ("POST", "/api/v1/namespaces/ns/pods/a/eviction")
+    assert first["body"]["kind"] == "Eviction"
+    assert first["body"]["deleteOptions"] == {"preconditions": {"uid": "u1"}, "gracePeriodSeconds": 5}
+    assert second["body"]["deleteOptions"] == {}
+
+
+def test_after_a_refusal_the_credentials_are_read_anew(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
+    now = [0.0]
+    api = closing(Apiserver(maker(kubeconfig), lambda: now[0]))
+    server.script(status(401, "Unauthorized"), status(401, "Unauthorized"), page(pods("a")))
+    kubeconfig.write_text(kubeconfig.read_text().replace("secret", "renewed"))
+    for _ in range(2):  # not at once again
+        with pytest.raises(ApiserverError):
+            api.list(PODS)
+    now[0] = 31.0
+    api.list(PODS)
+    assert [asked["headers"]["Authorization"] for asked in server.asked] == ["Bearer secret"] * 2 + ["Bearer renewed"]
+
+
+def test_a_kubeconfig_that_goes_is_an_error_of_the_call(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
+    now = [0.0]
+    api = closing(Apiserver(maker(kubeconfig), lambda: now[0]))
+    server.script(status(401, "Unauthorized"))
+    with pytest.raises(ApiserverError):
+        api.list(PODS)
+    kubeconfig.unlink()
+    now[0] = 31.0
+    with pytest.raises(ApiserverError, match="not found"):
+        api.list(PODS)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a: [", "clusters: []\ncontexts: []\n", "clusters: 1\ncontexts: 1\n", '{"current-context": "x"}']
+)
+def test_a_kubeconfig_that_cannot_be_used_is_a_config_error_with_its_path(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        connect(path)
+    assert error.value.source == str(path)
+
+
+def test_a_kubeconfig_that_is_not_there_is_a_config_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        connect(tmp_path / "none")
+
+
+def test_a_context_can_be_chosen(server: HttpServer, kubeconfig: Path) -> None:
+    with connect(kubeconfig, "x") as api:
+        assert api.address == f"http://127.0.0.1:{server.port}"
+    with pytest.raises(ConfigError, match="other"):
+        connect(kubeconfig, "other")
+
+
+def test_without_a_kubeconfig_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="name a kubeconfig"):
+        connect(account=str(tmp_path))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)
+    import ssl
+
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "namespace").write_text("kube-system")
+    (tmp_path / "ca.crt").write_text(Path(ssl.get_default_verify_paths().cafile or "").read_text())
+    with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_PORT"):
+        connect(account=str(tmp_path))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    with connect(account=str(tmp_path)) as api:
+        assert api.address == "https://10.96.0.1"
+
+
+def test_without_lightkube_the_error_says_what_to_install(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lightkube.config", None)
+    with pytest.raises(NriError, match=r"\.\[agent\]"):
+        connect(kubeconfig)
+
+
+def test_lightkube_is_loaded_only_when_it_is_used() -> None:
+    import subprocess
+
+    words = (
+        "import sys, nri.kube.client; print([name for name in sys.modules if name.startswith(('lightkube', 'httpx'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

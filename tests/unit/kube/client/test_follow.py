@@ -1,0 +1,213 @@
+"""Following objects, by odd answers. Real apiservers that die and forget: tests/apiserver."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from nri.kube.client import PODS, Apiserver, Follower, follow
+from tests.support.http_server import HttpServer, page, status, stream
+
+
+def pod(name: str, version: str = "5") -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "ns", "resourceVersion": version}}
+
+
+def pods(*names: str, version: str = "7") -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": version}, "items": [pod(name) for name in names]}
+
+
+def event(kind: str, name: str, version: str) -> bytes:
+    return json.dumps({"type": kind, "object": pod(name, version)}).encode() + b"\n"
+
+
+class Told:
+    """All that a follower has told."""
+
+    def __init__(self) -> None:
+        self.names: list[list[str]] = []
+        self.problems: list[str] = []
+
+    def __call__(self, objects: Mapping[tuple[str, str], Any]) -> None:
+        self.names.append([name for _, name in objects])
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def follower(api: Apiserver, told: Told) -> Follower:
+    return Follower(api, PODS, told, fields="x=y", told=told.problems.append, clock=lambda: 0.0)
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_the_first_list_may_be_old_and_a_watch_goes_on_from_it(
+    server: HttpServer, follower: Follower, told: Told
+) -> None:
+    server.script(page(pods("a")), stream(event("ADDED", "b", "8"), event("DELETED", "a", "9")))
+    follower.run_once()
+    assert told.names[0] == ["a"]
+    assert told.names[-1] == ["b"]
+    assert [asked["query"].get("resourceVersion") for asked in server.asked] == ["0", "7"]
+    assert follower.synced
+
+
+def test_after_an_end_it_resumes_from_the_last_version_also_of_a_bookmark(
+    server: HttpServer, follower: Follower, told: Told
+) -> None:
+    mark = json.dumps({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "12"}}}).encode() + b"\n"
+    server.script(page(pods("a")), stream(event("MODIFIED", "a", "8")), stream(mark), stream())
+    for _ in range(3):
+        follower.run_once()
+    versions = [asked["query"]["resourceVersion"] for asked in server.asked if "watch" in asked["query"]]
+    assert versions == ["7", "8", "12"]
+    assert told.names == [["a"], ["a"]]
+
+
+def test_events_that_change_nothing_are_not_told(server: HttpServer, follower: Follower, told: Told) -> None:
+    server.script(page(pods("a")), stream(event("DELETED", "other", "8")))
+    follower.run_once()
+    assert told.names == [["a"]]
+
+
+def test_a_version_that_is_gone_is_listed_anew_and_no_older_than_known(
+    server: HttpServer, follower: Follower, told: Told
+) -> None:
+    server.script(page(pods("a")), status(410, "too old"), page(pods("b", version="20")), stream())
+    follower.run_once()
+    follower.run_once()
+    assert told.names == [["a"], ["b"]]
+    assert server.asked[2]["query"]["resourceVersion"] == "7"
+    assert told.problems == []
+
+
+def test_an_apiserver_that_never_reaches_the_known_version_is_believed(
+    server: HttpServer, follower: Follower, told: Told
+) -> None:
+    server.script(page(pods("a", version="90")), status(410, "too old"))
+    follower.run_once()
+    server.script(status(504, "Too large resource version: 90, current: 3"), page(pods("b", version="3")), stream())
+    follower.run_once()
+    follower.run_once()
+    assert told.names[-1] == ["b"]
+    assert "resourceVersion" not in server.asked[3]["query"]
+
+
+def test_a_problem_is_told_once_and_its_end_too_and_what_is_known_stays(
+    server: HttpServer, follower: Follower, told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.script(page(pods("a")), stream(), *[status(500, "etcd is gone")] * 3, stream())
+    caplog.set_level(logging.INFO)
+    for _ in range(5):
+        follower.run_once()
+    assert [problem[:12] for problem in told.problems] == ["cannot watch", ""]
+    assert told.names == [["a"]]
+    assert len([each for each in caplog.records if "stays in force" in each.message]) == 1
+    assert "is back" in caplog.text
+
+
+def test_a_kind_that_is_not_there_is_absent_until_it_is(server: HttpServer, follower: Follower) -> None:
+    server.script(status(404, "not found"), page(pods()), stream())
+    follower.run_once()
+    assert (follower.absent, follower.synced) == (True, False)
+    follower.run_once()
+    assert (follower.absent, follower.synced, follower.problem) == (False, True, "")
+
+
+def test_pauses_grow_by_chance_and_the_apiservers_wish_is_kept_within_a_bound(
+    server: HttpServer, follower: Follower
+) -> None:
+    server.otherwise = status(500, "broken")
+    delays = [follower.run_once() for _ in range(60)]
+    assert max(delays) <= 30
+    assert max(delays[10:]) > 10
+    assert len(set(delays)) == 60
+    server.script(
+        status(429, "later", details={"retryAfterSeconds": 45}),
+        status(429, "later", details={"retryAfterSeconds": 4500}),
+    )
+    assert follower.run_once() == 45
+    assert follower.run_once() == 60
+
+
+def test_a_watch_that_lasted_is_asked_for_again_at_once_and_a_short_one_is_not(
+    server: HttpServer, api: Apiserver, told: Told
+) -> None:
+    now = [0.0]
+    follower = Follower(api, PODS, lambda objects: now.__setitem__(0, now[0] + 100), clock=lambda: now[0])
+    server.script(page(pods("a")), stream(event("MODIFIED", "a", "8")), stream())
+    assert follower.run_once() == 0.0
+    assert follower.silent_s == 100.0
+    assert follower.run_once() > 0.0
+
+
+def test_more_objects_than_the_bound_are_a_problem(
+    server: HttpServer, follower: Follower, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "MOST_OBJECTS", 1)
+    server.script(page(pods("a")), stream(event("ADDED", "b", "8")))
+    follower.run_once()
+    assert "more than 1 objects" in follower.problem
+    assert told.names == [["a"]]
+
+
+def test_a_listener_that_fails_is_told_and_the_next_change_comes(
+    server: HttpServer, api: Apiserver, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[int] = []
+
+    def changed(objects: Mapping[Any, Any]) -> None:
+        calls.append(len(objects))
+        if len(calls) == 1:
+            raise ValueError("odd")
+
+    server.script(page(pods("a")), stream(event("ADDED", "b", "8")))
+    Follower(api, PODS, changed).run_once()
+    assert calls == [1, 2]
+    assert "odd" in caplog.text
+
+
+def test_it_runs_in_a_thread_until_it_is_stopped_and_can_begin_again(
+    server: HttpServer, api: Apiserver, told: Told
+) -> None:
+    hold = threading.Event()
+    follower = Follower(api, PODS, told)
+    server.script(page(pods("a")), stream(event("ADDED", "b", "8"), hold=hold))
+    follower.start()
+    follower.start()
+    wait_for(lambda: told.names and told.names[-1] == ["a", "b"])
+    begun = time.monotonic()
+    follower.stop()
+    assert time.monotonic() - begun < 5
+    assert follower.problem == ""
+    follower.stop()
+    server.script(stream(event("ADDED", "c", "9"), hold=hold))
+    follower.start()
+    wait_for(lambda: told.names[-1] == ["a", "b", "c"])
+    follower.stop()
+    hold.set()
+
+
+def test_a_stop_ends_a_pause(server: HttpServer, api: Apiserver, told: Told) -> None:
+    server.otherwise = status(500, "broken")
+    follower = Follower(api, PODS, told)
+    follower._backoff.failures = 20
+    follower.start()
+    wait_for(lambda: follower.problem)
+    begun = time.monotonic()
+    follower.stop()
+    assert time.monotonic() - begun < 5
