@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from nri.agent.explain import Subject
 from nri.agent.loops.moment import Moment, Wish, folder_subject
+from nri.agent.loops.strategy import Strategies
 from nri.host import Root
 from nri.host.cgroups.hierarchies import unescape
 from nri.policies.koordinator.formulas import UNLIMITED
@@ -23,6 +24,8 @@ __all__ = ["NAME", "BlockIo", "disk_of"]
 NAME: Final = "BlkIOReconcile"
 _VOLUMES: Final = "/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/{name}/mount"
 _WEIGHT: Final = "io.cost_weight"
+#: The weight of a disk for which none was asked.
+_ANY_WEIGHT: Final = 100
 
 
 class BlockIo:
@@ -37,7 +40,7 @@ class BlockIo:
         """How many knobs are remembered as set."""
         return len(self._set)
 
-    def wants(self, strategies: Any) -> bool:
+    def wants(self, strategies: Strategies) -> bool:
         """It needs no samples."""
         return bool(strategies.disks or self._set)
 
@@ -75,7 +78,9 @@ class BlockIo:
         if not found:
             return
         for knob, by_device in values(found).items():
-            if knob == _WEIGHT:  # a weight by device is a file of Anolis and openEuler alone, and not in one value
+            if knob == _WEIGHT:
+                weights = [disk.name for _, disk in found if disk.weight != _ANY_WEIGHT]
+                moment.errors += [f"{NAME}: {name[:60]!r}: weights by disk are not supported" for name in weights]
                 continue
             limits = {device: value for device, value in by_device.items() if value != UNLIMITED}
             if limits:

@@ -8,9 +8,10 @@ Next: :mod:`nri.agent.loops.cpu_burst`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from nri.agent.loops.moment import LoopPod, Moment, folder_subject
+from nri.agent.loops.strategy import Strategies
 from nri.api import cpuset
 from nri.host.topology import Cpu as HostCpu
 from nri.kube.quantity import ceil, parse
@@ -36,9 +37,9 @@ class CpuSuppress:
     def __init__(self) -> None:
         self._quota_free = self._cpus_free = False
 
-    def wants(self, moment_free: Any) -> bool:
-        """Whether it needs samples: `moment_free` are the strategies."""
-        return bool(moment_free.threshold.enabled)
+    def wants(self, strategies: Strategies) -> bool:
+        """Whether it needs samples."""
+        return strategies.threshold.enabled
 
     def round(self, moment: Moment) -> None:
         """Decide for the folder of best-effort pods."""
@@ -101,7 +102,8 @@ class CpuSuppress:
             self._cpus_free = True
             shared, lent = _free_cpus_of(moment)
             every = frozenset(each.number for each in (*shared, *lent))
-            if every:
+            present = moment.read(moment.best_effort_folder, _CPUS)
+            if isinstance(present, frozenset) and present and not every <= present:
                 self._write_cpus(moment, every, f"not held back: {why}", leaves_only=False)
 
     def _write_cpus(self, moment: Moment, cpus: frozenset[int], reason: str, *, leaves_only: bool) -> None:
@@ -157,7 +159,8 @@ def _free_cpus_of(moment: Moment) -> tuple[list[Cpu], list[Cpu]]:
     for pod in moment.pods:
         for number in _own(pod):
             taken[number] = pod.qos
-    shared, lent = [], []
+    shared: list[Cpu] = []
+    lent: list[Cpu] = []
     for number, cpu in sorted(moment.topology.cpus.items()):
         if taken.get(number) != LSE:
             (lent if taken.get(number) == LSR else shared).append(_cpu(cpu))

@@ -7,9 +7,10 @@ counts as gone. One round evicts only as many as the need takes. Next: :mod:`nri
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final
+from typing import Final
 
 from nri.agent.loops.moment import Eviction, LoopPod, Moment
+from nri.agent.loops.strategy import Strategies
 from nri.policies.koordinator.loops.evict import BatchCpu, Candidate, by_satisfaction, by_usage, victims
 from nri.policies.koordinator.names import BATCH_CPU
 from nri.policies.koordinator.writes import KNOBS
@@ -38,9 +39,9 @@ class _Evict:
         """How many pods are remembered."""
         return len(self._asked)
 
-    def wants(self, strategies: Any) -> bool:
+    def wants(self, strategies: Strategies) -> bool:
         """Whether it needs samples."""
-        return bool(strategies.threshold.enabled)
+        return strategies.threshold.enabled
 
     def _evict(self, moment: Moment, need: int, frees: dict[str, int], used: dict[str, int], reason: str) -> None:
         """Ask for evictions until the need is met."""

@@ -6,10 +6,11 @@ and is no longer asked for goes back to the kernel's own value. Next: :mod:`nri.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from nri.agent.explain import Subject
 from nri.agent.loops.moment import LoopPod, Moment, folder_subject
+from nri.agent.loops.strategy import Strategies
 from nri.policies.koordinator import paths
 from nri.policies.koordinator.formulas import UNLIMITED
 from nri.policies.koordinator.loops.memory_qos import MemoryQos, container_values, pod_values
@@ -39,7 +40,7 @@ class MemoryQosLoop:
         """How many values are remembered as set."""
         return len(self._set)
 
-    def wants(self, strategies: Any) -> bool:
+    def wants(self, strategies: Strategies) -> bool:
         """It needs no samples but that of the node's memory."""
         return bool(self._set) or any(each.enabled for each in strategies.memory.values())
 

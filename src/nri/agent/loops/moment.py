@@ -139,9 +139,11 @@ class Moment:
 
     def of_pod(self, pod: LoopPod) -> OfPod:
         """What holds for a pod."""
-        return of_pod(
-            self.strategies, pod.qos, pod.annotations, lambda error: self.errors.append(f"{pod.key}: {error}")
-        )
+
+        def failed(error: str) -> None:
+            self.errors.append(f"{pod.key}: {error}")
+
+        return of_pod(self.strategies, pod.qos, pod.annotations, failed)
 
     def wish(self, subject: Subject, folder: str, knob: str, value: object, loop: str, reason: str) -> None:
         """Add a wish."""

@@ -116,9 +116,7 @@ class Strategies:
         classes = strategy if isinstance(strategy, dict) else {}
         self._threshold.take(lambda: _threshold(found.get("resourceUsedThresholdWithBE")))
         self._burst.take(lambda: _burst(found.get("cpuBurstStrategy"), BurstConfig(), "cpuBurstStrategy"))
-        self._memory.take(
-            lambda: {name: memory_qos.parse(_of(classes, key, "memoryQOS")) for name, key in _CLASSES.items()}
-        )
+        self._memory.take(lambda: {name: _memory(classes, key) for name, key in _CLASSES.items()})
         self._disks.take(lambda: tuple(block_io.parse(_of(classes, "beClass", "blkioQOS"))))
 
 
@@ -133,10 +131,9 @@ class OfPod(NamedTuple):
 def of_pod(strategies: Strategies, qos: str, annotations: Mapping[str, str], failed: Callable[[str], None]) -> OfPod:
     """Return what holds for a pod; an annotation that cannot be read is told, and the node's word stays."""
     node = strategies.memory.get(qos, MemoryQos())
+    burst = strategies.burst
     return OfPod(
-        burst=_annotated(
-            annotations, ANNOTATION_BURST, lambda text: _pod_burst(text, strategies.burst), strategies.burst, failed
-        ),
+        burst=_annotated(annotations, ANNOTATION_BURST, lambda text: _pod_burst(text, burst), burst, failed),
         memory=_annotated(annotations, ANNOTATION_MEMORY, lambda text: _pod_memory(text, node, qos), node, failed),
         disks=_annotated(annotations, ANNOTATION_BLOCK_IO, _pod_disks, (), failed),
     )
@@ -215,6 +212,10 @@ def _burst(given: Any, base: BurstConfig, where: str) -> BurstConfig:
     if not (-1 <= config.quota_seconds <= 86_400 and 0 <= config.pool_percent <= 100):
         raise ValueError(f"{where}: cfsQuotaBurstPeriodSeconds or sharePoolThresholdPercent is out of range")
     return config
+
+
+def _memory(classes: Mapping[str, Any], name: str) -> MemoryQos:
+    return memory_qos.parse(_of(classes, name, "memoryQOS"))
 
 
 def _of(classes: Mapping[str, Any], name: str, part: str) -> Any:

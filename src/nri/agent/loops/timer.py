@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from nri.agent.loops.block_io import BlockIo
 from nri.agent.loops.cpu_burst import CpuBurst
@@ -25,7 +25,7 @@ from nri.agent.parts import Parts
 from nri.agent.pods.running import running
 from nri.agent.settings.values import Settings
 from nri.agent.worker import Worker
-from nri.host import Outcome, Result, read_topology
+from nri.host import Outcome, Result, Topology, read_topology
 from nri.policies.koordinator.writes import Write
 from nri.text import plain
 
@@ -34,6 +34,8 @@ __all__ = ["Loops"]
 #: What decisions of loops are recorded under, where hooks have their stage and their transport.
 _STAGE: Final = "loop"
 _MOST_PODS: Final = 4096
+#: For how many seconds the machine's CPUs are believed to be those that they were.
+_TOPOLOGY_S: Final = 60.0
 _OWN_WORDS: Final = (ANNOTATION_BURST, ANNOTATION_MEMORY, ANNOTATION_BLOCK_IO)
 _log = logging.getLogger("nri.agent")
 
@@ -41,7 +43,7 @@ _log = logging.getLogger("nri.agent")
 class _Loop(Protocol):
     name: str
 
-    def wants(self, strategies: Any) -> bool: ...
+    def wants(self, strategies: Strategies) -> bool: ...
 
     def round(self, moment: Moment) -> None: ...
 
@@ -79,6 +81,8 @@ class Loops:
         )
         self.loops = [loop for loop in every if loop.name in settings.loops_on]
         self._off: set[str] = set()
+        self._now, self._looked = now, 0.0
+        self._cpus: Topology | None = None
         self._worker = Worker("nri-loops", self.round, settings.loops.interval, now=now)
         self.errors: list[str] = []
 
@@ -134,7 +138,7 @@ class Loops:
         return [LoopPod(each) for each in running(listed, parts.executor.hierarchies, parts.driver)]
 
     def _moment(self, pods: list[LoopPod]) -> Moment:
-        topology = read_topology(self._parts.root)
+        topology = self._topology()
         empty = Sample(0.0, len(topology.cpus), None, 0, 0, {})
         moment = Moment(self._parts, self._strategies, pods, empty, topology)
         folders = [pod.folder for pod in pods] + [folder for folder, _ in program_folders(moment)]
@@ -143,6 +147,12 @@ class Loops:
             folders += [each.cgroup_parent for pod in pods for each in pod.containers]
         moment.sample = self._sampler.take(dict.fromkeys(folders), len(topology.cpus))
         return moment
+
+    def _topology(self) -> Topology:
+        """The CPUs of the machine; they seldom change."""
+        if self._cpus is None or self._now() - self._looked >= _TOPOLOGY_S:
+            self._cpus, self._looked = read_topology(self._parts.root), self._now()
+        return self._cpus
 
     def _write(self, moment: Moment) -> None:
         plain_ones = [wish for wish in moment.wishes if wish.devices is None]
