@@ -390,3 +390,36 @@ def test_pods_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
     assert sizes[-1] == sizes[0]
     assert sizes[-1][0] == {"nri pods": 0, "nri containers": 0}
     assert sizes[-1][1]["waiting writes"] == 0
+
+
+def test_an_update_of_a_container_that_is_not_known_is_decided_and_the_container_known_from_then_on(
+    tmp_path: Path,
+) -> None:
+    plugin, _ = made(tmp_path, BATCH)
+    pod, container = BATCH.pod.messages()
+    with FakeRuntime() as runtime:
+        reply = runtime.add(plugin).update_container(pod, container, m.LinuxResources())
+    assert reply.resources.cpu.quota.value == 50_000
+    assert plugin.held.counts()["nri containers"] == 1
+
+
+def test_a_defect_of_ours_costs_a_container_nothing_but_its_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin, parts = made(tmp_path, CLEAR, fail=True)
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(type(parts.executor), "changes", broken)
+    monkeypatch.setattr(type(parts.executor), "retry", broken)
+    monkeypatch.setattr(hook_plugin, "clear", broken)
+    monkeypatch.setattr(hook_plugin.words, "compared", broken)
+    pod, container = CLEAR.pod.messages()
+    with FakeRuntime() as runtime:
+        runtime.add(plugin).run_pod_sandbox(pod)
+        created = runtime.create_container(pod, container).container
+        runtime.post_create_container(pod, created)
+        runtime.start_container(pod, created)
+        runtime.remove_pod_sandbox(pod)
+    assert caplog.text.count("RuntimeError: a defect") >= 4
