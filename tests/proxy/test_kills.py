@@ -142,7 +142,8 @@ def test_a_kill_of_the_runtime_is_unavailable_and_not_a_hang_and_nothing_has_end
         assert time.monotonic() - began < 5
         assert not plugin.lines("StopContainer", container="main")
         told = [line["event"] for line in plugin.lines(container="other")]
-        assert told == ["CreateContainer", "StopContainer", "RemoveContainer"], "it is taken back"
+        asked = ["CreateContainer", "ValidateContainerAdjustment"]
+        assert told == [*asked, "StopContainer", "RemoveContainer"], "it is taken back"
         proxied.runtime.start()
         wait_for(proxied.cri.answers, "the runtime, through the proxy")
         assert memory(proxied, container) == str(LIMIT)
