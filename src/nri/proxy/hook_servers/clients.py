@@ -2,7 +2,7 @@
 
 Rules: a connection is made when it is needed, and at most so many are kept; one that has failed is given up, so that a
 server that comes back is found at the next question and not when gRPC's own backoff has passed. Next:
-`nri.proxy.hook_servers.exchange`.
+`nri.proxy.hook_servers.servers`.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def container_cpus(context: ContainerContext, rule: CpusetRule | None, *, batch_
         return Decision(Changes(cpuset=rule.system_cpus), "the node's CPUs for SYSTEM pods")
     if qos == LS:
         return Decision(Changes(cpuset=rule.shared()), "all share pools, for LS pods")
-    if kube_class_of(context.cgroup_parent) == BEST_EFFORT:
+    if kube_class_of(context.cgroup_parent or context.pod.cgroup_parent) == BEST_EFFORT:
         return Decision(Changes(cpuset=""), "cleared: the CPUs of best-effort pods are limited elsewhere")
     if rule.kubelet_policy == "static":
         return Decision(NO_CHANGES, "left to the kubelet's static policy")

@@ -90,3 +90,8 @@ def test_programs_of_the_host_have_cpus_if_they_are_ls() -> None:
     assert cpuset.host_application(HostApplicationContext("a", "BE"), None).changes.cpuset is None
     with pytest.raises(HookError, match=r"host application a: .* LS only"):
         cpuset.host_application(HostApplicationContext("a", "BE"), RULE)
+
+
+def test_the_class_is_that_of_the_pods_folder_while_the_containers_is_not_known() -> None:
+    pod = PodContext(cgroup_parent="kubepods/besteffort/podu")
+    assert cpuset.container(ContainerContext(pod), RULE).changes.cpuset == ""

@@ -1,0 +1,79 @@
+"""The folder of the host that HAMi's monitor shares with one container: made empty before the container is created.
+
+Rules: one name below the folder of all containers, never a path that an id leads elsewhere; what an earlier container
+of the name has left is moved aside at once and removed by a thread, because a container can fill it as it likes. Next:
+`nri.agent.transports.hook_plugin`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import shutil
+import threading
+import uuid
+from typing import Final
+
+from nri.host import Outcome, Result, Root
+from nri.host.outcome import explain
+from nri.policies.koordinator.values import Changes
+
+__all__ = ["make_folder"]
+
+_MODE: Final = 0o777
+_NAME: Final = "monitor folder"
+
+
+def make_folder(root: Root, changes: Changes, library: str) -> list[Result]:
+    """Make the folder that changes want mounted; nothing if they want none.
+
+    Args:
+        root: the machine.
+        changes: what was decided for the container.
+        library: HAMi-core's library, beside which the folder is.
+    """
+    beside = posixpath.dirname(library)
+    wanted = [each.source for each in changes.mounts if each.destination == beside and each.source != beside]
+    return [_made(root, f"{beside}/containers", source) for source in wanted]
+
+
+def _made(root: Root, folder: str, path: str) -> Result:
+    above, _, name = path.rpartition("/")
+    if above != folder or name in ("", ".", ".."):
+        return Result(path, _NAME, "empty", Outcome.REFUSED, f"it is no folder of {folder}")
+    try:
+        with contextlib.suppress(FileExistsError):
+            root.make_folder(folder)
+        descriptor = root.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            _empty(descriptor, name)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return Result(path, _NAME, "empty", *explain(error))
+    return Result(path, _NAME, "empty", Outcome.APPLIED)
+
+
+def _empty(folder: int, name: str) -> None:
+    try:
+        os.mkdir(name, _MODE, dir_fd=folder)
+    except FileExistsError:
+        aside = f".{uuid.uuid4()}"
+        os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+        os.mkdir(name, _MODE, dir_fd=folder)
+        copy = os.dup(folder)
+        threading.Thread(target=_remove, args=(copy, aside), name="nri-agent-remove", daemon=True).start()
+    made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    try:
+        os.fchmod(made, _MODE)  # whatever the umask is
+    finally:
+        os.close(made)
+
+
+def _remove(folder: int, name: str) -> None:
+    """Remove a tree below an open folder; symlinks in it are not followed."""
+    try:
+        shutil.rmtree(name, ignore_errors=True, dir_fd=folder)
+    finally:
+        os.close(folder)
