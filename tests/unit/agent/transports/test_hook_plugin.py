@@ -362,7 +362,7 @@ def test_pods_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
     parts = agents.parts(v1(tmp_path), node=BATCH.base(), clock=clock)
     plugin = HookPlugin(parts)
     sizes: list[tuple[Any, ...]] = []
-    for number in range(int(os.environ.get("NRI_CYCLES", "300"))):
+    for number in range(int(os.environ.get("NRI_CYCLES", "200"))):
         clock.now += 1
         pod, container = BATCH.pod.messages()
         pod.id = container.pod_sandbox_id = f"p{number}"
