@@ -286,3 +286,37 @@ def test_of_two_agents_at_one_runtime_the_second_says_who_is_there(place: Node, 
         starting.join(30)
         second.wait_ready()
         assert second.stop() == 0
+
+
+def test_cycles_of_pods_leave_nothing_in_the_agent(place: Node) -> None:
+    """NRI_PODS=200 for the long run; every second pod's container ends by itself, or is refused by the OCI runtime."""
+    count = int(os.environ.get("NRI_PODS", "8"))
+    cri = place.daemon.cri
+    with AgentProgram(place, "nri", GATES) as agent:
+        used: list[dict[str, int]] = []
+        for number in range(count):
+            pod = place.run_pod(f"pod-{number}", "BestEffort", **BATCH)
+            if number % 4 == 1:
+                cri.wait_exited(cri.run(pod, "app", ("true",)))
+            elif number % 4 == 3:
+                with pytest.raises(grpc.RpcError):
+                    cri.run(pod, "app", ("/no/such/program",))
+            else:
+                cri.run(pod, "app", ("sleep", "1000"))
+            place.remove_pod(pod)
+            if number in (count // 2, count - 1):
+                used.append(footprint(agent.pid))
+        held = agent.ask("/metrics")
+        assert 'nri_agent_held{what="nri pods"} 0' in held
+        assert 'nri_agent_held{what="nri containers"} 0' in held
+        assert used[1]["fd"] - used[0]["fd"] <= 2, used
+        assert used[1]["task"] - used[0]["task"] <= 2, used
+        assert used[1]["kB"] - used[0]["kB"] <= 2048 + 20 * count, used
+        agent.wait_ready()
+
+
+def footprint(pid: int) -> dict[str, int]:
+    """Descriptors, threads and resident memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    return {"kB": resident, **{name: len(os.listdir(f"/proc/{pid}/{name}")) for name in ("fd", "task")}}

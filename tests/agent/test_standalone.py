@@ -99,3 +99,25 @@ def test_the_folder_of_best_effort_pods_idles_and_the_agents_end_leaves_it_so(ru
         until(lambda: folder.read_text().strip() == "1", agent.story)
         ruled.rule("NodeSLO", {"spec": {}})
         until(lambda: folder.read_text().strip() == "0", agent.story)
+
+
+EVICT = """
+[gates]
+BEMemoryEvict = true
+"""
+
+
+def test_a_batch_pod_is_evicted_by_the_runtime_when_memory_runs_short_and_no_other(ruled: Node) -> None:
+    with AgentProgram(ruled, "standalone", EVICT) as agent:
+        batch, web = ruled.run_pod("batch", "BestEffort", **BATCH), ruled.run_pod("web", "Burstable", **SENSITIVE)
+        gone, stays = started(ruled, batch), started(ruled, web)
+        short = {"enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
+        ruled.rule("NodeSLO", {"spec": {"resourceUsedThresholdWithBE": short}})
+        until(lambda: not Path(f"/proc/{gone}").exists(), agent.story)
+        assert Path(f"/proc/{stays}").exists()
+
+        def told() -> list[tuple[str, str]]:
+            rows = agent.explain("batch")["values"]
+            return [(row["hook"], row["value"]) for row in rows if row["field"] == "eviction"]
+
+        until(lambda: told() == [("BEMemoryEvict", "asked")], agent.story)

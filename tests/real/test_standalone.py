@@ -67,13 +67,13 @@ class Machine:
         )
         self.standalone = Standalone(Settings(), self.parts)
 
-    def run(self, manifest: Mapping[str, Any]) -> tuple[str, str, int]:
+    def run(self, manifest: Mapping[str, Any], command: str = "sleep 600") -> tuple[str, str, int]:
         """Run the container of a pod; return the folders of both, and its process."""
         pod = pod_folder(manifest, paths.CGROUPFS)
         (status,) = manifest["status"]["containerStatuses"]
         name = status["containerID"].removeprefix("containerd://")
         self.names.append(name)
-        spec = self.bundles.spec("sleep 600")
+        spec = self.bundles.spec(command)
         spec["linux"]["cgroupsPath"] = f"/{self.top}/{pod}/{name}"
         self.bundles.start(str(self.bundles.bundle(name, spec)), name)
         return pod, f"{pod}/{name}", json.loads(self.bundles.call("state", name))["pid"]
