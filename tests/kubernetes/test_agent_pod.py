@@ -113,7 +113,11 @@ def test_in_a_pod_without_capabilities_it_decides_for_containers_and_writes_what
     node: Node, run: RunPod, tmp_path: Path
 ) -> None:
     agent = run(agent_pod(node, tmp_path))
-    agent.wait_ready()
+    try:
+        agent.wait_ready()
+    finally:
+        for log in node.runtime.run_dir.glob("kubelet/logs/*nri-agent*/agent/*.log"):
+            print(log.read_text())
     manifest = pod("batch", container(), annotations=BATCH)
     manifest["metadata"]["labels"] = {"koordinator.sh/qosClass": "BE"}
     batch = run(manifest)
