@@ -81,6 +81,15 @@ def fill_engine_settings(_app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = source[0].replace("<!-- engine settings -->", reference())
 
 
+def fill_agent_settings(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Put the agent's keys where the page of its settings asks for them."""
+    if page == "reference/agent":
+        sys.path.insert(0, str(ROOT / "docs"))
+        from engine_reference import agent_reference
+
+        source[0] = source[0].replace("<!-- agent settings -->", agent_reference())
+
+
 def fill_plugins(_app: Sphinx, page: str, source: list[str]) -> None:
     """Put the bundled plugins where their page asks for them."""
     if page == "reference/plugins":
@@ -135,4 +144,5 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", fill_changelog)
     app.connect("source-read", fill_command_line)
     app.connect("source-read", fill_engine_settings)
+    app.connect("source-read", fill_agent_settings)
     app.connect("source-read", fill_plugins)

@@ -1,10 +1,14 @@
-"""The engine's keys as Markdown, from the classes themselves: nothing here can be out of date.
+"""The keys of the engine and of the agent as Markdown, from the classes themselves: nothing here can be out of date.
 
-`docs/conf.py` puts them into the page `reference/engine`; tests/docs/test_engine_reference.py tries it.
+`docs/conf.py` puts them into the pages `reference/engine` and `reference/agent`; tests/docs/test_engine_reference.py
+and tests/docs/test_agent_reference.py try it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from nri.agent.settings import settings_keys
 from nri.config.listing import Key
 from nri.engine.config import config_keys
 
@@ -27,10 +31,20 @@ def cell(text: str) -> str:
 
 
 def reference() -> str:
+    """The engine's keys."""
+    return sections(config_keys())
+
+
+def agent_reference() -> str:
+    """The agent's keys."""
+    return sections(settings_keys())
+
+
+def sections(keys: Iterable[Key]) -> str:
     """A section for each table, its keys in the order of the classes."""
     out = []
     tables: dict[str, list[Key]] = {"": []}
-    for key in config_keys():
+    for key in keys:
         tables.setdefault(table_of(key), []).append(key)
     for table, rows in tables.items():
         out.append(f"## {title(table)}\n")

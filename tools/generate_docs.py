@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.real import bundled_matrix  # noqa: E402
+from tools import agent_tables  # noqa: E402
 from tools.deployment import table as deployment  # noqa: E402
 
 PROTO = ROOT / "proto/nri/pkg/api/v1alpha1/api.proto"
@@ -258,7 +259,20 @@ def proxy_table() -> str:
     return table(("field", "in the CRI", "limits, or why not"), rows)
 
 
+def rows_of(made: Callable[[], Iterable[tuple[str, ...]]]) -> Callable[[], str]:
+    """A table of rows, the first of which is its head."""
+
+    def text() -> str:
+        head, *rows = made()
+        return table(head, rows)
+
+    return text
+
+
 REGIONS: dict[str, Callable[[], str]] = {
+    "agent-gates": rows_of(agent_tables.gates),
+    "agent-modes": rows_of(agent_tables.modes),
+    "agent-needs": rows_of(agent_tables.needs),
     "agent-metrics": agent_metrics,
     "proxy-table": proxy_table,
     "knobs": knobs,

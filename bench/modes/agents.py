@@ -1,7 +1,8 @@
 """The agent in each mode: its configuration, its process in a cgroup of its own, and what it uses.
 
 Rules: `nri agent run` as a unit starts it, with rules and pods from the API server in every mode, and without the
-strategies that sample the node, which are the same in all modes; one agent at a time. Its processor time is that of its cgroup, from its first instruction on. Next: `bench.modes.segment`.
+strategies that sample the node, which are the same in all modes; one agent at a time. Its processor time is that of its
+cgroup, from its first instruction on. Next: `bench.modes.segment`.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from bench.modes.node import CGROUPS, BenchNode
 from bench.plugins import memory
 from tests.kubernetes.kubelet import NODE
 
-NONE, NRI, PROXY, STANDALONE = "no agent", "nri", "proxy", "standalone"
-#: In the order of the tables; ratios are to the first.
-MODES = (NONE, NRI, PROXY, STANDALONE)
+NONE, NRI, PROXY, STANDALONE, BOTH = "no agent", "nri", "proxy", "standalone", "nri,standalone"
+#: In the order of the tables; ratios are to the first. The last is the agent's default.
+MODES = (NONE, NRI, PROXY, STANDALONE, BOTH)
 _READY_S, _END_S = 30.0, 15.0
 
 

@@ -84,11 +84,12 @@ def _during(mode: Mode) -> tuple[list[Counter[str]], int]:
 
 
 def _calls(counted: Sequence[Counter[str]], among: int) -> str:
-    """Calls by what was asked, for each of so many."""
-    both = sum(counted, Counter[str]())
-    if not both:
-        return "0"
-    return ", ".join(f"{what} {count / among:.2g}" for what, count in sorted(both.items()))
+    """Calls by verb, for each of so many."""
+    verbs: Counter[str] = Counter()
+    for each in counted:
+        for what, count in each.items():
+            verbs[what.partition(" ")[0]] += count
+    return ", ".join(f"{count / among:.2g} {verb}" for verb, count in sorted(verbs.items())) or "0"
 
 
 def _cell(values: Sequence[float]) -> str:

@@ -349,14 +349,15 @@ CASES = (
         "CPUNormalization", "faster CPUs", Pod(n.LS, cpu_shares=1024, cfs_quota=100_000),
         (
             Effect("container", "cpu.cfs_quota", "50000", updated=True),
-            Effect("pod", "cpu.cfs_quota", "50000", _ALONE),
+            # Not on cgroup v1, where a container could then not start (nri.agent.transports.standalone.room).
+            Effect("pod", "cpu.cfs_quota", "50000", frozenset()),
         ),
         _FAST,
     ),
     Case(
         "Resctrl", "bandwidth", Pod(n.LS, annotations=_BANDWIDTH),
         (
-            Effect("resctrl", "schemata", "MB:0=30;\n"),
+            Effect("resctrl", "schemata", "MB:0=30"),
             Effect("container", "rdt class", f"koordlet-{UID}", frozenset({NRI})),
             Effect("resctrl", "removed", f"koordlet-{UID}"),
             Effect("resctrl", "tasks", f"koordlet-{UID}", _ALONE),

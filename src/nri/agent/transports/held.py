@@ -86,16 +86,17 @@ class Held:
             self.put(container_id, new)
         return found or new
 
-    def ask(self, container: HeldContainer, resources: Resources) -> None:
-        """Note what the kubelet asks for now: what it does not mention stays as it asked before."""
+    def ask(self, container: HeldContainer, context: ContainerContext) -> None:
+        """Note what the kubelet asks for now, in a newer context: what it does not mention stays as it asked before."""
         before = container.context.resources or Resources()
+        asked = context.resources or Resources()
         named = {
             name: value
             for name in ("cpu_shares", "cfs_quota", "cpuset", "memory_limit")
-            if (value := getattr(resources, name)) is not None
+            if (value := getattr(asked, name)) is not None
         }
         with self._lock:
-            container.context = replace(container.context, resources=replace(before, **named))
+            container.context = replace(context, resources=replace(before, **named), env={})
             container.asked += 1
 
     def drop(self, container_id: str) -> HeldContainer | None:

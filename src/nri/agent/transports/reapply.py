@@ -24,6 +24,7 @@ from nri.api import messages as m
 from nri.errors import NriError
 from nri.host import Result
 from nri.policies.koordinator.contexts import PodContext, Resources
+from nri.policies.koordinator.hooks import batch_resource, cpu_normalization, cpuset
 from nri.policies.koordinator.profile import Outcome
 from nri.policies.koordinator.values import Changes
 from nri.policies.koordinator.writes import KNOBS, pod_writes
@@ -34,6 +35,8 @@ __all__ = ["PORTION", "Reapply"]
 
 _log = logging.getLogger(__name__)
 _POD, _CONTAINER = "ReconcilePod", "ReconcileContainer"
+#: The hooks whose values are given back.
+_GIVEN_BACK: Final = (batch_resource.NAME, cpu_normalization.NAME, cpuset.NAME)
 #: Containers in one update: a runtime takes up to 50 ms for each, and has 5 s.
 PORTION: Final = 32
 #: The part of the time for an answer to Synchronize that is used; what is left then follows by itself.
@@ -61,6 +64,7 @@ class Reapply:
         self._parts, self._held, self._transport = parts, held, transport
         self.generation = 0
         self.left = False
+        self._missing: set[str] = set()
 
     def rules_changed(self) -> None:
         """Note that what was decided until now is out of date."""
@@ -104,6 +108,24 @@ class Reapply:
         well = not runtime.connected or self._send_all(runtime, generation)
         again = [self.pod(context) for context in refused]
         return well and all(again) and generation == self.generation
+
+    def vanished(self) -> list[PodContext]:
+        """Forget the pods that have neither containers nor a cgroup, now and the last time; return them.
+
+        A runtime that was restarted may tell nothing when a pod is removed that is older than that.
+        """
+        used = {known.pod_id for _, known in self._held.containers()}
+        exists = self._parts.executor.hierarchies.exists
+        missing = {
+            number: context
+            for number, context in self._held.pods()
+            if number not in used and not (context.cgroup_parent and exists(context.cgroup_parent))
+        }
+        gone = [context for number, context in missing.items() if number in self._missing]
+        for number in self._missing & set(missing):
+            self._held.drop_pod(number)
+        self._missing = set(missing)
+        return gone
 
     def pod(self, context: PodContext, *, force: bool = False) -> bool:
         """Decide and write a pod's values; return whether the kernel refused none of them."""
@@ -216,8 +238,8 @@ def _parts_of(changes: Changes) -> tuple[Changes, int | None]:
 def _with_what_was_asked(known: HeldContainer, outcome: Outcome) -> Changes:
     """What was decided; and for what an earlier decision has set, and none does now, what the kubelet had asked for."""
     changes, before = outcome.changes, known.changes
-    if before is None or outcome.errors:  # a hook that cannot decide gives nothing back
-        return changes
+    if before is None or any(error.hook in _GIVEN_BACK for error in outcome.errors):
+        return changes  # a hook that cannot decide gives nothing back
     asked = known.context.resources or Resources()
     if before.cfs_quota is not None and changes.cfs_quota is None and asked.cfs_quota is not None:
         changes = replace(changes, cfs_quota=asked.cfs_quota)

@@ -36,9 +36,10 @@ def test_what_the_kubelet_does_not_mention_stays_as_it_asked_before() -> None:
     held = filled()
     known = held.container("c1")
     assert known is not None
-    held.ask(known, Resources(cfs_quota=9))
+    held.ask(known, ContainerContext(PodContext(uid="new"), env={"A": "b"}, resources=Resources(cfs_quota=9)))
     assert known.context.resources == Resources(cfs_quota=9, cpu_shares=2)
     assert known.asked == 1
+    assert (known.context.pod.uid, known.context.env) == ("new", {})
 
 
 def test_the_environment_is_not_kept() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from nri.policies.koordinator.profile import Node
 from nri.testing import FakeRuntime
 from tests.support import agents
 from tests.support.hook_modes import CASES, CONTAINER_ID, MAIN, SANDBOX_ID, UID, Case, Pod
-from tests.support.host_trees import v1, v2
+from tests.support.host_trees import v1, v2, write_files
 
 BATCH = next(case for case in CASES if case.hook == "BatchResource")
 SHARED = next(case for case in CASES if case.title == "share pools")
@@ -344,3 +346,47 @@ def test_the_container_of_a_name_that_is_not_in_the_annotation_is_left_alone(tmp
     with FakeRuntime() as runtime:
         assert not runtime.add(plugin).create_container(pod, container).owners.owners
     assert container.pod_sandbox_id == SANDBOX_ID
+
+
+def test_an_old_runtime_is_not_asked_for_events_that_it_does_not_know(tmp_path: Path) -> None:
+    plugin, _ = made(tmp_path, BATCH)
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        plugin.runtime.nri_version = "v0.6.1"
+        assert EVENTS - plugin.configure() == EventMask.of("PostUpdatePodSandbox")
+
+
+def test_pods_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
+    """NRI_CYCLES=10000 for the long run: a machine of files, and a clock that a cycle moves by a second."""
+    clock = agents.Clock()
+    parts = agents.parts(v1(tmp_path), node=BATCH.base(), clock=clock)
+    plugin = HookPlugin(parts)
+    sizes: list[tuple[Any, ...]] = []
+    for number in range(int(os.environ.get("NRI_CYCLES", "200"))):
+        clock.now += 1
+        pod, container = BATCH.pod.messages()
+        pod.id = container.pod_sandbox_id = f"p{number}"
+        pod.uid, container.id = f"u{number}", f"c{number}"
+        pod.linux.cgroup_parent = folder = f"/kubepods/besteffort/pod{pod.uid}"
+        container.linux.cgroups_path = f"{folder}/{container.id}"
+        there = number % 3 > 0  # of some the cgroup never comes
+        if there:
+            cgroups = tmp_path / "sys/fs/cgroup"
+            write_files(cgroups / f"cpu,cpuacct{folder}", {"cpu.shares": "1024\n", "cpu.cfs_quota_us": "-1\n"})
+            write_files(cgroups / f"memory{folder}", {"memory.limit_in_bytes": "4096\n"})
+        plugin.run_pod_sandbox(pod)
+        plugin.create_container(pod, container)
+        plugin.post_create_container(pod, container)
+        plugin.start_container(pod, container)
+        plugin.reapply.run(plugin.runtime)
+        if number % 2:
+            plugin.stop_container(pod, container)
+        if there:
+            for controllers in ("cpu,cpuacct", "memory"):
+                shutil.rmtree(tmp_path / f"sys/fs/cgroup/{controllers}{folder}")
+        plugin.remove_pod_sandbox(pod)
+        if number % 100 == 99:
+            sizes.append((plugin.held.counts(), parts.executor.held(), len(os.listdir("/proc/self/fd"))))
+    assert sizes[-1] == sizes[0]
+    assert sizes[-1][0] == {"nri pods": 0, "nri containers": 0}
+    assert sizes[-1][1]["waiting writes"] == 0

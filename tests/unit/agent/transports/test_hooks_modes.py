@@ -97,7 +97,7 @@ def written(root: Root, case: Case, history: Any) -> dict[tuple[str, str], str]:
     found = {(folders[row["target"]], row["name"]): row["wanted"] for row in rows if row["target"] in folders}
     base = Path(root.path)
     if (base / GROUP / "tasks").exists():
-        found["resctrl", "schemata"] = f"{(base / GROUP / 'schemata').read_text().strip()};\n"
+        found["resctrl", "schemata"] = (base / GROUP / "schemata").read_text().strip()
         if (base / GROUP / "tasks").read_text().strip() == str(TASK):
             found["resctrl", "tasks"] = f"koordlet-{UID}"
     elif not (base / GROUP).exists() and any(row["target"] == f"koordlet-{UID}" for row in rows):

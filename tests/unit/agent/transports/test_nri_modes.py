@@ -92,7 +92,7 @@ def in_messages(reply: Created | Updated) -> dict[tuple[str, str], str]:
 def group(root: Root, parts: Parts) -> dict[tuple[str, str], str]:
     """What became of the pod's resctrl group."""
     text = (Path(root.path) / GROUP / "schemata").read_text()
-    found = {("resctrl", "schemata"): f"{text.strip()};\n"} if text != "MB:0=100\n" else {}
+    found = {("resctrl", "schemata"): text.strip()} if text != "MB:0=100\n" else {}
     writes = (parts.history.of(UID) or {}).get("writes", [])
     if any(each["name"] == "group" and each["wanted"] == "removed" for each in writes):
         found[("resctrl", "removed")] = f"koordlet-{UID}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from nri.agent.transports.hook_plugin import HookPlugin
 from nri.api import messages as m
 from nri.errors import ConnectionClosed
 from nri.policies.koordinator import names as n
+from nri.policies.koordinator.contexts import Resources
 from nri.policies.koordinator.profile import Node
 from nri.testing import FakeRuntime
 from tests.support import agents
@@ -162,6 +165,35 @@ def test_a_pod_that_went_while_there_was_no_connection_is_forgotten(tmp_path: Pa
         runtime.containers.clear()
         runtime.restart()
         assert plugin.held.counts() == {"nri pods": 0, "nri containers": 0}
+
+
+def test_a_pod_that_went_without_a_word_is_forgotten_the_second_time_that_it_is_missed(tmp_path: Path) -> None:
+    plugin, parts = made(tmp_path, BATCH)
+    sandbox, container = BATCH.pod.messages()
+    with FakeRuntime() as runtime:
+        runtime.add(plugin).run_pod_sandbox(sandbox)
+        created = runtime.create_container(sandbox, container).container
+        cgroups = tmp_path / "sys/fs/cgroup"
+        for _ in range(3):
+            plugin.sweep()
+        assert plugin.held.counts()["nri pods"] == 1, "its cgroup is there"
+        for each in cgroups.iterdir():
+            shutil.rmtree(each / BATCH.pod.folder)
+        for _ in range(3):
+            plugin.sweep()
+        assert plugin.held.counts()["nri pods"] == 1, "it has a container"
+        runtime.remove_container(sandbox, created)
+        plugin.sweep()
+        v1(tmp_path, BATCH.pod.folder)
+        plugin.sweep()
+        assert plugin.held.counts()["nri pods"] == 1, "its cgroup has come"
+        for each in cgroups.iterdir():
+            shutil.rmtree(each / BATCH.pod.folder)
+        plugin.sweep()
+        assert plugin.held.counts()["nri pods"] == 1
+        plugin.sweep()
+        assert plugin.held.counts()["nri pods"] == 0
+    assert (parts.history.of(UID) or {})["ended"]
 
 
 # -- changed rules ----------------------------------------------------------------------------------------------------
@@ -363,6 +395,28 @@ def test_what_the_api_says_was_asked_for_counts(tmp_path: Path) -> None:
         assert [update.message.linux.resources.cpu.quota.value for update in runtime.updates] == [50_000]
 
 
+def test_what_the_kubelet_asks_for_while_an_update_is_under_way_is_decided_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin, parts = made(tmp_path, FAST)
+    with with_pod(plugin, FAST.pod) as runtime:
+        parts.book.put("Node", ratio("4"), "a test")
+        update = type(plugin.runtime).update
+        known = plugin.held.container(CONTAINER_ID)
+        assert known is not None
+
+        def meanwhile(handle: Any, *updates: Any) -> Any:
+            plugin.held.ask(known, replace(known.context, resources=Resources(cfs_quota=400_000)))
+            return update(handle, *updates)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(plugin.runtime), "update", meanwhile)
+            assert not run(plugin)
+        assert plugin.reapply.run(plugin.runtime)
+        quotas = [update.message.linux.resources.cpu.quota.value for update in runtime.updates]
+        assert quotas == [25_000, 100_000]
+
+
 # -- bad annotations --------------------------------------------------------------------------------------------------
 
 MALFORMED = {
@@ -401,9 +455,25 @@ def test_a_malformed_annotation_never_clears_what_was_applied(tmp_path: Path, ev
         elif not fail:
             runtime.update_container(bad, container, m.LinuxResources())
             runtime.post_update_container(bad, container)
+            parts.book.put("NodeResourceTopology", None, "a test")
+            assert run(plugin)
         assert runtime.updates == []
         assert container.linux.resources.SerializeToString(deterministic=True) == before
     assert files(tmp_path) == on_disk
+
+
+def test_a_hook_that_can_no_longer_decide_gives_nothing_back(tmp_path: Path) -> None:
+    plugin, parts = made(tmp_path, SHARED)
+    with with_pod(plugin, SHARED.pod) as runtime:
+        known = plugin.held.container(CONTAINER_ID)
+        assert known is not None
+        known.context = replace(known.context, pod=replace(known.context.pod, annotations=MALFORMED))
+        (tmp_path / "sys/fs/cgroup/cpuset" / SHARED.pod.folder / CONTAINER_ID / "cpuset.cpus").write_text("1\n")
+        before = files(tmp_path)
+        parts.book.put("NodeResourceTopology", pools("3"), "a test")
+        assert run(plugin)
+        assert runtime.updates == []
+    assert files(tmp_path) == before
 
 
 def files(folder: Path) -> dict[str, str]:

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 from nri.agent.decisions import reason_of
 from nri.agent.executor import OOM_SCORE
 from nri.agent.parts import Parts
-from nri.agent.transports.standalone.listing import key_of
+from nri.agent.pods.running import key_of
+from nri.agent.transports.standalone.room import with_room
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import Result
 from nri.policies.koordinator.contexts import ContainerContext, PodContext
@@ -85,7 +86,8 @@ class PodRound:
     def _items(self, pod: RunningPod, tally: Tally) -> Iterator[_Item]:
         context = pod.context()
         outcome = self._decide(MEND_POD, context, pod, tally)
-        yield _Item(context, outcome, pod_writes(context.cgroup_parent, outcome.changes, reason_of(outcome)))
+        writes = pod_writes(context.cgroup_parent, outcome.changes, reason_of(outcome))
+        yield _Item(context, outcome, with_room(writes, context, self._parts.executor.hierarchies))
         names = () if manifest.ignored(pod.pod) else [*manifest.containers_of(pod.pod)][:_MOST_CONTAINERS]
         stages = [(MEND_SANDBOX, pod.sandbox()), *((MEND_CONTAINER, pod.container(name)) for name in names)]
         for stage, container in stages:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.cli.errors import FAILED, USAGE
-from nri.cli.support.agent.offline import book_of, explained, pods_of
+from nri.cli.support.agent.offline import book_of, explained, passed_over, pods_of
 from nri.config.complaint import apart
 from nri.errors import ConfigError
 
@@ -28,10 +28,11 @@ class Finding(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """The outcome: what is wrong, what was looked at, and the exit code."""
+    """The outcome: what is wrong, what was looked at, what the author should know besides, and the exit code."""
 
     findings: list[Finding]
     looked_at: str
+    notes: list[str]
     code: int
 
 
@@ -47,7 +48,7 @@ def check(loaded: Settings | ConfigError, default: Settings, rules: bool, pods: 
     wrong = [_of(each) for each in apart(loaded)] if isinstance(loaded, ConfigError) else []
     code = USAGE if wrong else 0
     settings = default if isinstance(loaded, ConfigError) else loaded
-    words = ["settings"]
+    words, notes = ["settings"], list[str]()
     node = None
     if rules:
         book = book_of(settings)
@@ -55,7 +56,7 @@ def check(loaded: Settings | ConfigError, default: Settings, rules: bool, pods: 
         wrong += found
         kinds = [kind for kind in ("NodeSLO", "NodeResourceTopology", "Node") if book.document(kind)]
         words.append(f"rules ({', '.join(kinds) or 'none'})")
-        node = book.node
+        node, notes = book.node, passed_over(settings)
     if pods:
         try:
             listed = pods_of(pods)
@@ -65,7 +66,7 @@ def check(loaded: Settings | ConfigError, default: Settings, rules: bool, pods: 
             words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
             rows = [explained(pod, node or book_of(settings).node, {}) for pod in listed]
             wrong += [_hook_error(pods, row, error) for row in rows for error in row["errors"]]
-    return Checked(wrong, ", ".join(words), code or (FAILED if wrong else 0))
+    return Checked(wrong, ", ".join(words), notes, code or (FAILED if wrong else 0))
 
 
 def _of(error: ConfigError) -> Finding:

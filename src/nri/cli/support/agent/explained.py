@@ -54,15 +54,19 @@ def enriched(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def show(out: Output, found: Mapping[str, Any]) -> None:
-    """Print an explanation for people: values, what came of writes, errors, and what has no effect."""
+    """Print an explanation for people: values, what came of writes, errors, notes; with -q the values alone."""
+    if out.quiet:
+        out.names(f"{row.get('container') or 'pod'} {row['field']} {row['value']}" for row in found["values"])
+        return
     name = "/".join(part for part in (found.get("namespace"), found.get("name")) if part) or found.get("key", "")
     out.text(Painted(f"pod {name}{' (it has ended)' if found.get('ended') else ''}", "bold"))
     if found["values"]:
         columns = [each for each in VALUES if any(row.get(each.key) for row in found["values"])]
-        out.table(columns, sorted(found["values"], key=lambda row: (row.get("container", ""), row.get("field", ""))))
+        rows = [{**row, "value": row["value"] or '""'} for row in found["values"]]
+        out.table(columns, sorted(rows, key=lambda row: (row.get("container", ""), row.get("field", ""))))
     else:
         out.text("no hook gave it any value")
-    for title, shown, part in (("Written:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
+    for title, shown, part in (("What came of it:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
         if found.get(part):
             out.text("")
             out.text(title)

@@ -18,7 +18,9 @@ from nri.agent.explain import History
 from nri.agent.machine import with_machine
 from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
+from nri.agent.rules.parsed import KINDS
 from nri.agent.settings import base_node
+from nri.agent.settings.node_name import node_name
 from nri.config.complaint import together
 from nri.errors import ConfigError
 from nri.kube.folder import Folder
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from nri.agent.settings import Settings
     from nri.policies.koordinator.profile import Node
 
-__all__ = ["book_of", "explain_manifests", "explained", "pods_of"]
+__all__ = ["book_of", "explain_manifests", "explained", "passed_over", "pods_of"]
 
 #: Labels and annotations by the hook that reads them.
 _KEYS = {row.name: row.keys for row in PROFILE}
@@ -45,6 +47,20 @@ def book_of(settings: Settings) -> RuleBook:
     book = RuleBook(with_machine(base_node(settings), host.Root(settings.root)))
     FileRules(settings, book).look()
     return book
+
+
+def passed_over(settings: Settings) -> list[str]:
+    """Rules of other nodes in the settings' files, a line each: they are good, and do not count here."""
+    folder, here = Folder(settings.rules.path), node_name(settings)
+    folder.changed()
+    found = []
+    for name, each in folder.files.items():
+        for _, thing in each:
+            meta = thing.get("metadata")
+            owner = meta.get("name") if isinstance(meta, dict) else None
+            if thing.get("kind") in KINDS and owner not in (None, "", here):
+                found.append(f"{name}: {thing['kind']} is of node {owner}, and this is {here} (rules.node_name)")
+    return found
 
 
 def pods_of(path: str) -> list[dict[str, Any]]:

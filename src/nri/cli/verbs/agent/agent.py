@@ -101,6 +101,8 @@ def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods
     with_rules = bool(rules) or (not isinstance(loaded, ConfigError) and loaded.rules.source == "files")
     done = run_check(loaded, default, with_rules, pods or "")
     out = Output(settings)
+    for note in done.notes:
+        out.note(f"note: {note}")
     rows = [each._asdict() for each in done.findings]
     if rows or not out.human:
         columns = [
@@ -132,8 +134,9 @@ def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods
 def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **options: Any) -> None:
     """Explain which rule, annotation and hook gave a pod which value; what came of it; what is unsupported, and why.
 
-    POD is NAMESPACE/NAME, a name that only one pod has, or a uid. It is asked of the agent that runs here. With --pod
-    FILE nothing needs to run: the manifest is decided by the rules of --rules, with the settings of --config and --set.
+    POD is NAMESPACE/NAME, a name that only one pod has, or a key out of the list that comes without it, such as a uid
+    or kube-qos/BestEffort. It is asked of the agent that runs here. With --pod FILE nothing needs to run: the manifest
+    is decided by the rules of --rules, with the settings of --config and --set.
 
     Exits with 1 if the agent does not know the pod, with 3 if there is no agent.
     """
@@ -144,8 +147,10 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
 
     out = Output(settings)
     if manifest:
-        from nri.cli.support.agent.offline import explain_manifests
+        from nri.cli.support.agent.offline import explain_manifests, passed_over
 
+        for note in passed_over(loaded.settings):
+            out.note(f"note: {note}")
         found = [enriched(each) for each in explain_manifests(loaded.settings, str(manifest))]
         if not out.human:
             out.document(found)

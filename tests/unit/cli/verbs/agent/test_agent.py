@@ -166,6 +166,19 @@ def test_check_of_bad_rules_or_annotations_alone_ends_with_1(nri, rules: Path, p
     assert "shop/web" in done.stdout
 
 
+def test_rules_of_another_node_are_told_because_they_do_not_count_here(nri, rules: Path, pod: Path) -> None:
+    text = (rules / "slo.yaml").read_text()
+    (rules / "slo.yaml").write_text(text.replace("kind: NodeSLO\n", "kind: NodeSLO\nmetadata: {name: far}\n"))
+    words = ("--rules", str(rules), "--set", "rules.node_name=near")
+    done = nri("agent", "explain", "--pod", str(pod), *words)
+    told = f"note: {rules}/slo.yaml: NodeSLO is of node far, and this is near (rules.node_name)\n"
+    assert done.stderr == told
+    assert "bvt" not in done.stdout
+    checked = nri("agent", "check", *words)
+    assert checked.stderr == f"{told}nothing is wrong: settings, rules (NodeResourceTopology)\n"
+    assert nri("agent", "check", "--rules", str(rules), "--set", "rules.node_name=far").stderr.startswith("nothing is")
+
+
 # -- the rest ----------------------------------------------------------------------------------------------------------
 
 

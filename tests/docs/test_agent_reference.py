@@ -1,0 +1,42 @@
+"""The page of the agent's settings is made from the classes, and is complete; what the guide shows can be used."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from nri.agent.settings import load_settings, settings_keys
+from tests.support.pages import read_blocks
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.fixture
+def text(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.syspath_prepend(str(DOCS))
+    import engine_reference
+
+    yield engine_reference.agent_reference()
+    sys.modules.pop("engine_reference", None)
+
+
+def test_every_key_stands_in_the_section_of_its_table(text: str) -> None:
+    for key in settings_keys():
+        table, _, name = key.key.rpartition(".")
+        section = text.partition(f"## {f'[{table}]' if table else 'At the top'}\n")[2].partition("\n## ")[0]
+        assert f"| `{name}` |" in section, f"{key.key} is not below {table}"
+        assert key.meaning.replace("|", "\\|").replace("<", "&lt;") in section
+
+
+@pytest.mark.parametrize("page", ["howto/agent.md", "reference/agent.md"])
+def test_the_settings_that_a_page_shows_can_be_used(page: str, tmp_path: Path) -> None:
+    blocks = [block for block in read_blocks(DOCS / page) if block.language == "toml"]
+    assert blocks
+    for number, block in enumerate(blocks):
+        path = tmp_path / f"{number}.toml"
+        path.write_text(block.text)
+        assert load_settings(path, environment={}).origins
+
+
+def test_the_page_asks_for_it() -> None:
+    assert "<!-- agent settings -->" in (DOCS / "reference/agent.md").read_text(encoding="utf-8")
