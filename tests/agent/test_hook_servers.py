@@ -211,6 +211,7 @@ def test_the_agent_in_mode_hooks_has_its_values_in_force_before_the_first_instru
         proxied.rule("Node", {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "2"}}})
         file = CGROUPS / "cpu" / pod.config.linux.cgroup_parent.strip("/") / container / "cpu.cfs_quota_us"
         until(lambda: file.read_text().strip() == "25000", agent.story)
+        until(lambda: proxied.value(pod, "cpu", "cpu.cfs_quota_us") == "25000", agent.story)
         told = agent.explain("batch")
         assert {row["transport"] for row in told["values"]} == {"hooks"}
         agent.kill()
