@@ -107,6 +107,11 @@ class ControlPlane:
         self._spawn("kube-apiserver")
         self._wait()
 
+    @property
+    def is_up(self) -> bool:
+        """Whether the API server runs."""
+        return self._processes["kube-apiserver"].poll() is None
+
     def kubeconfig_of(self, token: str) -> Json:
         """How to reach it with a token."""
         return _kubeconfig(self._port, token)
