@@ -1,4 +1,4 @@
-"""Tables of the documentation about the node agent: its gates, and what each choice opens of a node.
+"""Tables of the documentation about the node agent: its gates, its modes, and what each choice opens of a node.
 
 Next: `tools.generate_docs`, which puts them into the pages.
 """
@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from nri.agent.capabilities import NEEDED_BY
 from nri.agent.settings.gates import LOOPS
 from nri.policies.koordinator.profile import PROFILE
+from tests.support import hook_modes
 from tools.deployment.agent.table import MODES, Row, read
 
-__all__ = ["gates", "needs"]
+__all__ = ["gates", "modes", "needs"]
 
 
 def gates() -> Iterator[tuple[str, ...]]:
@@ -54,3 +55,25 @@ def _on(default: bool) -> str:
 
 def _code(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def modes() -> Iterator[tuple[str, ...]]:
+    """Which effect of which hook each mode brings about: the table that the transports' tests are held against."""
+    columns = ("nri", "proxy", "standalone")
+    yield ("hook", "effect", *columns)
+    found: dict[tuple[str, str], set[str]] = {}
+    for case in hook_modes.CASES:
+        for effect in case.effects:
+            found.setdefault((case.hook, f"{effect.place}: {_effect(effect)}"), set()).update(effect.modes)
+    before = ""
+    for (hook, what), where in sorted(found.items()):
+        if not where:  # on none of the machines that the table is held against
+            continue
+        yield (hook if hook != before else "", what, *("yes" if mode in where else "no" for mode in columns))
+        before = hook
+
+
+def _effect(effect: hook_modes.Effect) -> str:
+    """An effect's name, for a reader: a knob is code, and of a clear it is said that it is one."""
+    name = effect.name.split(" ")[0] if effect.name.startswith(("env ", "mount ", "device ")) else effect.name
+    return f"`{name}`{' cleared' if effect.name == 'cpuset.cpus' and not effect.value else ''}"

@@ -271,6 +271,7 @@ def rows_of(made: Callable[[], Iterable[tuple[str, ...]]]) -> Callable[[], str]:
 
 REGIONS: dict[str, Callable[[], str]] = {
     "agent-gates": rows_of(agent_tables.gates),
+    "agent-modes": rows_of(agent_tables.modes),
     "agent-needs": rows_of(agent_tables.needs),
     "agent-metrics": agent_metrics,
     "proxy-table": proxy_table,

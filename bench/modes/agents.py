@@ -23,9 +23,9 @@ from bench.modes.node import CGROUPS, BenchNode
 from bench.plugins import memory
 from tests.kubernetes.kubelet import NODE
 
-NONE, NRI, PROXY, STANDALONE = "no agent", "nri", "proxy", "standalone"
-#: In the order of the tables; ratios are to the first.
-MODES = (NONE, NRI, PROXY, STANDALONE)
+NONE, NRI, PROXY, STANDALONE, BOTH = "no agent", "nri", "proxy", "standalone", "nri,standalone"
+#: In the order of the tables; ratios are to the first. The last is the agent's default.
+MODES = (NONE, NRI, PROXY, STANDALONE, BOTH)
 _READY_S, _END_S = 30.0, 15.0
 
 

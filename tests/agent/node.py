@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from nri.cri.pb import api_pb2 as pb
 from tools.runtimes import Containerd
-from tools.runtimes.cri import Pod
+from tools.runtimes.cri import Cri, Pod
 from tools.runtimes.machine import PATIENCE
 from tools.runtimes.mounts import unmount
 
@@ -76,8 +76,8 @@ class Node:
         temporary.write_text(json.dumps({"kind": kind, **document}))
         os.replace(temporary, self.rules / f"{kind}.json")
 
-    def run_pod(self, name: str, kube_class: str, **words: Mapping[str, str]) -> Pod:
-        """Run a pod in a cgroup that is there before, as a kubelet does it."""
+    def run_pod(self, name: str, kube_class: str, cri: Cri | None = None, **words: Mapping[str, str]) -> Pod:
+        """Run a pod in a cgroup that is there before, as a kubelet does it; `cri` is another way to the runtime."""
         uid = str(uuid.uuid4())
         folder = f"{self.cgroup}/{FOLDERS[kube_class]}/pod{uid}"
         for top in CGROUPS.iterdir():
@@ -95,7 +95,7 @@ class Node:
                 ),
             ),
         )
-        reply = self.daemon.cri.call("RunPodSandbox", pb.RunPodSandboxRequest(config=config))
+        reply = (cri or self.daemon.cri).call("RunPodSandbox", pb.RunPodSandboxRequest(config=config))
         return Pod(reply.pod_sandbox_id, config)
 
     def remove_pod(self, pod: Pod) -> None:

@@ -53,13 +53,18 @@ def buildah_with_base() -> Iterator[Buildah]:
 
 
 def build_bundled(tool: Buildah, image: str, wheels: Path) -> None:
-    """Build the image of all bundled plugins of the tree, without a network; `wheels` gets what it is built of."""
-    for name in ("base", "build"):
+    """Build the image of all bundled plugins of the tree; see `build_image`."""
+    build_image(tool, image, wheels, "base", ROOT / "deploy/Containerfile")
+
+
+def build_image(tool: Buildah, image: str, wheels: Path, requirements: str, containerfile: Path) -> None:
+    """Build an image of the tree, without a network; `wheels` gets what it is built of."""
+    for name in (requirements, "build"):
         words = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
         run([*words, "--require-hashes", "--dest", wheels, "-r", ROOT / f"requirements/{name}.txt"])
     options = ["--isolation", "chroot", "--build-arg", "BASE=localhost/nri-base", "--volume", f"{wheels}:/wheels:ro"]
     options += ["--build-arg", "PIP_NO_INDEX=1", "--build-arg", "PIP_FIND_LINKS=/wheels"]
-    tool("build", "--quiet", *options, "--tag", image, "--file", ROOT / "deploy/Containerfile", ROOT)
+    tool("build", "--quiet", *options, "--tag", image, "--file", containerfile, ROOT)
 
 
 @contextlib.contextmanager

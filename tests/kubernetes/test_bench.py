@@ -6,7 +6,7 @@ import pytest
 
 from bench.apiserver import run as apiserver
 from bench.modes import run as modes
-from bench.modes.agents import NONE, NRI, PROXY, STANDALONE
+from bench.modes.agents import BOTH, NONE, NRI, PROXY, STANDALONE
 from tests.support.needs import need_root
 
 
@@ -33,6 +33,6 @@ def test_each_mode_brings_policy_into_force_and_only_standalone_after_the_start(
              for name, mode in measured.items()}  # fmt: skip
     assert all(len(each) == 2 + modes.FEW for each in lives.values())
     assert not any(life.right or life.force_ns for life in lives[NONE])
-    for name in (NRI, PROXY):
+    for name in (NRI, PROXY, BOTH):
         assert all(life.right and life.kept for life in lives[name]), f"{name} has let a container run without policy"
     assert all(life.kept for life in lives[STANDALONE])

@@ -168,8 +168,7 @@ class HookPlugin(Plugin):
         known = self.held.container(container.id)
         if known is None:
             return
-        known.created = True
-        self._placed(known, pod, container)
+        known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
         if known.changes:
             self._compare(known, container)
         if known.generation != self.reapply.generation:
@@ -178,8 +177,7 @@ class HookPlugin(Plugin):
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Do by writes what could not be said, before the container's first instruction."""
         known = self.held.container(container.id) or self._late(pod, container)
-        known.created = True
-        self._placed(known, pod, container)
+        known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
         self._clear(known)
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
@@ -262,11 +260,6 @@ class HookPlugin(Plugin):
             raise Reject(str(outcome.failed))
         self._quietly("start", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
         return known
-
-    def _placed(self, known: HeldContainer, pod: m.PodSandbox, container: m.Container) -> None:
-        """Take in where the cgroup is: behind a proxy nobody knows the container's id before it is made."""
-        if folder := places.container_context(pod, container, self._scheme).cgroup_parent:
-            known.context = replace(known.context, cgroup_parent=folder)
 
     def _clear(self, known: HeldContainer) -> None:
         if is_clear(known.changes):

@@ -15,7 +15,7 @@ from nri.policies.koordinator import paths
 from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
 from nri.policies.koordinator.convert import messages
 
-__all__ = ["container_context", "pod_context", "requested"]
+__all__ = ["container_context", "placed", "pod_context", "requested"]
 
 
 def pod_context(pod: m.PodSandbox) -> PodContext:
@@ -30,6 +30,12 @@ def container_context(pod: m.PodSandbox, container: m.Container, runtime: str) -
     made = messages.container_context(pod, container, runtime, driver)
     folder = tidy(container.linux.cgroups_path) or paths.container_path(own.cgroup_parent, made.id, driver)
     return replace(made, pod=own, cgroup_parent=folder)
+
+
+def placed(context: ContainerContext, pod: m.PodSandbox, container: m.Container, runtime: str) -> ContainerContext:
+    """Return the context with the folder that the container has now; behind a proxy it has none before it is made."""
+    folder = container_context(pod, container, runtime).cgroup_parent
+    return replace(context, cgroup_parent=folder) if folder else context
 
 
 def requested(pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, runtime: str) -> ContainerContext:

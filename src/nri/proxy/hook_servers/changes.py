@@ -1,7 +1,8 @@
 """What a hook server's response changes in a request of the CRI. Pure: messages in, the same messages changed.
 
 Rules: only what differs from what was asked is touched, so that what the protocol has no words for stays as it came:
-the order of the environment, values that are not UTF-8, fields of a newer CRI. Next: `nri.proxy.hook_servers.clients`.
+the order of the environment, values that are not UTF-8, fields of a newer CRI. Next:
+`nri.proxy.hook_servers.registrations`.
 """
 
 from __future__ import annotations

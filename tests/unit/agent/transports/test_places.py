@@ -57,3 +57,12 @@ def test_an_update_is_decided_by_what_is_asked_for_now() -> None:
     assert context.resources == Resources(cpu_shares=7)
     assert context.env == {"A": "b"}
     assert places.requested(pod, container, m.LinuxResources(), "containerd").resources == Resources()
+
+
+def test_a_container_is_where_it_is_made_and_until_then_where_it_was_thought_to_be() -> None:
+    pod = m.PodSandbox(linux=m.LinuxPodSandbox(cgroup_parent="/kubepods/podu"))
+    before = places.container_context(pod, m.Container(id="x"), "nri-proxy")
+    assert before.cgroup_parent == ""
+    assert places.placed(before, pod, m.Container(id="x"), "nri-proxy") is before
+    made = m.Container(id="x", linux=m.LinuxContainer(cgroups_path="/kubepods/podu/real"))
+    assert places.placed(before, pod, made, "nri-proxy").cgroup_parent == "kubepods/podu/real"

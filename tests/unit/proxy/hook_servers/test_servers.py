@@ -11,7 +11,7 @@ import pytest
 
 from nri.cri.pb import api_pb2 as cri
 from nri.policies.koordinator.hook_protocol.dispatch import STAGES
-from nri.proxy import Subject
+from nri.proxy import HookServerSettings, ProxySettings, Subject
 from nri.proxy.hook_servers import HookServersFailed, RegisteredServers
 from nri.proxy.hook_servers.messages import fields_of
 from nri.proxy.state import ContainerRecord, PodRecord
@@ -257,3 +257,18 @@ def test_without_any_registration_nothing_happens(servers: Servers) -> None:
     request = run_request()
     servers.proxy().before("RunPodSandbox", request, Subject(), None)
     assert request == run_request()
+
+
+def test_a_proxys_settings_say_where_they_register_and_how_they_are_asked(servers: Servers) -> None:
+    assert RegisteredServers.of(ProxySettings()) is None
+    first = servers.add("10", lambda *_: {"labels": {"by": "10"}})
+    second = servers.add("20", lambda *_: {"labels": {"by": "20"}})
+    own = HookServerSettings(enable=True, folder=servers.folder, timeout=9.0, every=True)
+    made = RegisteredServers.of(ProxySettings(skip_label_key="skip", skip_label_value="me", hook_servers=own))
+    assert made is not None
+    servers.stack.callback(made.stop)
+    made.before("RunPodSandbox", run_request(skip="me"), Subject(), None)
+    made.before("RunPodSandbox", run_request(), Subject(), None)
+    assert (len(first.asked), len(second.asked)) == (1, 1)
+    with pytest.raises(ValueError, match="timeout 0 s is no time to wait"):
+        HookServerSettings(timeout=0)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from nri.agent.decisions import reason_of
 from nri.agent.executor import OOM_SCORE
 from nri.agent.parts import Parts
-from nri.agent.transports.standalone.listing import key_of
+from nri.agent.pods.running import key_of
 from nri.agent.transports.standalone.room import with_room
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import Result

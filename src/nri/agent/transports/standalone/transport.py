@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from nri.agent.parts import Parts
+from nri.agent.pods.running import running
 from nri.agent.settings.values import Settings
 from nri.agent.transports.standalone import folders, groups, terway
 from nri.agent.transports.standalone.levels import ROWS, Row, check
-from nri.agent.transports.standalone.listing import running
 from nri.agent.transports.standalone.pods import NAME, PodRound
 from nri.agent.transports.standalone.tally import Tally
 from nri.agent.transports.standalone.traffic.pods import NetworkShares

@@ -1,9 +1,9 @@
 """Pods of the API as running pods: their folders under the kubelet's driver, and their pause containers.
 
-Rules: reads only. A pod that has ended has no folders and is left out. A static pod is listed by an apiserver under
-another uid than its folder has, the hash of its file; that is believed only where no other pod has or claims it, for
-annotations are for anybody to write. A pause container is in no status: it is the one folder of a pod that no status
-names. Next: :mod:`nri.agent.transports.standalone.levels`.
+Rules: reads only. A folder that the source of the pods knows goes before one that is computed. A pod that has ended
+has no folders and is left out. A static pod is listed by an apiserver under another uid than its folder has, the hash
+of its file; that is believed only where no other pod has or claims it, for annotations are for anybody to write. A
+pause container is in no status: it is the one folder of a pod that no status names. Next: :mod:`nri.agent.parts`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from nri.host import Hierarchies
+from nri.host.cgroups import expand
 from nri.policies.koordinator import paths
 from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.refresh.running import RunningPod
@@ -25,7 +26,9 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 _IS_HASH: Final = re.compile(r"[0-9a-f]{32}")
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 #: The names that a runtime's scopes begin with, as container ids have them.
-_RUNTIMES: Final = {"cri-containerd-": "containerd", "crio-": "cri-o", "docker-": "docker", "pouch-": "pouch"}
+_RUNTIMES: Final = {"cri-containerd-": "containerd", "crio-": "cri-o", "docker-": "docker", "nri-": "nri-engine"} | {
+    "pouch-": "pouch"
+}
 
 
 def running(pods: Iterable[Mapping[str, Any]], hierarchies: Hierarchies, driver: str) -> Iterator[RunningPod]:
@@ -35,11 +38,15 @@ def running(pods: Iterable[Mapping[str, Any]], hierarchies: Hierarchies, driver:
     for pod in listed:
         uid = uid_of(pod)
         hashed = _hash_of(pod)
-        folder = paths.pod_path(manifest.kube_class(pod), uid, driver)
-        if hashed and hashed != uid and uids[hashed] == 1:
-            folder = paths.pod_path(manifest.kube_class(pod), hashed, driver)
+        folder, made_by = _told(pod), driver
         if folder:
-            yield RunningPod(pod, folder, _sandbox_id(pod, folder, hierarchies, driver), driver)
+            made_by = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
+        elif hashed and hashed != uid and uids[hashed] == 1:
+            folder = paths.pod_path(manifest.kube_class(pod), hashed, driver)
+        else:
+            folder = paths.pod_path(manifest.kube_class(pod), uid, driver)
+        if folder:
+            yield RunningPod(pod, folder, _sandbox_id(pod, folder, hierarchies, made_by), made_by)
 
 
 def uid_of(pod: Mapping[str, Any]) -> str:
@@ -52,6 +59,20 @@ def key_of(pod: Mapping[str, Any]) -> str:
     """A pod as people name it: `namespace/name`."""
     meta = pod.get("metadata") or {}
     return f"{meta.get('namespace', '')}/{meta.get('name', '')}"
+
+
+def _told(pod: Mapping[str, Any]) -> str:
+    """The folder that the pod's source knows; "" if it does not. systemd's last slice is expanded to all of them."""
+    given = pod.get("cgroupParent")
+    if not isinstance(given, str) or not given:
+        return ""
+    name = given.strip("/")
+    if "/" in name or not name.endswith(".slice"):
+        return name
+    try:
+        return expand(f"{name}::x").rpartition("/")[0]
+    except ValueError:
+        return ""
 
 
 def _hash_of(pod: Mapping[str, Any]) -> str:

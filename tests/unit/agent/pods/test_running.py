@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.transports.standalone.listing import key_of, running
+from nri.agent.pods.running import key_of, running
 from nri.policies.koordinator import paths
 from nri.policies.koordinator.profile import Node
 from tests.support.standalone_world import World
@@ -72,3 +72,17 @@ def test_a_static_pod_has_the_folder_of_its_hash_unless_another_pod_has_or_claim
     assert folders(mirror("m", one), mirror("n", one)) == ["kubepods/burstable/podm", "kubepods/burstable/podn"]
     assert folders(mirror("m", two), pod(two)) == ["kubepods/burstable/podm", f"kubepods/burstable/pod{two}"]
     assert folders(mirror("m", "../../escape")) == ["kubepods/burstable/podm"]
+
+
+def test_a_folder_that_the_source_knows_goes_before_one_that_is_computed(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    hierarchies = world.parts.executor.hierarchies
+    slices = {**pod(), "cgroupParent": "kubepods-burstable-podu1.slice"}
+    (found,) = running([slices], hierarchies, paths.CGROUPFS)
+    whole = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu1.slice"
+    assert (found.folder, found.driver) == (whole, paths.SYSTEMD)
+    assert found.container("c").cgroup_parent == f"{whole}/cri-containerd-u1c.scope"
+    (found,) = running([{**pod(), "cgroupParent": "/mine/kubepods/podu1/"}], hierarchies, paths.SYSTEMD)
+    assert (found.folder, found.driver) == ("mine/kubepods/podu1", paths.CGROUPFS)
+    (found,) = running([{**pod(), "cgroupParent": "-.slice"}], hierarchies, paths.CGROUPFS)
+    assert found.folder == "kubepods/burstable/podu1"

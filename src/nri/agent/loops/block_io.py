@@ -1,0 +1,119 @@
+"""BlkIOReconcile: limits of block I/O for best-effort pods together, and for pods that ask for their own.
+
+Rules: a disk is named as a device; one that the machine does not have, and kinds that only a volume manager knows, are
+told and limit nothing. A limit that is no longer asked for is taken away. Next: :mod:`nri.agent.loops.evictor`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from typing import Final
+
+from nri.agent.explain import Subject
+from nri.agent.loops.moment import Moment, Wish, folder_subject
+from nri.agent.loops.strategy import Strategies
+from nri.host import Root
+from nri.host.cgroups.hierarchies import unescape
+from nri.policies.koordinator.formulas import UNLIMITED
+from nri.policies.koordinator.loops.block_io import DiskLimits, values
+from nri.policies.koordinator.names import BEST_EFFORT, NONE
+
+__all__ = ["NAME", "BlockIo", "disk_of"]
+
+NAME: Final = "BlkIOReconcile"
+_VOLUMES: Final = "/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/{name}/mount"
+_WEIGHT: Final = "io.cost_weight"
+#: The weight of a disk for which none was asked.
+_ANY_WEIGHT: Final = 100
+
+
+class BlockIo:
+    """Sets limits of block I/O."""
+
+    name = NAME
+
+    def __init__(self) -> None:
+        self._set: dict[tuple[str, str], tuple[Subject, frozenset[str]]] = {}
+
+    def __len__(self) -> int:
+        """How many knobs are remembered as set."""
+        return len(self._set)
+
+    def wants(self, strategies: Strategies) -> bool:
+        """It needs no samples."""
+        return bool(strategies.disks or self._set)
+
+    def round(self, moment: Moment) -> None:
+        """Decide for the folder of best-effort pods, and for pods with an annotation."""
+        fresh: dict[tuple[str, str], tuple[Subject, frozenset[str]]] = {}
+        folder = moment.best_effort_folder
+        self._limits(moment, folder_subject(BEST_EFFORT), folder, moment.strategies.disks, "", fresh)
+        for pod in moment.pods:
+            disks = moment.of_pod(pod).disks
+            if disks and pod.qos != NONE:
+                self._limits(moment, pod.subject(), pod.folder, disks, pod.uid, fresh)
+        for (path, knob), (subject, devices) in self._set.items():
+            gone = devices - (fresh[path, knob][1] if (path, knob) in fresh else frozenset())
+            if gone and moment.parts.executor.hierarchies.exists(path):
+                free = dict.fromkeys(sorted(gone), UNLIMITED)
+                moment.wishes.append(Wish(subject, path, knob, "", NAME, "no limit any more", free))
+        self._set = fresh
+
+    def _limits(
+        self,
+        moment: Moment,
+        subject: Subject,
+        folder: str,
+        disks: Sequence[DiskLimits],
+        uid: str,
+        fresh: dict[tuple[str, str], tuple[Subject, frozenset[str]]],
+    ) -> None:
+        found: list[tuple[str, DiskLimits]] = []
+        for disk in disks:
+            try:
+                found.append((disk_of(moment.parts.root, disk, uid), disk))
+            except ValueError as error:
+                moment.errors.append(f"{NAME}: {error}")
+        if not found:
+            return
+        for knob, by_device in values(found).items():
+            if knob == _WEIGHT:
+                weights = [disk.name for _, disk in found if disk.weight != _ANY_WEIGHT]
+                moment.errors += [f"{NAME}: {name[:60]!r}: weights by disk are not supported" for name in weights]
+                continue
+            limits = {device: value for device, value in by_device.items() if value != UNLIMITED}
+            if limits:
+                fresh[folder, knob] = subject, frozenset(limits)
+                moment.wishes.append(Wish(subject, folder, knob, "", NAME, "blkioQOS", limits))
+
+
+def disk_of(root: Root, disk: DiskLimits, uid: str) -> str:
+    """Return the numbers of a disk, `8:0`. Raises ValueError naming what cannot be found."""
+    if disk.kind == "device":
+        name = posixpath.basename(disk.name)
+        if not name or name in (".", ".."):
+            raise ValueError(f"{disk.name[:60]!r} is no device")
+        return _whole(root, root.find(f"/sys/class/block/{name}/dev"), disk.name)
+    if disk.kind == "podvolume":
+        if not uid or not disk.name or "/" in disk.name:
+            raise ValueError(f"{disk.name[:60]!r} is no volume of a pod")
+        return _whole(root, _mounted(root, _VOLUMES.format(uid=uid, name=disk.name)), disk.name)
+    raise ValueError(f"disk {disk.name[:60]!r}: what {disk.kind[:20]!r} is, only a volume manager knows")
+
+
+def _whole(root: Root, numbers: str | None, name: str) -> str:
+    """The numbers of the whole disk that a device is, or is a part of; limits hold for those alone."""
+    if numbers is None:
+        raise ValueError(f"the machine has no disk {name[:60]!r}")
+    found = numbers.strip()
+    if root.find(f"/sys/dev/block/{found}/partition") is not None:
+        found = (root.find(f"/sys/dev/block/{found}/../dev") or found).strip()
+    return found
+
+
+def _mounted(root: Root, path: str) -> str | None:
+    table = root.find("/proc/self/mountinfo" if root.is_own else "/proc/1/mountinfo") or ""
+    rows = (line.split() for line in table.splitlines())
+    found = [words[2] for words in rows if len(words) > 4 and unescape(words[4]) == path]
+    return found[-1] if found else None

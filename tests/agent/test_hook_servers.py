@@ -1,0 +1,220 @@
+"""Koordinator's hook protocol on a real containerd without NRI: a server in Go, and the agent, behind our proxy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.proxy import HookServerSettings, PluginSettings, Proxy, ProxySettings
+from tests.agent.node import CGROUPS, AgentProgram, Node, machine, until
+from tests.peers.build import peer
+from tests.peers.drivers import LineProcess
+from tests.support.needs import need, need_machine, need_root
+from tools.runtimes import Containerd, MissingError, install
+from tools.runtimes.config import DaemonSettings
+from tools.runtimes.cri import Cri, Pod
+from tools.runtimes.leftovers import sweep
+from tools.runtimes.machine import ensure_packages
+
+BATCH = {"koordinator.sh/qosClass": "BE"}
+ASKED = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
+SPEC = {
+    "node.koordinator.sh/extended-resource-spec": json.dumps(
+        {"containers": {"app": {"requests": ASKED, "limits": ASKED}}}
+    )
+}
+SKIP = {"runtimeproxy.koordinator.sh/skip-hookserver": "true"}
+#: The first thing that the process does is to write down what holds for it.
+RECORD = (
+    "cat /sys/fs/cgroup/cpu/cpu.shares /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/memory/memory.limit_in_bytes;"
+    " echo added=$ADDED; sleep 1000"
+)
+COMMAND = ("sh", "-c", RECORD)
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Iterator[Containerd]:
+    """A containerd that serves no NRI."""
+    need_root()
+    need_machine((CGROUPS / "cpu").is_dir(), "cgroup v1: the values that are looked at are in its files")
+    try:
+        ensure_packages(print)
+        sweep()
+        installed = install("2.4", print)
+    except MissingError as error:
+        need(False, str(error))
+        raise
+    with Containerd(installed, DaemonSettings(nri={"disable": True})) as made:
+        assert not made.nri_socket.exists()
+        yield made
+
+
+class Proxied(Node):
+    """A node whose pods are made through a proxy, before which hook servers register."""
+
+    def __init__(self, daemon: Containerd, root: Path, folder: Path, stack: ExitStack) -> None:
+        super().__init__(daemon, root, folder)
+        self.hooks = folder / "hookserver.d"
+        self.hooks.mkdir()
+        self.stack = stack
+        self.settings = ProxySettings(
+            socket=str(folder / "p/proxy.sock"),
+            runtime=str(daemon.cri_socket),
+            state=folder / "kept",
+            nri=PluginSettings(
+                socket_path=str(folder / "nri.sock"),
+                plugin_path=str(folder / "plugins"),
+                plugin_config_path=str(folder / "conf.d"),
+                policy_path="",
+                admin_socket="",
+            ),
+            hook_servers=HookServerSettings(enable=True, folder=self.hooks, timeout=10.0),
+        )
+        self.proxy: Proxy | None = None
+        stack.callback(self.stop_proxy)
+        self.start_proxy()
+        self.cri = Cri(folder / "p/proxy.sock", self.cgroup)
+        stack.callback(self.cri.close)
+
+    def start_proxy(self) -> None:
+        """A life of the proxy."""
+        self.proxy = Proxy(self.settings)
+        self.proxy.start()
+
+    def stop_proxy(self) -> None:
+        """The end of it."""
+        if self.proxy is not None:
+            self.proxy.stop()
+            self.proxy = None
+
+    def pod(self, name: str, **words: Any) -> Pod:
+        """Run a pod through the proxy."""
+        return self.run_pod(name, "BestEffort", self.cri, **words)
+
+    def app(self, pod: Pod, **options: Any) -> str:
+        """Run its container through the proxy."""
+        return self.cri.run(pod, "app", COMMAND, **options)
+
+    def recorded(self, pod: Pod) -> list[str]:
+        """What the container's first process has written down."""
+        until(lambda: len(self.said(pod, "app").splitlines()) >= 4, lambda: self.said(pod, "app"))
+        return self.said(pod, "app").splitlines()
+
+    def serve(self, policy: str, **answers: Any) -> LineProcess:
+        """Start the server in Go, with answers by stage."""
+        self.answer(**answers)
+        socket = self.folder / "go.sock"
+        socket.unlink(missing_ok=True)
+        argv = [peer("hookserver"), "-socket", socket, "-policy", policy, "-register", self.hooks / "go.json"]
+        server = self.stack.enter_context(LineProcess([*argv, "-answers", self.folder / "answers"]))
+        server.wait_for(lambda line: line.get("stage") == "ready", what="its start")
+        return server
+
+    def answer(self, **answers: Any) -> None:
+        """What the server answers from now on."""
+        (self.folder / "answers").write_text(json.dumps(answers))
+
+
+@pytest.fixture
+def proxied(quiet: Containerd, tmp_path: Path) -> Iterator[Proxied]:
+    with ExitStack() as stack:
+        root = stack.enter_context(machine(quiet.run_dir / "host", quiet.run_dir.name))
+        made = Proxied(quiet, root, tmp_path / "node", stack)
+        yield made
+        with contextlib.suppress(grpc.RpcError):
+            quiet.cri.remove_all()
+
+
+def test_a_server_in_go_changes_a_pod_and_its_container(proxied: Proxied) -> None:
+    server = proxied.serve(
+        "Fail",
+        PreRunPodSandbox={"response": {"annotations": {"by": "go"}, "labels": {"seen": "1"}}},
+        PreCreateContainer={
+            "response": {
+                "container_envs": {"ADDED": "yes"},
+                "container_annotations": {"by": "go"},
+                "container_resources": {
+                    "cpu_period": "100000",
+                    "cpu_quota": "40000",
+                    "cpu_shares": "300",
+                    "memory_limit_in_bytes": str(48 << 20),
+                },
+            }
+        },
+    )
+    pod = proxied.pod("web")
+    container = proxied.app(pod, memory_limit_in_bytes=96 << 20)
+    assert proxied.recorded(pod) == ["300", "40000", str(48 << 20), "added=yes"]
+    direct = proxied.daemon.cri
+    status = direct.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=pod.id)).status
+    assert (status.annotations["by"], status.labels["seen"]) == ("go", "1")
+    found = direct.call("ContainerStatus", pb.ContainerStatusRequest(container_id=container)).status
+    assert found.annotations["by"] == "go"
+    proxied.answer(PreUpdateContainerResources={"response": {"container_resources": {"cpu_shares": "200"}}})
+    proxied.stop_proxy()
+    proxied.start_proxy()
+    proxied.cri.update(container, memory_limit_in_bytes=64 << 20)
+    folder = f"{pod.config.linux.cgroup_parent.strip('/')}/{container}"
+    assert (CGROUPS / "cpu" / folder / "cpu.shares").read_text().strip() == "200"
+    assert (CGROUPS / "cpu" / folder / "cpu.cfs_quota_us").read_text().strip() == "40000"
+    assert (CGROUPS / "memory" / folder / "memory.limit_in_bytes").read_text().strip() == str(64 << 20)
+    proxied.cri.remove_pod(pod.id)
+    told = [line for line in server.lines if line["stage"] != "ready"]
+    assert [line["stage"] for line in told] == [
+        *("PreRunPodSandbox", "PreCreateContainer", "PreStartContainer", "PostStartContainer"),
+        *("PreUpdateContainerResources", "PostStopPodSandbox"),
+    ]
+    assert told[4]["request"]["container_resources"]["cpu_quota"] == "40000", "known over the proxy's restart"
+
+
+def test_a_dead_or_refusing_server_counts_by_its_failure_policy(proxied: Proxied) -> None:
+    refuse = {"PreCreateContainer": {"error": "no such class"}}
+    server = proxied.serve("Fail", **refuse)
+    pod = proxied.pod("web")
+    with pytest.raises(grpc.RpcError, match=r"hook server err.*no such class"):
+        proxied.app(pod)
+    server.kill()
+    server.wait()
+    with pytest.raises(grpc.RpcError, match="hook server err"):
+        proxied.app(pod)
+    assert not proxied.daemon.cri.call("ListContainers", pb.ListContainersRequest()).containers
+    skipped = proxied.pod("server", labels=SKIP)
+    proxied.app(skipped)
+    assert proxied.recorded(skipped)[3] == "added="
+    server = proxied.serve("Ignore", **refuse)
+    proxied.app(pod)
+    assert proxied.recorded(pod)[3] == "added="
+    server.kill()
+    server.wait()
+    other = proxied.pod("other")
+    proxied.app(other)
+    assert proxied.recorded(other)[3] == "added="
+
+
+def test_the_agent_in_mode_hooks_has_its_values_in_force_before_the_first_instruction(proxied: Proxied) -> None:
+    proxied.rule("NodeSLO", {"spec": {}})
+    more = f'[hooks]\nsocket = "{proxied.folder}/h/hooks.sock"\nregistration_folder = "{proxied.hooks}"\n'
+    with AgentProgram(proxied, "hooks", more) as agent:
+        pod = proxied.pod("batch", labels=BATCH, annotations=SPEC)
+        container = proxied.app(pod)
+        assert proxied.recorded(pod)[:3] == ["512", "50000", str(64 << 20)]
+        assert proxied.value(pod, "cpu", "cpu.cfs_quota_us") == "50000"
+        assert proxied.value(pod, "memory", "memory.limit_in_bytes") == str(64 << 20)
+        proxied.rule("Node", {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "2"}}})
+        file = CGROUPS / "cpu" / pod.config.linux.cgroup_parent.strip("/") / container / "cpu.cfs_quota_us"
+        until(lambda: file.read_text().strip() == "25000", agent.story)
+        told = agent.explain("batch")
+        assert {row["transport"] for row in told["values"]} == {"hooks"}
+        agent.kill()
+        other = proxied.pod("later", labels=BATCH, annotations=SPEC)
+        proxied.app(other)
+        assert proxied.recorded(other)[0] != "512", "Ignore: it runs, without the agent's values"
+        assert file.read_text().strip() == "25000", "what was set stays"

@@ -1,0 +1,123 @@
+"""Mode standalone by itself on containerd 2.4: what comes into force after the start, and what is repaired.
+
+There is a window in which a container runs without its values; it is measured in bench/modes, not asserted here.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.node import AgentProgram, Node, until
+from tools.runtimes.cgroups import read
+from tools.runtimes.cri import Pod
+
+GATES = """
+[gates]
+OOMScoreAdj = true
+CoreSched = true
+"""
+ASKED = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
+BATCH: dict[str, Any] = {
+    "labels": {"koordinator.sh/qosClass": "BE"},
+    "annotations": {
+        "node.koordinator.sh/extended-resource-spec": json.dumps(
+            {"containers": {"app": {"requests": ASKED, "limits": ASKED}}}
+        ),
+        "koordinator.sh/oom-score-adj": "555",
+    },
+}
+SENSITIVE: dict[str, Any] = {"labels": {"koordinator.sh/qosClass": "LS"}}
+COMMAND = ("sh", "-c", "sleep 1000")
+
+
+def topology(cpus: str) -> dict[str, object]:
+    pools = json.dumps([{"socket": 0, "node": 0, "cpuset": cpus}])
+    return {"metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": pools}}}
+
+
+def started(node: Node, pod: Pod) -> int:
+    pid: int = node.daemon.cri.info(node.daemon.cri.run(pod, "app", COMMAND))["pid"]
+    return pid
+
+
+def oom_score(pid: int) -> str:
+    return Path(f"/proc/{pid}/oom_score_adj").read_text().strip()
+
+
+@pytest.fixture
+def ruled(node: Node) -> Node:
+    node.rule("NodeResourceTopology", topology("1"))
+    idle = {"policies": {"cpuPolicy": "coreSched"}, "beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}}}
+    node.rule("NodeSLO", {"spec": {"resourceQOSStrategy": idle}})
+    return node
+
+
+def test_pods_that_run_before_and_after_its_start_get_their_values_and_keep_them(ruled: Node) -> None:
+    batch = ruled.run_pod("batch", "BestEffort", **BATCH)
+    first = started(ruled, batch)
+    with AgentProgram(ruled, "standalone", GATES) as agent:
+        web = ruled.run_pod("web", "Burstable", **SENSITIVE)
+        second = started(ruled, web)
+        until(lambda: read(first, "cpu", "cpu.cfs_quota_us", "cpu.max") == "50000", agent.story)
+        until(lambda: read(second, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1", agent.story)
+        assert ruled.value(batch, "cpu", "cpu.shares") == "512"
+        assert ruled.value(batch, "memory", "memory.limit_in_bytes") == str(64 << 20)
+        until(lambda: oom_score(first) == "555", agent.story)
+        ruled.file(batch, "cpu", "cpu.shares").write_text("10")
+        Path(f"/proc/{first}/oom_score_adj").write_text("5")
+        until(lambda: (ruled.value(batch, "cpu", "cpu.shares"), oom_score(first)) == ("512", "555"), agent.story)
+        told = agent.explain("batch")
+        assert {row["transport"] for row in told["values"]} == {"standalone"}
+        assert agent.stop() == 0
+
+
+def test_a_changed_rule_and_a_pod_that_goes_cost_the_others_nothing(ruled: Node) -> None:
+    with AgentProgram(ruled, "standalone", GATES) as agent:
+        web, short = ruled.run_pod("web", "Burstable", **SENSITIVE), ruled.run_pod("short", "BestEffort", **BATCH)
+        pid = started(ruled, web)
+        started(ruled, short)
+        until(lambda: read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1", agent.story)
+        ruled.remove_pod(short)
+        ruled.rule("NodeResourceTopology", topology("0"))
+        until(lambda: read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "0", agent.story)
+        agent.wait_ready()
+
+
+def test_the_folder_of_best_effort_pods_idles_and_the_agents_end_leaves_it_so(ruled: Node) -> None:
+    folder = Path("/sys/fs/cgroup/cpu") / ruled.cgroup / "kubepods/besteffort/cpu.idle"
+    with AgentProgram(ruled, "standalone", GATES) as agent:
+        until(lambda: folder.read_text().strip() == "1", agent.story)
+        folder.write_text("0")
+        until(lambda: folder.read_text().strip() == "1", agent.story)
+        agent.kill()
+        folder.write_text("0")
+        agent.start()
+        until(lambda: folder.read_text().strip() == "1", agent.story)
+        ruled.rule("NodeSLO", {"spec": {}})
+        until(lambda: folder.read_text().strip() == "0", agent.story)
+
+
+EVICT = """
+[gates]
+BEMemoryEvict = true
+"""
+
+
+def test_a_batch_pod_is_evicted_by_the_runtime_when_memory_runs_short_and_no_other(ruled: Node) -> None:
+    with AgentProgram(ruled, "standalone", EVICT) as agent:
+        batch, web = ruled.run_pod("batch", "BestEffort", **BATCH), ruled.run_pod("web", "Burstable", **SENSITIVE)
+        gone, stays = started(ruled, batch), started(ruled, web)
+        short = {"enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
+        ruled.rule("NodeSLO", {"spec": {"resourceUsedThresholdWithBE": short}})
+        until(lambda: not Path(f"/proc/{gone}").exists(), agent.story)
+        assert Path(f"/proc/{stays}").exists()
+
+        def told() -> list[tuple[str, str]]:
+            rows = agent.explain("batch")["values"]
+            return [(row["hook"], row["value"]) for row in rows if row["field"] == "eviction"]
+
+        until(lambda: told() == [("BEMemoryEvict", "asked")], agent.story)

@@ -1,0 +1,91 @@
+"""The image of the node agent, built with buildah on a base made here: what it holds, and that the agent runs in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.buildah import ROOT, Buildah, build_image, container
+from tests.deploy.rendered import kustomized
+from tests.deploy.test_agent_manifests import named
+from tests.peers.drivers import GoRuntime
+
+IMAGE = "localhost/nri-agent:test"
+NRI = ("/agent/bin/python", "-I", "-B", "-m", "nri.cli.entry")
+SETTINGS = """\
+modes: [nri]
+root: /host
+socket: /run/nri-agent/agent.sock
+rules: {source: files, path: /etc/nri-agent/rules}
+pods: {source: files, path: /etc/nri-agent/pods}
+gates: {BECPUSuppress: false, CPUBurst: false}
+"""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def image(buildah: Buildah, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image, from the tree as .dockerignore leaves it."""
+    build_image(buildah, IMAGE, tmp_path_factory.mktemp("wheels"), "agent", ROOT / "deploy/agent.Containerfile")
+    return IMAGE
+
+
+@pytest.fixture(scope="module")
+def made(buildah: Buildah, image: str) -> Iterator[str]:
+    """A container of the image, for all tests: to make one copies the image."""
+    with container(buildah, image) as only:
+        yield only
+
+
+def test_the_image_is_nobody_s_and_is_the_command(buildah: Buildah, image: str) -> None:
+    found = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
+    assert found["User"] == "65532:65532"
+    assert found["Entrypoint"] == list(NRI)
+    assert not [each for each in found["Env"] if each.startswith("NRI_")]
+
+
+def test_the_image_holds_what_the_agent_runs_with_and_nothing_that_builds(buildah: Buildah, made: str) -> None:
+    words = "import importlib.metadata as m; print(*sorted(d.name.lower() for d in m.distributions()))"
+    listed = set(buildah("run", "--isolation", "chroot", made, "--", NRI[0], "-I", "-c", words).split())
+    assert {"nri", "protobuf", "grpcio", "lightkube"} <= listed
+    assert not {"pip", "setuptools", "hatchling", "pytest"} & listed
+
+
+def test_it_starts_as_the_daemon_set_starts_it_and_the_reference_runtime_takes_it(buildah: Buildah, made: str) -> None:
+    (described,) = named(kustomized("agent"))["DaemonSet", "nri-agent"]["spec"]["template"]["spec"]["containers"]
+    with tempfile.TemporaryDirectory(prefix="nri-", dir="/tmp") as folder, GoRuntime() as runtime:
+        place = Path(folder)
+        for name in ("nri", "host", "config", "socket"):
+            (place / name).mkdir()
+        (place / "config/agent.yaml").write_text(SETTINGS)
+        runtime.start(place / "nri/nri.sock")
+        # Root without capabilities, and of the node only what the DaemonSet mounts: here an empty one.
+        options = ["--isolation", "chroot", "--cap-drop", "all", "--user", "0:0"]
+        for source, target in (("nri", "/var/run/nri:ro"), ("host", "/host:ro"), ("config", "/etc/nri-agent:ro"),
+                               ("socket", "/run/nri-agent")):  # fmt: skip
+            options += ["--volume", f"{place / source}:{target}"]
+        words = [*buildah.argv, "run", *options, made, "--", *NRI, *described["args"]]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            assert runtime.wait_plugins(1, timeout_s=60) == ["00-nri-agent"]
+            wait_for(place / "socket/agent.sock")
+            told = buildah("run", *options, made, "--", *NRI, "agent", "capabilities", "--root", "/host", "-o", "json")
+            assert {row["supported"] for row in json.loads(told) if row["what"] != "core scheduling"} == {False}
+            runtime.close()
+        finally:
+            process.terminate()
+            print(process.communicate(timeout=30)[0])
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} does not appear"
+        time.sleep(0.05)

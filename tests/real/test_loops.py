@@ -1,0 +1,100 @@
+"""The loops on a real kernel: throttled containers get more, best-effort pods are held back, and both are let go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from nri.agent.loops import Loops
+from nri.agent.loops.samples import Sample
+from nri.agent.settings.values import Settings
+from nri.policies.koordinator import names as n
+from tests.real.test_standalone import MIB, Machine, machine, pod
+from tools.runtimes.machine import PATIENCE
+
+__all__ = ["machine"]
+
+BE = "kubepods/besteffort"
+BUSY = "while :; do :; done"
+
+
+class Nobody:
+    """Evicts nobody."""
+
+    def evict(self, pod: object, reason: str) -> str:
+        """Refuse."""
+        return f"{pod} stays: {reason}"
+
+
+@pytest.fixture
+def loops(machine: Machine) -> Loops:
+    gates: Any = {"CgroupReconcile": True}
+    return Loops(Settings(gates=gates), machine.parts, evictor=Nobody())
+
+
+def until(loops: Loops, holds: Callable[[], bool]) -> None:
+    """Rounds, half a second apart, until something holds."""
+    end = time.monotonic() + 20 * PATIENCE
+    while not holds():
+        assert time.monotonic() < end, loops.health()
+        time.sleep(0.5)
+        loops.round()
+
+
+def test_a_throttled_container_gets_more_and_gives_it_back(
+    machine: Machine, loops: Loops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = loops._sampler.take
+
+    def of_an_idle_node(folders: Iterable[str], cpus: int) -> Sample:
+        """The machine may be busy with other tests, and then nobody gets more."""
+        sample = take(folders, cpus)
+        return sample._replace(milli=None if sample.milli is None else 0)
+
+    monkeypatch.setattr(loops._sampler, "take", of_an_idle_node)
+    sensitive = pod(n.LS, n.BURSTABLE, limit="20m")
+    own, container, _ = machine.run(sensitive, BUSY)
+    for folder in (own, container):
+        machine.overwrite(folder, "cpu.cfs_quota", "2000" if machine.hierarchies.mode != "v2" else "2000 100000")
+    machine.source.replace([sensitive])
+    machine.book.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"policy": "auto"}}}, "t")
+    until(loops, lambda: machine.value(container, "cpu.cfs_quota") >= 2800)
+    assert machine.value(own, "cpu.cfs_quota") >= 2800
+    assert 0 < machine.value(container, "cpu.cfs_burst") <= machine.value(container, "cpu.cfs_quota")
+    machine.book.put("NodeSLO", {"spec": {}}, "t")
+    until(loops, lambda: machine.value(container, "cpu.cfs_quota") == 2000)
+    assert machine.value(own, "cpu.cfs_quota") == 2000
+    assert machine.value(container, "cpu.cfs_burst") == 0
+
+
+def test_best_effort_pods_are_held_back_by_what_is_left_and_let_go(machine: Machine, loops: Loops) -> None:
+    batch = pod(n.BE, n.BEST_EFFORT)
+    machine.run(batch, BUSY)
+    machine.source.replace([batch])
+    threshold = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 50}
+    machine.book.put("NodeSLO", {"spec": {"resourceUsedThresholdWithBE": threshold}}, "t")
+    until(loops, lambda: 0 < machine.value(BE, "cpu.cfs_quota") <= 100_000)
+    machine.book.put("NodeSLO", {"spec": {}}, "t")
+    until(loops, lambda: machine.value(BE, "cpu.cfs_quota") == -1)
+
+
+def test_memory_of_a_pod_is_protected_where_the_kernel_can_and_told_where_not(machine: Machine, loops: Loops) -> None:
+    sensitive = pod(n.LS, n.BURSTABLE)
+    sensitive["spec"]["containers"][0]["resources"] = {"requests": {"memory": "8Mi"}}
+    own, container, _ = machine.run(sensitive)
+    machine.source.replace([sensitive])
+    memory = {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}}
+    machine.book.put("NodeSLO", {"spec": {"resourceQOSStrategy": memory}}, "t")
+    loops.round()
+    told = machine.history.of("ns/ls")
+    assert told is not None
+    rows = {(row["container"], row["name"]): row for row in told["writes"]}
+    outcome = rows["c", "memory.min"]["outcome"]
+    if machine.hierarchies.mode == "v2":
+        assert outcome == "applied"
+        assert [machine.value(each, "memory.min") for each in (own, container)] == [4 * MIB] * 2
+    else:
+        assert (outcome, "cgroup v1" in rows["c", "memory.min"]["reason"]) == ("unsupported", True)

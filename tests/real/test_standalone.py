@@ -1,0 +1,227 @@
+"""Standalone mode on a real kernel: containers of runc in the cgroups of pods, decided, written, repaired.
+
+Rules: the hierarchies that the agent sees begin at a cgroup of the test's own, so that its `kubepods` is nobody
+else's. The same tests run on cgroup v1 here and on cgroup v2 in the guest of tests/guest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent.decisions import Decisions
+from nri.agent.executor import Executor
+from nri.agent.explain import History
+from nri.agent.observe import Observer
+from nri.agent.parts import Parts
+from nri.agent.pods.source import Known
+from nri.agent.rules.book import RuleBook
+from nri.agent.settings.values import Settings
+from nri.agent.transports.standalone import Standalone
+from nri.host import Hierarchies, Outcome, Root, Unsupported, Writer, detect, probe
+from nri.policies.koordinator import names as n
+from nri.policies.koordinator import paths
+from nri.policies.koordinator.convert.manifest import pod_folder
+from nri.policies.koordinator.profile import PROFILE, Node
+from tests.real.bundles import Bundles, rootfs
+from tests.support.needs import need_machine, need_root, need_tool
+
+MIB = 1 << 20
+
+
+class Source(Known):
+    """Pods that the test gives."""
+
+    def start(self) -> None:
+        """Nothing to connect to."""
+
+    def stop(self) -> None:
+        """Nothing to end."""
+
+
+class Machine:
+    """A part of this machine that is the agent's alone, and standalone mode on it."""
+
+    def __init__(self, bundles: Bundles, top: str, node: Node) -> None:
+        self.bundles, self.top = bundles, top
+        self.names: list[str] = []
+        root = Root()
+        self.everything = detect(root)
+        rows = tuple(replace(row, path=f"{row.path}/{top}") for row in self.everything.rows)
+        self.hierarchies = Hierarchies(root, rows)
+        self.book, self.source, self.history, observer = RuleBook(node), Source(), History(), Observer()
+        executor = Executor(root, observer=observer)
+        executor.hierarchies = self.hierarchies
+        executor._writer = Writer(self.hierarchies)
+        decisions = Decisions(self.book, executor, self.history, observer)
+        self.parts = Parts(
+            root, self.book, self.source, decisions, executor, self.history, observer, chosen_driver=paths.CGROUPFS
+        )
+        self.standalone = Standalone(Settings(), self.parts)
+
+    def run(self, manifest: Mapping[str, Any], command: str = "sleep 600") -> tuple[str, str, int]:
+        """Run the container of a pod; return the folders of both, and its process."""
+        pod = pod_folder(manifest, paths.CGROUPFS)
+        (status,) = manifest["status"]["containerStatuses"]
+        name = status["containerID"].removeprefix("containerd://")
+        self.names.append(name)
+        spec = self.bundles.spec(command)
+        spec["linux"]["cgroupsPath"] = f"/{self.top}/{pod}/{name}"
+        self.bundles.start(str(self.bundles.bundle(name, spec)), name)
+        return pod, f"{pod}/{name}", json.loads(self.bundles.call("state", name))["pid"]
+
+    def round(self, *reasons: str) -> None:
+        """One round."""
+        self.standalone.round(frozenset(reasons or {"timer"}))
+
+    def value(self, folder: str, knob: str) -> Any:
+        """The value of a knob."""
+        return Writer(self.hierarchies, refresh_s=0).read(folder, knob)
+
+    def overwrite(self, folder: str, knob: str, text: str) -> None:
+        """Write the file of a knob, as somebody else."""
+        place = probe(self.hierarchies, knob, folder)
+        assert not isinstance(place, Unsupported), place.reason
+        Path(place.path).write_text(text)
+
+    def clean(self) -> None:
+        """Leave nothing behind."""
+        for name in self.names:
+            self.bundles.call("delete", "--force", name, check=False)
+        for row in self.everything.rows:
+            for folder, _, _ in os.walk(f"{row.path}/{self.top}", topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    need_root()
+    need_tool("runc")
+    need_machine((os.cpu_count() or 1) > 1, "second CPU")
+    gates = frozenset(row.name for row in PROFILE)
+    made = Machine(
+        Bundles(tmp_path, rootfs(tmp_path / "rootfs")), f"nri-alone-{uuid.uuid4().hex[:8]}", Node(gates=gates)
+    )
+    try:
+        yield made
+    finally:
+        made.clean()
+    left = [row.path for row in made.everything.rows if os.path.exists(f"{row.path}/{made.top}")]
+    assert not left
+
+
+def pod(qos: str, kube_class: str, annotations: Mapping[str, str] | None = None, limit: str = "") -> dict[str, Any]:
+    uid = str(uuid.uuid4())
+    resources = {"limits": {"cpu": limit}, "requests": {"cpu": limit}} if limit else {}
+    return {
+        "metadata": {
+            "name": qos.lower(), "namespace": "ns", "uid": uid, "labels": {n.LABEL_QOS: qos},
+            "annotations": dict(annotations or {}),
+        },
+        "spec": {"containers": [{"name": "c", "resources": resources}]},
+        "status": {
+            "phase": "Running", "qosClass": kube_class,
+            "containerStatuses": [{"name": "c", "containerID": f"containerd://alone-{uid[:8]}"}],
+        },
+    }  # fmt: skip
+
+
+BATCH = {"requests": {n.BATCH_CPU: "500"}, "limits": {n.BATCH_CPU: "500", n.BATCH_MEMORY: "64Mi"}}
+
+
+def test_shares_quota_memory_and_oom_score_of_a_batch_pod_are_in_force_and_come_back(machine: Machine) -> None:
+    annotations = {n.ANNOTATION_EXTENDED: json.dumps({"containers": {"c": BATCH}}), n.ANNOTATION_OOM_SCORE: "777"}
+    batch = pod(n.BE, n.BEST_EFFORT, annotations)
+    own, container, pid = machine.run(batch)
+    machine.source.replace([batch])
+    machine.round()
+    wanted = {"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 64 * MIB}
+    for folder in (own, container):
+        found = {knob: machine.value(folder, knob) for knob in wanted}
+        # On cgroup v2 a weight stands for several shares.
+        assert abs(found.pop("cpu.shares") - 512) < 27
+        assert found == {knob: value for knob, value in wanted.items() if knob != "cpu.shares"}
+    assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "777\n"
+    Path(f"/proc/{pid}/oom_score_adj").write_text("5")
+    machine.overwrite(container, "cpu.shares", "10")
+    machine.overwrite(container, "cpu.cfs_quota", "20000" if machine.hierarchies.mode != "v2" else "20000 100000")
+    machine.round()
+    assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "777\n"
+    assert machine.value(container, "cpu.cfs_quota") == 50_000
+    assert abs(machine.value(container, "cpu.shares") - 512) < 27
+    told = machine.history.of("ns/be")
+    assert told is not None
+    outcomes = {row["name"]: row["outcome"] for row in told["writes"]}
+    assert outcomes["cpu.bvt" if "cpu.bvt" in outcomes else "cpu.shares"] in ("applied", "unchanged", "unsupported")
+
+
+def test_cpus_of_a_sensitive_pod_follow_the_share_pools(machine: Machine) -> None:
+    sensitive = pod(n.LS, n.BURSTABLE)
+    _, container, pid = machine.run(sensitive)
+    machine.source.replace([sensitive])
+    for cpus in ("1", "0", "0-1"):
+        pools = json.dumps([{"socket": 0, "node": 0, "cpuset": cpus}])
+        machine.book.put("NodeResourceTopology", {"metadata": {"annotations": {n.ANNOTATION_SHARE_POOLS: pools}}}, "t")
+        machine.round("rules", "NodeResourceTopology")
+        assert machine.parts.decisions.node.cpus is not None
+        wanted = {0, 1} if cpus == "0-1" else {int(cpus)}
+        assert machine.value(container, "cpuset.cpus") == wanted
+        assert os.sched_getaffinity(pid) == wanted
+
+
+def test_a_ratio_shrinks_and_grows_the_quotas_of_pod_and_container_in_an_order_that_the_kernel_takes(
+    machine: Machine,
+) -> None:
+    sensitive = pod(n.LS, n.BURSTABLE, limit="1")
+    own, container, _ = machine.run(sensitive)
+    for folder in (own, container):
+        machine.overwrite(folder, "cpu.cfs_quota", "100000")
+    machine.source.replace([sensitive])
+    for ratio, quota in (("2", 50_000), ("1.25", 80_000), ("4", 25_000), ("1", 100_000)):
+        machine.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: ratio}}}, "t")
+        machine.round("rules", "Node")
+        assert {machine.value(folder, "cpu.cfs_quota") for folder in (own, container)} == {quota}
+        assert machine.standalone.last.outcomes[Outcome.REFUSED] == 0
+
+
+def test_the_folder_of_best_effort_pods_idles_when_core_scheduling_wants_it(machine: Machine) -> None:
+    batch = pod(n.BE, n.BEST_EFFORT)
+    machine.run(batch)
+    machine.source.replace([batch])
+    classes = {"beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}}, "policies": {"cpuPolicy": "coreSched"}}
+    machine.book.put("NodeSLO", {"spec": {"resourceQOSStrategy": classes}}, "t")
+    machine.round("rules", "NodeSLO")
+    assert machine.value("kubepods/besteffort", "cpu.idle") == 1
+    machine.overwrite("kubepods/besteffort", "cpu.idle", "0")
+    machine.round()
+    assert machine.value("kubepods/besteffort", "cpu.idle") == 1
+    machine.book.put("NodeSLO", {"spec": {}}, "t")
+    machine.round("rules", "NodeSLO")
+    assert machine.value("kubepods/besteffort", "cpu.idle") == 0
+
+
+def test_what_this_kernel_cannot_is_told_with_the_reason_and_a_pod_that_has_gone_costs_nothing(
+    machine: Machine,
+) -> None:
+    gone, here = pod(n.LS, n.BURSTABLE), pod(n.BE, n.BEST_EFFORT)
+    machine.run(here)
+    machine.source.replace([gone, here])
+    identities = {"lsClass": {"cpuQOS": {"enable": True}}, "beClass": {"cpuQOS": {"enable": True}}}
+    machine.book.put("NodeSLO", {"spec": {"resourceQOSStrategy": identities}}, "t")
+    machine.round("rules", "NodeSLO")
+    told = machine.history.of("ns/be")
+    assert told is not None
+    (row,) = [row for row in told["writes"] if row["name"] == "cpu.bvt"]
+    if row["outcome"] == "unsupported":
+        assert "Anolis" in row["reason"] and "cpu.idle" in row["reason"]
+    assert machine.standalone.last.errors == 0
+    assert machine.standalone.health()[0]

@@ -1,0 +1,78 @@
+"""Limits of block I/O."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent.loops.block_io import disk_of
+from nri.policies.koordinator import names as n
+from nri.policies.koordinator.loops.block_io import DiskLimits
+from tests.support.host_trees import write_files
+from tests.support.loop_world import LoopWorld
+from tests.unit.agent.transports.standalone.test_pods import pod
+
+BE = "kubepods/besteffort"
+
+
+def slo(*blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"resourceQOSStrategy": {"beClass": {"blkioQOS": {"enable": True, "blocks": list(blocks)}}}}
+
+
+def disks(folder: Path) -> None:
+    files = {"sys/class/block/sda/dev": "8:0\n", "sys/class/block/sda1/dev": "8:1\n"}
+    files |= {"sys/devices/sda/dev": "8:0\n", "sys/devices/sda/sda1/partition": "1\n"}
+    write_files(folder, files)
+    (folder / "sys/dev/block").mkdir(parents=True)
+    (folder / "sys/dev/block/8:1").symlink_to("../../devices/sda/sda1")
+
+
+def test_best_effort_pods_are_limited_together_and_let_go(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, slo({"name": "/dev/sda", "ioCfg": {"readBPS": 1000, "writeIOPS": 5}}))
+    disks(tmp_path)
+    world.loop()
+    assert world.text(BE, "blkio.throttle.read_bps_device") == "8:0 1000"
+    assert world.text(BE, "blkio.throttle.write_iops_device") == "8:0 5"
+    assert world.text(BE, "blkio.throttle.write_bps_device") == ""
+    world.slo({})
+    world.loop()
+    assert world.text(BE, "blkio.throttle.read_bps_device") == "8:0 0"
+
+
+def test_a_pod_may_ask_for_limits_and_a_bad_disk_limits_nothing(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, {})
+    disks(tmp_path)
+    asks = (
+        '{"blocks": [{"name": "/dev/sda1", "ioCfg": {"writeBPS": 7}}, {"name": "/dev/none", "ioCfg": {"readBPS": 1}}]}'
+    )
+    one = pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": asks})
+    folder = world.pod(one)
+    world.source.replace([one])
+    world.loop()
+    assert world.text(folder, "blkio.throttle.write_bps_device") == "8:0 7"
+    assert "the machine has no disk '/dev/none'" in world.loops.health()[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        ("device", "/", "is no device"),
+        ("volumegroup", "vg0", "only a volume manager knows"),
+        ("podvolume", "../../etc", "is no volume of a pod"),
+        ("podvolume", "data", "the machine has no disk 'data'"),
+    ],
+)
+def test_what_cannot_be_found_is_named(kind: str, name: str, error: str, tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path)
+    with pytest.raises(ValueError, match=error):
+        disk_of(world.root, DiskLimits(name, kind), "uid")
+
+
+def test_a_volume_of_a_pod_is_found_by_its_mount(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path)
+    disks(tmp_path)
+    path = "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/data/mount"
+    write_files(tmp_path, {"proc/1/mountinfo": f"30 1 8:1 / {path} rw - ext4 /dev/sda1 rw\n"})
+    assert disk_of(world.root, DiskLimits("data", "podvolume"), "u") == "8:0"

@@ -1,0 +1,75 @@
+"""Evictors: by the apiserver, by the runtime, by nobody."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import grpc
+import pytest
+
+from nri.agent.loops.evictor import ApiserverEvictor, CriEvictor, NoEvictor, evictor_of
+from nri.agent.settings.values import PodSettings, RuleSettings, Settings
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import NriError
+from tests.support.cri_server import CriServer
+from tests.unit.agent.transports.standalone.test_pods import pod
+
+
+def test_the_sources_decide_who_evicts() -> None:
+    assert isinstance(evictor_of(Settings(pods=PodSettings(source="apiserver"))), ApiserverEvictor)
+    assert isinstance(evictor_of(Settings(rules=RuleSettings(source="apiserver"))), ApiserverEvictor)
+    assert isinstance(evictor_of(Settings(pods=PodSettings(source="cri"))), CriEvictor)
+    assert isinstance(evictor_of(Settings(pods=PodSettings(source="files"))), NoEvictor)
+
+
+def test_nobody_evicts_nobody_and_says_so() -> None:
+    assert NoEvictor().evict(pod("a"), "memory").startswith("ns/a stays: this agent knows neither")
+
+
+def test_the_apiserver_is_asked_for_the_pod_by_its_uid(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    class Api:
+        def evict(self, namespace: str, name: str, uid: str) -> None:
+            asked.append((namespace, name, uid))
+            if uid == "b":
+                raise NriError("429: a disruption budget forbids it")
+
+    module = ModuleType("nri.kube.client")
+    module.connect = lambda kubeconfig: asked.append((kubeconfig,)) or Api()  # type: ignore[attr-defined, func-returns-value]
+    monkeypatch.setitem(sys.modules, "nri.kube.client", module)
+    evictor = ApiserverEvictor("/k")
+    assert evictor.evict(pod("a"), "memory") == ""
+    assert evictor.evict(pod("b"), "memory") == "429: a disruption budget forbids it"
+    assert asked == [("/k",), ("ns", "a", "a"), ("ns", "b", "b")]
+
+
+class Stopping(CriServer):
+    """A runtime that stops containers, but for one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stopped: list[tuple[str, int]] = []
+
+    def answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
+        if method != "StopContainer":
+            return super().answer(method, request, context)
+        self.stopped.append((request.container_id, request.timeout))
+        if request.container_id == "stubborn":
+            context.abort(grpc.StatusCode.INTERNAL, "it does not stop")
+        return pb.StopContainerResponse()
+
+
+def test_the_runtime_stops_all_containers_at_once_and_tells_of_one_that_stays(tmp_path: Path) -> None:
+    runtime = Stopping()
+    leaving, staying = pod("a"), pod("b")
+    statuses = [{"name": name, "containerID": f"containerd://{name}"} for name in ("stubborn", "easy")]
+    staying["status"]["containerStatuses"] = [*statuses, {"name": "early", "containerID": ""}]
+    with runtime.listening(tmp_path / "cri.sock") as path:
+        assert CriEvictor(path).evict(leaving, "memory") == ""
+        assert "it does not stop" in CriEvictor(path).evict(staying, "memory")
+    assert runtime.stopped == [("ac", 0), ("stubborn", 0), ("easy", 0)]
+    assert "cri.sock" in CriEvictor(str(tmp_path / "cri.sock")).evict(leaving, "memory")

@@ -1,0 +1,58 @@
+"""Memory QoS of containers, pods and the folders above."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nri.policies.koordinator import names as n
+from tests.support.loop_world import LoopWorld
+from tests.unit.agent.transports.standalone.test_pods import pod
+
+MIB = 1 << 20
+
+
+def slo(**memory: Any) -> dict[str, Any]:
+    return {"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, **memory}}}}
+
+
+def ls(uid: str, request: str, limit: str = "") -> dict[str, Any]:
+    asks: dict[str, Any] = {"requests": {"memory": request}}
+    if limit:
+        asks["limits"] = {"memory": limit}
+    return pod(uid, n.LS, containers=[{"name": "c", "resources": asks}])
+
+
+def value(world: LoopWorld, path: str, file: str) -> int:
+    return int(world.text(path, file))
+
+
+def test_protection_adds_up_on_the_way_to_the_root_and_goes_when_it_is_switched_off(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, slo(minLimitPercent=50, lowLimitPercent=80, throttlingPercent=50))
+    pods = [ls("a", "100Mi", "200Mi"), ls("b", "40Mi")]
+    for each in pods:
+        world.pod(each)
+    world.source.replace(pods)
+    world.loop()
+    top = "kubepods/burstable"
+    assert value(world, f"{top}/poda", "memory.min") == value(world, f"{top}/poda/ac", "memory.min") == 50 * MIB
+    assert value(world, top, "memory.min") == value(world, "kubepods", "memory.min") == 70 * MIB
+    assert value(world, top, "memory.low") == 112 * MIB
+    assert value(world, f"{top}/poda/ac", "memory.high") == 150 * MIB
+    world.source.replace(pods[1:])
+    world.loop()
+    assert value(world, top, "memory.min") == 20 * MIB
+    world.slo({})
+    world.loop()
+    assert {value(world, path, "memory.min") for path in (top, "kubepods", f"{top}/podb", f"{top}/podb/bc")} == {0}
+    assert value(world, f"{top}/podb/bc", "memory.high") == -1
+
+
+def test_a_pod_that_wants_none_has_none(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, slo(minLimitPercent=50))
+    one = ls("a", "100Mi")
+    one["metadata"]["annotations"] = {"koordinator.sh/memoryQOS": '{"policy": "none"}'}
+    world.pod(one)
+    world.source.replace([one])
+    world.loop()
+    assert value(world, "kubepods/burstable/poda", "memory.min") == 0
