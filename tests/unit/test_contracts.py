@@ -48,6 +48,10 @@ FORBIDDEN = {
         "agent/executor.py",
         "nri.agent.decisions",
     ),
+    "Inside the proxy imports go from the wiring down to records and settings; what passes bytes on knows no message": (
+        "proxy/passing/call.py",
+        "nri.proxy.state.records",
+    ),
     "Inside host each room stands on cgroups, or on files and results alone, and none on its neighbours": (
         "host/process.py",
         "nri.host.topology",
