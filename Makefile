@@ -55,7 +55,7 @@ test-pythons: setup ## the quick, fault and packaging suites on every other supp
 test-engine: setup  ## the engine's rooms with runc, crun, conmon, skopeo, umoci and CNI plugins (root)
 	@$(PY) tools/check.py engine
 
-test-agent: setup   ## the node agent on a real containerd, its program and its faults (root)
+test-agent: setup   ## the node agent on a real containerd, its program and its faults; the CRI proxy (root, Go)
 	@$(PY) tools/check.py agent
 
 test-kubelet: setup ## pods under a real kubelet, on containerd and on the engine (root, Go; ten minutes more the first time)

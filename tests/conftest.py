@@ -35,6 +35,7 @@ MARKERS = {
     "torture": "faults",
     "agent": "real",
     "engine": "real",
+    "proxy": "real",
     "fuzz": "slow",
     "real": "real",
     "kubernetes": "real",

@@ -43,7 +43,7 @@ LATER = {
     "torture": ("torture",),
     "fuzz": ("fuzz",),
     "deploy": ("deploy",),
-    "agent": ("agent",),
+    "agent": ("agent", "proxy"),
     "engine": ("engine",),
     "real": ("real",),
     "kubelet": ("kubernetes",),
@@ -65,8 +65,8 @@ TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
 #: Tests of types, pages, parsers of files, packages, the command, the engine and others' programs: none is compiled.
 NOT_COMPILED = (
     *("agent", "apiserver", "checkers", "docs", "fuzz", "packaging", "deploy", "engine", "guest", "kubernetes"),
-    "peers",
-    *(f"unit/{name}" for name in ("agent", "cli", "config", "cri", "engine", "kube", "oci", "support")),
+    *("peers", "proxy"),
+    *(f"unit/{name}" for name in ("agent", "cli", "config", "cri", "engine", "kube", "oci", "proxy", "support")),
 )  # fmt: skip
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.apiserver.conftest import Helm
+from tests.apiserver.following import make_crds
 from tests.apiserver.test_helm import SYSTEM, manifests
 from tests.apiserver.test_kustomize import apply, contains
 from tests.deploy.rendered import DEPLOY, Json, charted, kustomized
@@ -17,9 +20,27 @@ ALLOWED = [(verb, what) for what in ("pods", "nodes", "nodeslos.slo.koordinator.
 REFUSED = [("get", "secrets"), ("create", "pods"), ("patch", "nodes"), ("delete", "pods"), ("list", "configmaps")]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def kinds(api: ControlPlane) -> None:
+    """The kinds of Koordinator's rules, which a server has to know before it can say who may read them."""
+    make_crds(api)
+
+
 def may(api: ControlPlane, verb: str, what: str) -> bool:
-    """Whether the agent's account is allowed this everywhere."""
-    return api.kubectl("auth", "can-i", verb, what, "-A", "--as", ACCOUNT, check=False).returncode == 0
+    """Whether the agent's account is allowed this everywhere; `pods/eviction` is a subresource."""
+    what, _, part = what.partition("/")
+    words = ["auth", "can-i", verb, what, "-A", "--as", ACCOUNT, *([f"--subresource={part}"] if part else [])]
+    return api.kubectl(*words, check=False).returncode == 0
+
+
+def comes(api: ControlPlane, allowed: bool, verb: str, what: str) -> bool:
+    """Whether this becomes allowed, or not, soon: the server learns of roles a moment after they are made."""
+    deadline = time.monotonic() + 10
+    while may(api, verb, what) is not allowed:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def daemon_set(api: ControlPlane) -> Json:
@@ -31,7 +52,7 @@ def test_what_kustomize_makes_is_taken_as_it_stands_changed_and_taken_away(api: 
     assert "daemonset.apps/nri-agent created\n" in apply(api, text)
     try:
         contains(daemon_set(api), named(text)["DaemonSet", "nri-agent"])
-        assert [row for row in ALLOWED if not may(api, *row)] == []
+        assert [row for row in ALLOWED if not comes(api, True, *row)] == []
         assert [row for row in (*REFUSED, ("create", "pods/eviction")) if may(api, *row)] == []
         # Selectors cannot be changed: an overlay that changed one could not be applied over another.
         assert "daemonset.apps/nri-agent configured\n" in apply(api, kustomized("agent/unstable"))
@@ -53,18 +74,18 @@ def test_a_chart_is_installed_a_strategy_opens_evictions_and_it_is_gone_again(he
     try:
         assert "STATUS: deployed" in told
         before = daemon_set(api)["spec"]["template"]["metadata"]["annotations"]
-        assert [row for row in ALLOWED if not may(api, *row)] == []
+        assert [row for row in ALLOWED if not comes(api, True, *row)] == []
         assert not may(api, "create", "pods/eviction")
         helm("upgrade", *SYSTEM, "mine", CHART, "--set", "config.gates.BEMemoryEvict=true")
-        assert may(api, "create", "pods/eviction")
+        assert comes(api, True, "create", "pods/eviction")
         after = daemon_set(api)["spec"]["template"]["metadata"]["annotations"]
         assert before != after, "changed settings start the agent anew"
         helm("rollback", *SYSTEM, "mine", "1")
-        assert not may(api, "create", "pods/eviction")
+        assert comes(api, False, "create", "pods/eviction")
     finally:
         helm("uninstall", *SYSTEM, "mine")
     assert api.kubectl("get", *SYSTEM, "daemonset", "nri-agent", check=False).returncode == 1
-    assert not may(api, "list", "pods")
+    assert comes(api, False, "list", "pods")
 
 
 def test_a_bad_setting_is_refused_by_its_name_before_anything_is_made(helm: Helm, api: ControlPlane) -> None:

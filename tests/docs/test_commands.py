@@ -91,7 +91,11 @@ def sections_of(text: str) -> list[str]:
     return parser.sections()
 
 
-LANGUAGES = {"yaml": yaml.safe_load, "toml": tomllib.loads, "json": json.loads, "ini": sections_of}
+def documents_of(text: str) -> list[object] | None:
+    return [each for each in yaml.safe_load_all(text) if each is not None] or None
+
+
+LANGUAGES = {"yaml": documents_of, "toml": tomllib.loads, "json": json.loads, "ini": sections_of}
 SNIPPETS = [(page, block) for page in PAGES for block in read_blocks(page) if block.language in LANGUAGES]
 
 

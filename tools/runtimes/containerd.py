@@ -92,7 +92,7 @@ class Containerd:
         version = self.installed.release.config_version
         text = containerd_config(version, self.run_dir, self._runc, self.snapshotter, settings)
         (self.run_dir / "config.toml").write_text(text)
-        self._log_level = settings.log_level
+        self._log_level, self._no_nri = settings.log_level, bool(settings.nri.get("disable"))
 
     def enable_pod_network(self) -> None:
         """Give pods that ask for a network of their own one, on a bridge of this run's name."""
@@ -168,7 +168,7 @@ class Containerd:
         while time.monotonic() < deadline:
             if self._process is None or self._process.poll() is not None:
                 raise MissingError("a running containerd", f"it ended: {last_line(self.log.read_text())}")
-            if self.cri_socket.exists() and self.nri_socket.exists() and self.cri.answers():
+            if self.cri_socket.exists() and (self._no_nri or self.nri_socket.exists()) and self.cri.answers():
                 return
             time.sleep(0.01)
         raise MissingError("a running containerd", f"it did not serve within {START_TIMEOUT_S:.0f} s")

@@ -37,13 +37,20 @@ class Engine:
     """A private engine; `start()` it, drive it through `.cri`, `close()` it.
 
     `run_dir` holds all its files: `engine.toml`, `cri.sock`, `nri.sock`, `admin.sock`, `plugins/`, `log`. They are
-    `in_memory`, unless it is to work as on a node, where records reach the disk. `program` is what `nri` is called by.
+    `in_memory`, unless it is to work as on a node, where records reach the disk. Without `nri` it has no plugins.
+    `program` is what `nri` is called by.
     """
 
     def __init__(
-        self, say: Say = print, *, dry: bool = False, in_memory: bool = True, program: Sequence[str] = PROGRAM
+        self,
+        say: Say = print,
+        *,
+        dry: bool = False,
+        in_memory: bool = True,
+        nri: bool = True,
+        program: Sequence[str] = PROGRAM,
     ) -> None:
-        self.dry = dry
+        self.dry, self._nri = dry, nri
         self._program = program
         self._say = say
         if not dry:
@@ -158,6 +165,7 @@ parent = "/{run_dir.name}"
 config_dir = "{run_dir}/cni"
 
 [nri]
+disable = {str(not self._nri).lower()}
 socket_path = "{self.nri_socket}"
 plugin_path = "{run_dir}/plugins"
 plugin_config_path = "{run_dir}/conf.d"

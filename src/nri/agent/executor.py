@@ -1,8 +1,8 @@
 """Executor: what no message of a runtime can say, done on the machine, and of each write the truth.
 
-Rules: nothing decides here, and nothing raises for one bad write: it comes back as refused, and the others go on. A
-cgroup that is not there yet keeps its writes waiting (`nri.agent.pending`) until `retry`, or until the next changes of
-its pod. Any thread may call it. Next: `nri.agent.decisions`.
+Rules: nothing decides here, and nothing raises for one bad write: it comes back as refused, and the others go on.
+Writes to a cgroup that is not there yet wait (`nri.agent.writing`) until `retry`, or until the next changes of its pod.
+Any thread may call it. Next: `nri.agent.decisions`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from nri import host
-from nri.agent.cookies import CoreScheduling
 from nri.agent.observe import Observer
-from nri.agent.pending import Pending
+from nri.agent.writing.cookies import CoreScheduling
+from nri.agent.writing.pending import Pending
 from nri.host import Outcome, Result
 from nri.host import process as processes
 from nri.host.cgroups import expand
@@ -155,7 +155,7 @@ class Executor:
         return results
 
     def core_sched(self, membership: Membership, container: str, folder: str) -> list[Result]:
-        """Give a container's processes the cookie of its group, or take it from them; see `nri.agent.cookies`."""
+        """Give a container's processes the cookie of its group, or take it from them; see `CoreScheduling`."""
         results = self.cookies.apply(membership, container, self.processes(folder))
         self._observer.wrote(results)
         return results

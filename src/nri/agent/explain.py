@@ -20,6 +20,7 @@ from nri.text import cut
 __all__ = ["History", "Subject", "Value"]
 
 _MOST_VALUES, _MOST_WRITES, _MOST_ERRORS, _MOST_TEXT = 256, 256, 16, 512
+_STILL = ("applied", "unchanged")
 #: What a record costs beside its texts, in bytes: the objects that hold it.
 _OVERHEAD = 400
 
@@ -50,6 +51,10 @@ class Value:
     stage: str
     transport: str
     at: float
+
+    def differs(self, other: Value) -> bool:
+        """Whether another one says something else; a later round, or another transport, that says the same does not."""
+        return (self.value, self.hook, self.reason) != (other.value, other.hook, other.reason)
 
 
 @dataclass(slots=True)
@@ -101,8 +106,8 @@ class History:
         with self._lock:
             pod = self._pod(subject)
             for row in rows:
-                pod.values.pop((subject.container, row.field), None)
-                pod.values[subject.container, row.field] = row
+                before = pod.values.pop((subject.container, row.field), None)
+                pod.values[subject.container, row.field] = row if before is None or before.differs(row) else before
             self._settle(subject.key, pod)
 
     def failed(self, subject: Subject, stage: str, transport: str, errors: Iterable[tuple[str, str]]) -> None:
@@ -128,9 +133,9 @@ class History:
         with self._lock:
             pod = self._pod(subject)
             for result in rows:
-                pod.writes.pop((result.target, result.name), None)
-                pod.writes[result.target, result.name] = {
-                    "target": _short(result.target),
+                key = (result.target.strip("/"), result.name)
+                row = {
+                    "target": _short(key[0]),
                     "name": result.name,
                     "wanted": _short(_text(result.wanted)),
                     "outcome": result.outcome.value,
@@ -139,6 +144,8 @@ class History:
                     "container": subject.container,
                     "at": at,
                 }
+                before = pod.writes.pop(key, None)
+                pod.writes[key] = before if before is not None and _still(before, row) else row
             self._settle(subject.key, pod)
 
     def ended(self, key: str) -> None:
@@ -213,6 +220,12 @@ class History:
         while len(self._pods) > self._most_pods or (self._size > self._most_bytes and len(self._pods) > 1):
             _, gone = self._pods.popitem(last=False)
             self._size -= gone.size
+
+
+def _still(before: dict[str, Any], row: dict[str, Any]) -> bool:
+    """Whether a write says only that an earlier one still holds."""
+    same = before["wanted"] == row["wanted"] and before["reason"] == row["reason"]
+    return same and (row["outcome"] == before["outcome"] or (before["outcome"], row["outcome"]) == _STILL)
 
 
 def _text(value: Any) -> str:

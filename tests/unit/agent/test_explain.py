@@ -44,6 +44,23 @@ def test_what_came_of_a_write_stands_beside_it() -> None:
     json.dumps(found)
 
 
+def test_a_later_round_that_says_the_same_is_no_newer_word() -> None:
+    clock = Clock(5.0)
+    history = History(now=clock)
+    for transport, outcome in (("nri", Outcome.APPLIED), ("standalone", Outcome.UNCHANGED)):
+        history.decided(APP, "PreCreateContainer", transport, [("cpuset", "0-3", "CPUSetAllocator", "all")])
+        history.told(APP, transport, [Result("/pods/a", "cpu.shares", 2, outcome)])
+        clock.now += 1
+    found = history.of("web")
+    assert found is not None
+    assert [(row["transport"], row["at"]) for row in found["values"]] == [("nri", 5.0)]
+    assert [(row["transport"], row["outcome"], row["at"]) for row in found["writes"]] == [("nri", "applied", 5.0)]
+    history.told(APP, "standalone", [Result("pods/a", "cpu.shares", 2, Outcome.REFUSED, "no")])
+    found = history.of("web")
+    assert found is not None
+    assert [row["outcome"] for row in found["writes"]] == ["refused"]
+
+
 def test_an_error_that_comes_again_is_told_once() -> None:
     history = History(now=Clock())
     for _ in range(5):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nri.agent.node_name import node_name
 from nri.agent.pods.source import Known, KnownPods
+from nri.agent.settings.node_name import node_name
 from nri.kube.client import PODS, Follower, connect
 
 if TYPE_CHECKING:

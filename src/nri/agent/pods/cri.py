@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.agent.pods.described import ContainerWords, PodWords, container_words, pod_words
 from nri.agent.pods.source import Known, KnownPods, Pod
-from nri.agent.poll import Poll
+from nri.agent.worker import Worker
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, RpcError
@@ -43,7 +43,7 @@ class CriPods(KnownPods):
     def __init__(self, settings: Settings) -> None:
         super().__init__(Known())
         self._socket = settings.pods.cri
-        self._poll = Poll(self.ask, settings.pods.interval, "pods of the runtime")
+        self._worker = Worker("pods of the runtime", lambda _: self.ask(), settings.pods.interval)
         self._client: CriClient | None = None
         self._runtime = ""
         self._pod_words: dict[str, PodWords] = {}
@@ -51,11 +51,11 @@ class CriPods(KnownPods):
 
     def start(self) -> None:
         """Begin to ask, in a thread of its own."""
-        self._poll.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Ask no longer; what is known stays known."""
-        self._poll.stop()
+        self._worker.stop()
         self._forget()
 
     def ask(self) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nri.agent.node_name import node_name
 from nri.agent.pods.source import Known, KnownPods
-from nri.agent.poll import Poll
+from nri.agent.settings.node_name import node_name
+from nri.agent.worker import Worker
 from nri.kube.folder import Folder
 
 if TYPE_CHECKING:
@@ -33,16 +33,16 @@ class FilePods(KnownPods):
         super().__init__(Known())
         self._node = node_name(settings)
         self._folder = Folder(settings.pods.path)
-        self._poll = Poll(self.look, LOOK_S, "pods of files")
+        self._worker = Worker("pods of files", lambda _: self.look(), LOOK_S)
 
     def start(self) -> None:
         """Read the files, and watch them from now on."""
         self.look()
-        self._poll.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Watch them no longer."""
-        self._poll.stop()
+        self._worker.stop()
 
     def look(self) -> None:
         """Take in what has changed since the last look."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from nri.agent.pods.source import Known, KnownPods, Pod
-from nri.agent.poll import Poll
+from nri.agent.worker import Worker
 from nri.errors import ConfigError
 from nri.text import plain
 
@@ -54,15 +54,15 @@ class KubeletPods(KnownPods):
         self._token = settings.pods.kubelet_token or (_ACCOUNT_TOKEN if os.path.exists(_ACCOUNT_TOKEN) else "")
         if self._token and not settings.pods.kubelet_ca:
             _log.warning("pods.kubelet_ca is not set: the token goes to whatever listens at %s", settings.pods.kubelet)
-        self._poll = Poll(self.ask, settings.pods.interval, "pods of the kubelet")
+        self._worker = Worker("pods of the kubelet", lambda _: self.ask(), settings.pods.interval)
 
     def start(self) -> None:
         """Begin to ask, in a thread of its own."""
-        self._poll.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Ask no longer; what is known stays known."""
-        self._poll.stop()
+        self._worker.stop()
 
     def ask(self) -> None:
         """Ask once."""

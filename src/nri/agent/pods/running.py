@@ -26,7 +26,9 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 _IS_HASH: Final = re.compile(r"[0-9a-f]{32}")
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 #: The names that a runtime's scopes begin with, as container ids have them.
-_RUNTIMES: Final = {"cri-containerd-": "containerd", "crio-": "cri-o", "docker-": "docker", "pouch-": "pouch"}
+_RUNTIMES: Final = {"cri-containerd-": "containerd", "crio-": "cri-o", "docker-": "docker", "nri-": "nri-engine"} | {
+    "pouch-": "pouch"
+}
 
 
 def running(pods: Iterable[Mapping[str, Any]], hierarchies: Hierarchies, driver: str) -> Iterator[RunningPod]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nri.agent.node_name import node_name
 from nri.agent.rules.book import RuleBook
 from nri.agent.rules.parsed import NODE, SLO, TOPOLOGY
+from nri.agent.settings.node_name import node_name
 from nri.kube.client import NODE_SLOS, NODE_TOPOLOGIES, NODES, Follower, Kind, connect
 
 if TYPE_CHECKING:
@@ -60,11 +60,16 @@ class ApiserverRules:
         self._api.close()
 
     def health(self) -> tuple[bool, str]:
-        """Ready once all that can be asked has been asked; later cuts do not take that back, the rules stay."""
+        """Ready once all that can be asked has been asked; later cuts do not take that back, the rules stay.
+
+        What is wrong in detail stands in the book.
+        """
         waiting = [name for name, follower in self._followers.items() if not (follower.synced or follower.absent)]
-        troubled = sorted({follower.problem for follower in self._followers.values() if follower.problem})
-        words = "; ".join(troubled) or (f"waits for {', '.join(waiting)}" if waiting else "followed")
-        return not waiting, f"rules of {self._node} at {self._api.address}: {words}"
+        troubled = [name for name, follower in self._followers.items() if follower.problem]
+        words = (
+            f"waits for {', '.join(waiting)}" if waiting else f"no news of {', '.join(troubled)}" if troubled else ""
+        )
+        return not waiting, f"those of {self._node} at {self._api.address}" + (f": {words}" if words else "")
 
     def _taker(self, name: str) -> Callable[[Mapping[Any, Any]], None]:
         def take(objects: Mapping[Any, Any]) -> None:

@@ -11,10 +11,10 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nri.agent.node_name import node_name
-from nri.agent.poll import Poll
 from nri.agent.rules.book import RuleBook
 from nri.agent.rules.parsed import KINDS
+from nri.agent.settings.node_name import node_name
+from nri.agent.worker import Worker
 from nri.kube.folder import Folder
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class FileRules:
         self._node = node_name(settings)
         self._path = settings.rules.path
         self._folder = Folder(settings.rules.path)
-        self._poll = Poll(self.look, LOOK_S, "rules of files")
+        self._worker = Worker("rules of files", lambda _: self.look(), LOOK_S)
         #: The file that each kind was taken from.
         self._said: dict[str, str] = {}
         #: What was refused, by kind ("" is a whole file) and file, to take it back once it is mended.
@@ -50,11 +50,11 @@ class FileRules:
     def start(self) -> None:
         """Read the files, and watch them from now on."""
         self.look()
-        self._poll.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Watch them no longer."""
-        self._poll.stop()
+        self._worker.stop()
 
     def health(self) -> tuple[bool, str]:
         """Always ready: no file is no rule. What is wrong with files stands in the book."""

@@ -30,17 +30,19 @@ from nri.agent.transports.clears import clear, is_clear
 from nri.agent.transports.gpu_folder import make_folder
 from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.reapply import Reapply
+from nri.agent.transports.registration import EVENTS, subscription
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.failure import FailurePolicy
 from nri.api.builders.update import Update
 from nri.api.events import EventMask
-from nri.errors import ConfigError, Reject
+from nri.errors import Reject
 from nri.host import Result
 from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
 from nri.policies.koordinator.profile import Outcome
 from nri.policies.koordinator.values import NO_CHANGES, Changes
 from nri.stub.plugin import Plugin
+from nri.stub.session.background import every
 from nri.stub.session.subscription import known_to
 from nri.text import plain
 
@@ -55,12 +57,9 @@ _RUN_POD, _CREATE, _UPDATE, _REMOVE_POD = (
     "PreUpdateContainerResources",
     "PreRemoveRunPodSandbox",
 )
+#: How often pods that went without a word are looked for, in seconds.
+SWEEP_S: Final = 60.0
 _ALIVE: Final = (m.ContainerState.CONTAINER_CREATED, m.ContainerState.CONTAINER_RUNNING)
-#: What is subscribed to, unless the runtime's configuration names others.
-EVENTS: Final = EventMask.of(
-    "RunPodSandbox", "RemovePodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer", "UpdateContainer",
-    "PostUpdateContainer", "PostUpdatePodSandbox", "StopContainer", "RemoveContainer",
-)  # fmt: skip
 
 
 class HookPlugin(Plugin):
@@ -97,17 +96,7 @@ class HookPlugin(Plugin):
         # It is looked at once this returns. Runtimes that do not heed it are told only what they must not overlook.
         wish = FailurePolicy(fail_request=self._fail, keep_connected=True)
         self.failure_policy = wish if self._fail else None  # type: ignore[misc]  # of this connection, not of the class
-        listed = list(self.config.events)
-        if not listed:
-            return EVENTS & known_to(self.runtime)
-        try:
-            chosen = EventMask.parse(",".join(listed)) & EVENTS
-        except ValueError as error:
-            raise ConfigError("the runtime's configuration", "events", str(error), f"of use here: {EVENTS}") from None
-        if not chosen:
-            reason = f"{', '.join(listed)}: no hook decides at any of these"
-            raise ConfigError("the runtime's configuration", "events", reason, f"of use here: {EVENTS}")
-        return chosen
+        return subscription(list(self.config.events), known_to(self.runtime))
 
     def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[Update]:
         """Take in what runs; return the updates that bring it to what the rules of now say."""
@@ -128,6 +117,12 @@ class HookPlugin(Plugin):
         if self.reapply.left:
             self.stale()
         return [Update.of(each) for each in updates]
+
+    @every(SWEEP_S)
+    def sweep(self) -> None:
+        """Take back what the hooks gave to pods that went without a word."""
+        for context in self.reapply.vanished():
+            self._quietly("removal", partial(self._removed, context))
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 

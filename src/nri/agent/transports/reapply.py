@@ -64,6 +64,7 @@ class Reapply:
         self._parts, self._held, self._transport = parts, held, transport
         self.generation = 0
         self.left = False
+        self._missing: set[str] = set()
 
     def rules_changed(self) -> None:
         """Note that what was decided until now is out of date."""
@@ -107,6 +108,24 @@ class Reapply:
         well = not runtime.connected or self._send_all(runtime, generation)
         again = [self.pod(context) for context in refused]
         return well and all(again) and generation == self.generation
+
+    def vanished(self) -> list[PodContext]:
+        """Forget the pods that have neither containers nor a cgroup, now and the last time; return them.
+
+        A runtime that was restarted may tell nothing when a pod is removed that is older than that.
+        """
+        used = {known.pod_id for _, known in self._held.containers()}
+        exists = self._parts.executor.hierarchies.exists
+        missing = {
+            number: context
+            for number, context in self._held.pods()
+            if number not in used and not (context.cgroup_parent and exists(context.cgroup_parent))
+        }
+        gone = [context for number, context in missing.items() if number in self._missing]
+        for number in self._missing & set(missing):
+            self._held.drop_pod(number)
+        self._missing = set(missing)
+        return gone
 
     def pod(self, context: PodContext, *, force: bool = False) -> bool:
         """Decide and write a pod's values; return whether the kernel refused none of them."""

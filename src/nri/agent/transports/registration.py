@@ -1,8 +1,9 @@
-"""One registration of a plugin at a runtime, held by a lock, because runtimes let two of one name register.
+"""The registration of the agent at a runtime: which events it subscribes to, and that there is only one of its name.
 
-Two of them then set the same values, and every container is refused as a conflict. So the lock is a file beside the
-runtime's socket, which whoever can register sees as well: it has the process's number in it, and the kernel takes the
-lock away with the process. A folder that cannot be written has no lock. Next: `nri.agent.transports.nri`.
+Runtimes let two of one name register. Two of them then set the same values, and every container is refused as a
+conflict. So there is a lock, a file beside the runtime's socket, which whoever can register sees as well: it has the
+process's number in it, and the kernel takes the lock away with the process. A folder that cannot be written has no
+lock. Next: `nri.agent.transports.nri`.
 """
 
 from __future__ import annotations
@@ -10,13 +11,39 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
-from nri.errors import NriError
+from nri.api.events import EventMask
+from nri.errors import ConfigError, NriError
 from nri.text import plain
 
-__all__ = ["Registration", "TakenError"]
+__all__ = ["EVENTS", "Registration", "TakenError", "subscription"]
+
+#: What is subscribed to, unless the runtime's configuration names others.
+EVENTS: Final = EventMask.of(
+    "RunPodSandbox", "RemovePodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer", "UpdateContainer",
+    "PostUpdateContainer", "PostUpdatePodSandbox", "StopContainer", "RemoveContainer",
+)  # fmt: skip
+
+
+def subscription(listed: Sequence[str], known: EventMask) -> EventMask:
+    """Return the events to subscribe to: those that the runtime's configuration lists, else all of use that it knows.
+
+    Raises:
+        ConfigError: an event does not exist, or no hook decides at any of them.
+    """
+    if not listed:
+        return EVENTS & known
+    source, hint = "the runtime's configuration", f"of use here: {EVENTS}"
+    try:
+        chosen = EventMask.parse(",".join(listed)) & EVENTS
+    except ValueError as error:
+        raise ConfigError(source, "events", str(error), hint) from None
+    if not chosen:
+        raise ConfigError(source, "events", f"{', '.join(listed)}: no hook decides at any of these", hint)
+    return chosen
 
 
 class TakenError(NriError):

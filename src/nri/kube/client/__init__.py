@@ -1,8 +1,8 @@
 """A client of the apiserver for an agent on one node: it follows a few kinds of objects, and evicts pods.
 
-It needs the extra `agent`, and loads it when it connects. `kinds` is the table of what can be followed; `connection` is
-the only module that knows lightkube; `lines` cuts a watch into events; `follow` lists and watches for as long as it
-runs.
+It needs the extra `agent`, and loads it when it connects. `kinds` is the table of what can be followed; `connection`
+lists, watches and evicts; `http` is the only module that knows lightkube; `lines` and `objects` read answers; `follow`
+lists and watches for as long as it runs.
 
     with connect("/etc/kubernetes/kubelet.conf") as api:
         pods = Follower(api, PODS, lambda pods: print(len(pods)), fields="spec.nodeName=node-1")

@@ -1,33 +1,28 @@
 """A connection to the apiserver: lists, watches and evictions, as plain JSON, with a bound and a deadline on each.
 
-The only module that knows lightkube, which reads kubeconfigs and service accounts, and brings TLS and tokens. Its own
-lists and watches have no bound on what they read and none on how long, so ours stand here, on its HTTP client.
-
-Rules: loaded when it is used; an answer that is late, too big or not what the API sends is an ApiserverError; after a
-token or a certificate was refused they are read anew, because both are rotated in their files. Next:
-`nri.kube.client.follow`.
+lightkube's own lists and watches have no bound on what they read and none on how long, so ours stand here, on its HTTP
+client. Rules: an answer that is late, too big or not what the API sends is an ApiserverError. Next:
+`nri.kube.client.http`, which makes that client.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
-from nri.errors import ConfigError, NriError
+from nri.errors import NriError
 from nri.kube.client.errors import ApiserverError
+from nri.kube.client.http import ACCOUNT, READ_S, Lender, failures, make_client, patience
 from nri.kube.client.kinds import PODS, Kind
 from nri.kube.client.lines import Lines, TooLong
 from nri.kube.client.objects import Event, Object, read_event, read_page, read_status, status_of
 
-__all__ = ["INSTALL", "MOST_BYTES", "MOST_OBJECTS", "Apiserver", "Watch", "connect"]
+__all__ = ["MOST_BYTES", "MOST_OBJECTS", "Apiserver", "Watch", "connect"]
 
-#: How to install what it needs. No package index has this project, so its name alone would bring a stranger's.
-INSTALL = "pip install '.[agent]', in a checkout of nri"
 #: A list is not longer, in bytes: an object of the API has at most 1.5 MB, and annotations 256 kB.
 MOST_BYTES = 64 << 20
 #: Nor has it more objects; a node has a few hundred pods.
@@ -36,17 +31,14 @@ MOST_OBJECTS = 10_000
 _LONGEST_EVENT = 4 << 20
 #: So many objects are asked for at once.
 _PAGE = 500
-_CONNECT_S, _READ_S, _LIST_S = 5.0, 15.0, 60.0
+_LIST_S = 60.0
 #: A watch that is silent for so long is cut off and resumed: the apiserver sends a bookmark every minute.
 _SILENCE_S = 90.0
 #: How much longer than was agreed a watch may last.
 _GRACE_S = 30.0
-#: Files of credentials are not read more often, in seconds.
-_RENEW_S = 30.0
-_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def connect(kubeconfig: str | os.PathLike[str] = "", context: str = "", account: str = _ACCOUNT) -> Apiserver:
+def connect(kubeconfig: str | os.PathLike[str] = "", context: str = "", account: str = ACCOUNT) -> Apiserver:
     """Return the apiserver that a kubeconfig names, or without one that of the cluster that this runs in.
 
     Nothing is sent yet. Raises ConfigError for a kubeconfig or an account that cannot be used, NriError without the
@@ -58,33 +50,7 @@ def connect(kubeconfig: str | os.PathLike[str] = "", context: str = "", account:
         account: the folder of the service account.
     """
     path = os.fspath(kubeconfig)
-    return Apiserver(lambda: _client(path, context, account))
-
-
-def _client(path: str, context: str, account: str) -> Any:
-    """An HTTP client with the address, the certificates and the credentials in place."""
-    try:
-        from lightkube.config import client_adapter, kubeconfig
-    except ImportError:
-        raise NriError(f"the apiserver needs lightkube, which is not installed. Install the extra: {INSTALL}") from None
-    import httpx2
-
-    source = path or account
-    try:
-        if path:
-            config = kubeconfig.KubeConfig.from_file(path).get(context or None)
-        else:
-            config = kubeconfig.KubeConfig.from_service_account(account).get()
-        if config is None:
-            raise NriError("there is no context")
-        timeout = httpx2.Timeout(_READ_S, connect=_CONNECT_S)
-        return client_adapter.Client(config, client_adapter.ConnectionParams(timeout=timeout))
-    except KeyError as error:
-        hint = "" if path else "name a kubeconfig where this does not run in a pod"
-        raise ConfigError(source, "", f"{error} is missing", hint) from None
-    except Exception as error:  # noqa: BLE001  whatever YAML, TLS or files make of text that people wrote
-        hint = "" if path else "name a kubeconfig where this does not run in a pod"
-        raise ConfigError(source, "", str(error) or type(error).__name__, hint) from None
+    return Apiserver(lambda: make_client(path, context, account))
 
 
 class Apiserver:
@@ -96,15 +62,9 @@ class Apiserver:
     """
 
     def __init__(self, make: Any, clock: Any = time.monotonic) -> None:
-        self._make = make
         self._clock = clock
-        self._lock = threading.Lock()
-        self._http = _Lent(make())
-        import httpx2
-
-        self._made = clock()
-        self._stale = False
-        self._failures = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, NriError)
+        self._lender = Lender(make, clock)
+        self._failures: tuple[type[Exception], ...] = (*failures(), NriError)
 
     def __enter__(self) -> Self:
         return self
@@ -114,15 +74,12 @@ class Apiserver:
 
     def close(self) -> None:
         """Close connections, those that are in use as soon as they are not."""
-        with self._lock:
-            self._http.replaced, unused = True, not self._http.users
-        if unused:
-            self._http.client.close()
+        self._lender.close()
 
     @property
     def address(self) -> str:
         """Its URL."""
-        return str(self._http.client.base_url)
+        return self._lender.address
 
     def list(self, kind: Kind, fields: str = "", version: str = "") -> tuple[list[Object], str]:
         """Return all objects of a kind with the version of the list.
@@ -157,11 +114,8 @@ class Apiserver:
         what = f"watch {kind}"
         words = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version, "fieldSelector": fields}
         words["timeoutSeconds"] = str(lasting_s)
-        import httpx2
-
-        timeout = httpx2.Timeout(_READ_S, connect=_CONNECT_S, read=_SILENCE_S)
-        asked = {"params": _words(words), "timeout": timeout}
-        with self._errors(what), self._client() as http, http.stream("GET", kind.path, **asked) as answer:
+        asked = {"params": _words(words), "timeout": patience(_SILENCE_S)}
+        with self._errors(what), self._lender.lend() as http, http.stream("GET", kind.path, **asked) as answer:
             self._refused(what, answer)
             yield Watch(what, answer, self._clock, self._clock() + lasting_s + _GRACE_S)
 
@@ -186,13 +140,13 @@ class Apiserver:
             "deleteOptions": options,
         }
         path = PODS.in_namespace(namespace, name, "eviction")
-        self._ask(f"evict {namespace}/{name}", path, {"json": body}, 1 << 20, self._clock() + _READ_S)
+        self._ask(f"evict {namespace}/{name}", path, {"json": body}, 1 << 20, self._clock() + READ_S)
 
     def _ask(self, what: str, path: str, asked: Mapping[str, Any], most: int, deadline: float) -> bytes:
         """Send a request, a POST if it has a body, and return the whole answer."""
         parts: list[bytes] = []
         method = "POST" if "json" in asked else "GET"
-        with self._errors(what), self._client() as http, http.stream(method, path, **asked) as answer:
+        with self._errors(what), self._lender.lend() as http, http.stream(method, path, **asked) as answer:
             self._refused(what, answer)
             for part in answer.iter_bytes():
                 most -= len(part)
@@ -214,7 +168,7 @@ class Apiserver:
                 break
         _, words, after_s = read_status(data)
         if answer.status_code == 401:
-            self._stale = True
+            self._lender.doubt()
         raise ApiserverError(what, answer.status_code, words or f"HTTP {answer.status_code}", after_s)
 
     @contextmanager
@@ -225,42 +179,9 @@ class Apiserver:
         except ApiserverError:
             raise
         except self._failures as error:
-            self._stale = True
+            self._lender.doubt()
             words = str(error) or type(error).__name__
             raise ApiserverError(what, 0, f"{self.address}: {words}") from None
-
-    @contextmanager
-    def _client(self) -> Iterator[Any]:
-        """Lend the HTTP client, made anew if something was wrong with the last one, which is closed after its use."""
-        with self._lock:
-            if self._http.replaced or (self._stale and self._clock() - self._made > _RENEW_S):
-                self._made = self._clock()
-                made = _Lent(self._make())
-                self._http.replaced, unused = True, self._http if not self._http.users else None
-                self._http, self._stale = made, False
-                if unused is not None:
-                    unused.client.close()
-            lent = self._http
-            lent.users += 1
-        try:
-            yield lent.client
-        finally:
-            with self._lock:
-                lent.users -= 1
-                over = lent.replaced and not lent.users
-            if over:
-                lent.client.close()
-
-
-class _Lent:
-    """An HTTP client, how many use it now, and whether there is a newer one, or none is wanted."""
-
-    __slots__ = ("client", "replaced", "users")
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-        self.users = 0
-        self.replaced = False
 
 
 class Watch:

@@ -50,7 +50,7 @@ class Follower:
         changed: called by the thread with all objects, by namespace and name, once they are known and after changes;
             neither the mapping nor what is in it may be changed, or kept to see later changes.
         fields: a field selector.
-        told: called by the thread with a new `problem`, and with "" when it is over.
+        told: called by the thread with a new `problem`, and with "" when it is over; without it the log has them.
         clock: monotonic seconds.
         pause: waits so many seconds, less if this is stopped.
     """
@@ -150,7 +150,8 @@ class Follower:
             return delay_s
         self.absent = error.status == _NOT_FOUND
         if self.problem != str(error):
-            _log.warning("%s; what is known stays in force", error)
+            if self._told is None:
+                _log.warning("%s; what is known stays in force", error)
             self._say(str(error))
         return delay_s
 

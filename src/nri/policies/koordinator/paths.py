@@ -35,6 +35,7 @@ _POD_PREFIXES = {
 }
 #: What systemd's scopes are called, by the runtime in the id.
 _SCOPES = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
+_SCOPES["nri-engine"] = "nri-"  # this project's own
 #: Folders of host applications that do not say where they are, by class.
 _HOST_FOLDERS = {"LSE": "host-latency-sensitive", "LSR": "host-latency-sensitive", "LS": "host-latency-sensitive"}
 _HOST_FOLDERS["BE"] = "host-best-effort"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -164,6 +165,35 @@ def test_a_pod_that_went_while_there_was_no_connection_is_forgotten(tmp_path: Pa
         runtime.containers.clear()
         runtime.restart()
         assert plugin.held.counts() == {"nri pods": 0, "nri containers": 0}
+
+
+def test_a_pod_that_went_without_a_word_is_forgotten_the_second_time_that_it_is_missed(tmp_path: Path) -> None:
+    plugin, parts = made(tmp_path, BATCH)
+    sandbox, container = BATCH.pod.messages()
+    with FakeRuntime() as runtime:
+        runtime.add(plugin).run_pod_sandbox(sandbox)
+        created = runtime.create_container(sandbox, container).container
+        cgroups = tmp_path / "sys/fs/cgroup"
+        for _ in range(3):
+            plugin.sweep()
+        assert plugin.held.counts()["nri pods"] == 1, "its cgroup is there"
+        for each in cgroups.iterdir():
+            shutil.rmtree(each / BATCH.pod.folder)
+        for _ in range(3):
+            plugin.sweep()
+        assert plugin.held.counts()["nri pods"] == 1, "it has a container"
+        runtime.remove_container(sandbox, created)
+        plugin.sweep()
+        v1(tmp_path, BATCH.pod.folder)
+        plugin.sweep()
+        assert plugin.held.counts()["nri pods"] == 1, "its cgroup has come"
+        for each in cgroups.iterdir():
+            shutil.rmtree(each / BATCH.pod.folder)
+        plugin.sweep()
+        assert plugin.held.counts()["nri pods"] == 1
+        plugin.sweep()
+        assert plugin.held.counts()["nri pods"] == 0
+    assert (parts.history.of(UID) or {})["ended"]
 
 
 # -- changed rules ----------------------------------------------------------------------------------------------------

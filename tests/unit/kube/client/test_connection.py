@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from nri.errors import ConfigError, NriError
-from nri.kube.client import PODS, Apiserver, ApiserverError, connect, connection
+from nri.kube.client import PODS, Apiserver, ApiserverError, connection
+from nri.kube.client.http import make_client
 from tests.support.http_server import HttpServer, body, cut, page, status, stream
 
 Closing = Callable[[Apiserver], Apiserver]
@@ -45,7 +44,7 @@ def closing() -> Iterator[Callable[[Apiserver], Apiserver]]:
 
 
 def maker(kubeconfig: Path) -> Callable[[], Any]:
-    return lambda: connection._client(str(kubeconfig), "", "")
+    return lambda: make_client(str(kubeconfig), "", "")
 
 
 def watched(api: Apiserver) -> Iterator[str]:
@@ -216,84 +215,3 @@ def test_an_eviction_names_the_pod_and_may_name_its_uid_and_time(server: HttpSer
     assert first["body"]["kind"] == "Eviction"
     assert first["body"]["deleteOptions"] == {"preconditions": {"uid": "u1"}, "gracePeriodSeconds": 5}
     assert second["body"]["deleteOptions"] == {}
-
-
-def test_after_a_refusal_the_credentials_are_read_anew(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
-    now = [0.0]
-    api = closing(Apiserver(maker(kubeconfig), lambda: now[0]))
-    server.script(status(401, "Unauthorized"), status(401, "Unauthorized"), page(pods("a")))
-    kubeconfig.write_text(kubeconfig.read_text().replace("secret", "renewed"))
-    for _ in range(2):  # not at once again
-        with pytest.raises(ApiserverError):
-            api.list(PODS)
-    now[0] = 31.0
-    api.list(PODS)
-    assert [asked["headers"]["Authorization"] for asked in server.asked] == ["Bearer secret"] * 2 + ["Bearer renewed"]
-
-
-def test_a_kubeconfig_that_goes_is_an_error_of_the_call(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
-    now = [0.0]
-    api = closing(Apiserver(maker(kubeconfig), lambda: now[0]))
-    server.script(status(401, "Unauthorized"))
-    with pytest.raises(ApiserverError):
-        api.list(PODS)
-    kubeconfig.unlink()
-    now[0] = 31.0
-    with pytest.raises(ApiserverError, match="not found"):
-        api.list(PODS)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "a: [", "clusters: []\ncontexts: []\n", "clusters: 1\ncontexts: 1\n", '{"current-context": "x"}']
-)
-def test_a_kubeconfig_that_cannot_be_used_is_a_config_error_with_its_path(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "kubeconfig"
-    path.write_text(text)
-    with pytest.raises(ConfigError) as error:
-        connect(path)
-    assert error.value.source == str(path)
-
-
-def test_a_kubeconfig_that_is_not_there_is_a_config_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError):
-        connect(tmp_path / "none")
-
-
-def test_a_context_can_be_chosen(server: HttpServer, kubeconfig: Path) -> None:
-    with connect(kubeconfig, "x") as api:
-        assert api.address == f"http://127.0.0.1:{server.port}"
-    with pytest.raises(ConfigError, match="other"):
-        connect(kubeconfig, "other")
-
-
-def test_without_a_kubeconfig_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="name a kubeconfig"):
-        connect(account=str(tmp_path))
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
-    monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)
-    import ssl
-
-    (tmp_path / "token").write_text("secret")
-    (tmp_path / "namespace").write_text("kube-system")
-    (tmp_path / "ca.crt").write_text(Path(ssl.get_default_verify_paths().cafile or "").read_text())
-    with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_PORT"):
-        connect(account=str(tmp_path))
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    with connect(account=str(tmp_path)) as api:
-        assert api.address == "https://10.96.0.1"
-
-
-def test_without_lightkube_the_error_says_what_to_install(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "lightkube.config", None)
-    with pytest.raises(NriError, match=r"\.\[agent\]"):
-        connect(kubeconfig)
-
-
-def test_lightkube_is_loaded_only_when_it_is_used() -> None:
-    import subprocess
-
-    words = (
-        "import sys, nri.kube.client; print([name for name in sys.modules if name.startswith(('lightkube', 'httpx'))])"
-    )
-    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

@@ -116,8 +116,18 @@ def test_a_problem_is_told_once_and_its_end_too_and_what_is_known_stays(
         follower.run_once()
     assert [problem[:12] for problem in told.problems] == ["cannot watch", ""]
     assert told.names == [["a"]]
-    assert len([each for each in caplog.records if "stays in force" in each.message]) == 1
+    assert "stays in force" not in caplog.text
     assert "is back" in caplog.text
+
+
+def test_a_problem_that_no_one_else_is_told_is_in_the_log_once(
+    server: HttpServer, api: Apiserver, told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.script(*[status(500, "etcd is gone")] * 3)
+    follower = Follower(api, PODS, told)
+    for _ in range(3):
+        follower.run_once()
+    assert len([each for each in caplog.records if "stays in force" in each.message]) == 1
 
 
 def test_a_kind_that_is_not_there_is_absent_until_it_is(server: HttpServer, follower: Follower) -> None:

@@ -20,7 +20,12 @@ def test_a_pods_folder_tells_its_class(kube_class: str, uid: str, driver: str) -
 
 @pytest.mark.parametrize(
     ("runtime", "folder"),
-    [("docker", "docker-1.scope"), ("containerd", "cri-containerd-1.scope"), ("cri-o", "crio-1.scope")],
+    [
+        ("docker", "docker-1.scope"),
+        ("containerd", "cri-containerd-1.scope"),
+        ("cri-o", "crio-1.scope"),
+        ("nri-engine", "nri-1.scope"),
+    ],
 )
 def test_a_containers_folder_is_a_scope_of_its_runtime_or_its_number(runtime: str, folder: str) -> None:
     assert paths.container_path("kubepods/podx", f"{runtime}://1") == f"kubepods/podx/{folder}"

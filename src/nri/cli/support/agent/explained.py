@@ -54,7 +54,10 @@ def enriched(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def show(out: Output, found: Mapping[str, Any]) -> None:
-    """Print an explanation for people: values, what came of writes, errors, and what has no effect."""
+    """Print an explanation for people: values, what came of writes, errors, notes; with -q the values alone."""
+    if out.quiet:
+        out.names(f"{row.get('container') or 'pod'} {row['field']} {row['value']}" for row in found["values"])
+        return
     name = "/".join(part for part in (found.get("namespace"), found.get("name")) if part) or found.get("key", "")
     out.text(Painted(f"pod {name}{' (it has ended)' if found.get('ended') else ''}", "bold"))
     if found["values"]:

@@ -16,11 +16,11 @@ from nri.agent.capabilities import Capability, capabilities
 from nri.agent.decisions import subject_of, values_of
 from nri.agent.explain import History
 from nri.agent.machine import with_machine
-from nri.agent.node_name import node_name
 from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
 from nri.agent.rules.parsed import KINDS
 from nri.agent.settings import base_node
+from nri.agent.settings.node_name import node_name
 from nri.config.complaint import together
 from nri.errors import ConfigError
 from nri.kube.folder import Folder

@@ -134,9 +134,9 @@ def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods
 def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **options: Any) -> None:
     """Explain which rule, annotation and hook gave a pod which value; what came of it; what is unsupported, and why.
 
-    POD is NAMESPACE/NAME, a name that only one pod has, or a key out of the list that comes without it, such as a uid or
-    kube-qos/besteffort. It is asked of the agent that runs here. With --pod
-    FILE nothing needs to run: the manifest is decided by the rules of --rules, with the settings of --config and --set.
+    POD is NAMESPACE/NAME, a name that only one pod has, or a key out of the list that comes without it, such as a uid
+    or kube-qos/BestEffort. It is asked of the agent that runs here. With --pod FILE nothing needs to run: the manifest
+    is decided by the rules of --rules, with the settings of --config and --set.
 
     Exits with 1 if the agent does not know the pod, with 3 if there is no agent.
     """

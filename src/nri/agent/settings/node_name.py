@@ -6,7 +6,7 @@ import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nri.agent.settings import Settings
+    from nri.agent.settings.values import Settings
 
 __all__ = ["node_name"]
 

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from nri.agent.node_name import node_name
 from nri.agent.settings import Settings
+from nri.agent.settings.node_name import node_name
 from nri.agent.settings.values import RuleSettings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from nri.agent.cookies import CoreScheduling, KernelCookies
+from nri.agent.writing.cookies import CoreScheduling, KernelCookies
 from nri.host import CoreScheduler, Outcome
 from nri.policies.koordinator.hooks.core_sched import Membership
 from tests.support.agents import Clock

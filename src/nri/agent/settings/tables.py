@@ -1,0 +1,263 @@
+"""The tables of ``agent.toml``: one frozen class each, with defaults, units and meanings.
+
+Rules: as in :mod:`nri.agent.settings.values`, which puts them together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from nri.adaptation.plugin_policy.policy import DEFAULT_PATH as POLICY_PATH
+from nri.api import naming
+from nri.backoff import CAP_S, FIRST_S
+from nri.config import Duration
+
+__all__ = [
+    "GpuSettings",
+    "HooksSettings",
+    "HttpSettings",
+    "LoopSettings",
+    "NriSettings",
+    "PodSettings",
+    "ProxySettings",
+    "RuleSettings",
+    "StandaloneSettings",
+    "TcSettings",
+    "TerwaySettings",
+    "check_sockets",
+]
+
+CONTAINERD = "/run/containerd/containerd.sock"
+#: Bytes of a path that a unix socket can have.
+_MOST_PATH = 107
+#: The shortest time that anything is waited for, in seconds.
+_SHORTEST_S = 0.001
+
+
+def _times(table: object, *names: str) -> None:
+    for name in names:
+        if getattr(table, name) < _SHORTEST_S:
+            raise ValueError(f"{name} {getattr(table, name):g} s is no time to wait; say 1ms or more")
+
+
+def check_sockets(table: object, *names: str) -> None:
+    """Raise ValueError for a path that no unix socket can have."""
+    for name in names:
+        path = str(getattr(table, name))
+        if path and not path.startswith("/"):
+            raise ValueError(f'{name} "{path}" is no absolute path')
+        if len(path.encode()) > _MOST_PATH:
+            raise ValueError(f'{name} "{path}" is longer than the {_MOST_PATH} bytes that a socket may have')
+
+
+@dataclass(frozen=True, slots=True)
+class NriSettings:
+    """Mode "nri": the agent as a plugin of the runtime.
+
+    Attributes:
+        socket: the runtime's NRI socket.
+        name: the plugin's name; koordlet's is "koordlet_nri".
+        index: the plugin's place among others, two digits. Koordlet's is 00, too: it comes before all others.
+        connect_timeout: how long one connection and its registration may take, in seconds.
+        backoff: the longest pause before the second try to connect; it doubles with each, in seconds.
+        backoff_cap: the longest pause between two tries, in seconds.
+    """
+
+    socket: str = naming.DEFAULT_SOCKET
+    name: str = "nri-agent"
+    index: str = "00"
+    connect_timeout: Duration = 6.0
+    backoff: Duration = FIRST_S
+    backoff_cap: Duration = CAP_S
+
+    def __post_init__(self) -> None:
+        _times(self, "connect_timeout", "backoff", "backoff_cap")
+        check_sockets(self, "socket")
+        if len(self.index) != 2 or not self.index.isdecimal() or not self.index.isascii():
+            raise ValueError(f'index "{self.index}" is not two digits, such as "00"')
+        if not self.name or "/" in self.name:
+            raise ValueError(f'name "{self.name}" cannot be the name of a plugin')
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """Mode "proxy": a CRI proxy between the kubelet and a runtime without NRI.
+
+    Attributes:
+        listen: the socket that the kubelet is given as its container runtime.
+        runtime_endpoint: the runtime's own CRI socket.
+        state: the folder of what is known of pods and containers, for the proxy's next start.
+        socket_path: where other NRI plugins can connect; empty: there are no others.
+        plugin_path: the folder of plugins that the proxy launches; empty: none.
+        plugin_config_path: the folder of their configuration.
+        policy_path: the operator's policy for each plugin; empty for none.
+        skip_label: pods with this label, KEY=VALUE, pass untouched.
+    """
+
+    listen: str = "/run/nri-proxy/proxy.sock"
+    runtime_endpoint: str = CONTAINERD
+    state: Path = Path("/var/lib/nri-proxy")
+    socket_path: str = ""
+    plugin_path: str = ""
+    plugin_config_path: str = naming.CONFIG_DIR
+    policy_path: str = POLICY_PATH
+    skip_label: str = "runtimeproxy.koordinator.sh/skip-hookserver=true"
+
+    def __post_init__(self) -> None:
+        check_sockets(self, "listen", "socket_path")
+        if self.listen == self.runtime_endpoint.removeprefix("unix://"):
+            raise ValueError(f'listen and runtime_endpoint are both "{self.listen}"; the proxy needs one of its own')
+
+
+@dataclass(frozen=True, slots=True)
+class HooksSettings:
+    """Mode "hooks": the agent as a hook server of Koordinator's own runtime proxy.
+
+    Attributes:
+        socket: where the agent serves RuntimeHookService.
+        endpoint: that socket as the proxy sees it, which is not the same in a container; empty: it is the same.
+        registration_folder: where the proxy looks for hook servers.
+        failure_policy: what the proxy does with a request while the agent cannot be asked.
+    """
+
+    socket: str = "/run/nri/agent-hooks.sock"
+    endpoint: str = ""
+    registration_folder: Path = Path("/etc/runtime/hookserver.d")
+    failure_policy: Literal["Ignore", "Fail"] = "Ignore"
+
+    def __post_init__(self) -> None:
+        check_sockets(self, "socket")
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneSettings:
+    """Mode "standalone": what is in force is compared with what should be, and repaired.
+
+    Attributes:
+        interval: the pause between two rounds over everything, in seconds; changes are taken up at once.
+        force_update: a value that has not changed is written again after this time, in seconds. For all modes.
+        cgroup_driver: who makes the cgroups of pods; "auto" looks at what is there.
+    """
+
+    interval: Duration = 10.0
+    force_update: Duration = 60.0
+    cgroup_driver: Literal["auto", "cgroupfs", "systemd"] = "auto"
+
+    def __post_init__(self) -> None:
+        _times(self, "interval", "force_update")
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """The strategies that sample the node by a timer. Which of them are on: `gates`.
+
+    Attributes:
+        interval: the pause between two samples, in seconds.
+        memory_evict_cooldown: after an eviction for memory there is none for so long, in seconds.
+        cpu_evict_cooldown: likewise for CPU.
+    """
+
+    interval: Duration = 1.0
+    memory_evict_cooldown: Duration = 4.0
+    cpu_evict_cooldown: Duration = 20.0
+
+    def __post_init__(self) -> None:
+        _times(self, "interval")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSettings:
+    """Where NodeSLO, NodeResourceTopology and the node come from.
+
+    Attributes:
+        source: files of this node, or an apiserver.
+        path: a file, or the folder of files, with the documents, in YAML or JSON; a change is taken up at once.
+        kubeconfig: how to reach the apiserver; empty: as a pod does, by its service account. For pods as well.
+        node_name: this node as the apiserver calls it; empty: the name of this machine. For pods as well.
+    """
+
+    source: Literal["files", "apiserver"] = "files"
+    path: Path = Path("/etc/nri/agent/rules")
+    kubeconfig: str = ""
+    node_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSettings:
+    """Where the pods of this node come from, for what no request of a runtime brings.
+
+    Attributes:
+        source: an apiserver, the kubelet, the CRI of the runtime, or files.
+        interval: the pause between two questions to the kubelet or to the CRI, in seconds.
+        kubelet: where the kubelet listens.
+        kubelet_token: the file of the token that it is shown; empty: the service account's, if there is one.
+        kubelet_ca: the file of the CA that it must be known to; empty: its certificate is not checked.
+        cri: the runtime's CRI socket.
+        path: a file, or the folder of files, with manifests of pods, in YAML or JSON.
+    """
+
+    source: Literal["apiserver", "kubelet", "cri", "files"] = "cri"
+    interval: Duration = 10.0
+    kubelet: str = "https://127.0.0.1:10250"
+    kubelet_token: str = ""
+    kubelet_ca: str = ""
+    cri: str = CONTAINERD
+    path: Path = Path("/etc/nri/agent/pods")
+
+    def __post_init__(self) -> None:
+        _times(self, "interval")
+        if not self.kubelet.startswith(("https://", "http://")):
+            raise ValueError(f'kubelet "{self.kubelet}" is no address, such as "https://127.0.0.1:10250"')
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSettings:
+    """GPUEnvInject, when HAMi-core shares out GPUs.
+
+    Attributes:
+        library: HAMi-core's library on the node.
+        monitor: HAMi's monitor reads what containers use.
+    """
+
+    library: str = "/usr/local/vgpu/libvgpu.so"
+    monitor: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TerwaySettings:
+    """TerwayQoS: the files of the terway network daemon.
+
+    Attributes:
+        folder: where they are written, on the node.
+    """
+
+    folder: Path = Path("/var/lib/terway/qos")
+
+
+@dataclass(frozen=True, slots=True)
+class TcSettings:
+    """TCNetworkQoS: the network interface whose bandwidth is shared.
+
+    Attributes:
+        interface: its name; empty: that of the default route.
+    """
+
+    interface: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Health and metrics over TCP, for probes and Prometheus.
+
+    Attributes:
+        address: HOST:PORT; empty: the agent's socket alone has them.
+    """
+
+    address: str = ""
+
+    def __post_init__(self) -> None:
+        host, _, port = self.address.rpartition(":")
+        if self.address and not (host and port.isascii() and port.isdecimal() and int(port) < 1 << 16):
+            raise ValueError(f'address "{self.address}" is not HOST:PORT, such as "127.0.0.1:9316"')

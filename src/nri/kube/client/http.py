@@ -1,0 +1,146 @@
+"""The HTTP client of an apiserver: made by lightkube of a kubeconfig or a service account, made anew when in doubt.
+
+The only module that knows lightkube, which reads kubeconfigs and service accounts, and brings HTTP, TLS and tokens.
+Rules: both are loaded when they are used; after a token was refused or a connection failed the files are
+read anew, not more often than every half a minute, because tokens and certificates are rotated in their files. Next:
+`nri.kube.client.follow`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from nri.errors import ConfigError, NriError
+
+__all__ = ["ACCOUNT", "INSTALL", "READ_S", "Lender", "failures", "make_client", "patience"]
+
+#: How to install what it needs. No package index has this project, so its name alone would bring a stranger's.
+INSTALL = "pip install '.[agent]', in a checkout of nri"
+#: The folder of a pod's service account.
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+#: One read of a connection, in seconds.
+READ_S = 15.0
+_CONNECT_S = 5.0
+#: Files of credentials are not read more often, in seconds.
+_RENEW_S = 30.0
+
+
+def make_client(path: str, context: str, account: str) -> Any:
+    """Make an HTTP client with the address, the certificates and the credentials in place.
+
+    Raises ConfigError for files that cannot be used, NriError without the extra `agent`.
+
+    Args:
+        path: of the kubeconfig; "" for the service account.
+        context: which of its contexts, "" for the current one.
+        account: the folder of the service account.
+    """
+    try:
+        from lightkube.config import client_adapter, kubeconfig
+    except ImportError:
+        raise NriError(f"the apiserver needs lightkube, which is not installed. Install the extra: {INSTALL}") from None
+    library = logging.getLogger("httpx2")
+    if library.level == logging.NOTSET:
+        library.setLevel(logging.WARNING)  # it logs each request, which is worth no line of the agent's log
+    source = path or account
+    try:
+        if path:
+            config = kubeconfig.KubeConfig.from_file(path).get(context or None)
+        else:
+            config = kubeconfig.KubeConfig.from_service_account(account).get()
+        if config is None:
+            raise NriError("there is no context")
+        return client_adapter.Client(config, client_adapter.ConnectionParams(timeout=patience(READ_S)))
+    except KeyError as error:
+        hint = "" if path else "name a kubeconfig where this does not run in a pod"
+        raise ConfigError(source, "", f"{error} is missing", hint) from None
+    except Exception as error:  # noqa: BLE001  whatever YAML, TLS or files make of text that people wrote
+        hint = "" if path else "name a kubeconfig where this does not run in a pod"
+        raise ConfigError(source, "", str(error) or type(error).__name__, hint) from None
+
+
+def patience(read_s: float) -> Any:
+    """Return the library's timeouts, with one for each read."""
+    import httpx2
+
+    return httpx2.Timeout(READ_S, connect=_CONNECT_S, read=read_s)
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """Return what a request may raise."""
+    import httpx2
+
+    return httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError
+
+
+class Lender:
+    """Lends one HTTP client to all, and another one once something was wrong with it. Thread-safe.
+
+    Args:
+        make: makes a client, from files that may have changed since.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, make: Callable[[], Any], clock: Callable[[], float]) -> None:
+        self._make = make
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lent = _Lent(make())
+        self._made = clock()
+        self._doubted = False
+
+    @property
+    def address(self) -> str:
+        """The apiserver's URL."""
+        return str(self._lent.client.base_url)
+
+    def doubt(self) -> None:
+        """Note that something was wrong with the client: the next one who asks gets another, if it is time for that."""
+        self._doubted = True
+
+    @contextmanager
+    def lend(self) -> Iterator[Any]:
+        """Lend the client; one that was replaced is closed after its last use."""
+        with self._lock:
+            if self._lent.replaced or (self._doubted and self._clock() - self._made > _RENEW_S):
+                self._made = self._clock()
+                made = _Lent(self._make())
+                self._lent.replace()
+                self._lent, self._doubted = made, False
+            lent = self._lent
+            lent.users += 1
+        try:
+            yield lent.client
+        finally:
+            with self._lock:
+                lent.users -= 1
+                lent.close_if_unused()
+
+    def close(self) -> None:
+        """Close the client, after its last use."""
+        with self._lock:
+            self._lent.replace()
+
+
+class _Lent:
+    """A client, how many use it now, and whether there is a newer one, or none is wanted."""
+
+    __slots__ = ("client", "replaced", "users")
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.users = 0
+        self.replaced = False
+
+    def replace(self) -> None:
+        if not self.replaced:
+            self.replaced = True
+            self.close_if_unused()
+
+    def close_if_unused(self) -> None:
+        if self.replaced and not self.users:
+            self.client.close()

@@ -1,0 +1,235 @@
+"""The agent under a real kubelet and a real API server: rules in the API, changed, and what running containers have.
+
+Modes nri and standalone at once, with the rights that are shipped and no more. Values are read from the containers'
+cgroups, and by the container itself before it does anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent.pods.apiserver import ApiserverPods
+from nri.agent.pods.cri import CriPods
+from nri.agent.pods.kubelet import KubeletPods
+from nri.agent.pods.source import KnownPods
+from nri.agent.settings import Settings
+from nri.agent.settings.values import PodSettings, RuleSettings
+from nri.policies.koordinator import names
+from tests.kubernetes.agent import Agent, running_agent
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.kubelet import CGROUPS, NODE
+from tests.kubernetes.pods import UNTIL_TERM, container, pod
+
+Json = dict[str, Any]
+QUOTA, SHARES = ("cpu.cfs_quota_us", "cpu.max"), ("cpu.shares", "cpu.weight")
+CPUS, MEMORY = ("cpuset.cpus", "cpuset.cpus"), ("memory.limit_in_bytes", "memory.max")
+BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
+FIRST = "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpuset/cpuset.cpus > /first 2>&1"
+
+pytestmark = pytest.mark.skipif(not (CGROUPS / "cpu").is_dir(), reason="the values are read from files of cgroup v1")
+
+
+def slo(**spec: Any) -> Json:
+    """The node's NodeSLO."""
+    meta = {"name": NODE}
+    return {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": meta, "spec": spec}
+
+
+def suppressed(how: str) -> Json:
+    """A NodeSLO that holds best-effort pods down in some way."""
+    return slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": how})
+
+
+def topology(cpus: str) -> Json:
+    """The node's NodeResourceTopology, with the CPUs that pods share."""
+    pools = json.dumps([{"socket": 0, "node": 0, "cpuset": cpus}])
+    meta = {"name": NODE, "annotations": {names.ANNOTATION_SHARE_POOLS: pools}}
+    return {"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology", "metadata": meta}
+
+
+def classed(name: str, qos: str, resources: Json | None = None, annotations: Json | None = None) -> Json:
+    """A pod of one of Koordinator's classes, whose container notes what it has before it does anything else."""
+    made = pod(name, container("main", f"{FIRST}; {UNTIL_TERM}", resources=resources or {}), annotations=annotations)
+    made["metadata"]["labels"][names.LABEL_QOS] = qos
+    return made
+
+
+def batch(name: str) -> Json:
+    """A batch pod, with half a CPU and 64 MiB."""
+    spec = {"containers": {"main": {"requests": BATCH, "limits": BATCH}}}
+    return classed(name, "BE", annotations={names.ANNOTATION_EXTENDED: json.dumps(spec)})
+
+
+def sensitive(name: str) -> Json:
+    """A latency-sensitive pod, with half a CPU."""
+    return classed(name, "LS", {"requests": {"cpu": "250m"}, "limits": {"cpu": "500m", "memory": "64Mi"}})
+
+
+@pytest.fixture(scope="module")
+def agent(cluster: Cluster) -> Iterator[Agent]:
+    """The agent, with rules in the API."""
+    with running_agent(cluster) as made:
+        cluster.api.apply(suppressed("cpuset"), topology("0"))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def be(cluster: Cluster, agent: Agent) -> str:
+    """A batch pod that runs."""
+    ready(agent)
+    return cluster.run(batch("batch"))
+
+
+@pytest.fixture(scope="module")
+def ls(cluster: Cluster, agent: Agent) -> str:
+    """A latency-sensitive pod that runs."""
+    ready(agent)
+    return cluster.run(sensitive("sensitive"))
+
+
+def ready(agent: Agent) -> None:
+    """Wait until the agent has rules of which nothing is wrong."""
+
+    def good() -> bool:
+        status, told = agent.ask("/readyz")
+        rules = next(line for line in told.splitlines() if " rules: " in line)
+        return status == 200 and not any(word in rules for word in (";", "waits", "no news"))
+
+    wait_until(agent, good, "good rules")
+
+
+def wait_until(agent: Agent, holds: Callable[[], object], what: str, timeout_s: float = 30) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, f"no {what}:\n{agent.ask('/readyz')[1]}\n{agent.story()}"
+        time.sleep(0.05)
+
+
+def test_pods_begin_under_the_rules(cluster: Cluster, be: str, ls: str) -> None:
+    assert cluster.exec(be, "cat", "/first").stdout.split()[0] == "50000"
+    assert cluster.cgroup(be, "cpu", *QUOTA) == "50000"
+    assert cluster.cgroup(be, "cpu", *SHARES) == "512"
+    assert cluster.cgroup(be, "memory", *MEMORY) == str(64 << 20)
+    assert cluster.exec(ls, "cat", "/first").stdout.split() == ["50000", "0"]
+    assert cluster.cgroup(ls, "cpuset", *CPUS) == "0"
+
+
+def test_a_changed_slo_changes_what_running_containers_have(cluster: Cluster, agent: Agent, be: str) -> None:
+    cluster.api.apply(suppressed("cfsQuota"))
+    wait_until(agent, lambda: cluster.cgroup(be, "cpu", *QUOTA) == "-1", "container without a quota")
+    cluster.api.apply(suppressed("cpuset"))
+    wait_until(agent, lambda: cluster.cgroup(be, "cpu", *QUOTA) == "50000", "container with a quota")
+
+
+def test_a_changed_topology_moves_running_containers(cluster: Cluster, agent: Agent, ls: str) -> None:
+    cluster.api.apply(topology("0-1"))
+    wait_until(agent, lambda: cluster.cgroup(ls, "cpuset", *CPUS) == "0-1", "container on both CPUs")
+    cluster.api.apply(topology("0"))
+    wait_until(agent, lambda: cluster.cgroup(ls, "cpuset", *CPUS) == "0", "container on one CPU")
+
+
+def test_a_changed_ratio_of_the_node_scales_the_quota(cluster: Cluster, agent: Agent, ls: str) -> None:
+    cluster.api.kubectl("annotate", "node", NODE, f"{names.ANNOTATION_RATIO}=1.25")
+    wait_until(agent, lambda: cluster.cgroup(ls, "cpu", *QUOTA) == "40000", "scaled quota")
+    cluster.api.kubectl("annotate", "node", NODE, f"{names.ANNOTATION_RATIO}=1", "--overwrite")
+    wait_until(agent, lambda: cluster.cgroup(ls, "cpu", *QUOTA) == "50000", "quota as it was")
+    cluster.api.kubectl("annotate", "node", NODE, f"{names.ANNOTATION_RATIO}-")
+
+
+def test_a_bad_rule_changes_nothing_is_shown_and_can_be_mended(cluster: Cluster, agent: Agent, be: str) -> None:
+    cluster.api.apply(slo(resourceUsedThresholdWithBE={"enable": "yes", "cpuSuppressPolicy": "cfsQuota"}))
+    wait_until(
+        agent, lambda: "cpuSuppressPolicy" in agent.ask("/readyz")[1] or "enable" in agent.ask("/readyz")[1], "error"
+    )
+    status, told = agent.ask("/readyz")
+    assert status == 200
+    assert f"NodeSLO of NodeSLO {NODE} of https://" in told
+    assert "spec.resourceUsedThresholdWithBE.enable: " in told
+    time.sleep(2)  # two rounds of the reconciler
+    assert cluster.cgroup(be, "cpu", *QUOTA) == "50000"
+    cluster.api.apply(suppressed("cpuset"))
+    ready(agent)
+
+
+def test_what_somebody_else_writes_is_repaired(cluster: Cluster, agent: Agent, be: str) -> None:
+    file = quota_file(cluster, be)
+    file.write_text("30000")
+    wait_until(agent, lambda: file.read_text().strip() == "50000", "repaired quota", 90)
+
+
+def quota_file(cluster: Cluster, name: str) -> Path:
+    """The file of a container's quota."""
+    return next(
+        (CGROUPS / "cpu" / cluster.runtime.run_dir.name).rglob(f"{cluster.container_id(name)}/cpu.cfs_quota_us")
+    )
+
+
+def test_rules_hold_while_the_apiserver_is_gone_and_follow_when_it_is_back(
+    cluster: Cluster, agent: Agent, be: str
+) -> None:
+    file = quota_file(cluster, be)
+    cluster.api.kill_apiserver()
+    try:
+        wait_until(agent, lambda: "cannot watch nodeslos" in agent.ask("/readyz")[1], "word of it")
+        file.write_text("30000")
+        wait_until(agent, lambda: file.read_text().strip() == "50000", "repaired quota", 90)
+    finally:
+        cluster.api.start_apiserver()
+    cluster.api.apply(suppressed("cfsQuota"))
+    wait_until(agent, lambda: file.read_text().strip() == "-1", "changed rule", 60)
+    cluster.api.apply(suppressed("cpuset"))
+    wait_until(agent, lambda: file.read_text().strip() == "50000", "rule as it was", 60)
+
+
+def test_after_a_kill_the_next_agent_takes_up_what_runs(cluster: Cluster, agent: Agent, be: str) -> None:
+    agent.end(signal.SIGKILL)
+    file = quota_file(cluster, be)
+    assert file.read_text().strip() == "50000"
+    cluster.api.apply(suppressed("cfsQuota"))
+    agent.start()
+    wait_until(agent, lambda: file.read_text().strip() == "-1", "changed rule")
+    cluster.api.apply(suppressed("cpuset"))
+    wait_until(agent, lambda: file.read_text().strip() == "50000", "rule as it was")
+
+
+@pytest.fixture(params=["apiserver", "kubelet", "cri"])
+def source(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[KnownPods]:
+    """Each source of pods."""
+    client = cluster.kubelet.client
+    settings = Settings(
+        rules=RuleSettings(kubeconfig=str(cluster.api.kubeconfig), node_name=NODE),
+        pods=PodSettings(
+            kubelet=f"https://{client.address}:{client.port}", cri=str(cluster.runtime.cri_socket), interval=0.2
+        ),
+    )
+    kinds: dict[str, Callable[[Settings], Any]] = {"apiserver": ApiserverPods, "kubelet": KubeletPods, "cri": CriPods}
+    made = kinds[request.param](settings)
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_every_source_of_pods_tells_the_same_of_a_running_pod(
+    cluster: Cluster, agent: Agent, ls: str, source: KnownPods
+) -> None:
+    wait_until(agent, lambda: any(each["metadata"]["name"] == ls for each in source.pods()), "pod of the source")
+    (found,) = [each for each in source.pods() if each["metadata"]["name"] == ls]
+    wanted = cluster.api.get("pod", ls)
+    for key in ("uid", "namespace"):
+        assert found["metadata"][key] == wanted["metadata"][key]
+    assert found["metadata"]["labels"] == wanted["metadata"]["labels"]
+    assert (found["status"]["phase"], found["status"]["qosClass"]) == ("Running", "Burstable")
+    (status,) = found["status"]["containerStatuses"]
+    assert status["containerID"] == wanted["status"]["containerStatuses"][0]["containerID"]
+    (own,) = found["spec"]["containers"]
+    assert own["resources"]["requests"]["cpu"] == "250m"
+    assert own["resources"]["limits"]["cpu"] == "500m"
+    assert not found["spec"].get("hostNetwork", False)

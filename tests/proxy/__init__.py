@@ -1,0 +1,1 @@
+"""The CRI proxy as a process, in front of real runtimes whose own NRI is switched off."""

@@ -1,0 +1,233 @@
+"""A kubelet's and crictl's calls through the proxy on real runtimes, under plugins in Python and in Go.
+
+What containers have is read back from their cgroups and from inside; ids of plugins and of runtimes differ, and both
+sides are used with their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.proxy.events.views import RUNTIME_ID
+from tests.engine.machine import wait_for
+from tests.engine.test_streaming import Client
+from tests.peers.drivers import FieldPlugin
+from tests.real.plugin_process import PluginProcess
+from tests.support.cri_client import CriClient
+from tools.runtimes import Containerd, cgroups
+from tools.runtimes.cri import Pod
+from tools.runtimes.proxy import Proxied
+
+LIFE = [
+    "RunPodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer", "PostStartContainer", "StopContainer",
+    "StopPodSandbox", "RemoveContainer", "RemovePodSandbox",
+]  # fmt: skip
+SPEAKER = "echo to stdout; echo to stderr >&2; trap 'exit 0' TERM; while :; do sleep 0.1; done"
+
+
+@pytest.fixture
+def pod(proxied: Proxied, plugin: PluginProcess, request: pytest.FixtureRequest) -> Iterator[Pod]:
+    """A pod of the test's own."""
+    made = proxied.cri.run_pod(f"flow-{request.node.callspec.id}-{time.monotonic_ns()}")
+    yield made
+    proxied.cri.remove_pod(made.id)
+
+
+def shares(proxied: Proxied, container: str) -> int:
+    """The CPU shares of a container, by its spec: weights of version 2 differ between releases of runc."""
+    found: int = proxied.cri.info(container)["runtimeSpec"]["linux"]["resources"]["cpu"]["shares"]
+    return found
+
+
+def cpus(proxied: Proxied, container: str) -> str:
+    """The CPUs of a container's first process, by the kernel."""
+    pid = proxied.cri.info(container)["pid"]
+    return cgroups.read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus")
+
+
+def memory(proxied: Proxied, container: str) -> str:
+    pid = proxied.cri.info(container)["pid"]
+    return cgroups.read(pid, "memory", "memory.limit_in_bytes", "memory.max")
+
+
+def test_a_pods_whole_life_is_told_once_in_order(proxied: Proxied, plugin: PluginProcess) -> None:
+    cri = proxied.cri
+    made = cri.run_pod("life")
+    container = cri.run(made, "main")
+    cri.remove_pod(made.id)
+    plugin.wait_for("RemovePodSandbox", pod="life")
+    lines = [line for line in plugin.lines(pod="life") if line["event"] in LIFE]
+    assert [line["event"] for line in lines] == LIFE
+    (name,) = {line["id"] for line in lines if "id" in line}
+    assert name != container
+    assert [line["message"]["annotations"][RUNTIME_ID] for line in lines if line["event"] == "PostStartContainer"] == [
+        container
+    ]
+    assert next(line["pod_id"] for line in lines) == made.id
+
+
+def test_plugins_see_a_running_container_with_its_process_and_spec(
+    proxied: Proxied, plugin: PluginProcess, pod: Pod
+) -> None:
+    container = proxied.cri.run(pod, "main", memory_limit_in_bytes=64 << 20)
+    told = plugin.wait_for("PostStartContainer", pod=pod.config.metadata.name)["message"]
+    assert told["pid"] == proxied.cri.info(container)["pid"]
+    assert told["args"] == ["/bin/sleep", "2147483647"]
+    assert container in told["linux"]["cgroupsPath"]
+    assert told["linux"]["resources"]["memory"]["limit"]["value"] == str(64 << 20)
+
+
+def test_an_update_of_the_kubelet_and_one_of_a_plugin_are_in_force(
+    proxied: Proxied, plugin: PluginProcess, pod: Pod
+) -> None:
+    container = proxied.cri.run(pod, "main", memory_limit_in_bytes=64 << 20)
+    proxied.cri.update(container, memory_limit_in_bytes=80 << 20)
+    assert memory(proxied, container) == str(80 << 20)
+    name = plugin.wait_for("PostUpdateContainer", pod=pod.config.metadata.name)["id"]
+    plugin.send({"container": name, "set": {"set_memory_limit": 72 << 20, "set_cpu_shares": 321}})
+    line = plugin.wait_for("Updated", count=len(plugin.lines("Updated")) + 1)
+    assert (line["failed"], line["error"]) == ([], "")
+    assert memory(proxied, container) == str(72 << 20)
+    assert shares(proxied, container) == 321
+
+
+def test_what_the_cri_cannot_say_in_an_update_comes_back_as_failed(
+    proxied: Proxied, plugin: PluginProcess, pod: Pod
+) -> None:
+    proxied.cri.run(pod, "main")
+    name = plugin.wait_for("PostStartContainer", pod=pod.config.metadata.name)["id"]
+    plugin.send({"container": name, "set": {"set_pids_limit": 5}})
+    line = plugin.wait_for("Updated", count=len(plugin.lines("Updated")) + 1)
+    assert line["failed"] == [name]
+
+
+def test_an_end_by_itself_is_told_with_its_code(proxied: Proxied, plugin: PluginProcess, pod: Pod) -> None:
+    container = proxied.cri.run(pod, "main", ["/bin/sh", "-c", "sleep 0.2; exit 7"])
+    proxied.cri.wait_exited(container)
+    proxied.cri.call("ListContainers", pb.ListContainersRequest())  # as the kubelet does all the time
+    told = plugin.wait_for("StopContainer", pod=pod.config.metadata.name)["message"]
+    assert told["exitCode"] == 7
+
+
+def test_commands_logs_statistics_and_images_pass_through(proxied: Proxied, plugin: PluginProcess, pod: Pod) -> None:
+    cri = proxied.cri
+    container = cri.run(pod, "main", ["/bin/sh", "-c", SPEAKER])
+    assert cri.exec(container, "/bin/echo", "hello") == "hello\n"
+    with pytest.raises(RuntimeError, match="exit code 3"):
+        cri.exec(container, "/bin/sh", "-c", "exit 3")
+    status = cri.call("ContainerStatus", pb.ContainerStatusRequest(container_id=container)).status
+    with open(status.log_path, encoding="utf-8") as log:
+        wait_for(lambda: log.seek(0) == 0 and "stdout F to stdout" in log.read(), "the log")
+    assert cri.call("ContainerStats", pb.ContainerStatsRequest(container_id=container)).stats.cpu.timestamp > 0
+    with CriClient(proxied.cri_socket) as client, CriClient(proxied.runtime.cri_socket) as direct:
+        assert [each.id for each in client.call("ListImages").images] == [
+            each.id for each in direct.call("ListImages").images
+        ]
+        asked = {"image": pb.ImageSpec(image="localhost/none:1")}
+        assert client.call("ImageStatus", **asked) == direct.call("ImageStatus", **asked)
+        asked_of = {"container_id": "none"}
+        assert client.refused("ContainerStatus", **asked_of) == direct.refused("ContainerStatus", **asked_of)
+
+
+def test_events_of_the_runtime_come_as_a_stream(proxied: Proxied, plugin: PluginProcess) -> None:
+    with CriClient(proxied.cri_socket) as client:
+        events = client.stream("GetContainerEvents")
+        made = proxied.cri.run_pod("streamed")
+        container = proxied.cri.run(made, "main")
+        seen: list[tuple[str, int]] = []
+        for event in events:
+            seen.append((event.container_id, event.container_event_type))
+            if (container, pb.CONTAINER_STARTED_EVENT) in seen:
+                break
+        events.cancel()
+        proxied.cri.remove_pod(made.id)
+    assert (container, pb.CONTAINER_CREATED_EVENT) in seen
+
+
+@pytest.fixture
+def streams() -> Iterator[Client]:
+    """client-go's own clients."""
+    with Client() as made:
+        yield made
+
+
+@pytest.mark.parametrize("over", ["spdy", "websocket"])
+def test_exec_and_attach_of_a_client_end_at_the_runtime(
+    proxied: Proxied, plugin: PluginProcess, pod: Pod, streams: Client, over: str
+) -> None:
+    if over == "websocket" and isinstance(proxied.runtime, Containerd):
+        return  # containerd has the protocol that client-go wants over SPDY only
+    container = proxied.cri.run(pod, "main", ["/bin/sh", "-c", SPEAKER])
+    asked: dict[str, Any] = {"stdout": True, "stderr": True, "stdin": True}
+    request = pb.ExecRequest(container_id=container, cmd=["/bin/sh", "-c", "read a; echo got $a; exit 5"], **asked)
+    url = proxied.cri.call("Exec", request).url
+    session = streams.begin("run", url, over, **asked)
+    session.tell("type", text="this\n")
+    end = session.end()
+    assert session.said() == "got this\n"
+    assert end["code"] == 5, end
+
+
+@pytest.mark.parametrize("over", ["spdy"])
+def test_a_port_of_a_pod_is_reached(proxied: Proxied, plugin: PluginProcess, streams: Client, over: str) -> None:
+    made = proxied.cri.run_pod("ported", own_network=True)
+    proxied.cri.run(made, "main", ["/bin/sh", "-c", "while :; do echo forwarded | nc -l -p 7070; done"])
+    url = proxied.cri.call("PortForward", pb.PortForwardRequest(pod_sandbox_id=made.id, port=[7070])).url
+    session = streams.begin("forward", url, over, ports=["0:7070"])
+    (port,) = session.ports()
+
+    def answered() -> bool:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            return connection.recv(64) == b"forwarded\n"
+
+    wait_for(answered, "the answer")
+    session.tell("leave")
+    proxied.cri.remove_pod(made.id)
+
+
+def test_a_plugin_in_go_changes_real_containers(proxied: Proxied, plugin: PluginProcess) -> None:
+    """An allocator that knows containers by their ids alone: it must see each under one id from begin to end."""
+    with (
+        FieldPlugin(proxied.nri_socket, "logger", "20") as logger,
+        FieldPlugin(proxied.nri_socket, "allocator", "30", cpus=2, shared=1, tell=True) as allocator,
+    ):
+        for each in (logger, allocator):
+            each.wait_event("started")
+        step = {"adjust": {"env": [{"key": "OF_GO", "value": "yes"}], "linux": {"oomScoreAdj": {"value": 500}}}}
+        cri = proxied.cri
+        first = cri.run_pod("go-first", annotations={"logger.test/CreateContainer": json.dumps(step)})
+        shared = cri.run(first, "main")
+        assert "OF_GO=yes" in cri.exec(shared, "/bin/env").splitlines()
+        pid = cri.info(shared)["pid"]
+        with open(f"/proc/{pid}/oom_score_adj", encoding="ascii") as score:
+            assert int(score.read()) == 500
+        if (os.cpu_count() or 1) >= 2:
+            second = cri.run_pod("go-second", annotations={"cpus.test/exclusive": "1"})
+            exclusive = cri.run(second, "main")
+            assert (cpus(proxied, exclusive), cpus(proxied, shared)) == ("0", "1")
+            cri.remove_pod(second.id)
+            third = cri.run_pod("go-third", annotations={"cpus.test/exclusive": "1"})
+            again = cri.run(third, "main")
+            assert cpus(proxied, again) == "0", "what the first had is given back"
+            cri.remove_pod(third.id)
+        cri.remove_pod(first.id)
+
+
+def test_a_plugin_that_refuses_has_no_container_made(proxied: Proxied, plugin: PluginProcess) -> None:
+    made = proxied.cri.run_pod("refused", annotations={"test/fail": "CreateContainer"})
+    with pytest.raises(grpc.RpcError) as caught:
+        proxied.cri.create(made, "main")
+    error: Any = caught.value
+    assert "10-recorder" in error.details() and "asked to fail at CreateContainer" in error.details()
+    containers = proxied.runtime.cri.call("ListContainers", pb.ListContainersRequest()).containers
+    assert made.id not in [each.pod_sandbox_id for each in containers]
+    proxied.cri.remove_pod(made.id)
