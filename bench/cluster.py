@@ -1,4 +1,4 @@
-"""A real cluster of one node for benchmarks: etcd, kube-apiserver, kubelet and containerd 2.4, all private.
+"""A real cluster of one node for benchmarks: etcd, kube-apiserver, kubelet and a runtime, all private.
 
 Rules: the parts are those of tests/kubernetes; pods are made by one HTTP client that keeps its connection, without
 kubectl; all is gone at the end. Next: `bench.apiserver.run`, `bench.modes.run`.
@@ -23,7 +23,8 @@ from tests.kubernetes.control_plane import ADDRESS, ControlPlane
 from tests.kubernetes.kubelet import NODE, Kubelet
 from tools.runtimes.config import DaemonSettings
 from tools.runtimes.containerd import Containerd
-from tools.runtimes.machine import Say, ensure_packages
+from tools.runtimes.engine import PACKAGES, Engine
+from tools.runtimes.machine import FOR_CONTAINERD, Say, ensure_packages
 from tools.runtimes.releases import install
 
 Json = dict[str, Any]
@@ -34,6 +35,8 @@ NODE_PODS = f"/api/v1/pods?{urlencode(OF_NODE)}"
 #: What the benchmark's own calls say that they are.
 USER_AGENT = "nri-bench"
 JSON = "application/json"
+#: The runtimes that a cluster can have, as tables call them.
+CONTAINERD, ENGINE = "containerd 2.4", "nri engine"
 _PATIENCE_S = 180.0
 _CALL_S = 60.0
 
@@ -106,7 +109,7 @@ class Api:
 class Cluster:
     """What runs: `api`, `kubelet`, `runtime`."""
 
-    def __init__(self, runtime: Containerd, plane: ControlPlane, kubelet: Kubelet) -> None:
+    def __init__(self, runtime: Containerd | Engine, plane: ControlPlane, kubelet: Kubelet) -> None:
         self.runtime, self.plane, self.kubelet = runtime, plane, kubelet
         self.api = Api(Place.of(plane.kubeconfig))
 
@@ -142,13 +145,23 @@ def container_ids(pod: Json) -> list[str]:
     return [row["containerID"].partition("://")[2] for row in rows if row.get("containerID")]
 
 
+def process_ms(pid: int) -> float:
+    """Processor time of a process, in milliseconds, with that of threads that have ended."""
+    clock = (~pid << 3) | 2  # clock_getcpuclockid(3), of a process
+    return time.clock_gettime(clock) * 1e3
+
+
 @contextmanager
-def cluster(say: Say, arguments: Sequence[str] = ()) -> Iterator[Cluster]:
+def cluster(say: Say, arguments: Sequence[str] = (), runtime_name: str = CONTAINERD) -> Iterator[Cluster]:
     """A node that has joined; `arguments` are further ones of the API server. MissingError if a part is not there."""
-    ensure_packages(say)
+    ensure_packages(say, PACKAGES if runtime_name == ENGINE else FOR_CONTAINERD)
     program = build.program("kubelet")
     with ExitStack() as stack:
-        runtime = Containerd(install("2.4", say), DaemonSettings(log_level="warn"), say)
+        runtime: Containerd | Engine
+        if runtime_name == ENGINE:
+            runtime = Engine(say)
+        else:
+            runtime = Containerd(install("2.4", say), DaemonSettings(log_level="warn"), say)
         stack.callback(runtime.close)
         runtime.enable_pod_network()
         make_bridge(runtime.run_dir.name)

@@ -1,9 +1,9 @@
 """`python -m bench apiserver`: what an agent sees of its node, from a real kube-apiserver and from containerd by NRI.
 
-As root. A cluster of one node (etcd, kube-apiserver, kubelet, containerd 2.4) runs 1, then 10, then 110 pods of one
-container that sleeps. With each number the first full view is taken in every way, in turns; while pods are made,
-programs that look on in different ways tell when they learn of each container. Prints tables; with --write they go
-into bench/RESULTS.md.
+As root. A cluster of one node (etcd, kube-apiserver, kubelet, containerd 2.4, then one with this package's engine in
+its place) runs 1, then 10, then 110 pods of one container that sleeps. With each number the first full view is taken in
+every way, in turns; while pods are made, programs that look on in different ways tell when they learn of each
+container. Prints tables; with --write they go into bench/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from typing import NamedTuple
 from bench.apiserver import observers, tables, views
 from bench.apiserver.tables import Lag, Taken
 from bench.apiserver.views import CACHE, LISTED, NRI, Lists, Way, relayed, same, synchronized
-from bench.cluster import NODE_PODS, Cluster, Json, Place, cluster, container_ids
-from bench.plugins import cpu_ms
+from bench.cluster import CONTAINERD, ENGINE, NODE_PODS, Cluster, Json, Place, cluster, container_ids, process_ms
 from bench.report import put
 from nri.cri.pb import api_pb2 as pb
 from tests.kubernetes.kubelet import NODE
@@ -88,10 +87,10 @@ def take(node: Cluster, counted: Counted) -> dict[str, Taken]:
 
 
 def _one_round(name: str, way: Way, found: dict[str, Taken], servers: Sequence[int], each: int) -> None:
-    before = sum(map(cpu_ms, servers))
+    before = sum(map(process_ms, servers))
     samples = [way() for _ in range(each)]
     taken = found[name]
-    taken.server_ms.append((sum(map(cpu_ms, servers)) - before) / each)
+    taken.server_ms.append((sum(map(process_ms, servers)) - before) / each)
     taken.ms.append([sample.ms for sample in samples])
     taken.cpu_ms.append(sum(sample.cpu_ms for sample in samples) / each)
     found[name] = taken._replace(bytes=samples[-1].bytes)
@@ -149,36 +148,50 @@ def started(node: Cluster, container_id: str) -> int:
     return int(status.started_at)
 
 
-def report(options: argparse.Namespace) -> str:
-    """Measure everything; the text of all tables."""
-    counted = Counted(options.rounds, options.each)
-    taken: dict[int, dict[str, Taken]] = {}
-    lags: dict[str, list[Lag]] = {}
-    with cluster(_say) as node:
+class Measured(NamedTuple):
+    """All of one cluster: views by number of pods, lags by how pods were made."""
+
+    taken: dict[int, dict[str, Taken]]
+    lags: dict[str, list[Lag]]
+
+
+def measure(options: argparse.Namespace, runtime: str) -> Measured:
+    """Fill a cluster with that runtime, and look at it."""
+    found = Measured({}, {})
+    with cluster(_say, runtime_name=runtime) as node:
         made = 0
         for wanted in options.pods:
             with watched(node) as seen:
                 apart = min(made + options.singles, wanted) if made else made
                 if apart > made and wanted > 10:
-                    _say(f"pods {made} to {apart}, one after the other")
-                    lags[f"{apart - made}, one after the other"] = fill(node, range(made, apart), seen, apart=True)
+                    _say(f"{runtime}: pods {made} to {apart}, one after the other")
+                    lag = fill(node, range(made, apart), seen, apart=True)
+                    found.lags[f"{apart - made}, one after the other"] = lag
                     made = apart
-                _say(f"pods {made} to {wanted}, at once")
+                _say(f"{runtime}: pods {made} to {wanted}, at once")
                 lag = fill(node, range(made, wanted), seen, apart=False)
                 if wanted - made >= FEWEST or wanted == max(options.pods):
-                    lags[f"{wanted - made}, at once"] = lag
+                    found.lags[f"{wanted - made}, at once"] = lag
                 made = wanted
             time.sleep(_SETTLE_S)
-            _say(f"views of {made} pods")
-            taken[made] = take(node, counted)
-            print(tables.views({made: taken[made]}), flush=True)
+            _say(f"{runtime}: views of {made} pods")
+            found.taken[made] = take(node, Counted(options.rounds, options.each))
+            _say(tables.views({made: found.taken[made]}))
+    return found
+
+
+def report(options: argparse.Namespace) -> str:
+    """Measure everything; the text of all tables."""
     about = (
-        f"{counted.rounds} interleaved rounds of {counted.each} views, {time.strftime('%Y-%m-%d')}, "
+        f"{options.rounds} interleaved rounds of {options.each} views, {time.strftime('%Y-%m-%d')}, "
         f"CPython {platform.python_version()}, Linux {platform.release().split('-')[0]}, {os.cpu_count()} cores that "
-        "everything shares: etcd, kube-apiserver 1.34, kubelet, containerd 2.4, pods and the agent's side."
+        "everything shares: etcd, kube-apiserver 1.34, kubelet, the runtime, pods and the agent's side."
     )
-    parts = [about, tables.goal(taken), "### First full view", tables.views(taken)]
-    parts += ["### When a container is told, from its start as the runtime has it", tables.lags(lags)]
+    parts = [about]
+    for runtime in options.runtimes:
+        found = measure(options, runtime)
+        parts += [f"### First full view, {runtime}", tables.goal(found.taken), tables.views(found.taken)]
+        parts += [f"### When a container is told, {runtime}", tables.lags(found.lags)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -188,6 +201,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--each", type=int, default=10, help="views of each way in a round (default 10)")
     parser.add_argument("--pods", type=int, nargs="+", default=list(PODS), metavar="N", help="numbers of pods, growing")
+    both = [CONTAINERD, ENGINE]
+    parser.add_argument("--runtimes", nargs="+", choices=both, default=both, metavar="RUNTIME")
     parser.add_argument("--singles", type=int, default=SINGLES, help="pods that are made one after the other")
     parser.add_argument("--write", action="store_true", help="put the tables into bench/RESULTS.md")
     options = parser.parse_args(arguments)

@@ -9,6 +9,7 @@ runtime's socket, and never while time is taken. Next: `bench.apiserver.observer
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import socket
 import struct
@@ -35,6 +36,8 @@ NRI = "NRI: connect to Synchronize"
 CACHE = NODE_PODS + "&resourceVersion=0"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 PLUGIN_INDEX = "97"
+#: Each plugin has a name of its own: that of the one before may still be taken.
+_numbers = itertools.count()
 #: Offsets of the bytes that were acknowledged and received in Linux's `struct tcp_info`.
 _TCP_INFO_SIZE, _TCP_ACKED, _TCP_RECEIVED = 192, 120, 128
 
@@ -143,7 +146,7 @@ def synchronized(path: Path) -> Sample:
     began, cpu = time.perf_counter(), time.process_time()
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(str(path))
-    session = Session(plugin, sock, index=PLUGIN_INDEX, name="view")
+    session = Session(plugin, sock, index=PLUGIN_INDEX, name=f"view{next(_numbers)}")
     plugin.done = session.stop
     session.run()
     return Sample((plugin.at - began) * 1e3, (plugin.cpu - cpu) * 1e3, 0, plugin.view)
