@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +309,45 @@ def test_a_container_that_starts_undecided_gets_its_values_by_writes(tmp_path: P
         runtime.start_container(pod, container)
     folder = f"{BATCH.pod.folder}/{CONTAINER_ID}"
     assert agents.text(Root(tmp_path), "cpu,cpuacct", folder, "cpu.cfs_quota_us") == "50000"
+
+
+def test_an_answer_that_comes_too_late_is_made_good_before_the_first_instruction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin, parts = made(tmp_path, BATCH)
+    pod, container = BATCH.pod.messages()
+    decide = type(parts.decisions).decide
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.3)
+        return decide(*arguments)
+
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        assert plugin.failure_policy is not None
+        assert plugin.failure_policy.keep_connected, "a late answer must not cost the connection"
+        runtime.timeout(0.1)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(parts.decisions), "decide", slow)
+            created = runtime.create_container(pod, container)
+        assert not created.owners.owners, "the runtime went on without it"
+        runtime.timeout(20)
+        runtime.start_container(pod, created.container)
+        folder = f"{BATCH.pod.folder}/{CONTAINER_ID}"
+        assert agents.text(Root(tmp_path), "cpu,cpuacct", folder, "cpu.cfs_quota_us") == "50000"
+        assert plugin.reapply.run(plugin.runtime)
+        (update,) = runtime.updates
+        assert update.message.linux.resources.cpu.quota.value == 50_000, "the runtime knows of it as well"
+
+
+def test_what_the_runtime_confirms_is_not_written(tmp_path: Path) -> None:
+    plugin, _ = made(tmp_path, BATCH)
+    pod, container = BATCH.pod.messages()
+    with FakeRuntime() as runtime:
+        created = runtime.add(plugin).create_container(pod, container)
+        runtime.start_container(pod, created.container)
+    folder = f"{BATCH.pod.folder}/{CONTAINER_ID}"
+    assert agents.text(Root(tmp_path), "cpu,cpuacct", folder, "cpu.cfs_quota_us") == "-1"
 
 
 def test_what_a_later_plugin_makes_of_a_value_is_recorded(tmp_path: Path) -> None:
