@@ -165,6 +165,31 @@ def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
         assert told["cpuset.cpus"] in ("applied", "unchanged"), told
 
 
+def test_a_share_of_a_gpu_is_in_the_container(place: Node, tmp_path: Path) -> None:
+    library = tmp_path / "vgpu/libvgpu.so"
+    library.parent.mkdir()
+    library.write_text("a library")
+    more = f'[gpu]\nlibrary = "{library}"\n'
+    share = {"koordinator.sh/gpu-memory": "8Gi", "koordinator.sh/gpu-memory-ratio": "50"}
+    annotations = {
+        "scheduling.koordinator.sh/device-allocated": json.dumps({"gpu": [{"minor": 3, "resources": share}]})
+    }
+    locks = Path("/tmp/vgpulock")
+    were_there = locks.exists()
+    locks.mkdir(exist_ok=True)  # the root that the agent has here is not the one that the runtime mounts from
+    try:
+        with AgentProgram(place, "nri", GATES + "GPUEnvInject = true\n" + more) as agent:
+            labels = {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}
+            pod = place.run_pod("gpu", "Burstable", labels=labels, annotations=annotations)
+            words = f"echo $NVIDIA_VISIBLE_DEVICES $CUDA_DEVICE_MEMORY_LIMIT; cat {library}; echo; sleep 1000"
+            place.daemon.cri.run(pod, "app", ("sh", "-c", words), env={"NVIDIA_VISIBLE_DEVICES": "all"})
+            until(lambda: len(place.said(pod, "app").splitlines()) >= 2, agent.story)
+            assert place.said(pod, "app").splitlines()[:2] == [f"3 {8 << 30}", "a library"]
+    finally:
+        if not were_there:
+            locks.rmdir()
+
+
 def test_the_kubelets_updates_are_scaled_and_cleared_cpus_stay_cleared(place: Node) -> None:
     cri = place.daemon.cri
     with AgentProgram(place, "nri", GATES):

@@ -61,6 +61,17 @@ def test_a_strategy_that_breaks_off_costs_no_other_its_round(tmp_path: Path) -> 
     assert "BECPUSuppress: ZeroDivisionError" in world.loops.health()[1]
 
 
+def test_a_pod_that_makes_no_sense_costs_no_other_its_values(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, ALL)
+    good = pod("a", n.LS, containers=[{"name": "c", "resources": {"requests": {"memory": "2Mi"}}}])
+    bad = pod("b", n.LS, containers=[{"name": "c", "resources": {"requests": {"memory": "much"}}}])
+    folder = world.pod(good)
+    world.source.replace([bad, good])
+    world.loop()
+    assert world.text(folder, "memory.min") == str(1 << 20)
+    assert 'ns/b: "much" is not a quantity' in world.loops.health()[1]
+
+
 def test_it_runs_by_its_thread_and_ends_with_it(tmp_path: Path) -> None:
     before = threading.active_count()
     world = LoopWorld(tmp_path, ALL)

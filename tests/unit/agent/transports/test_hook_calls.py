@@ -194,3 +194,23 @@ def test_a_folder_that_systemd_keeps_is_found_from_its_short_name(tmp_path: Path
     calls.answer("PostStartContainer", request)
     calls.apply_again()
     assert text(root, "cpu,cpuacct", own, "cpu.shares") == "512"
+
+
+def test_many_pods_leave_nothing_behind(root: Root) -> None:
+    shared = parts(root)
+    calls = HookCalls(shared)
+    for number in range(500):
+        meta = {**META, "uid": f"uid{number}", "name": f"p{number}"}
+        batch = {n.LABEL_QOS: n.BE}, {n.ANNOTATION_EXTENDED: BATCH}
+        parent = f"/kubepods/besteffort/poduid{number}"
+        request = container(
+            NUMBER, pod_meta=meta, pod_labels=batch[0], pod_annotations=batch[1], pod_cgroup_parent=parent
+        )
+        pod_request = pod(pod_meta=meta, labels=batch[0], annotations=batch[1], cgroup_parent=parent)
+        calls.answer("PreRunPodSandbox", pod_request)
+        for stage in ("PreCreateContainer", "PostStartContainer", "PreUpdateContainerResources", "PostStopContainer"):
+            calls.answer(stage, request)
+        calls.answer("PostStopPodSandbox", pod_request)
+    assert calls.apply_again() == 0
+    assert set(shared.executor.held().values()) == {0}
+    assert len(shared.history) <= 1024
