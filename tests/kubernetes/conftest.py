@@ -17,7 +17,7 @@ from tests.kubernetes.cluster import Cluster, make_bridge
 from tests.kubernetes.control_plane import ADDRESS, ControlPlane
 from tests.kubernetes.kubelet import NODE, Kubelet
 from tests.kubernetes.node import Node, StaticPod
-from tests.kubernetes.runtimes import RUNTIMES, NodeRuntime
+from tests.kubernetes.runtimes import PROXIED, RUNTIMES, NodeRuntime
 from tests.real.plugin_process import PluginProcess
 from tests.support.needs import need, need_root
 from tools.runtimes import MissingError
@@ -55,7 +55,7 @@ def runtime_name(request: pytest.FixtureRequest) -> str:
 def make_runtime(name: str) -> NodeRuntime:
     """That runtime, not started yet."""
     try:
-        return RUNTIMES[name](print)
+        return (RUNTIMES | PROXIED)[name](print)
     except MissingError as error:
         need(False, str(error))
         raise

@@ -50,6 +50,10 @@ FORBIDDEN = {
         "nri.agent.decisions",
     ),
     "One module knows the client library of the apiserver": ("kube/client/follow.py", "httpx2"),
+    "Inside the proxy imports go from the wiring down to records and settings; what passes bytes on knows no message": (
+        "proxy/passing/call.py",
+        "nri.proxy.state.records",
+    ),
     "Inside host each room stands on cgroups, or on files and results alone, and none on its neighbours": (
         "host/process.py",
         "nri.host.topology",
