@@ -32,7 +32,8 @@ _RULES = (
     (
         "kind: NodeSLO\nspec:\n  resourceQOSStrategy:\n    policies: {cpuPolicy: coreSched, netQOSPolicy: terway-qos}\n"
         "    beClass: {cpuQOS: {enable: true, groupIdentity: -1}, networkQOS: {enable: true, egressLimit: 10}}\n"
-        "  systemStrategy: {totalNetworkBandwidth: 1G}\n  hostApplications:\n  - {name: a, cgroupPath: {base: Kubepods}}\n"
+        "  systemStrategy: {totalNetworkBandwidth: 1G}\n"
+        "  hostApplications:\n  - {name: a, cgroupPath: {base: Kubepods}}\n"
     ),
     (
         "kind: List\nitems:\n- kind: NodeResourceTopology\n  metadata:\n    annotations:\n"
