@@ -26,7 +26,8 @@ from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, decode_request, decode_response, encode_request, encode_response, request_prefix
 from nri.wire import iter_fields
 from tests.fuzz import (
-    agents,
+    agent_hooks,
+    agent_sources,
     files,
     hooks_and_devices,
     injectors,
@@ -182,7 +183,8 @@ _ROWS = (
     *hooks_and_devices.TARGETS,
     *injectors.TARGETS,
     *oci.TARGETS,
-    *agents.TARGETS,
+    *agent_hooks.TARGETS,
+    *agent_sources.TARGETS,
     *streams.TARGETS,
     Target(
         "quantity",
