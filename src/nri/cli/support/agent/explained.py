@@ -67,6 +67,9 @@ def show(out: Output, found: Mapping[str, Any]) -> None:
         out.table(columns, sorted(rows, key=lambda row: (row.get("container", ""), row.get("field", ""))))
     else:
         out.text("no hook gave it any value")
+    if found.get("rules"):
+        out.text("")
+        out.text("Rules: " + "; ".join(f"{kind}: {source or 'none'}" for kind, source in found["rules"].items()))
     for title, shown, part in (("What came of it:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
         if found.get(part):
             out.text("")
