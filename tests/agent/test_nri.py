@@ -124,6 +124,12 @@ def cpus_of(node: Node, container: str) -> str:
     return read(pid_of(node, container), "cpuset", "cpuset.cpus", "cpuset.cpus")
 
 
+def stopped(pid: int) -> bool:
+    """Whether a signal has stopped all threads of a process: they stop one after the other."""
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(text.rpartition(")")[2].split()[0] == "T" for text in stats)
+
+
 class Creation(threading.Thread):
     """A container's creation, which waits for the agent, because that is stopped by a signal until it is killed."""
 
@@ -133,6 +139,7 @@ class Creation(threading.Thread):
         self.container = ""
         self.error: Exception | None = None
         os.kill(agent.pid, signal.SIGSTOP)
+        until(lambda: stopped(agent.pid), agent.story)
         self.start()
         time.sleep(0.3)
         assert self.is_alive(), "the runtime waits for the agent's answer"
