@@ -119,3 +119,12 @@ def test_a_folder_that_leads_out_of_the_hierarchy_has_no_containers_to_look_for(
     hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
     (found,) = running([{**pod(), "cgroupParent": "/../../etc"}], hierarchies, paths.CGROUPFS)
     assert found.sandbox_id == ""
+
+
+def test_a_pod_of_a_class_that_kubernetes_does_not_have_is_told_and_has_no_folder(tmp_path: Path) -> None:
+    odd = pod()
+    odd["status"]["qosClass"] = "Best"
+    hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
+    told: list[str] = []
+    assert list(running([odd], hierarchies, paths.SYSTEMD, lambda _, error: told.append(str(error)))) == []
+    assert told == ["'Best' is no class of Kubernetes"]
