@@ -109,15 +109,14 @@ class Loops:
     def round(self, _reasons: frozenset[str] = frozenset()) -> None:
         """One round: sample, decide, write, evict."""
         self._strategies.take(self._parts.book.document("NodeSLO"))
-        if not self._parts.pods.synced:
+        if not (self._strategies.known and self._parts.pods.synced):
             return
         senseless: list[str] = []
         pods = self._pods(senseless)
         active = [loop for loop in self.loops if loop.wants(self._strategies) or _own_words(loop, pods)]
         # One that has just been switched off has its last round, in which it takes back what it has set.
         last = [loop for loop in self.loops if loop not in active and loop.name not in self._off]
-        if self._strategies.known:
-            self._off = {loop.name for loop in self.loops if loop not in active}
+        self._off = {loop.name for loop in self.loops if loop not in active}
         if not active and not last:
             self.errors = [plain(each, 200) for each in (*self._strategies.errors, *senseless)][:100]
             return
