@@ -120,7 +120,7 @@ class Loops:
         if not active and not last:
             self.errors = [plain(each, 200) for each in (*self._strategies.errors, *senseless)][:100]
             return
-        moment = self._moment(pods)
+        moment = self._moment(pods, [*active, *last])
         moment.errors += senseless
         for loop in (*active, *last):
             try:
@@ -149,13 +149,13 @@ class Loops:
                 failed(key_of(each.pod), error)
         return found
 
-    def _moment(self, pods: list[LoopPod]) -> Moment:
+    def _moment(self, pods: list[LoopPod], loops: list[_Loop]) -> Moment:
         topology = self._topology()
         empty = Sample(0.0, len(topology.cpus), None, 0, 0, {})
         moment = Moment(self._parts, self._strategies, pods, empty, topology)
         folders = [pod.folder for pod in pods] + [folder for folder, _ in program_folders(moment)]
         folders.append(moment.best_effort_folder)
-        if any(isinstance(loop, CpuBurst) for loop in self.loops):
+        if any(isinstance(loop, CpuBurst) for loop in loops):
             folders += [each.cgroup_parent for pod in pods for each in pod.containers]
         moment.sample = self._sampler.take(dict.fromkeys(folders), len(topology.cpus))
         return moment
