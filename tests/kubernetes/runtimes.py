@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 from tools.runtimes import Containerd, install
+from tools.runtimes.config import DaemonSettings
 from tools.runtimes.engine import PACKAGES, Engine
 from tools.runtimes.machine import Say, ensure_packages
+from tools.runtimes.proxy import Proxied
 
 
 class NodeRuntime(Protocol):
@@ -53,4 +55,14 @@ def engine(say: Say) -> NodeRuntime:
     return made
 
 
+def proxied(say: Say) -> NodeRuntime:
+    """The CRI proxy of this project in front of the newest containerd, whose own NRI is switched off."""
+    ensure_packages(say)
+    daemon = Containerd(install("2.4", say), DaemonSettings(nri={"disable": True}))
+    daemon.enable_pod_network()
+    return Proxied(daemon)
+
+
 RUNTIMES: dict[str, Callable[[Say], NodeRuntime]] = {"containerd": containerd, "engine": engine}
+#: For `test_proxy` alone, which runs what of the other tests is about the runtime's calls.
+PROXIED: dict[str, Callable[[Say], NodeRuntime]] = {"proxy": proxied}

@@ -32,19 +32,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(600))
 
 
-def make(name: str, more: str = "") -> Proxied:
-    """A proxy in front of that runtime, which has its NRI switched off; not started yet."""
+def make(name: str, more: str = "", *, network: bool = False) -> Proxied:
+    """A proxy in front of that runtime, which has its NRI switched off; not started yet.
+
+    Only one runtime at a time can have a `network` for pods: its addresses are always the same.
+    """
     need_root()
     try:
         sweep()
         if name == "engine":
             ensure_packages(print, PACKAGES)
             engine = Engine(nri=False)
-            engine.enable_pod_network()
+            if network:
+                engine.enable_pod_network()
             return Proxied(engine, more)
         ensure_packages(print)
         daemon = Containerd(install(name.partition("-")[2], print), DaemonSettings(nri={"disable": True}))
-        daemon.enable_pod_network()
+        if network:
+            daemon.enable_pod_network()
         return Proxied(daemon, more)
     except MissingError as error:
         need(False, str(error))
@@ -60,7 +65,7 @@ def runtime_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def proxied(runtime_name: str) -> Iterator[Proxied]:
     """The shared proxy."""
-    made = make(runtime_name)
+    made = make(runtime_name, network=True)
     try:
         made.start()
         yield made

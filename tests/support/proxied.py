@@ -95,6 +95,10 @@ class Proxied:
     def client(self, path: str) -> CriClient:
         return self._stack.enter_context(CriClient(Path(path)))
 
+    def close_clients(self) -> None:
+        """End the connections of all clients so far."""
+        self._stack.pop_all().close()
+
     @property
     def cri(self) -> CriClient:
         """A client of the proxy."""

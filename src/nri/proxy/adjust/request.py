@@ -95,17 +95,20 @@ def _unsaid(row: Row, key: str, value: object, reason: str, owners: Owners) -> U
     return Unsaid(name, plain(str(value), _SHOWN) or "set, and empty", reason, owners.of(row, key.removeprefix("-")))
 
 
+_NOT_THERE = "it is not in the request: runtimes add it, and the CRI cannot remove that"
+
 # --- one function for each field that is not a resource: the rest is told as key, value and reason ---
 
 Rest = list[tuple[str, object, str]]
 
 
 def _annotations(config: pb.ContainerConfig, entry: Entry) -> Rest:
+    rest: Rest = [(key, "removed", _NOT_THERE) for key in entry.unpaired if key not in config.annotations]
     for key in entry.removed:
         config.annotations.pop(key, None)
     for key, value in entry.sets.items():
         config.annotations[key] = value
-    return []
+    return rest
 
 
 def _env(config: pb.ContainerConfig, entry: Entry) -> Rest:

@@ -29,7 +29,10 @@ _NO_RESOURCE = "the CRI's resources have no field for it"
 _NO_FIELD = "the CRI's container has no field for it"
 
 TABLE: dict[str, Saying] = {
-    "annotations": Saying("annotations", "the runtime decides which of them reach the OCI spec"),
+    "annotations": Saying(
+        "annotations",
+        "the runtime decides which of them reach the OCI spec; what it adds by itself cannot be removed",
+    ),
     "mounts": Saying(
         "mounts",
         "bind mounts only; of the options only ro, rro, rw, bind, rbind and propagation; what the runtime adds by "

@@ -46,7 +46,8 @@ def test_variables_are_set_replaced_and_removed() -> None:
 
 def test_annotations_are_set_and_removed() -> None:
     config = pb.ContainerConfig(annotations={"stays": "1", "goes": "2"})
-    assert said(config, nri.Adjustment().add_annotation("new", "3").remove_annotation("goes")) == []
+    wanted = nri.Adjustment().add_annotation("new", "3").remove_annotation("goes").remove_annotation("of-runtime")
+    assert said(config, wanted) == ["annotations[of-runtime]"]
     assert dict(config.annotations) == {"stays": "1", "new": "3"}
 
 

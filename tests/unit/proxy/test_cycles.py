@@ -1,0 +1,68 @@
+"""Many pods through the proxy, one after the other and at once: nothing of them stays, and none is mixed up."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+
+import nri
+from tests.engine.node import Recorder
+from tests.support.proxied import Proxied, wait_for
+
+CYCLES, THREADS = 60, 6
+
+
+def cycle(world: Proxied, name: str) -> str:
+    """A pod's whole life; returns what the plugin has put into its container."""
+    cri = world.cri
+    pod = world.run_pod(world.pod_config(name), cri)
+    made = world.create(pod, f"c-{name}", cri)
+    cri.call("StartContainer", container_id=made)
+    (found,) = (each for each in world.spec(made)["process"]["env"] if each.startswith("OF="))
+    for call, fields in (
+        ("StopContainer", {"container_id": made}),
+        ("RemoveContainer", {"container_id": made}),
+        ("StopPodSandbox", {"pod_sandbox_id": pod}),
+        ("RemovePodSandbox", {"pod_sandbox_id": pod}),
+    ):
+        cri.call(call, **fields)
+    return str(found)
+
+
+def test_nothing_is_left_of_many_pods(world: Proxied) -> None:
+    plugin = world.attach(Recorder())
+    plugin.on["create"] = lambda pod, container: nri.Adjustment().add_env("OF", pod.name)
+    cycle(world, "first")
+    assert world.proxy is not None
+    gc.collect()
+    files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    world.close_clients()
+    for number in range(CYCLES):
+        assert cycle(world, f"p{number}") == f"OF=p{number}"
+        world.close_clients()
+    assert (world.proxy.book.pods(), world.proxy.book.containers(), world.proxy.book.making) == ([], [], {})
+    assert list((world.folder / "kept").glob("*.json")) == []
+    # gRPC's threads come when calls overlap, and stay for later ones.
+    wait_for(lambda: threading.active_count() <= threads + 16, "the end of threads")
+    wait_for(lambda: len(os.listdir("/proc/self/fd")) <= files + 8, "the end of files")
+    told = [event for event, _ in plugin.events]
+    assert [told.count(event) for event in ("create", "stop", "remove", "remove_pod")] == [CYCLES + 1] * 4
+
+
+def test_pods_at_once_are_not_mixed_up(world: Proxied) -> None:
+    plugin = world.attach(Recorder())
+    plugin.on["create"] = lambda pod, container: nri.Adjustment().add_env("OF", pod.name)
+    found: dict[str, str] = {}
+
+    def work(who: int) -> None:
+        for number in range(5):
+            found[f"p{who}-{number}"] = cycle(world, f"p{who}-{number}")
+
+    crew = [threading.Thread(target=work, args=(who,)) for who in range(THREADS)]
+    for each in crew:
+        each.start()
+    for each in crew:
+        each.join()
+    assert found == {name: f"OF={name}" for name in found} and len(found) == THREADS * 5
+    assert world.proxy is not None and world.proxy.book.containers() == []
