@@ -25,7 +25,18 @@ from nri.ttrpc import frames
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, decode_request, decode_response, encode_request, encode_response, request_prefix
 from nri.wire import iter_fields
-from tests.fuzz import files, hooks_and_devices, injectors, inputs, merges, oci, plugin_side, runtime_side, streams
+from tests.fuzz import (
+    files,
+    hook_protocol,
+    hooks_and_devices,
+    injectors,
+    inputs,
+    merges,
+    oci,
+    plugin_side,
+    runtime_side,
+    streams,
+)
 from tests.fuzz.engine import Target
 
 __all__ = ["TARGETS"]
@@ -169,6 +180,7 @@ _ROWS = (
     *merges.TARGETS,
     *files.TARGETS,
     *hooks_and_devices.TARGETS,
+    *hook_protocol.TARGETS,
     *injectors.TARGETS,
     *oci.TARGETS,
     *streams.TARGETS,
