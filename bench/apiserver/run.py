@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from bench.apiserver import observers, tables, views
@@ -61,14 +62,35 @@ def ways(node: Cluster, lists: Lists) -> dict[str, Way]:
         views.BARE: lists.bare,
         views.CLIENT: lambda: views.by_our_client(node.plane.kubeconfig),
         NRI: lambda: synchronized(node.runtime.nri_socket),
+        views.READY: lambda: synchronized(_ready_socket(node)),
     }
+
+
+def _ready_socket(node: Cluster) -> Path:
+    return node.runtime.run_dir / "ready.sock"
+
+
+@contextmanager
+def ready(node: Cluster) -> Iterator[LineProcess]:
+    """Have a runtime of this package that is ready to tell what the node's own one tells now."""
+    file = node.runtime.run_dir / "told"
+    file.write_bytes(views.told(node.runtime.nri_socket))
+    words = [sys.executable, "-m", "bench.apiserver.ready", str(_ready_socket(node)), str(file)]
+    with LineProcess(words) as process:
+        process.wait_event("ready", timeout_s=30)
+        yield process
 
 
 def take(node: Cluster, counted: Counted) -> dict[str, Taken]:
     """Take the first view in all ways, in turns."""
+    with ready(node) as process:
+        return _take(node, process.pid, counted)
+
+
+def _take(node: Cluster, ready_pid: int, counted: Counted) -> dict[str, Taken]:
     lists = Lists(Place.of(node.plane.kubeconfig))
     chosen = ways(node, lists)
-    servers = {name: [node.runtime.pid] if name == NRI else node.plane.pids for name in chosen}
+    servers = dict.fromkeys(chosen, node.plane.pids) | {NRI: [node.runtime.pid], views.READY: [ready_pid]}
     found = {name: Taken([], [], [], 0) for name in chosen}
     first = chosen[LISTED]().view
     for name, way in chosen.items():  # warm up, and see that all see the same

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import nri
 from bench.cluster import JSON, NODE_PODS, OF_NODE, Place, container_ids, unchecked
+from nri.api import messages as m
 from nri.kube.client.connection import connect
 from nri.kube.client.kinds import PODS
 from nri.stub.session.session import Session
@@ -33,6 +34,7 @@ AGAIN = "apiserver: list from its cache, again on the same connection"
 BARE = "apiserver: list from its cache, as protobuf, not read"
 CLIENT = "apiserver: list by the agent's client"
 NRI = "NRI: connect to Synchronize"
+READY = "NRI: the same from a runtime that has it ready"
 CACHE = NODE_PODS + "&resourceVersion=0"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 PLUGIN_INDEX = "97"
@@ -127,6 +129,8 @@ class _Looker(nri.Plugin):
 
     def __init__(self) -> None:
         self.view = View({}, {})
+        self.told = b""
+        self.keep = False
         self.at = self.cpu = 0.0
         self.done: Callable[[], None] = lambda: None
 
@@ -137,19 +141,35 @@ class _Looker(nri.Plugin):
             {pod.uid: pod for pod in pods}, {each.id: by_sandbox[each.pod_sandbox_id].uid for each in containers}
         )
         self.at, self.cpu = time.perf_counter(), time.process_time()
+        if self.keep:
+            self.told = m.SynchronizeRequest(pods=pods, containers=containers).SerializeToString()
         self.done()
 
 
 def synchronized(path: Path) -> Sample:
     """By NRI: connect, register, be configured, synchronize."""
     plugin = _Looker()
+    began, cpu = _look(plugin, path)
+    return Sample((plugin.at - began) * 1e3, (plugin.cpu - cpu) * 1e3, 0, plugin.view)
+
+
+def told(path: Path) -> bytes:
+    """All that a runtime tells at Synchronize, as one SynchronizeRequest."""
+    plugin = _Looker()
+    plugin.keep = True
+    _look(plugin, path)
+    return plugin.told
+
+
+def _look(plugin: _Looker, path: Path) -> tuple[float, float]:
+    """Have a plugin take a view; when that began, and the processor time until then."""
     began, cpu = time.perf_counter(), time.process_time()
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(str(path))
     session = Session(plugin, sock, index=PLUGIN_INDEX, name=f"view{next(_numbers)}")
     plugin.done = session.stop
     session.run()
-    return Sample((plugin.at - began) * 1e3, (plugin.cpu - cpu) * 1e3, 0, plugin.view)
+    return began, cpu
 
 
 def by_our_client(kubeconfig: Path) -> Sample:

@@ -72,7 +72,8 @@ class Bench:
                 mode.start_ms.append(agent.cpu_ms())
                 time.sleep(SETTLE_S)  # its watches begin
                 mode.start_calls.append(self.node.calls_until_now() - asked)
-                self._rest(mode, agent, 0)
+                if full:
+                    self._rest(mode, agent, 0)
             singles = [self._batch(agent, 1) for _ in range(self.options.singles)]
             mode.batches.setdefault(1, []).append(together(singles))
             for count in (FEW, *((MANY,) if full else ())):
@@ -127,7 +128,7 @@ def page(options: argparse.Namespace, modes: dict[str, Mode]) -> str:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench modes", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--full", type=int, default=1, help=f"rounds with {MANY} pods at once, too (default 1)")
     parser.add_argument("--singles", type=int, default=6, help="pods one after the other, in each round and mode")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), metavar="MODE")

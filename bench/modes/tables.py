@@ -64,18 +64,22 @@ def agents(modes: Mapping[str, Mode]) -> str:
     """What the agent of every mode uses."""
     rows = []
     for name, mode in modes.items():
-        if name == NONE or not mode.start_ms or not mode.rests:
+        if name == NONE or not mode.start_ms:
             continue
         by_pods = {count: [batch.cpu_ms for batch in each] for count, each in sorted(mode.batches.items())}
         cpu = "; ".join(f"{count}: {_cell(values)}" for count, values in by_pods.items())
         numbers = sorted({rest.pods for rest in mode.rests})
         rest = "; ".join(f"{n}: {_cell([r.cpu_ms for r in mode.rests if r.pods == n])}" for n in numbers)
-        most = [rest for rest in mode.rests if rest.pods == numbers[-1]]
-        memory = [f"{statistics.median(getattr(r, what) for r in most):.1f}" for what in ("rss_mib", "pss_mib")]
+        most = [rest for rest in mode.rests if rest.pods == numbers[-1]] if numbers else []
+        memory = [_mib([getattr(each, what) for each in most]) for what in ("rss_mib", "pss_mib")]
         asked = [_calls(mode.start_calls, len(mode.start_calls)), _calls(*_during(mode))]
-        minute = f"{statistics.mean(each.calls for each in mode.rests) * 60:.1f}"
+        minute = f"{statistics.mean(each.calls for each in mode.rests) * 60:.1f}" if mode.rests else ""
         rows.append([name, _cell(mode.start_ms), cpu, rest, *memory, *asked, minute])
     return table(_AGENTS, rows)
+
+
+def _mib(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.1f}" if values else ""
 
 
 def _during(mode: Mode) -> tuple[list[Counter[str]], int]:

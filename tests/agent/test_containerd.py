@@ -94,6 +94,29 @@ def test_a_malformed_pod_runs_and_stops_no_other(ruled: Node) -> None:
         agent.wait_ready()
 
 
+def test_a_bad_rule_is_told_and_the_last_good_one_holds(ruled: Node) -> None:
+    with AgentProgram(ruled, MODES) as agent:
+        (ruled.rules / "NodeResourceTopology.json").write_text('{"kind": "NodeResourceTopology", "metadata": 7}')
+        until(lambda: 'nri_agent_rule_problems{kind="NodeResourceTopology"} 1' in agent.ask("/metrics"), agent.story)
+        assert "NodeResourceTopology.json" in agent.ask("/readyz")
+        web = ruled.run_pod("web", "Burstable", labels=SENSITIVE)
+        ruled.daemon.cri.run(web, "app", COMMAND)
+        assert recorded(ruled, web, agent)[3] == "1"
+        ruled.rule("NodeResourceTopology", topology("0"))
+        until(lambda: "NodeResourceTopology.json" not in agent.ask("/readyz"), agent.story)
+
+
+def test_a_pod_that_vanishes_stops_no_other(ruled: Node) -> None:
+    with AgentProgram(ruled, MODES) as agent:
+        for number in range(3):
+            gone = ruled.run_pod(f"gone-{number}", "BestEffort", labels=BATCH, annotations=SPEC)
+            ruled.remove_pod(gone)
+        batch = ruled.run_pod("batch", "BestEffort", labels=BATCH, annotations=SPEC)
+        ruled.daemon.cri.run(batch, "app", COMMAND)
+        assert recorded(ruled, batch, agent)[:2] == ["512", "50000"]
+        agent.wait_ready()
+
+
 def test_a_killed_agent_leaves_all_in_force_and_catches_up(ruled: Node) -> None:
     with AgentProgram(ruled, "nri") as agent:
         web = ruled.run_pod("web", "Burstable", labels=SENSITIVE)

@@ -1,9 +1,14 @@
-"""Koordinator's hook protocol on a real containerd without NRI: a server in Go, and the agent, behind our proxy."""
+"""Koordinator's hook protocol on a real containerd without NRI: a server in Go, and the agent, behind our proxy.
+
+With ``NRI_KOORDPROXY=1`` the agent is also put behind Koordinator's own proxy, which takes minutes to build.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -123,11 +128,53 @@ class Proxied(Node):
         (self.folder / "answers").write_text(json.dumps(answers))
 
 
+class Koordinated(Proxied):
+    """A node whose pods are made through Koordinator's own proxy, which knows one folder for hook servers only."""
+
+    #: In a mount namespace of its own, /etc has that folder, and is as before for everybody else.
+    SCRIPT = """
+        set -e
+        mount -t tmpfs tmpfs "$1"
+        mkdir "$1/upper" "$1/work"
+        mount -t overlay overlay -o "lowerdir=/etc,upperdir=$1/upper,workdir=$1/work" /etc
+        mkdir -p /etc/runtime/hookserver.d
+        mount --bind "$2" /etc/runtime/hookserver.d
+        exec "$3" --koord-runtimeproxy-endpoint "$4" --remote-runtime-service-endpoint "$5"
+    """
+
+    def start_proxy(self) -> None:
+        """A life of the proxy."""
+        socket, place = self.folder / "p/proxy.sock", self.folder / "etc"
+        for folder in (socket.parent, place):
+            folder.mkdir(exist_ok=True)
+        program = peer("koord-runtime-proxy")
+        argv = ["unshare", "--mount", "sh", "-c", self.SCRIPT, "sh", place, self.hooks, program, socket]
+        log = self.folder / "proxy.log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [*argv, self.daemon.cri_socket], stdin=subprocess.DEVNULL, stdout=file, stderr=file
+            )
+        self.stack.callback(process.wait)
+        self.stack.callback(process.kill)
+        until(lambda: socket.exists() or process.poll() is not None, log.read_text)
+        assert process.poll() is None, log.read_text()
+
+
+#: The proxies that the agent is put behind.
+KINDS = [Proxied, *([Koordinated] if os.environ.get("NRI_KOORDPROXY") else [])]
+
+
 @pytest.fixture
-def proxied(quiet: Containerd, tmp_path: Path) -> Iterator[Proxied]:
+def kind() -> type[Proxied]:
+    """The proxy; ours, unless the test says otherwise."""
+    return Proxied
+
+
+@pytest.fixture
+def proxied(quiet: Containerd, tmp_path: Path, kind: type[Proxied]) -> Iterator[Proxied]:
     with ExitStack() as stack:
         root = stack.enter_context(machine(quiet.run_dir / "host", quiet.run_dir.name))
-        made = Proxied(quiet, root, tmp_path / "node", stack)
+        made = kind(quiet, root, tmp_path / "node", stack)
         yield made
         with contextlib.suppress(grpc.RpcError):
             quiet.cri.remove_all()
@@ -199,6 +246,7 @@ def test_a_dead_or_refusing_server_counts_by_its_failure_policy(proxied: Proxied
     assert proxied.recorded(other)[3] == "added="
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__.lower())
 def test_the_agent_in_mode_hooks_has_its_values_in_force_before_the_first_instruction(proxied: Proxied) -> None:
     proxied.rule("NodeSLO", {"spec": {}})
     more = f'[hooks]\nsocket = "{proxied.folder}/h/hooks.sock"\nregistration_folder = "{proxied.hooks}"\n'
@@ -211,6 +259,7 @@ def test_the_agent_in_mode_hooks_has_its_values_in_force_before_the_first_instru
         proxied.rule("Node", {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "2"}}})
         file = CGROUPS / "cpu" / pod.config.linux.cgroup_parent.strip("/") / container / "cpu.cfs_quota_us"
         until(lambda: file.read_text().strip() == "25000", agent.story)
+        until(lambda: proxied.value(pod, "cpu", "cpu.cfs_quota_us") == "25000", agent.story)
         told = agent.explain("batch")
         assert {row["transport"] for row in told["values"]} == {"hooks"}
         agent.kill()

@@ -225,6 +225,19 @@ def test_an_agent_that_is_back_after_the_start_brings_the_values_to_what_runs(pl
         until(lambda: score.read_text().strip() == "555", agent.story)
 
 
+def test_an_answer_that_is_too_late_is_made_good_before_the_first_instruction(place: Node) -> None:
+    with AgentProgram(place, "nri", GATES) as agent:
+        batch = place.run_pod("batch", "BestEffort", **BATCH)
+        creation = Creation(place, batch, agent)
+        created = creation.over().container
+        assert created, creation.error
+        os.kill(agent.pid, signal.SIGCONT)
+        place.daemon.cri.start(created)
+        assert recorded(place, batch, agent)[:4] == ["512", "25000", str(64 << 20), "555"]
+        agent.wait_ready()
+        assert 'nri_agent_events_total{transport="nri",event="connected"} 1' in agent.ask("/metrics"), "it stayed"
+
+
 def test_with_the_failure_policy_fail_a_creation_whose_agent_is_killed_is_refused(place: Node) -> None:
     with AgentProgram(place, "nri", GATES) as agent:
         agent.stop()

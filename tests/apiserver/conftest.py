@@ -44,6 +44,14 @@ def api() -> Iterator[ControlPlane]:
             yield made
 
 
+@pytest.fixture(autouse=True)
+def left_running(api: ControlPlane) -> Iterator[None]:
+    """A test that fails while the API server is killed fails no other."""
+    yield
+    if not api.is_up:
+        api.start_apiserver()
+
+
 @pytest.fixture(scope="session")
 def helm(api: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """Run helm on it; what it printed is returned, and a failure is an AssertionError with its words."""

@@ -42,11 +42,12 @@ class Executed:
 
 
 class KubeletClient:
-    """Asks the kubelet at that port."""
+    """Asks the kubelet at that port, with a token if it wants one."""
 
-    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, address: str = "127.0.0.1", token: str = "") -> None:
         self.port = port
         self.address = address
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._tls.check_hostname = False
         self._tls.verify_mode = ssl.CERT_NONE
@@ -63,7 +64,8 @@ class KubeletClient:
         """The text of an answer."""
         connection = http.client.HTTPSConnection(self.address, self.port, timeout=TIMEOUT_S, context=self._tls)
         try:
-            connection.request(method, f"{path}?{urlencode(query, doseq=True)}" if query else path)
+            target = f"{path}?{urlencode(query, doseq=True)}" if query else path
+            connection.request(method, target, headers=self._headers)
             answer = connection.getresponse()
             text = answer.read().decode(errors="replace")
         finally:

@@ -89,9 +89,9 @@ def plugin(node: Node) -> Iterator[PluginProcess]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def cluster(runtime_name: str, kubelet_program: Path) -> Iterator[Cluster]:
-    """A node that has joined an API server; for the tests of one module."""
+@contextmanager
+def joined(runtime_name: str, kubelet_program: Path, *, guarded: bool = False) -> Iterator[Cluster]:
+    """A node that has joined an API server; with `guarded` its kubelet answers only those who may ask."""
     with ExitStack() as stack:
         runtime = make_runtime(runtime_name)
         stack.callback(runtime.close)
@@ -104,12 +104,20 @@ def cluster(runtime_name: str, kubelet_program: Path) -> Iterator[Cluster]:
             raise
         stack.callback(api.close)
         api.start()
-        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, api.kubeconfig, ADDRESS)
+        token = api.token if guarded else ""
+        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, api.kubeconfig, ADDRESS, token=token)
         stack.callback(kubelet.close)
         kubelet.start()
         # It serves before it has told the API of itself.
         wait_for(lambda: not api.kubectl("get", "node", NODE, check=False).returncode, "the node's registration", 60)
         yield Cluster(api, kubelet, runtime)
+
+
+@pytest.fixture(scope="module")
+def cluster(runtime_name: str, kubelet_program: Path) -> Iterator[Cluster]:
+    """A node that has joined an API server; for the tests of one module."""
+    with joined(runtime_name, kubelet_program) as made:
+        yield made
 
 
 @pytest.fixture

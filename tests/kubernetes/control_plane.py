@@ -59,6 +59,8 @@ class ControlPlane:
         self._arguments = arguments
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._commands: dict[str, list[str | Path]] = {}
+        #: The administrator's.
+        self.token = secrets.token_hex(16)
         #: Where etcd is asked.
         self.etcd = ""
 
@@ -70,8 +72,7 @@ class ControlPlane:
         subprocess.run([openssl, "genrsa", "-out", key, "2048"], check=True, capture_output=True, timeout=60)
         words = [openssl, "rsa", "-in", str(key), "-pubout", "-out", str(public)]
         subprocess.run(words, check=True, capture_output=True, timeout=60)
-        token = secrets.token_hex(16)
-        tokens.write_text(f'{token},admin,admin,"system:masters"\n')
+        tokens.write_text(f'{self.token},admin,admin,"system:masters"\n')
         self.etcd = etcd = f"http://127.0.0.1:{client}"
         peers = f"http://127.0.0.1:{peer}"
         self._run(
@@ -92,7 +93,7 @@ class ControlPlane:
             *("--disable-admission-plugins", "ServiceAccount", "--kubelet-preferred-address-types", "InternalIP"),
             *self._arguments,
         )
-        self.kubeconfig.write_text(json.dumps(self.kubeconfig_of(token)))
+        self.kubeconfig.write_text(json.dumps(self.kubeconfig_of(self.token)))
         self._wait()
 
     def kill_apiserver(self) -> None:
@@ -105,6 +106,11 @@ class ControlPlane:
         """Start it again where it was, and wait until it is ready."""
         self._spawn("kube-apiserver")
         self._wait()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the API server runs."""
+        return self._processes["kube-apiserver"].poll() is None
 
     def kubeconfig_of(self, token: str) -> Json:
         """How to reach it with a token."""

@@ -49,7 +49,9 @@ class Kubelet:
         kubeconfig: Path | None = None,
         address: str = "127.0.0.1",
         gates: Sequence[str] = (),
+        token: str = "",
     ) -> None:
+        """With a token nobody is answered without one, and the API server says what its owner may."""
         self.run_dir = run_dir
         self.folder = run_dir / "kubelet"
         self.manifests = self.folder / "manifests"
@@ -60,13 +62,15 @@ class Kubelet:
         for path in (self.manifests, self.folder / "root", self.folder / "pki", self.folder / "plugins"):
             path.mkdir(parents=True)
         port = free_port()
-        self.client = KubeletClient(port, address)
+        self.client = KubeletClient(port, address, token)
         settings = configuration(self.folder, cri_socket, cgroup_root=f"/{run_dir.name}", port=port)
         settings["featureGates"] = dict.fromkeys(gates, True)
         self._join: dict[str, str] = {}
         if kubeconfig is not None:
             settings |= joining(address)
             self._join = {"--kubeconfig": str(kubeconfig), "--node-ip": address}
+        if token:
+            settings |= guarded()
         (self.folder / "config.json").write_text(json.dumps(settings, indent=1))
 
     def start(self) -> None:
@@ -183,6 +187,15 @@ def joining(address: str) -> dict[str, Any]:
         "nodeStatusUpdateFrequency": "2s",
         # Configuration that pods mount is looked at each time they are synchronized.
         "configMapAndSecretChangeDetectionStrategy": "Get",
+    }
+
+
+def guarded() -> dict[str, Any]:
+    """What is different where callers are asked who they are, as on a node of a cluster."""
+    return {
+        "address": "0.0.0.0",
+        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True}},
+        "authorization": {"mode": "Webhook"},
     }
 
 

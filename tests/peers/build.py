@@ -67,9 +67,9 @@ def _go(
     )  # fmt: skip
 
 
-def _charts(program: str, package: str) -> Module:
-    """Helm, or what renders charts with its packages; only what is asked for is built, since helm takes minutes."""
-    where = HERE / "charts"
+def _package(folder: str, program: str, package: str) -> Module:
+    """One program of a module that others are in as well, or that takes minutes: only what is asked for is built."""
+    where = HERE / folder
     return Module(
         tool="go",
         folder=where,
@@ -94,8 +94,9 @@ MODULES = (
     _go("tests/peers/registry", programs=("registry",)),
     _go("tests/peers/streams", programs=("streamclient",)),
     _go("tests/peers/hookserver", programs=("hookserver",)),
-    _charts("chartrender", "./cmd/chartrender"),
-    _charts("helm", "helm.sh/helm/v4/cmd/helm"),
+    _package("koordproxy", "koord-runtime-proxy", "github.com/koordinator-sh/koordinator/cmd/koord-runtime-proxy"),
+    _package("charts", "chartrender", "./cmd/chartrender"),
+    _package("charts", "helm", "helm.sh/helm/v4/cmd/helm"),
     Module(
         tool="go",
         folder=HERE / "v010",

@@ -189,7 +189,9 @@ def test_a_ratio_shrinks_and_grows_the_quotas_of_pod_and_container_in_an_order_t
     for ratio, quota in (("2", 50_000), ("1.25", 80_000), ("4", 25_000), ("1", 100_000)):
         machine.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: ratio}}}, "t")
         machine.round("rules", "Node")
-        assert {machine.value(folder, "cpu.cfs_quota") for folder in (own, container)} == {quota}
+        assert machine.value(container, "cpu.cfs_quota") == quota
+        # On cgroup v1 the pod leaves room for containers that the runtime makes with what was asked for.
+        assert machine.value(own, "cpu.cfs_quota") == (quota if machine.hierarchies.mode == "v2" else 100_000)
         assert machine.standalone.last.outcomes[Outcome.REFUSED] == 0
 
 

@@ -305,3 +305,10 @@ def test_the_clock_of_the_writer_is_the_one_that_is_given(root: Root) -> None:
     (Path(root.path) / TOP / "cpu,cpuacct" / POD / "cpu.shares").write_text("9\n")
     clock.now += 11
     assert [result.outcome for result in executor.write(write)] == [Outcome.APPLIED]
+
+
+def test_a_value_for_each_device_is_written(root: Root) -> None:
+    executor = parts(root).executor
+    assert executor.by_device(POD, "io.read_bps", {"8:0": 1 << 20}).outcome in (Outcome.APPLIED, Outcome.UNCHANGED)
+    assert text(root, "blkio", POD, "blkio.throttle.read_bps_device") == f"8:0 {1 << 20}"
+    assert executor.by_device(POD, "no.knob", {"8:0": 1}).outcome is Outcome.REFUSED

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 from bench.apiserver import tables
 from bench.apiserver.tables import Lag, Taken
-from bench.apiserver.views import CACHED, LISTED, NRI, View, listed, same
+from bench.apiserver.views import CACHED, LISTED, NRI, View, listed, same, synchronized, told
+from nri.api import messages as m
+from nri.testing import FakeRuntime
+from tests.peers.drivers import LineProcess
 
 
 def pod(uid: str, *containers: str) -> dict[str, Any]:
@@ -28,6 +33,19 @@ def test_views_are_the_same_only_with_the_same_containers_in_the_same_pods() -> 
     assert same(View({"a": 1}, {"1": "a"}), View({"a": object()}, {"1": "a"}))
     assert not same(View({"a": 1}, {"1": "a"}), View({"a": 1}, {}))
     assert not same(View({"a": 1}, {}), View({"b": 1}, {}))
+
+
+def test_what_a_runtime_tells_is_told_again_by_one_that_has_it_ready(tmp_path: Path) -> None:
+    pods = [m.PodSandbox(id="s", uid="u")]
+    containers = [m.Container(id="c", pod_sandbox_id="s")]
+    with FakeRuntime(socket_path=str(tmp_path / "one"), pods=pods, containers=containers) as runtime:
+        (tmp_path / "told").write_bytes(told(Path(runtime.socket_path)))
+    words = [sys.executable, "-m", "bench.apiserver.ready", str(tmp_path / "two"), str(tmp_path / "told")]
+    with LineProcess(words) as process:
+        process.wait_event("ready")
+        sample = synchronized(tmp_path / "two")
+    assert (set(sample.view.pods), sample.view.containers) == ({"u"}, {"c": "u"})
+    assert sample.ms > 0
 
 
 def test_the_goal_is_told_for_each_number_of_pods() -> None:

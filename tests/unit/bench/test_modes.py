@@ -137,6 +137,11 @@ def test_the_table_of_agents_has_calls_by_their_verbs(modes: dict[str, Mode]) ->
     assert not [line for line in tables.agents(modes).splitlines() if NONE in line]
 
 
+def test_an_agent_that_was_not_seen_at_rest_has_the_rest_of_its_row(modes: dict[str, Mode]) -> None:
+    modes[NRI].rests.clear()
+    assert row_of(tables.agents(modes), NRI)[-5:] == ["", "", "1 list", "1 watch", ""]
+
+
 def test_a_picture_has_a_bar_for_each_mode_and_marks_the_time_without_policy(modes: dict[str, Mode]) -> None:
     drawn = picture(modes)
     assert drawn.count("#d9534f") == 2  # the legend, and standalone

@@ -31,7 +31,7 @@ from tools.deployment.agent.table import (
     read,
     roles,
 )
-from tools.deployment.chart import _map, _object, _yaml
+from tools.deployment.chart import PATH, _map, _object, _yaml
 from tools.deployment.table import semantic_version, version
 
 Json = dict[str, Any]
@@ -53,6 +53,9 @@ config:
 anolis: false
 # Further flags, word by word, for example ["-v"].
 args: []
+
+# Where the node has what needs.yaml names, if elsewhere, for example {{nri-socket: /run/other}}.
+hostPaths: {{}}
 
 # A role and an account of their own in the apiserver; false if you make them yourself, by these names.
 rbac: true
@@ -129,6 +132,7 @@ def schema() -> Json:
         "config": settings_schema(),
         "anolis": {"type": "boolean"},
         "args": {"type": "array", "items": {"type": "string"}},
+        "hostPaths": _object(**{mount.name: PATH for row in read() for mount in row.mounts}),
         "rbac": {"type": "boolean"},
         "seLinuxOptions": _object(**{key: {"type": "string"} for key in ("user", "role", "type", "level")}),
         "priorityClassName": {"type": "string"},

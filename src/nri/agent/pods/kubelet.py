@@ -126,7 +126,9 @@ def _pods(data: bytes) -> list[Pod]:
         found = json.loads(data)
     except RecursionError:
         raise ValueError("the answer is nested too deep") from None
-    items: Any = found.get("items") if isinstance(found, dict) else None
+    items: Any = found.get("items", "") if isinstance(found, dict) else ""
+    if items is None:  # the kubelet's word for no pods
+        return []
     if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
         raise ValueError("the answer is no list of pods")
     return [each for each in items if isinstance(each.get("metadata"), dict)]

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from nri.agent.decisions import reason_of
 from nri.agent.executor import tidy
 from nri.agent.parts import Parts
 from nri.agent.transports.clears import clear, is_clear
@@ -25,6 +26,7 @@ from nri.policies.koordinator.convert import proxy as words
 from nri.policies.koordinator.profile import PROFILE, Node
 from nri.policies.koordinator.profile import Outcome as Decided
 from nri.policies.koordinator.values import Changes
+from nri.policies.koordinator.writes import Write, container_writes, pod_writes
 from nri.text import plain
 
 __all__ = ["HookCalls", "HookRefused", "stages_of"]
@@ -89,16 +91,37 @@ class HookCalls:
         return _echo(request) if answer is None else answer(request)
 
     def apply_again(self) -> int:
-        """Decide anew for all that runs, and write it: rules have changed. Returns how many it was done for."""
+        """Decide anew for all that runs, and write it: rules have changed. Returns how many it was done for.
+
+        A pod and its containers are one batch, because no quota of a pod may be below one of its containers'.
+        """
         with self._lock:
-            pods, containers = [*self._pods.values()], [*self._containers.values()]
-        for pod in pods:
-            self._carried(RUN, pod)
-        running = [each.running for each in containers if each.running is not None]
-        for container in running:
-            outcome = self._carried(UPDATE, container)
-            self._tell_clear(container, outcome.changes)
-        return len(pods) + len(running)
+            pods, containers = dict(self._pods), [each.running for each in self._containers.values()]
+        running: dict[str, list[PodContext | ContainerContext]] = {uid: [pod] for uid, pod in pods.items()}
+        for each in containers:
+            if each is not None:
+                running.setdefault(each.pod.uid, []).append(each)
+        for contexts in running.values():
+            self._apply_again(contexts)
+        return sum(map(len, running.values()))
+
+    def _apply_again(self, contexts: Iterable[PodContext | ContainerContext]) -> None:
+        decisions, executor = self._parts.decisions, self._parts.executor
+        batch: list[tuple[PodContext | ContainerContext, Write]] = []
+        for context in contexts:
+            outcome = decisions.decide(RUN if isinstance(context, PodContext) else UPDATE, context, TRANSPORT)
+            if outcome.failed is not None:
+                continue
+            changes, why = outcome.changes, reason_of(outcome)
+            writes = pod_writes if isinstance(context, PodContext) else container_writes
+            batch += [(context, write) for write in writes(context.cgroup_parent, changes, why)]
+            if changes.resctrl is not None:
+                decisions.told(context, TRANSPORT, executor.resctrl(changes.resctrl))
+            if isinstance(context, ContainerContext):
+                self._tell_clear(context, changes)
+        results = executor.write([write for _, write in batch])
+        for (context, _), result in zip(batch, results, strict=True):
+            decisions.told(context, TRANSPORT, [result])
 
     # --- pods ---
 
@@ -111,7 +134,8 @@ class HookCalls:
 
     def _pod_stopped(self, request: Fields) -> Fields:
         pod = _pod(request)
-        self._carried(REMOVE, pod)
+        outcome = self._parts.decisions.decide(REMOVE, pod, TRANSPORT)
+        self._parts.decisions.carry_out(pod, outcome, TRANSPORT)
         with self._lock:
             self._pods.pop(pod.uid, None)
             for key in [key for key in self._containers if key[0] == pod.uid]:
@@ -179,13 +203,6 @@ class HookCalls:
         outcome = self._parts.decisions.decide(stage, context, TRANSPORT)
         if outcome.failed is not None:
             raise HookRefused(plain(str(outcome.failed)))
-        return outcome
-
-    def _carried(self, stage: str, context: PodContext | ContainerContext) -> Decided:
-        """Decide and write, for what has no request that could fail."""
-        outcome = self._parts.decisions.decide(stage, context, TRANSPORT)
-        if outcome.failed is None:
-            self._parts.decisions.carry_out(context, outcome, TRANSPORT)
         return outcome
 
     def _tell_clear(self, container: ContainerContext, changes: Changes) -> None:

@@ -32,6 +32,7 @@ from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.reapply import Reapply
 from nri.agent.transports.registration import EVENTS, subscription
 from nri.api import messages as m
+from nri.api import naming
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.failure import FailurePolicy
 from nri.api.builders.update import Update
@@ -43,7 +44,7 @@ from nri.policies.koordinator.profile import Outcome
 from nri.policies.koordinator.values import NO_CHANGES, Changes
 from nri.stub.plugin import Plugin
 from nri.stub.session.background import every
-from nri.stub.session.subscription import known_to
+from nri.stub.session.subscription import FAILURE_POLICY_SINCE, known_to
 from nri.text import plain
 
 __all__ = ["EVENTS", "HookPlugin"]
@@ -95,7 +96,8 @@ class HookPlugin(Plugin):
         """Choose the events, and tell the runtime what a late answer means."""
         # It is looked at once this returns. Runtimes that do not heed it are told only what they must not overlook.
         wish = FailurePolicy(fail_request=self._fail, keep_connected=True)
-        self.failure_policy = wish if self._fail else None  # type: ignore[misc]  # of this connection, not of the class
+        heeded = naming.version_at_least(self.runtime.nri_version, FAILURE_POLICY_SINCE)
+        self.failure_policy = wish if self._fail or heeded else None  # type: ignore[misc]  # of this connection
         return subscription(list(self.config.events), known_to(self.runtime))
 
     def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[Update]:
@@ -179,6 +181,8 @@ class HookPlugin(Plugin):
         known = self.held.container(container.id) or self._late(pod, container)
         known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
         self._clear(known)
+        if known.changes and not words.confirmed(container, known.changes):
+            self._quietly("start", partial(self._mend, known, known.changes))
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
         """Change what the kubelet asks for into what the rules say."""
@@ -261,6 +265,13 @@ class HookPlugin(Plugin):
         self._quietly("start", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
         return known
 
+    def _mend(self, known: HeldContainer, changes: Changes) -> None:
+        """Write what the runtime does not have: the answer was late, or it is told of its container otherwise."""
+        results = self._parts.decisions.carry_out(known.context, Outcome(changes), self._transport)
+        if any(result.outcome is host.Outcome.APPLIED for result in results):
+            known.changes = None  # it has to know of them as well
+            self.stale()
+
     def _clear(self, known: HeldContainer) -> None:
         if is_clear(known.changes):
             results = self._quietly("clear", lambda: clear(self._parts.executor, known.context.cgroup_parent))
@@ -272,8 +283,7 @@ class HookPlugin(Plugin):
         self._parts.decisions.told(context, self._transport, results or [])
 
     def _forget(self, container_id: str) -> None:
-        known = self.held.drop(container_id)
-        if known is not None:
+        if (known := self.held.drop(container_id)) is not None:
             self._parts.executor.forget(known.context.cgroup_parent)
 
     def _removed(self, context: PodContext) -> None:
@@ -285,8 +295,6 @@ class HookPlugin(Plugin):
         """Do something whose failure must not cost a container anything."""
         try:
             return act()
-        except Reject:
-            raise
         except Exception:  # noqa: BLE001 - see above
             _log.exception("mode %s: %s failed, and is left out", self._transport, what)
             return None

@@ -20,7 +20,7 @@ from nri.policies.koordinator.values import NO_CHANGES, Changes
 from nri.policies.koordinator.writes import KNOBS
 from nri.text import cut, plain
 
-__all__ = ["adjustment", "compared", "sayable", "updatable", "update"]
+__all__ = ["adjustment", "compared", "confirmed", "sayable", "updatable", "update"]
 
 #: A list of CPUs is no longer than that; 8192 single numbers are.
 _MOST_TEXT: Final = 1 << 16
@@ -84,6 +84,14 @@ def compared(container: m.Container, changes: Changes, target: str) -> list[Resu
     for what, wanted, has in _others(container, changes):
         results.append(_result(target, what, wanted, has, wanted == has))
     return results
+
+
+def confirmed(container: m.Container, changes: Changes) -> bool:
+    """Whether the runtime says of a container that it has all that a write could bring about as well."""
+    score = changes.oom_score_adj
+    return update(updatable(changes), container.id, container) is None and (
+        score is None or container.linux.oom_score_adj.value == score
+    )
 
 
 def _others(container: m.Container, changes: Changes) -> Iterator[tuple[str, Any, Any]]:

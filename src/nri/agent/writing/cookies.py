@@ -75,6 +75,16 @@ class CoreScheduling:
             done = self._groups.enable(membership.group, container, pids, self._clock())
             return [_result(container, wanted, before, self._groups.current(pids)[0], in_force=done)]
 
+    def learn(self, membership: Membership, container: str, pids: Sequence[int]) -> None:
+        """Take over the cookie that a container has from an earlier life of the agent, as that of its group.
+
+        One that takes part no longer is a group by itself, so that its cookie is nobody else's and can be taken away.
+        """
+        if pids and self._scheduler.probe() is None:
+            group = membership.group if membership.enabled else container
+            with self._lock:
+                self._groups.load(group, container, pids, self._clock())
+
 
 def _failed(pids: Sequence[int], results: Sequence[Result]) -> list[int]:
     return [pid for pid, result in zip(pids, results, strict=True) if not result.in_force]

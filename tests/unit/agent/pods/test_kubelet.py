@@ -50,6 +50,13 @@ def test_pods_are_asked_for_with_a_token_that_is_read_each_time(
     assert server.asked[0]["path"] == "/pods"
 
 
+def test_null_is_the_kubelets_word_for_no_pods(server: HttpServer) -> None:
+    pods = source(server)
+    server.script(page({"items": None}))
+    pods.ask()
+    assert (pods.pods(), pods.synced, pods.problem) == ([], True, "")
+
+
 def test_a_kubelet_of_another_ca_is_refused(server: HttpServer, tmp_path: Path) -> None:
     pods = source(server, kubelet_ca=str(make_certificate(tmp_path)))
     pods.ask()

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +311,45 @@ def test_a_container_that_starts_undecided_gets_its_values_by_writes(tmp_path: P
     assert agents.text(Root(tmp_path), "cpu,cpuacct", folder, "cpu.cfs_quota_us") == "50000"
 
 
+def test_an_answer_that_comes_too_late_is_made_good_before_the_first_instruction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin, parts = made(tmp_path, BATCH)
+    pod, container = BATCH.pod.messages()
+    decide = type(parts.decisions).decide
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.3)
+        return decide(*arguments)
+
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        assert plugin.failure_policy is not None
+        assert plugin.failure_policy.keep_connected, "a late answer must not cost the connection"
+        runtime.timeout(0.1)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(parts.decisions), "decide", slow)
+            created = runtime.create_container(pod, container)
+        assert not created.owners.owners, "the runtime went on without it"
+        runtime.timeout(20)
+        runtime.start_container(pod, created.container)
+        folder = f"{BATCH.pod.folder}/{CONTAINER_ID}"
+        assert agents.text(Root(tmp_path), "cpu,cpuacct", folder, "cpu.cfs_quota_us") == "50000"
+        assert plugin.reapply.run(plugin.runtime)
+        (update,) = runtime.updates
+        assert update.message.linux.resources.cpu.quota.value == 50_000, "the runtime knows of it as well"
+
+
+def test_what_the_runtime_confirms_is_not_written(tmp_path: Path) -> None:
+    plugin, _ = made(tmp_path, BATCH)
+    pod, container = BATCH.pod.messages()
+    with FakeRuntime() as runtime:
+        created = runtime.add(plugin).create_container(pod, container)
+        runtime.start_container(pod, created.container)
+    folder = f"{BATCH.pod.folder}/{CONTAINER_ID}"
+    assert agents.text(Root(tmp_path), "cpu,cpuacct", folder, "cpu.cfs_quota_us") == "-1"
+
+
 def test_what_a_later_plugin_makes_of_a_value_is_recorded(tmp_path: Path) -> None:
     plugin, parts = made(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
@@ -390,3 +430,36 @@ def test_pods_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
     assert sizes[-1] == sizes[0]
     assert sizes[-1][0] == {"nri pods": 0, "nri containers": 0}
     assert sizes[-1][1]["waiting writes"] == 0
+
+
+def test_an_update_of_a_container_that_is_not_known_is_decided_and_the_container_known_from_then_on(
+    tmp_path: Path,
+) -> None:
+    plugin, _ = made(tmp_path, BATCH)
+    pod, container = BATCH.pod.messages()
+    with FakeRuntime() as runtime:
+        reply = runtime.add(plugin).update_container(pod, container, m.LinuxResources())
+    assert reply.resources.cpu.quota.value == 50_000
+    assert plugin.held.counts()["nri containers"] == 1
+
+
+def test_a_defect_of_ours_costs_a_container_nothing_but_its_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin, parts = made(tmp_path, CLEAR, fail=True)
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(type(parts.executor), "changes", broken)
+    monkeypatch.setattr(type(parts.executor), "retry", broken)
+    monkeypatch.setattr(hook_plugin, "clear", broken)
+    monkeypatch.setattr(hook_plugin.words, "compared", broken)
+    pod, container = CLEAR.pod.messages()
+    with FakeRuntime() as runtime:
+        runtime.add(plugin).run_pod_sandbox(pod)
+        created = runtime.create_container(pod, container).container
+        runtime.post_create_container(pod, created)
+        runtime.start_container(pod, created)
+        runtime.remove_pod_sandbox(pod)
+    assert caplog.text.count("RuntimeError: a defect") >= 4

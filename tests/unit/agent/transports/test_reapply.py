@@ -196,6 +196,27 @@ def test_a_pod_that_went_without_a_word_is_forgotten_the_second_time_that_it_is_
     assert (parts.history.of(UID) or {})["ended"]
 
 
+def test_a_defect_of_ours_keeps_no_agent_from_registering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sandbox, container = running(BATCH.pod)
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a defect")
+
+    for number, (where, name) in enumerate(
+        [("decisions", "decide"), ("executor", "oom_score"), ("executor", "changes"), ("words", "update")]
+    ):
+        plugin, parts = made(tmp_path / str(number), SCORE if name == "oom_score" else BATCH, BATCH.pod)
+        if name == "oom_score":
+            sandbox.annotations[n.ANNOTATION_OOM_SCORE] = "5"
+        with monkeypatch.context() as patch, FakeRuntime(pods=[sandbox], containers=[container]) as runtime:
+            patch.setattr(reapply.words if where == "words" else type(getattr(parts, where)), name, broken)
+            runtime.add(plugin)
+            assert runtime.health("10-nri-agent").state == "active"
+        assert caplog.text.count("a defect") or "a defect" in str(parts.history.of(UID))
+
+
 # -- changed rules ----------------------------------------------------------------------------------------------------
 
 

@@ -92,6 +92,16 @@ def test_what_a_runtime_has_otherwise_or_not_is_told() -> None:
     }
 
 
+def test_confirmed_is_what_a_write_could_bring_about() -> None:
+    container = adjusted()
+    assert words.confirmed(container, ALL)
+    del container.env[:]
+    assert words.confirmed(container, ALL), "no write makes a variable"
+    container.linux.oom_score_adj.value = 8
+    assert not words.confirmed(container, ALL)
+    assert not words.confirmed(m.Container(), Changes(cpu_shares=2))
+
+
 def test_of_what_a_runtime_does_not_say_nothing_is_told() -> None:
     assert words.compared(m.Container(), Changes(cpu_shares=2, cpuset="0", oom_score_adj=1), "folder") == []
 

@@ -22,7 +22,7 @@ from nri.host import Result
 from nri.policies.koordinator.contexts import ContainerContext, PodContext
 from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.hooks import core_sched
-from nri.policies.koordinator.profile import MEND_CONTAINER, MEND_POD, MEND_SANDBOX, Outcome
+from nri.policies.koordinator.profile import MEND_CONTAINER, MEND_POD, MEND_SANDBOX, Node, Outcome
 from nri.policies.koordinator.refresh.running import RunningPod
 from nri.policies.koordinator.writes import Write, container_writes, pod_writes
 
@@ -53,6 +53,7 @@ class PodRound:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._cookies = False
+        self._learned = False
 
     def all(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> None:
         """Decide and write for each pod.
@@ -62,7 +63,9 @@ class PodRound:
             tally: counts.
             force: look also at files that are believed to be right.
         """
-        for pod in pods:
+        listed = list(pods)
+        self._learn(listed)
+        for pod in listed:
             try:
                 self._one(pod, tally, force)
             except Exception as error:  # noqa: BLE001  one bad pod never stops the others
@@ -113,14 +116,33 @@ class PodRound:
         change = item.outcome.changes.resctrl
         return [] if change is None else self._parts.executor.resctrl(change, item.context.cgroup_parent)
 
+    def _learn(self, pods: Iterable[RunningPod]) -> None:
+        """Learn once which cookies containers have, from before this agent began: they may have to go."""
+        node = self._parts.decisions.node
+        if self._learned or not node.core.known or not switched_on(node.gates, core_sched.NAME):
+            return
+        self._learned = self._cookies = True
+        for pod in pods:
+            try:
+                for context in (pod.sandbox(), *pod.main_containers()):
+                    pids = self._parts.executor.processes(context.cgroup_parent)
+                    wanted = _membership(pod, context, node)
+                    self._parts.executor.cookies.learn(wanted, f"{context.pod.uid}/{context.id}", pids)
+            except Exception:  # noqa: BLE001  the round tells what is wrong with it
+                _log.debug("cookies of a pod could not be looked at: %r", key_of(pod.pod), exc_info=True)
+
     def _cookie(self, pod: RunningPod, context: ContainerContext) -> list[Result]:
         node = self._parts.decisions.node
         rule = node.core
         if not rule.known or not switched_on(node.gates, core_sched.NAME) or not (rule.enabled or self._cookies):
             return []
         self._cookies = True  # from now on containers may have one that has to go when the rule changes
-        wanted = core_sched.membership(context.pod.labels, manifest.kube_class(pod.pod), context.pod.uid, rule)
+        wanted = _membership(pod, context, node)
         return self._parts.executor.core_sched(wanted, f"{context.pod.uid}/{context.id}", context.cgroup_parent)
+
+
+def _membership(pod: RunningPod, context: ContainerContext, node: Node) -> core_sched.Membership:
+    return core_sched.membership(context.pod.labels, manifest.kube_class(pod.pod), context.pod.uid, node.core)
 
 
 def switched_on(gates: frozenset[str] | None, hook: str) -> bool:

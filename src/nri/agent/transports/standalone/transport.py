@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from nri.agent.explain import Subject
 from nri.agent.parts import Parts
 from nri.agent.pods.running import running
 from nri.agent.settings.values import Settings
@@ -26,6 +27,8 @@ from nri.policies.koordinator.refresh.running import RunningPod
 __all__ = ["Standalone"]
 
 _PODS, _RULES, _SLO = "pods", "rules", "NodeSLO"
+#: What is set for the node's network is found under this in `explain`.
+_NETWORK: Final = Subject("node/network", name="network")
 #: More pods than that are on no node.
 _MOST_PODS: Final = 4096
 
@@ -122,8 +125,9 @@ class Standalone:
         if not self._parts.pods.synced:
             return
         tally, pods = Tally(), self._running()
-        self._network.apply(pods, tally, force=TIMER in reasons)
-        terway.apply(self._parts, self._terway, pods, tally)
+        results = self._network.apply(pods, tally, force=TIMER in reasons)
+        results += terway.apply(self._parts, self._terway, pods, tally)
+        self._parts.history.told(_NETWORK, NAME, results)
         self.last_network = tally
 
     def _running(self) -> list[RunningPod]:

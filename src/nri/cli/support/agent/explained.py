@@ -33,11 +33,12 @@ VALUES = (
     Column("VIA", "transport"),
 )
 WRITES = (
-    Column("CGROUP OR PROCESS", "target", 70),
+    Column("CONTAINER", "container", 30),
     Column("KNOB", "name"),
     Column("WANTED", "wanted", 30),
     Column("OUTCOME", "outcome"),
-    Column("WHY", "reason", 90),
+    Column("WHY", "reason", 120),
+    Column("CGROUP OR PROCESS", "target"),
 )
 ERRORS = (
     Column("CONTAINER", "container", 30),

@@ -150,6 +150,20 @@ def test_cookies_are_given_to_a_group_and_taken_away_when_the_rule_goes(tmp_path
     assert {world.pids.cookies[pid] for pid in (100, 101, 200, 201)} == {0}
 
 
+def test_cookies_of_an_earlier_life_of_the_agent_are_taken_away_where_nobody_wants_them(tmp_path: Path) -> None:
+    world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
+    world.book.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
+    out = pod("a", n.LS)
+    out["metadata"]["labels"][n.LABEL_CORE_POLICY] = "none"
+    world.pod(out, first_pid=100)
+    member = pod("b", n.LS)
+    world.pod(member, first_pid=200)
+    world.pids.cookies |= {100: 7, 200: 9}
+    world.source.replace([out, member])
+    world.round()
+    assert (world.pids.cookies[100], world.pids.cookies[200]) == (0, 9)
+
+
 def test_values_of_a_pod_and_its_containers_are_found_with_their_hook_and_reason(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     listed(world, batch("a"))
@@ -161,19 +175,24 @@ def test_values_of_a_pod_and_its_containers_are_found_with_their_hook_and_reason
     assert world.observer.count("decisions_total", "standalone", "ReconcileContainer") == 1
 
 
-def test_nothing_is_left_of_10_000_pods_that_came_and_went(tmp_path: Path) -> None:
-    world = World(tmp_path, Node())
+def test_nothing_is_left_of_pods_that_came_and_went(tmp_path: Path) -> None:
+    pods_come_and_go(tmp_path, 1000)
+
+
+def pods_come_and_go(folder: Path, pods: int) -> None:
+    """Have so many pods, fifty at a time, in cgroups that are renamed for the next ones; see that nothing is held."""
+    world = World(folder, Node())
     names = [f"pod-{number}" for number in range(50)]
     for name in names:
         world.pod(batch(name))
-    below = [tmp_path / TOP / controller / "kubepods/besteffort" for controller in CONTROLLERS]
+    below = [folder / TOP / controller / "kubepods/besteffort" for controller in CONTROLLERS]
     descriptors = len(os.listdir("/proc/self/fd"))
-    for turn in range(200):
+    for turn in range(pods // 50):
         fresh = [f"{turn}-{number}" for number in range(len(names))]
         for old, new in zip(names, fresh, strict=True):
-            for folder in below:
-                (folder / f"pod{old}").rename(folder / f"pod{new}")
-                (folder / f"pod{new}/{old}c").rename(folder / f"pod{new}/{new}c")
+            for top in below:
+                (top / f"pod{old}").rename(top / f"pod{new}")
+                (top / f"pod{new}/{old}c").rename(top / f"pod{new}/{new}c")
         names = fresh
         world.source.replace([batch(name) for name in names])
         world.clock.now += 10

@@ -37,6 +37,9 @@ def test_files_are_written_kept_and_removed_as_nodeslo_says(tmp_path: Path) -> N
     world.book.put("NodeSLO", slo("terway-qos"), "test")
     world.round("NodeSLO")
     assert files(world) == ["global_bps_config", "pod.json"]
+    told = world.history.of("node/network")
+    assert told is not None
+    assert {row["target"] for row in told["writes"]} == {f"var/lib/terway/qos/{name}" for name in files(world)}
     assert "hw_tx_bps_max 100000000\n" in world.root.read("/var/lib/terway/qos/global_bps_config")
     found = json.loads(world.root.read("/var/lib/terway/qos/pod.json"))
     assert list(found) == ["a"]

@@ -66,7 +66,7 @@ class NetworkShares:
         else:
             self._cleared = False
             results = self._shape(interface, classes, list(pods), tally, force)
-        self._parts.observer.wrote(each for each in results if each.name.startswith("tc"))
+        self._parts.observer.wrote(results)
         tally.wrote(results)
         return results
 
@@ -77,7 +77,6 @@ class NetworkShares:
             self._parts.observer.left_out("tc pods", len(pods) - _MOST_PODS)
         shared: list[tuple[PodContext, Traffic]] = []
         priorities = {each.minor: each.priority for each in classes}
-        results: list[Result] = []
         for pod in pods[:_MOST_PODS]:
             tally.items += 1
             context = pod.context()
@@ -94,10 +93,11 @@ class NetworkShares:
             tuple(each for _, each in shared),
             self._shaper.has_sets,
         )
-        results += self._shaper.apply(plan)
-        return results + self._class_ids(shared, force)
+        results = self._shaper.apply(plan)
+        self._class_ids(shared, tally, force)
+        return results
 
-    def _class_ids(self, shared: list[tuple[PodContext, Traffic]], force: bool) -> list[Result]:
+    def _class_ids(self, shared: list[tuple[PodContext, Traffic]], tally: Tally, force: bool) -> None:
         """Each pod's class into its cgroup."""
         writes = [
             Write(context.cgroup_parent, KNOBS["net_class"], str(ClassId(1, each.class_minor).number), tc.NAME)
@@ -106,7 +106,7 @@ class NetworkShares:
         results = self._parts.executor.write(writes, force=force, keep=False)
         for (context, _), result in zip(shared, results, strict=True):
             self._parts.decisions.told(context, NAME, [result])
-        return results
+        tally.wrote(results)
 
 
 def traffic_of(pod: RunningPod, context: PodContext, failed: Callable[[HookError], None]) -> Traffic:
