@@ -168,6 +168,11 @@ class Proxy:
         record = self.book.named(container_id)
         return record.runtime_id if record is not None else ""
 
+    def asked(self, container_id: str) -> pb.LinuxContainerResources | None:
+        """The resources that the kubelet asks for a container, by the plugins' name; None if they are not known."""
+        record = self.book.named(container_id)
+        return record.asked if record is not None and record.asked.ByteSize() else None
+
     def plugins_name(self, runtime_id: str) -> str:
         """The name that plugins know a container by, by the runtime's id; empty if there is no such container."""
         record = self.book.container(runtime_id)
@@ -180,6 +185,11 @@ class Proxy:
             return str(self.backend.call("Version", pb.VersionRequest(), timeout_s=_ASK_S).runtime_name)
         except NriError:
             return ""
+
+    @property
+    def listening(self) -> bool:
+        """Whether the kubelet is let in."""
+        return self._front.listening
 
     @property
     def connected(self) -> bool:

@@ -149,7 +149,9 @@ def test_a_changed_rule_is_told_to_every_transport(make: Callable[..., Agent]) -
     _, nri, standalone = (transport for transport in agent.transports)
     assert isinstance(nri, Recorded)
     assert isinstance(standalone, Recorded)
-    assert nri.kinds == standalone.kinds == [frozenset({"NodeResourceTopology"})]
+    (loops,) = agent._loops
+    assert isinstance(loops, Recorded)
+    assert nri.kinds == standalone.kinds == loops.kinds == [frozenset({"NodeResourceTopology"})]
 
 
 def test_health_is_that_of_all_parts(make: Callable[..., Agent]) -> None:

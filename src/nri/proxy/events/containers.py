@@ -55,6 +55,7 @@ class ContainerCalls:
     ) -> bytes:
         parts = self._parts
         record.shown = asked_for(record)
+        record.asked.CopyFrom(request.config.linux.resources)
         with parts.domain.block(deadline=call.deadline):
             reply = parts.domain.create(pod, record, call.deadline)
             try:
@@ -115,6 +116,9 @@ class ContainerCalls:
         subject = Subject(pod, record)
         data = parts.before("UpdateContainerResources", data, request, subject, call.deadline)
         wanted = convert.to_nri(request.linux, "linux").value
+        asked = pb.LinuxContainerResources()
+        asked.CopyFrom(record.asked)
+        asked.MergeFrom(request.linux)
         with parts.domain.block(deadline=call.deadline):
             reply = parts.domain.update(record, wanted, call.deadline)
             try:
@@ -124,6 +128,8 @@ class ContainerCalls:
             except BaseException:
                 reply.abort(lambda _: None)  # nothing of it was done yet
                 raise
+            if record.asked.ByteSize():
+                parts.book.note(record, asked=asked)
             in_force(parts.book, record, request.linux, reply.resources)
             parts.updates.follow(reply)
             parts.domain.post_update(record)

@@ -11,6 +11,7 @@ from nri.agent.transports.proxy import ProxyTransport, proxy_settings
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.policies.koordinator import names as n
+from nri.policies.koordinator.profile import Node
 from tests.support import agents
 from tests.support.host_trees import v1
 from tests.support.proxied import Proxied, wait_for
@@ -125,3 +126,30 @@ def test_other_plugins_are_let_in_only_where_a_socket_is_named(world: Proxied) -
     made_of_it = proxy_settings(other)
     assert (made_of_it.nri.disable_connections, made_of_it.nri.socket_path) == (False, "/run/x.sock")
     assert (made_of_it.skip_label_key, made_of_it.skip_label_value) == ("a", "b")
+
+
+def test_what_the_kubelet_asked_for_last_is_known_after_a_restart_and_not_scaled_twice(world: Proxied) -> None:
+    world.start_runtime()
+    root = v1(world.folder / "machine", "kubepods/pod")
+    settings = agent_settings(world)
+    twice = {"Node": {"metadata": {"annotations": {n.ANNOTATION_RATIO: "2"}}}}
+    gated = agents.parts(root, node=Node(gates=frozenset({"CPUNormalization"})), rules=twice)
+    first = ProxyTransport(settings, gated)
+    first.start()
+    resources = pb.LinuxContainerResources(cpu_quota=100_000, cpu_period=100_000)
+    container = world.run(
+        world.run_pod(world.pod_config(labels=LABELS)), linux=pb.LinuxContainerConfig(resources=resources)
+    )
+    resources.cpu_quota = 300_000
+    world.cri.call("UpdateContainerResources", container_id=container, linux=resources)
+    assert world.spec(container)["linux"]["resources"]["cpu"]["quota"] == 150_000
+    first.stop()
+    second = ProxyTransport(settings, gated)
+    second.start()
+    try:
+        gated.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "3"}}}, "a test")
+        second.rules_changed(frozenset({"Node"}))
+        assert second.refresher.idle(20)
+        assert world.spec(container)["linux"]["resources"]["cpu"]["quota"] == 100_000, "a third of what was asked last"
+    finally:
+        second.stop()

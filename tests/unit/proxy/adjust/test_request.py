@@ -14,7 +14,7 @@ import nri
 from nri.adaptation.merge.fields import ROWS
 from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
-from nri.proxy.adjust import TABLE, Owners, adjust
+from nri.proxy.adjust import CLEAR_CPUS, TABLE, Owners, adjust
 
 ROOT = Path(__file__).parents[4]
 NOBODY = Owners(m.OwningPlugins(), "c")
@@ -155,6 +155,13 @@ def test_a_zero_that_the_cri_takes_for_not_set_comes_back() -> None:
     wanted = nri.Adjustment()
     wanted.message.linux.resources.cpu.shares.SetInParent()
     assert said(config, wanted) == ["linux.resources.cpu.shares"]
+
+
+def test_cpus_that_the_kubelet_asks_for_can_be_taken_away_by_an_annotation() -> None:
+    config = pb.ContainerConfig()
+    config.linux.resources.cpuset_cpus = "0-1"
+    assert said(config, nri.Adjustment().add_annotation(CLEAR_CPUS, "yes")) == []
+    assert (config.linux.resources.cpuset_cpus, dict(config.annotations)) == ("", {})
 
 
 def test_cdi_devices_are_added_once() -> None:
