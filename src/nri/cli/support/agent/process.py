@@ -35,6 +35,8 @@ def run(settings: Settings, loaded: LoadedSettings) -> int:
             "the agent needs root, to write cgroups. Run it with sudo, or with --root DIR, on a tree of files"
         )
     _log.info("settings: %s", ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml")
+    if config.rules.source == "files" and not config.rules.path.exists():
+        _log.warning("there are no rules until there is %s (rules.path)", config.rules.path)
     try:
         from nri.agent.agent import Agent
 
