@@ -124,6 +124,12 @@ def cpus_of(node: Node, container: str) -> str:
     return read(pid_of(node, container), "cpuset", "cpuset.cpus", "cpuset.cpus")
 
 
+def stopped(pid: int) -> bool:
+    """Whether a signal has stopped all threads of a process: they stop one after the other."""
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(text.rpartition(")")[2].split()[0] == "T" for text in stats)
+
+
 class Creation(threading.Thread):
     """A container's creation, which waits for the agent, because that is stopped by a signal until it is killed."""
 
@@ -133,6 +139,7 @@ class Creation(threading.Thread):
         self.container = ""
         self.error: Exception | None = None
         os.kill(agent.pid, signal.SIGSTOP)
+        until(lambda: stopped(agent.pid), agent.story)
         self.start()
         time.sleep(0.3)
         assert self.is_alive(), "the runtime waits for the agent's answer"
@@ -163,6 +170,31 @@ def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
         told = {row["name"]: row["outcome"] for row in agent.explain("batch")["writes"] if row["container"] == "app"}
         assert told["cpu.cfs_quota"] == told["memory.limit"] == "applied", told
         assert told["cpuset.cpus"] in ("applied", "unchanged"), told
+
+
+def test_a_share_of_a_gpu_is_in_the_container(place: Node, tmp_path: Path) -> None:
+    library = tmp_path / "vgpu/libvgpu.so"
+    library.parent.mkdir()
+    library.write_text("a library")
+    more = f'[gpu]\nlibrary = "{library}"\n'
+    share = {"koordinator.sh/gpu-memory": "8Gi", "koordinator.sh/gpu-memory-ratio": "50"}
+    annotations = {
+        "scheduling.koordinator.sh/device-allocated": json.dumps({"gpu": [{"minor": 3, "resources": share}]})
+    }
+    locks = Path("/tmp/vgpulock")
+    were_there = locks.exists()
+    locks.mkdir(exist_ok=True)  # the root that the agent has here is not the one that the runtime mounts from
+    try:
+        with AgentProgram(place, "nri", GATES + "GPUEnvInject = true\n" + more) as agent:
+            labels = {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}
+            pod = place.run_pod("gpu", "Burstable", labels=labels, annotations=annotations)
+            words = f"echo $NVIDIA_VISIBLE_DEVICES $CUDA_DEVICE_MEMORY_LIMIT; cat {library}; echo; sleep 1000"
+            place.daemon.cri.run(pod, "app", ("sh", "-c", words), env={"NVIDIA_VISIBLE_DEVICES": "all"})
+            until(lambda: len(place.said(pod, "app").splitlines()) >= 2, agent.story)
+            assert place.said(pod, "app").splitlines()[:2] == [f"3 {8 << 30}", "a library"]
+    finally:
+        if not were_there:
+            locks.rmdir()
 
 
 def test_the_kubelets_updates_are_scaled_and_cleared_cpus_stay_cleared(place: Node) -> None:
@@ -235,7 +267,8 @@ def test_an_answer_that_is_too_late_is_made_good_before_the_first_instruction(pl
         place.daemon.cri.start(created)
         assert recorded(place, batch, agent)[:4] == ["512", "25000", str(64 << 20), "555"]
         agent.wait_ready()
-        assert 'nri_agent_events_total{transport="nri",event="connected"} 1' in agent.ask("/metrics"), "it stayed"
+        if os.environ.get("NRI_CONTAINERD", "2.4") == "2.4":  # older ones hang up
+            assert 'nri_agent_events_total{transport="nri",event="connected"} 1' in agent.ask("/metrics"), "it stayed"
 
 
 def test_with_the_failure_policy_fail_a_creation_whose_agent_is_killed_is_refused(place: Node) -> None:

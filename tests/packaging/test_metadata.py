@@ -16,7 +16,7 @@ PUBLIC_INDEX = {"pypi.org", "files.pythonhosted.org"}
 
 
 def test_the_extras_are_those_of_the_design() -> None:
-    assert set(PROJECT["optional-dependencies"]) == {"cri", "engine", "inspector", "metrics", "wasm"}
+    assert set(PROJECT["optional-dependencies"]) == {"agent", "cri", "engine", "inspector", "metrics", "wasm"}
 
 
 def test_the_base_install_has_four_dependencies() -> None:

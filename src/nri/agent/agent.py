@@ -106,7 +106,8 @@ class Agent:
         )  # fmt: skip
         self._rules = rule_sources(settings, book)
         self.transports: list[Transport] = [load(TRANSPORTS[mode])(settings, self.parts) for mode in settings.modes]
-        self._loops: list[Component] = [load(_LOOPS)(settings, self.parts)] if settings.loops_on else []
+        # Strategies have the shape of a transport: they are told of rules, and have a health.
+        self._loops: list[Transport] = [load(_LOOPS)(settings, self.parts)] if settings.loops_on else []
         self._server: serve.Server | None = None
         self._started: list[Any] = []
         self._stop = Stop(lambda: None)
@@ -177,8 +178,7 @@ class Agent:
 
     def health(self) -> Health:
         """How each part is now."""
-        rows = [Row(transport.name, *_health(transport)) for transport in self.transports]
-        rows += [Row("loops", *_health(loops)) for loops in self._loops]
+        rows = [Row(part.name, *_health(part)) for part in (*self.transports, *self._loops)]
         pods = self.parts.pods
         rows.append(Row("pods", pods.synced, pods.problem or f"{len(pods.pods())} pods"))
         # A document that cannot be read is told, and takes nothing away: its last good form is in force.
@@ -215,7 +215,7 @@ class Agent:
             return serve.json_answer(
                 {"error": f"nothing was decided for a pod {name[:200]!r}, or it is forgotten"}, 404
             )
-        return serve.json_answer(found)
+        return serve.json_answer({**found, "rules": self.parts.book.sources()})
 
     def _capabilities(self, _: Mapping[str, str]) -> serve.Answer:
         return serve.json_answer([row._asdict() for row in capabilities(self.parts.root)])
@@ -223,11 +223,11 @@ class Agent:
     # -- rules --------------------------------------------------------------------------------------------------------
 
     def _rules_changed(self, kinds: frozenset[str]) -> None:
-        for transport in self.transports:
+        for part in (*self.transports, *self._loops):
             try:
-                transport.rules_changed(kinds)
-            except Exception:  # noqa: BLE001 - no transport keeps the others from it
-                _log.exception("%s could not be told of changed rules", transport.name)
+                part.rules_changed(kinds)
+            except Exception:  # noqa: BLE001 - none keeps the others from it
+                _log.exception("%s could not be told of changed rules", part.name)
 
 
 def _health(part: Component) -> tuple[bool, str]:

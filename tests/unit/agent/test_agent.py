@@ -149,7 +149,9 @@ def test_a_changed_rule_is_told_to_every_transport(make: Callable[..., Agent]) -
     _, nri, standalone = (transport for transport in agent.transports)
     assert isinstance(nri, Recorded)
     assert isinstance(standalone, Recorded)
-    assert nri.kinds == standalone.kinds == [frozenset({"NodeResourceTopology"})]
+    (loops,) = agent._loops
+    assert isinstance(loops, Recorded)
+    assert nri.kinds == standalone.kinds == loops.kinds == [frozenset({"NodeResourceTopology"})]
 
 
 def test_health_is_that_of_all_parts(make: Callable[..., Agent]) -> None:
@@ -191,7 +193,9 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
             'nri_agent_hook_changes_total{transport="nri",stage="PreCreateContainer",hook="CPUSetAllocator"} 1' in text
         )
         assert json.loads(ask(path, "/explain")[1])["pods"][0]["name"] == "web"
-        (value,) = json.loads(ask(path, "/explain?pod=shop/web")[1])["values"]
+        told = json.loads(ask(path, "/explain?pod=shop/web")[1])
+        assert told["rules"] == {"NodeSLO": "", "NodeResourceTopology": "a test", "Node": ""}
+        (value,) = told["values"]
         assert (value["field"], value["value"], value["hook"]) == ("cpuset", "0-3", "CPUSetAllocator")
         assert ask(path, "/explain?pod=nobody")[0] == 404
         rows = json.loads(ask(path, "/capabilities")[1])

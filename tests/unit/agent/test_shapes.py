@@ -30,7 +30,7 @@ def missing(shape: type, made: type) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", TRANSPORTS.values())
+@pytest.mark.parametrize("name", [*TRANSPORTS.values(), "nri.agent.loops:Loops"])
 def test_a_transport_has_its_shape(name: str) -> None:
     made = load(name)
     assert missing(Transport, made) == []

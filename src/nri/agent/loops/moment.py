@@ -15,7 +15,7 @@ from nri.agent.explain import Subject
 from nri.agent.loops.samples import Sample
 from nri.agent.loops.strategy import OfPod, Strategies, of_pod
 from nri.agent.parts import Parts
-from nri.agent.pods.running import key_of, uid_of
+from nri.agent.pods.running import key_of, plain_context, uid_of
 from nri.host import Topology, Unsupported, Writer
 from nri.host.cgroups.units import Value
 from nri.kube.quantity import ceil, parse
@@ -58,9 +58,8 @@ class LoopPod:
         self.manifest = running.pod
         self.folder = running.folder
         self.uid, self.key = uid_of(running.pod), key_of(running.pod)
-        meta = running.pod.get("metadata") or {}
-        self.annotations: Mapping[str, str] = meta.get("annotations") or {}
-        self.qos = qos_class(meta.get("labels") or {})
+        context = plain_context(running)
+        self.annotations, self.qos = context.annotations, qos_class(context.labels)
         self.kube_class = manifest.kube_class(running.pod)
         spec = running.pod.get("spec") or {}
         self.specs: list[Mapping[str, Any]] = list(spec.get("containers") or ())[:_MOST_CONTAINERS]

@@ -22,7 +22,7 @@ from nri.agent.loops.moment import Eviction, LoopPod, Moment, Wish
 from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.loops.strategy import ANNOTATION_BLOCK_IO, ANNOTATION_BURST, ANNOTATION_MEMORY, Strategies
 from nri.agent.parts import Parts
-from nri.agent.pods.running import running
+from nri.agent.pods.running import key_of, running
 from nri.agent.settings.values import Settings
 from nri.agent.worker import Worker
 from nri.host import Outcome, Result, Topology, read_topology
@@ -109,18 +109,19 @@ class Loops:
     def round(self, _reasons: frozenset[str] = frozenset()) -> None:
         """One round: sample, decide, write, evict."""
         self._strategies.take(self._parts.book.document("NodeSLO"))
-        if not self._parts.pods.synced:
+        if not (self._strategies.known and self._parts.pods.synced):
             return
-        pods = self._pods()
+        senseless: list[str] = []
+        pods = self._pods(senseless)
         active = [loop for loop in self.loops if loop.wants(self._strategies) or _own_words(loop, pods)]
         # One that has just been switched off has its last round, in which it takes back what it has set.
         last = [loop for loop in self.loops if loop not in active and loop.name not in self._off]
-        if self._strategies.known:
-            self._off = {loop.name for loop in self.loops if loop not in active}
+        self._off = {loop.name for loop in self.loops if loop not in active}
         if not active and not last:
-            self.errors = list(self._strategies.errors)
+            self.errors = [plain(each, 200) for each in (*self._strategies.errors, *senseless)][:100]
             return
-        moment = self._moment(pods)
+        moment = self._moment(pods, [*active, *last])
+        moment.errors += senseless
         for loop in (*active, *last):
             try:
                 loop.round(moment)
@@ -132,18 +133,29 @@ class Loops:
             self._evict(eviction, moment)
         self.errors = [plain(each, 200) for each in (*self._strategies.errors, *moment.errors)][:100]
 
-    def _pods(self) -> list[LoopPod]:
+    def _pods(self, senseless: list[str]) -> list[LoopPod]:
+        """The pods that run; one of which the resources cannot be read is left out, and told."""
         parts = self._parts
-        listed = parts.pods.pods()[:_MOST_PODS]
-        return [LoopPod(each) for each in running(listed, parts.executor.hierarchies, parts.driver)]
 
-    def _moment(self, pods: list[LoopPod]) -> Moment:
+        def failed(key: str, error: Exception) -> None:
+            senseless.append(f"{key}: {error}")
+
+        found: list[LoopPod] = []
+        for each in running(parts.pods.pods()[:_MOST_PODS], parts.executor.hierarchies, parts.driver, failed):
+            try:
+                each.context()
+                found.append(LoopPod(each))
+            except Exception as error:  # noqa: BLE001  one bad pod never stops the others
+                failed(key_of(each.pod), error)
+        return found
+
+    def _moment(self, pods: list[LoopPod], loops: list[_Loop]) -> Moment:
         topology = self._topology()
         empty = Sample(0.0, len(topology.cpus), None, 0, 0, {})
         moment = Moment(self._parts, self._strategies, pods, empty, topology)
         folders = [pod.folder for pod in pods] + [folder for folder, _ in program_folders(moment)]
         folders.append(moment.best_effort_folder)
-        if any(isinstance(loop, CpuBurst) for loop in self.loops):
+        if any(isinstance(loop, CpuBurst) for loop in loops):
             folders += [each.cgroup_parent for pod in pods for each in pod.containers]
         moment.sample = self._sampler.take(dict.fromkeys(folders), len(topology.cpus))
         return moment

@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from nri.host import Hierarchies
 from nri.host.cgroups import expand
 from nri.policies.koordinator import paths
+from nri.policies.koordinator.contexts import PodContext
 from nri.policies.koordinator.convert import manifest
+from nri.policies.koordinator.names import KUBE_CLASSES
 from nri.policies.koordinator.refresh.running import RunningPod
 
-__all__ = ["key_of", "running", "uid_of"]
+__all__ = ["key_of", "plain_context", "running", "uid_of"]
 
 _HASH: Final = "kubernetes.io/config.hash"
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _IS_HASH: Final = re.compile(r"[0-9a-f]{32}")
+#: What reading an object of another form than a pod's raises.
+_SENSELESS: Final = (AttributeError, TypeError, ValueError, LookupError, ArithmeticError)
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 #: The names that a runtime's scopes begin with, as container ids have them.
 _RUNTIMES: Final = {"cri-containerd-": "containerd", "crio-": "cri-o", "docker-": "docker", "nri-": "nri-engine"} | {
@@ -31,22 +35,70 @@ _RUNTIMES: Final = {"cri-containerd-": "containerd", "crio-": "cri-o", "docker-"
 }
 
 
-def running(pods: Iterable[Mapping[str, Any]], hierarchies: Hierarchies, driver: str) -> Iterator[RunningPod]:
-    """Yield the pods that run or are about to. One that makes no sense is left out."""
-    listed = [pod for pod in pods if manifest.active(pod) and uid_of(pod)]
+def running(
+    pods: Iterable[Mapping[str, Any]],
+    hierarchies: Hierarchies,
+    driver: str,
+    failed: Callable[[str, Exception], None] = lambda _key, _error: None,
+) -> Iterator[RunningPod]:
+    """Yield the pods that run or are about to.
+
+    Args:
+        pods: API objects.
+        hierarchies: the machine's cgroups.
+        driver: the kubelet's.
+        failed: told of each pod that makes no sense, by its name; it is left out, and the others are not.
+    """
+    listed = [pod for pod in pods if _runs(pod)]
     uids = Counter(uid for pod in listed for uid in {uid_of(pod), _hash_of(pod)} if uid)
     for pod in listed:
-        uid = uid_of(pod)
-        hashed = _hash_of(pod)
-        folder, made_by = _told(pod), driver
-        if folder:
-            made_by = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
-        elif hashed and hashed != uid and uids[hashed] == 1:
-            folder = paths.pod_path(manifest.kube_class(pod), hashed, driver)
+        try:
+            found = _found(pod, uids, hierarchies, driver)
+        except _SENSELESS as error:
+            failed(key_of(pod), error)
         else:
-            folder = paths.pod_path(manifest.kube_class(pod), uid, driver)
-        if folder:
-            yield RunningPod(pod, folder, _sandbox_id(pod, folder, hierarchies, made_by), made_by)
+            if found.folder:
+                yield found
+
+
+def plain_context(pod: RunningPod) -> PodContext:
+    """The context of a pod without its resources, which cannot fail: for what asks for its names and words alone."""
+    meta = pod.pod.get("metadata") or {}
+    return PodContext(
+        namespace=str(meta.get("namespace", "")),
+        name=str(meta.get("name", "")),
+        uid=uid_of(pod.pod),
+        labels=_texts(meta.get("labels")),
+        annotations=_texts(meta.get("annotations")),
+        cgroup_parent=pod.folder,
+    )
+
+
+def _texts(given: Any) -> dict[str, str]:
+    return {key: text for key, text in (given or {}).items() if isinstance(text, str)}
+
+
+def _runs(pod: Mapping[str, Any]) -> bool:
+    """Whether it runs, and has at least the form of a pod."""
+    try:
+        meta = pod.get("metadata") or {}
+        words = (meta.get("annotations") or {}, meta.get("labels") or {})
+        return manifest.active(pod) and bool(uid_of(pod)) and all(isinstance(each, dict) for each in words)
+    except _SENSELESS:
+        return False
+
+
+def _found(pod: Mapping[str, Any], uids: Counter[str], hierarchies: Hierarchies, driver: str) -> RunningPod:
+    uid, hashed = uid_of(pod), _hash_of(pod)
+    folder, made_by = _told(pod), driver
+    if folder:
+        made_by = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
+    else:
+        if manifest.kube_class(pod) not in KUBE_CLASSES:  # else its values would be those of all pods
+            raise ValueError(f"{str(manifest.kube_class(pod))[:40]!r} is no class of Kubernetes")
+        own = hashed if hashed and hashed != uid and uids[hashed] == 1 else uid
+        folder = paths.pod_path(manifest.kube_class(pod), own, driver)
+    return RunningPod(pod, folder, _sandbox_id(pod, folder, hierarchies, made_by), made_by)
 
 
 def uid_of(pod: Mapping[str, Any]) -> str:

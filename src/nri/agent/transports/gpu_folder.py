@@ -1,8 +1,9 @@
-"""The folder of the host that HAMi's monitor shares with one container: made empty before the container is created.
+"""The folders of the host that a container with a share of a GPU mounts, made before the container is created.
 
-Rules: one name below the folder of all containers, never a path that an id leads elsewhere; what an earlier container
-of the name has left is moved aside at once and removed by a thread, because a container can fill it as it likes. Next:
-`nri.agent.transports.hook_plugin`.
+That of HAMi's locks is for all containers, and made if it is missing; the one that HAMi's monitor shares with one
+container is made empty. Rules: one name below the folder of all containers, never a path that an id leads elsewhere;
+what an earlier container of the name has left is moved aside at once and removed by a thread, because a container can
+fill it as it likes. Next: `nri.agent.transports.hook_plugin`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import os
 import posixpath
 import shutil
+import stat
 import threading
 import uuid
 from typing import Final
@@ -23,10 +25,12 @@ __all__ = ["make_folder"]
 
 _MODE: Final = 0o777
 _NAME: Final = "monitor folder"
+#: Where HAMi's library has its locks; a mount of a folder that is not there would refuse the container.
+_LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  (a path inside HAMi's contract, not one of ours)
 
 
 def make_folder(root: Root, changes: Changes, library: str) -> list[Result]:
-    """Make the folder that changes want mounted; nothing if they want none.
+    """Make the folders that changes want mounted; nothing if they want none.
 
     Args:
         root: the machine.
@@ -35,7 +39,22 @@ def make_folder(root: Root, changes: Changes, library: str) -> list[Result]:
     """
     beside = posixpath.dirname(library)
     wanted = [each.source for each in changes.mounts if each.destination == beside and each.source != beside]
-    return [_made(root, f"{beside}/containers", source) for source in wanted]
+    results = [_made(root, f"{beside}/containers", source) for source in wanted]
+    locks = any(each.source == _LOCKS for each in changes.mounts) and not root.exists(_LOCKS)
+    return [*results, _shared(root, _LOCKS)] if locks else results
+
+
+def _shared(root: Root, path: str) -> Result:
+    try:
+        root.make_folder(path)
+        descriptor = root.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            os.fchmod(descriptor, _MODE | stat.S_ISVTX)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return Result(path, "folder", "there", *explain(error))
+    return Result(path, "folder", "there", Outcome.APPLIED)
 
 
 def _made(root: Root, folder: str, path: str) -> Result:

@@ -30,8 +30,10 @@ def test_nothing_is_sampled_or_written_unless_nodeslo_asks_for_it(tmp_path: Path
     world = LoopWorld(tmp_path)
     world.pod(pod("a", n.LS))
     world.source.replace([pod("a", n.LS)])
-    world.loop(3)
-    assert len(world.loops._sampler) == 0 or world.book.document("NodeSLO") is None
+    (tmp_path / "proc/stat").rename(tmp_path / "proc/hidden")
+    for _ in range(3):
+        world.loops.round()
+    (tmp_path / "proc/hidden").rename(tmp_path / "proc/stat")
     assert world.observer.text().count('outcome="applied"') == 0
     world.slo({})
     world.loop(3)
@@ -59,6 +61,17 @@ def test_a_strategy_that_breaks_off_costs_no_other_its_round(tmp_path: Path) -> 
     world.loop(2)
     assert world.text(folder, "memory.min") == str(1 << 20)
     assert "BECPUSuppress: ZeroDivisionError" in world.loops.health()[1]
+
+
+def test_a_pod_that_makes_no_sense_costs_no_other_its_values(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, ALL)
+    good = pod("a", n.LS, containers=[{"name": "c", "resources": {"requests": {"memory": "2Mi"}}}])
+    bad = pod("b", n.LS, containers=[{"name": "c", "resources": {"requests": {"memory": "much"}}}])
+    folder = world.pod(good)
+    world.source.replace([bad, good])
+    world.loop()
+    assert world.text(folder, "memory.min") == str(1 << 20)
+    assert 'ns/b: "much" is not a quantity' in world.loops.health()[1]
 
 
 def test_it_runs_by_its_thread_and_ends_with_it(tmp_path: Path) -> None:

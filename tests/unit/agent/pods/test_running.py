@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.pods.running import key_of, running
+from nri.agent.pods.running import key_of, plain_context, running
 from nri.policies.koordinator import paths
 from nri.policies.koordinator.profile import Node
 from tests.support.standalone_world import World
@@ -51,7 +51,7 @@ def test_there_is_no_pause_container_before_all_containers_are_known(tmp_path: P
 
 def test_pods_that_have_ended_or_make_no_sense_are_left_out(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
-    bad: list[dict[str, Any]] = [{}, {"metadata": {"uid": 5}, "status": {"phase": "Running"}}]
+    bad: list[dict[str, Any]] = [{}, {"metadata": {"uid": 5}, "status": {"phase": "Running"}}, {"metadata": "text"}]
     listed = [pod("done", "Succeeded"), pod("failed", "Failed"), pod("soon", "Pending"), *bad]
     found = running(listed, world.parts.executor.hierarchies, paths.CGROUPFS)
     assert [each.pod["metadata"]["uid"] for each in found] == ["soon"]
@@ -86,3 +86,45 @@ def test_a_folder_that_the_source_knows_goes_before_one_that_is_computed(tmp_pat
     assert (found.folder, found.driver) == ("mine/kubepods/podu1", paths.CGROUPFS)
     (found,) = running([{**pod(), "cgroupParent": "-.slice"}], hierarchies, paths.CGROUPFS)
     assert found.folder == "kubepods/burstable/podu1"
+
+
+def test_a_pod_that_makes_no_sense_is_told_and_costs_no_other(tmp_path: Path) -> None:
+    many = pod("many")
+    del many["status"]["qosClass"]
+    many["spec"]["containers"] = [{"name": "c", "resources": {"limits": {"cpu": "many"}}}]
+    odd = pod("odd", labels={"a": 5}, annotations={"b": [], "c": "text"})
+    statuses = pod("statuses")
+    statuses["status"]["containerStatuses"] = "text"
+    hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
+    told: list[str] = []
+    found = running([many, odd, statuses, pod()], hierarchies, paths.CGROUPFS, lambda key, error: told.append(key))
+    listed = {each.pod["metadata"]["uid"]: each for each in found}
+    assert (list(listed), told) == (["odd", "u1"], ["ns/many", "ns/statuses"])
+    context = plain_context(listed["odd"])
+    assert (context.labels, context.annotations, context.uid) == ({}, {"c": "text"}, "odd")
+
+
+def test_a_folder_of_another_runtime_is_no_pause_container(tmp_path: Path) -> None:
+    world = World(tmp_path, Node(), driver=paths.SYSTEMD)
+    folder = world.pod(pod())
+    world.cgroup(f"{folder}/crio-other.scope")
+    hierarchies = world.parts.executor.hierarchies
+    assert [each.sandbox_id for each in running([pod()], hierarchies, paths.SYSTEMD)] == [""]
+    foreign = pod()
+    foreign["status"]["containerStatuses"][0]["containerID"] = "unknown://u1c"
+    assert [each.sandbox_id for each in running([foreign], hierarchies, paths.SYSTEMD)] == [""]
+
+
+def test_a_folder_that_leads_out_of_the_hierarchy_has_no_containers_to_look_for(tmp_path: Path) -> None:
+    hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
+    (found,) = running([{**pod(), "cgroupParent": "/../../etc"}], hierarchies, paths.CGROUPFS)
+    assert found.sandbox_id == ""
+
+
+def test_a_pod_of_a_class_that_kubernetes_does_not_have_is_told_and_has_no_folder(tmp_path: Path) -> None:
+    odd = pod()
+    odd["status"]["qosClass"] = "Best"
+    hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
+    told: list[str] = []
+    assert list(running([odd], hierarchies, paths.SYSTEMD, lambda _, error: told.append(str(error)))) == []
+    assert told == ["'Best' is no class of Kubernetes"]

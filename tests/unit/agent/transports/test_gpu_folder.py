@@ -71,6 +71,17 @@ def test_no_id_leads_elsewhere(root: Root, tmp_path: Path, source: str) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_the_folder_of_locks_is_made_if_it_is_missing(root: Root, tmp_path: Path) -> None:
+    changes = Changes(mounts=(Mount("/tmp/vgpulock", "bind", "/tmp/vgpulock"),))
+    (gone,) = make_folder(root, changes, LIBRARY)
+    assert gone.outcome is Outcome.GONE
+    (tmp_path / "tmp").mkdir()
+    (result,) = make_folder(root, changes, LIBRARY)
+    assert result.outcome is Outcome.APPLIED
+    assert stat.S_IMODE((tmp_path / "tmp/vgpulock").stat().st_mode) == 0o1777
+    assert make_folder(root, changes, LIBRARY) == []
+
+
 def test_without_a_monitor_there_is_none(root: Root) -> None:
     assert make_folder(root, Changes(mounts=(Mount(LIBRARY, "bind", LIBRARY),)), LIBRARY) == []
 

@@ -194,3 +194,45 @@ def test_a_folder_that_systemd_keeps_is_found_from_its_short_name(tmp_path: Path
     calls.answer("PostStartContainer", request)
     calls.apply_again()
     assert text(root, "cpu,cpuacct", own, "cpu.shares") == "512"
+
+
+def test_many_pods_leave_nothing_behind(root: Root) -> None:
+    shared = parts(root)
+    calls = HookCalls(shared)
+    for number in range(500):
+        meta = {**META, "uid": f"uid{number}", "name": f"p{number}"}
+        batch = {n.LABEL_QOS: n.BE}, {n.ANNOTATION_EXTENDED: BATCH}
+        parent = f"/kubepods/besteffort/poduid{number}"
+        request = container(
+            NUMBER, pod_meta=meta, pod_labels=batch[0], pod_annotations=batch[1], pod_cgroup_parent=parent
+        )
+        pod_request = pod(pod_meta=meta, labels=batch[0], annotations=batch[1], cgroup_parent=parent)
+        calls.answer("PreRunPodSandbox", pod_request)
+        for stage in ("PreCreateContainer", "PostStartContainer", "PreUpdateContainerResources", "PostStopContainer"):
+            calls.answer(stage, request)
+        calls.answer("PostStopPodSandbox", pod_request)
+    assert calls.apply_again() == 0
+    assert set(shared.executor.held().values()) == {0}
+    assert len(shared.history) <= 1024
+
+
+def test_the_end_of_a_container_does_not_forget_the_one_that_came_after_it(root: Root) -> None:
+    calls = HookCalls(parts(root))
+    calls.answer("PostStartContainer", container("a" * 64))
+    calls.answer("PostStartContainer", container(NUMBER))
+    calls.answer("PostStopContainer", container("a" * 64))
+    assert calls.apply_again() == 1
+    calls.answer("PostStopContainer", container(NUMBER))
+    assert calls.apply_again() == 0
+
+
+def test_what_has_ended_by_itself_leaves_no_write_that_waits(root: Root) -> None:
+    shared = parts(root)
+    calls = HookCalls(shared)
+    batch = {n.LABEL_QOS: n.BE}, {n.ANNOTATION_EXTENDED: BATCH}
+    calls.answer("PostStartContainer", container("a" * 64, pod_labels=batch[0], pod_annotations=batch[1]))
+    assert calls.apply_again() == 1
+    assert shared.executor.held()["waiting writes"] == 0
+    known = shared.history.of(UID)
+    assert known is not None
+    assert {row["outcome"] for row in known["writes"]} == {"gone"}

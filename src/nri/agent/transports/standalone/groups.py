@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nri.agent.parts import Parts
+from nri.agent.pods.running import plain_context
 from nri.agent.transports.standalone.pods import switched_on
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import Resctrl
@@ -27,6 +28,6 @@ def remove_stale(parts: Parts, pods: Iterable[RunningPod], tally: Tally) -> None
     present = [each for each in Resctrl(parts.root).groups() if each.startswith(resctrl.PREFIX)]
     if not present:
         return
-    for group in resctrl.stale(present, (pod.context() for pod in pods)):
+    for group in resctrl.stale(present, map(plain_context, pods)):
         tally.items += 1
         tally.wrote(parts.executor.resctrl(Change(group, remove=True)))

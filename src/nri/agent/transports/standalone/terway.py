@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nri.agent.parts import Parts
+from nri.agent.pods.running import plain_context
 from nri.agent.transports.standalone import files
 from nri.agent.transports.standalone.pods import switched_on
 from nri.agent.transports.standalone.tally import Tally
@@ -37,7 +38,7 @@ def apply(parts: Parts, folder: str, pods: Iterable[RunningPod], tally: Tally) -
     spec = document.get("spec")
     results: list[Result]
     if network.terway_chosen(spec):
-        listed = [(pod.context(), manifest.kube_class(pod.pod)) for pod in pods]
+        listed = [(plain_context(pod), manifest.kube_class(pod.pod)) for pod in pods]
         tally.items += len(listed)
         text, errors = terway_qos.pods_text(listed, node.quirks)
         tally.failed(terway_qos.NAME, errors)

@@ -112,7 +112,7 @@ class Standalone:
             folders.kube_classes(self._parts, tally, force=force)
             folders.programs(self._parts, tally, force=force)
         if self._parts.pods.synced:
-            pods = self._running()
+            pods = self._running(tally)
             self._pods.all(pods, tally, force=force)
             groups.remove_stale(self._parts, pods, tally)
             if _SLO in reasons:
@@ -124,17 +124,19 @@ class Standalone:
         """Go once over what is set in the network, and terway's files."""
         if not self._parts.pods.synced:
             return
-        tally, pods = Tally(), self._running()
+        tally = Tally()
+        pods = self._running(tally)
         results = self._network.apply(pods, tally, force=TIMER in reasons)
         results += terway.apply(self._parts, self._terway, pods, tally)
         self._parts.history.told(_NETWORK, NAME, results)
         self.last_network = tally
 
-    def _running(self) -> list[RunningPod]:
+    def _running(self, tally: Tally) -> list[RunningPod]:
         listed = self._parts.pods.pods()
         if len(listed) > _MOST_PODS:
             self._parts.observer.left_out("pods", len(listed) - _MOST_PODS)
-        return list(running(listed[:_MOST_PODS], self._parts.executor.hierarchies, self._parts.driver))
+        hierarchies, driver = self._parts.executor.hierarchies, self._parts.driver
+        return list(running(listed[:_MOST_PODS], hierarchies, driver, lambda key, error: tally.failed(key, [error])))
 
     def _poke(self, *reasons: str) -> None:
         for worker in self._workers:

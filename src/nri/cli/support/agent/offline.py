@@ -82,7 +82,7 @@ def explain_manifests(settings: Settings, path: str) -> list[dict[str, Any]]:
     if not pods:
         raise ConfigError(path, "", "there is no pod in it", 'a document with "kind: Pod"')
     table = {row.what: row for row in capabilities(host.Root(settings.root))}
-    return [explained(pod, book.node, table) for pod in pods]
+    return [{**explained(pod, book.node, table), "rules": book.sources()} for pod in pods]
 
 
 def explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability]) -> dict[str, Any]:

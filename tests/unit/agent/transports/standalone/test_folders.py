@@ -89,3 +89,10 @@ def test_a_topology_without_pools_is_no_reason_to_fail(tmp_path: Path) -> None:
     )
     world.round()
     assert world.standalone.last.errors == 0
+
+
+def test_a_thousand_programs_are_enough(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    world.book.put("NodeSLO", slo(*({"name": f"p{number}", "qos": "LS"} for number in range(1030))), "test")
+    world.round("rules", "NodeSLO")
+    assert world.observer.count("left_out_total", "host applications") == 6

@@ -52,3 +52,19 @@ def test_new_threads_of_a_pod_are_put_into_its_group(tmp_path: Path) -> None:
     world.cgroup(f"{folder}/ac", [100, 555])
     world.round()
     assert (world.root.read("/sys/fs/resctrl/koordlet-a/tasks")).split() == ["100", "555"]
+
+
+def test_a_machine_or_an_agent_without_resctrl_has_no_groups_to_look_for(tmp_path: Path) -> None:
+    for number, node in enumerate((Node(gates=frozenset({"Resctrl"})), Node(cache=NODE.cache))):
+        world = World(tmp_path / str(number), node)
+        world.root.make_folder("/sys/fs/resctrl/koordlet-a")
+        world.source.replace([])
+        world.round()
+        assert groups(world) == ["koordlet-a"]
+
+
+def test_without_any_group_there_is_nothing_to_remove(tmp_path: Path) -> None:
+    world = World(tmp_path, NODE)
+    world.source.replace([])
+    world.round()
+    assert world.standalone.last.items == 3, "the folders of the kube-QoS classes"

@@ -197,7 +197,7 @@ def pods_come_and_go(folder: Path, pods: int) -> None:
         world.source.replace([batch(name) for name in names])
         world.clock.now += 10
         tally = Tally()
-        world.standalone._pods.all(world.standalone._running(), tally, force=False)
+        world.standalone._pods.all(world.standalone._running(tally), tally, force=False)
         assert (tally.items, tally.errors) == (100, 0)
     held = world.parts.executor.held()
     assert held["waiting writes"] == 0

@@ -24,6 +24,7 @@ KNOWN = {
         {"hook": "BatchResource", "reason": "no JSON", "stage": "PreRunPodSandbox", "transport": "nri",
          "container": "", "at": 1.0},
     ],
+    "rules": {"NodeSLO": "apiserver node-1", "NodeResourceTopology": "", "Node": ""},
 }  # fmt: skip
 
 
@@ -39,6 +40,7 @@ def test_explain_of_a_manifest_names_rule_annotation_and_hook_of_each_value(nri,
     assert (cpus["container"], cpus["value"], cpus["hook"]) == ("app", "0-1", "CPUSetAllocator")
     assert cpus["reason"] == "all share pools, for LS pods"
     assert (cpus["rules"], cpus["reads"]) == (["NodeResourceTopology"], ["koordinator.sh/qosClass"])
+    assert found["rules"] == {"NodeSLO": f"{rules}/slo.yaml", "NodeResourceTopology": f"{rules}/slo.yaml", "Node": ""}
     (identity,) = [row for row in found["values"] if row["field"] == "bvt"]
     assert (identity["container"], identity["value"], identity["rules"]) == ("", "2", ["NodeSLO"])
 
@@ -92,7 +94,15 @@ def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at
     path = agent_at({"/explain": explain})
     done = nri("agent", "explain", "shop/web", "--agent-socket", path)
     assert (done.returncode, asked) == (0, ["shop/web"]), done.stderr
-    for word in ("pod shop/web", "all share pools", "NodeResourceTopology", "nri", "unsupported", "no JSON"):
+    for word in (
+        "pod shop/web",
+        "all share pools",
+        "NodeResourceTopology",
+        "nri",
+        "unsupported",
+        "no JSON",
+        "NodeSLO: apiserver node-1",
+    ):
         assert word in done.stdout, word
     found = document(nri("agent", "explain", "shop/web", "--agent-socket", path, "-o", "json").stdout)
     assert found["values"][0]["rules"] == ["NodeResourceTopology"]

@@ -12,6 +12,7 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Any, Final
 
 from nri.agent.parts import Parts
+from nri.agent.pods.running import plain_context
 from nri.agent.transports.standalone.pods import NAME, switched_on
 from nri.agent.transports.standalone.tally import Tally
 from nri.agent.transports.standalone.traffic.plan import Plan, Traffic, own_minors
@@ -79,7 +80,7 @@ class NetworkShares:
         priorities = {each.minor: each.priority for each in classes}
         for pod in pods[:_MOST_PODS]:
             tally.items += 1
-            context = pod.context()
+            context = plain_context(pod)
             traffic = traffic_of(pod, context, lambda error: tally.failed(tc.NAME, [error]))
             if traffic.ingress:
                 self._parts.decisions.told(context, NAME, [_ingress(context, traffic)])

@@ -97,3 +97,23 @@ def test_another_policy_takes_all_of_it_away_once(tmp_path: Path) -> None:
     world.programs.calls.clear()
     world.round()
     assert world.programs.calls == []
+
+
+def test_a_pod_of_which_the_resources_cannot_be_read_is_shaped_as_the_others(tmp_path: Path) -> None:
+    world = World(tmp_path, NODE)
+    bad = pod("bad", n.LS, containers=[{"name": "c", "resources": {"limits": {"cpu": "many"}}}])
+    folder = world.pod(bad)
+    world.source.replace([bad])
+    world.book.put("NodeSLO", slo(), "test")
+    world.round("NodeSLO")
+    assert int(world.text(folder, "net_cls.classid")) == 0x10003
+
+
+def test_a_machine_without_a_default_route_is_told(tmp_path: Path) -> None:
+    world = World(tmp_path, NODE)
+    (tmp_path / "proc/net/route").write_text("Iface\n")
+    world.source.replace([])
+    world.book.put("NodeSLO", slo(), "test")
+    world.round("NodeSLO")
+    told = world.history.of("node/network")
+    assert told is not None and told["writes"][0]["reason"] == "the machine has no default route"
