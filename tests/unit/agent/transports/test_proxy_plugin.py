@@ -95,3 +95,11 @@ def test_a_container_that_was_made_around_the_proxy_is_decided_when_it_starts(tm
     assert known is not None
     assert known.changes is not None
     assert known.changes.cpuset == "0-3"
+
+
+def test_what_nobody_was_asked_about_is_left_alone(tmp_path: Path) -> None:
+    made = plugin(tmp_path)
+    made.post_create_container(pod(LS), container("theirs"))
+    assert made.held.container("ours") is None
+    made.synchronize([], [container("theirs")])
+    assert made.held.container("ours") is None

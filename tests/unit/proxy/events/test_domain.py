@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nri.api import messages as m
 from nri.proxy.events.domain import Domain, _present
-from nri.proxy.state import CREATED, STOPPED
+from nri.proxy.state import CREATED, REMOVED, STOPPED
 from tests.engine.node import Recorder
 from tests.support.proxied import Proxied
 
@@ -45,6 +45,24 @@ def test_an_end_is_told_once(world: Proxied) -> None:
     domain_of(world).remove_pod(owner)
     assert [event for event in plugin.of("c") if event in ("stop", "remove")] == ["stop", "remove"]
     assert world.proxy.book.pod(pod) is None
+
+
+def test_what_was_told_before_is_not_told_again(world: Proxied) -> None:
+    plugin = world.attach(Recorder())
+    pod = world.run_pod()
+    made = world.create(pod)
+    assert world.proxy is not None
+    record, owner = world.proxy.book.container(made), world.proxy.book.pod(pod)
+    assert record is not None
+    assert owner is not None
+    domain_of(world).stop_pod(owner)
+    domain_of(world).stop_pod(owner)
+    owner.told = REMOVED
+    domain_of(world).remove_pod(owner)
+    record.told = REMOVED
+    domain_of(world).undo_create(record)
+    domain_of(world).post_start(record)  # its pod is forgotten, and it is told all the same
+    assert plugin.of("c")[-1] == "post_start"
 
 
 def test_namespaces_that_are_gone_are_not_shown() -> None:

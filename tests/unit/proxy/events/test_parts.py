@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+from nri.cri.pb import api_pb2 as pb
 from nri.proxy.events.parts import Parts
+from nri.proxy.hooks import Subject
 from tests.support.proxied import Proxied
 
 
@@ -42,9 +47,35 @@ def test_one_that_was_made_around_the_proxy_is_asked_for(world: Proxied) -> None
 
 
 def test_without_hook_servers_a_request_is_passed_on_as_it_came(world: Proxied) -> None:
-    from nri.cri.pb import api_pb2 as pb
-    from nri.proxy.hooks import Subject
-
     parts, request = parts_of(world), pb.StopContainerRequest(container_id="a")
     assert parts.before("StopContainer", b"as it came", request, Subject(), None) == b"as it came"
     parts.after("StopContainer", request, pb.StopContainerResponse(), Subject(), None)
+
+
+class Servers:
+    """Hook servers that change a request and remember what they were told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def before(self, method: str, request: Any, subject: Subject, deadline: float | None) -> None:
+        request.container_id = "changed"
+
+    def after(self, method: str, request: Any, response: Any, subject: Subject, deadline: float | None) -> None:
+        self.told.append(method)
+
+
+def test_hook_servers_change_a_request_and_are_told_of_its_answer(world: Proxied) -> None:
+    servers = Servers()
+    parts = replace(parts_of(world), hook_servers=servers)
+    request = pb.StopContainerRequest(container_id="a")
+    passed = parts.before("StopContainer", b"as it came", request, Subject(), None)
+    assert pb.StopContainerRequest.FromString(passed).container_id == "changed"
+    parts.after("StopContainer", request, pb.StopContainerResponse(), Subject(), None)
+    assert servers.told == ["StopContainer"]
