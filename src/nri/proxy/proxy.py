@@ -163,20 +163,10 @@ class Proxy:
         plugins = f"plugins in {nri.plugin_path} only" if nri.disable_connections else f"NRI at {nri.socket_path}"
         return f"CRI at {self.settings.socket}, {plugins}, runtime at {self.runtime}"
 
-    def runtime_id(self, container_id: str) -> str:
-        """The runtime's id of a container, by the name that plugins know it by; empty if there is none (yet)."""
-        record = self.book.named(container_id)
-        return record.runtime_id if record is not None else ""
-
     def asked(self, container_id: str) -> pb.LinuxContainerResources | None:
         """The resources that the kubelet asks for a container, by the plugins' name; None if they are not known."""
         record = self.book.named(container_id)
         return record.asked if record is not None and record.asked.ByteSize() else None
-
-    def plugins_name(self, runtime_id: str) -> str:
-        """The name that plugins know a container by, by the runtime's id; empty if there is no such container."""
-        record = self.book.container(runtime_id)
-        return record.id if record is not None else ""
 
     @property
     def runtime_name(self) -> str:

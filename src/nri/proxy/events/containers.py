@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import secrets
 
-from nri.adaptation import CreateReply
+from nri.adaptation import CreateReply, UpdateResult
+from nri.adaptation.audit.reporting import ANSWERS
 from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
@@ -121,16 +122,22 @@ class ContainerCalls:
         asked.MergeFrom(request.linux)
         with parts.domain.block(deadline=call.deadline):
             reply = parts.domain.update(record, wanted, call.deadline)
-            try:
-                if reply.changed:
-                    data = self._changed(request, reply.resources, record)
-                answer = call.forward(data)
-            except BaseException:
-                reply.abort(lambda _: None)  # nothing of it was done yet
-                raise
-            if record.asked.ByteSize():
-                parts.book.note(record, asked=asked)
-            in_force(parts.book, record, request.linux, reply.resources)
+            with parts.updates.turn(record) as answers:
+                try:
+                    if reply.changed:
+                        data = self._changed(request, reply.resources, record)
+                    answer = call.forward(data)
+                except BaseException:
+                    reply.abort(lambda _: None)  # nothing of it was done yet
+                    raise
+                if record.asked.ByteSize():
+                    parts.book.note(record, asked=asked)
+                in_force(parts.book, record, request.linux, reply.resources)
+                own = m.ContainerUpdate(container_id=record.id)
+                own.linux.resources.CopyFrom(reply.resources)
+                # What comes from the kubelet alone is a later word than all answers so far.
+                number = reply.order_of(own) if reply.changed else next(ANSWERS)
+                answers.update((row.field, number) for row in UpdateResult(own).fields)
             parts.updates.follow(reply)
             parts.domain.post_update(record)
         response = pb.UpdateContainerResourcesResponse.FromString(answer)
