@@ -77,6 +77,9 @@ def test_core_scheduling_switches_group_identity_off_first_and_back(tmp_path: Pa
     world.book.put("NodeSLO", slo(cpuPolicy="coreSched"), "test")
     world.round("rules", "NodeSLO")
     assert switches() == ["1", "0"]
+    (tmp_path / "proc/sys/kernel/sched_core").write_text("0\n")
+    world.round()
+    assert switches() == ["1", "0"], "what somebody else switches is switched back"
     world.book.put("NodeSLO", slo(cpuPolicy="groupIdentity"), "test")
     world.round("rules", "NodeSLO")
     assert switches() == ["0", "1"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.settings import Settings
+from nri.agent.settings import LoadedSettings, Settings
 from nri.agent.settings.tables import RuleSettings
 from nri.cli.support.agent.checking import Finding, check
 from nri.config.complaint import together
@@ -28,8 +28,13 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(root=tmp_path, rules=RuleSettings(path=tmp_path / "rules"))
 
 
+def loaded(settings: Settings) -> LoadedSettings:
+    """The settings, of which the path of rules was named by a flag."""
+    return LoadedSettings(settings, {"rules.path": "--rules"}, ())
+
+
 def test_without_rules_and_pods_the_settings_alone_are_looked_at(settings: Settings) -> None:
-    assert check(settings, settings, rules=False, pods="") == ([], "settings", [], 0)
+    assert check(loaded(settings), settings, rules=False, pods="") == ([], "settings", [], 0)
 
 
 def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(settings: Settings) -> None:
@@ -44,13 +49,23 @@ def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(setti
 def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(settings: Settings, tmp_path: Path) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text(BAD_POD)
-    done = check(settings, settings, rules=False, pods=str(path))
+    done = check(loaded(settings), settings, rules=False, pods=str(path))
     assert done.code == 1
     assert {(each.where, each.what) for each in done.findings} == {(str(path), "web"), (str(path), "web/app")}
     assert all(each.problem.startswith("CPUSetAllocator: ") for each in done.findings)
 
 
+def test_rules_that_are_not_there_are_a_finding(settings: Settings) -> None:
+    settings.rules.path.rmdir()
+    done = check(loaded(settings), settings, rules=True, pods="")
+    assert done.findings == [Finding("--rules", "rules.path", f"there is no {settings.rules.path}")]
+    assert done.code == 1
+    assert (
+        check(LoadedSettings(settings, {}, ()), settings, rules=True, pods="").findings == []
+    )  # a default may be absent
+
+
 def test_a_file_of_pods_that_cannot_be_read_is_a_finding(settings: Settings, tmp_path: Path) -> None:
-    done = check(settings, settings, rules=True, pods=str(tmp_path / "none.yaml"))
+    done = check(loaded(settings), settings, rules=True, pods=str(tmp_path / "none.yaml"))
     assert done.findings == [Finding(str(tmp_path / "none.yaml"), "", "there is no such file")]
     assert (done.looked_at, done.code) == ("settings, rules (none)", 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri.agent.capabilities import Capability
-from nri.agent.settings import Settings
+from nri.agent.settings import LoadedSettings, Settings
 from nri.agent.settings.tables import RuleSettings
 from nri.cli.support.agent import offline
 from nri.errors import ConfigError
@@ -72,6 +72,14 @@ def test_all_files_that_cannot_be_read_are_told_together(tmp_path: Path) -> None
     ]
     with pytest.raises(ConfigError, match="there is no such file"):
         offline.pods_of(str(tmp_path / "none.yaml"))
+
+
+def test_rules_that_were_named_and_are_not_there_are_an_error(settings: Settings) -> None:
+    named = LoadedSettings(settings, {"rules.path": "--rules"}, ())
+    assert str(offline.missing_rules(named)) == f"--rules: rules.path: there is no {settings.rules.path}"
+    assert offline.missing_rules(LoadedSettings(settings, {}, ())) is None
+    settings.rules.path.mkdir()
+    assert offline.missing_rules(named) is None
 
 
 def test_only_pods_are_taken_of_a_file(tmp_path: Path) -> None:

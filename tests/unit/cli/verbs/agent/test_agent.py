@@ -81,6 +81,12 @@ def test_explain_of_files_that_cannot_be_read_ends_with_2_and_their_lines(nri, r
     assert "there is no pod in it" in done.stderr
 
 
+def test_rules_that_are_not_there_are_told_by_the_flag_that_named_them(nri, pod: Path, tmp_path: Path) -> None:
+    done = nri("agent", "explain", "--rules", f"{tmp_path}/typo", "--pod", str(pod))
+    assert (done.returncode, done.stderr) == (2, f"error: --rules: rules.path: there is no {tmp_path}/typo\n")
+    assert nri("agent", "check", "--rules", f"{tmp_path}/typo").returncode == 1
+
+
 # -- explain, by an agent ----------------------------------------------------------------------------------------------
 
 
