@@ -125,7 +125,9 @@ class ProxyPlugin(HookPlugin):
 
     @property
     def _scheme(self) -> str:
-        self._name = self._name or self._runtime_name()
+        if not self._name:
+            name = self._runtime_name()
+            self._name = name if _is_known(name) else ""
         return self._name or _DEFAULT
 
     def _place(self, pod: m.PodSandbox, container: m.Container) -> None:
@@ -145,3 +147,11 @@ class ProxyPlugin(HookPlugin):
         if changes.resctrl is not None:
             results += self._parts.executor.resctrl(changes.resctrl, known.context.cgroup_parent)
         self._parts.decisions.told(known.context, self._transport, results)
+
+
+def _is_known(runtime: str) -> bool:
+    """Whether it is known what systemd's scopes of a runtime are called."""
+    try:
+        return bool(paths.container_path("a.slice", f"{runtime}://c", paths.SYSTEMD))
+    except (KeyError, ValueError):
+        return False
