@@ -70,6 +70,7 @@ class ContainerCalls:
                 parts.domain.undo_create(record)
                 raise
             record.runtime_id = pb.CreateContainerResponse.FromString(answer).container_id
+            _log.info("container %s is %s to plugins", record.runtime_id, record.id)
             record.shown = made(record, parts.facts(record))
             parts.book.note(record, told=CREATED)
             parts.updates.follow(reply)
