@@ -43,11 +43,15 @@ SOCKETS = (
     "/run/k3s/containerd/containerd.sock",
 )
 _AS_ROOT = "Run it as root"
-_HINT = "Name the runtime's CRI socket with --cri-socket, or start one: nri engine serve"
+#: The option that names the socket, for those that have no other one.
+_OPTION = "--cri-socket"
 
 
-def find_socket() -> str:
-    """The CRI socket of this machine: the first one of `SOCKETS` that is there, or that may be. RuntimeUnavailable."""
+def find_socket(option: str = _OPTION) -> str:
+    """The CRI socket of this machine: the first one of `SOCKETS` that is there, or that may be. RuntimeUnavailable.
+
+    `option` is what names another one, for the error.
+    """
     closed = ""
     for path in SOCKETS:
         try:
@@ -60,20 +64,27 @@ def find_socket() -> str:
             return path
     if closed:
         raise RuntimeUnavailable(closed, "permission denied", _AS_ROOT)
-    raise RuntimeUnavailable(SOCKETS[0], f"no such file, nor any of {', '.join(SOCKETS[1:4])}", _HINT)
+    raise RuntimeUnavailable(SOCKETS[0], f"no such file, nor any of {', '.join(SOCKETS[1:4])}", _hint(option))
 
 
 class CriClient:
-    """A connection to a CRI socket. NriError without grpcio, RuntimeUnavailable if no program listens there."""
+    """A connection to a CRI socket. NriError without grpcio, RuntimeUnavailable if no program listens there.
 
-    def __init__(self, path: str, timeout_s: float = CALL_TIMEOUT_S) -> None:
+    Args:
+        path: the socket, with or without ``unix://``.
+        timeout_s: how long one call may take, in seconds.
+        option: what names another socket, for errors: an option, or a key of settings.
+    """
+
+    def __init__(self, path: str, timeout_s: float = CALL_TIMEOUT_S, option: str = _OPTION) -> None:
         try:
             import grpc
         except ImportError:
             raise NriError(f"the CRI needs grpcio, which is not installed. Install the extra: {INSTALL}") from None
         self.path = path.removeprefix("unix://")
         self.timeout_s = timeout_s
-        _knock(self.path)
+        self._hint = _hint(option)
+        _knock(self.path, self._hint)
         self._grpc = grpc
         # A proxy of the environment must not get in the way of a unix socket, nor the path into the authority.
         options = [
@@ -122,45 +133,58 @@ class CriClient:
         """Our error for gRPC's."""
         codes, code = self._grpc.StatusCode, error.code()
         if code is codes.UNAVAILABLE:
-            return RuntimeUnavailable(self.path, met(self.path) or "it has closed the connection", _HINT)
+            return RuntimeUnavailable(self.path, met(self.path) or "it has closed the connection", self._hint)
         if code is codes.DEADLINE_EXCEEDED:
             if other := met(self.path):
-                return RuntimeUnavailable(self.path, other, _HINT)
+                return RuntimeUnavailable(self.path, other, self._hint)
             return DeadlineExceeded(f"{method} of {self.path}")
         if code is codes.UNIMPLEMENTED:
             return RpcError(code.value[0], f"{self.path} does not serve {method} of CRI v1: {error.details()}")
         return RpcError(code.value[0], error.details() or "")
 
 
-def _knock(path: str) -> None:
+def _hint(option: str) -> str:
+    """The next step where no runtime is found."""
+    return f"Name the runtime's CRI socket with {option}, or start one: nri engine serve"
+
+
+def _knock(path: str, hint: str) -> None:
     """Connect once, because the kernel says why it fails, and gRPC does not."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(CALL_TIMEOUT_S)
         try:
             probe.connect(path)
         except PermissionError:
-            raise RuntimeUnavailable(path, "permission denied", _AS_ROOT if os.geteuid() else _HINT) from None
+            raise RuntimeUnavailable(path, "permission denied", _AS_ROOT if os.geteuid() else hint) from None
         except OSError as error:
-            refused = isinstance(error, ConnectionRefusedError)
-            no_socket = refused and not Path(path).is_socket()
-            reason = "it is no socket" if no_socket else (error.strerror or str(error)).lower()
-            raise RuntimeUnavailable(path, reason, _HINT) from None
+            raise RuntimeUnavailable(path, _refusal(path, error), hint) from None
+
+
+def _refusal(path: str, error: OSError) -> str:
+    """Why nobody can connect to a socket, in a few words."""
+    if isinstance(error, ConnectionRefusedError) and not Path(path).is_socket():
+        return "it is no socket"
+    return (error.strerror or str(error)).lower()
 
 
 def met(path: str) -> str:
-    """What is at a socket that does not serve gRPC, in words; "" if it does, or if it cannot be asked.
+    """Why a socket does not serve gRPC, in words: what is there, or why it cannot be connected to; "" if it does.
 
     It is greeted as gRPC does, which begins with HTTP/2: a server of that answers with its settings.
     """
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(_MET_S)
+        connected = False
         try:
             probe.connect(path)
+            connected = True
             probe.sendall(_GREETING)
             said = probe.recv(64)
         except TimeoutError:
             return "it says nothing: what listens there does not speak gRPC, or hangs"
-        except OSError:
+        except OSError as error:
+            if not connected:
+                return _refusal(path, error)
             said = b""
     if said[3:4] == b"\x04":  # a frame's type is its fourth byte; 4 is SETTINGS
         return ""

@@ -62,7 +62,7 @@ class Proxy:
         admit: Callable[[Adaptation], object] = lambda _: None,
     ) -> None:
         self.settings, self._admit = settings, admit
-        self.runtime = (settings.runtime or find_socket()).removeprefix("unix://")
+        self.runtime = (settings.runtime or find_socket("--runtime-endpoint")).removeprefix("unix://")
         self._stopped = threading.Event()
         hook_servers = self._hook_servers = hook_servers or RegisteredServers.of(settings)
         self._checkpoint = Checkpoint(settings.state)

@@ -57,6 +57,16 @@ def test_a_method_that_the_cri_does_not_have_is_a_mistake_of_ours(path: str) -> 
 def test_a_socket_that_is_not_there_says_which_option_names_it(tmp_path: Path) -> None:
     with pytest.raises(RuntimeUnavailable, match=r"no such file or directory\. Name .* --cri-socket"):
         CriClient(str(tmp_path / "none"))
+    with pytest.raises(RuntimeUnavailable, match=r"no such file or directory\. Name .* with pods\.cri, or"):
+        CriClient(str(tmp_path / "none"), option="pods.cri")
+
+
+def test_a_runtime_that_ends_while_it_is_asked_is_not_taken_for_an_nri_socket(tmp_path: Path) -> None:
+    with CriServer().listening(tmp_path / "cri.sock") as path:
+        cri = CriClient(path)
+    Path(path).unlink(missing_ok=True)
+    with cri, pytest.raises(RuntimeUnavailable, match="no such file or directory"):
+        cri.call("Version", pb.VersionRequest())
 
 
 @contextmanager
@@ -138,8 +148,10 @@ def test_without_permission_it_says_to_run_it_as_root(path: str, nobody: None, m
 
 def test_the_first_socket_of_the_machine_is_taken(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(client, "SOCKETS", (str(tmp_path / "a"), str(tmp_path / "b")))
-    with pytest.raises(RuntimeUnavailable):
+    with pytest.raises(RuntimeUnavailable, match="with --cri-socket"):
         find_socket()
+    with pytest.raises(RuntimeUnavailable, match="with --runtime-endpoint"):
+        find_socket("--runtime-endpoint")
     (tmp_path / "b").touch()
     assert find_socket() == str(tmp_path / "b")
 

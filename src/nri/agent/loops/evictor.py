@@ -77,7 +77,7 @@ class CriEvictor:
         status, errors = pod.get("status") or {}, []
         numbers = [each.get("containerID") or "" for key in _STATUSES for each in status.get(key) or ()]
         try:
-            with client.CriClient(self._socket) as cri:
+            with client.CriClient(self._socket, option="--set pods.cri=PATH") as cri:
                 for number in filter(None, (each.partition("://")[2] for each in numbers)):
                     try:
                         cri.call("StopContainer", messages.StopContainerRequest(container_id=number, timeout=_GRACE_S))

@@ -76,7 +76,7 @@ class CriPods(KnownPods):
         """Ask once. After a failure the connection and the runtime's name are made anew: it may be another one."""
         try:
             if self._client is None:
-                self._client = CriClient(self._socket)
+                self._client = CriClient(self._socket, option="--set pods.cri=PATH")
                 self._runtime = self._client.call("Version", pb.VersionRequest()).runtime_name
             pods = self._pods(self._client)
         except NriError as error:

@@ -72,7 +72,7 @@ class CriEvents:
             self._stopping.wait(max(later_s, backoff.ended()))
 
     def _listen(self) -> None:
-        client = CriClient(self._socket)
+        client = CriClient(self._socket, option="--set pods.cri=PATH")
         with self._lock:
             self._client = client
         try:

@@ -6,20 +6,25 @@ UNAVAILABLE, it never waits for a runtime. Next: `nri.proxy.passing.call`, which
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import grpc
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from nri.cri.client import met
 from nri.cri.pb import api_pb2 as pb
 from nri.cri.server import MESSAGE_BYTES
 from nri.errors import RpcError, RuntimeUnavailable
 
 __all__ = ["CALL_TIMEOUT_S", "RUNTIME_SERVICE", "Backend"]
+
+_log = logging.getLogger("nri.proxy")
 
 RUNTIME_SERVICE = "runtime.v1.RuntimeService"
 #: How long the proxy's own calls may take, in seconds.
@@ -80,7 +85,8 @@ class Backend:
             answer = future.result()
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
-                raise RuntimeUnavailable(self.path, error.details() or "it has closed the connection") from None
+                reason = met(self.path) or error.details() or "it has closed the connection"
+                raise RuntimeUnavailable(self.path, reason, "It is waited for") from None
             raise RpcError(error.code().value[0], error.details() or "") from None
         return GetMessageClass(method.output_type).FromString(answer)
 
@@ -107,7 +113,14 @@ class Backend:
     def _note(self, state: Any) -> None:
         ready = state is grpc.ChannelConnectivity.READY
         with self._noting:
+            lost = self._was_ready and not ready
             news, self._was_ready = ready and not self._was_ready, ready
+        if lost:
+            _log.warning("the runtime at %s is gone: calls fail until it is back", self.path)
+            # Without a call gRPC would not connect again, and there may be none for a while. What it says is not wanted.
+            with suppress(ValueError):  # we are being stopped
+                self.unary(f"/{RUNTIME_SERVICE}/Version", b"", CALL_TIMEOUT_S, ())
         if news:
+            _log.info("connected to the runtime at %s", self.path)
             for listener in self._listeners:
                 listener()

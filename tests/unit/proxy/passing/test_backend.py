@@ -17,7 +17,7 @@ from tests.support.raw_grpc import RawServer
 def test_a_runtime_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
     backend = Backend(f"unix://{tmp_path}/r.sock")
     begin = time.monotonic()
-    with pytest.raises(RuntimeUnavailable, match=r"r\.sock"):
+    with pytest.raises(RuntimeUnavailable, match=r"r\.sock: no such file or directory\. It is waited for$"):
         backend.call("Version", pb.VersionRequest())
     assert time.monotonic() - begin < 20, "it does not wait for one"
     assert not backend.connected
@@ -37,6 +37,31 @@ def test_a_runtime_that_comes_later_is_noticed(tmp_path: Path) -> None:
             assert backend.connected
     finally:
         backend.stop()
+
+
+def test_a_runtime_that_goes_and_comes_back_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    backend = Backend(str(tmp_path / "r.sock"))
+    words = [f"connected to the runtime at {backend.path}", f"the runtime at {backend.path} is gone"]
+
+    def told(count: int) -> list[str]:
+        until = time.monotonic() + 20
+        while len(caplog.messages) < count and time.monotonic() < until:
+            time.sleep(0.01)
+        return [message.partition(":")[0] for message in caplog.messages]
+
+    with caplog.at_level("INFO", "nri.proxy"):
+        backend.start()
+        try:
+            with RawServer().listening(tmp_path / "r.sock"):
+                assert told(1) == words[:1]
+            assert told(2) == words
+            with RawServer().listening(tmp_path / "r.sock"):
+                assert told(3) == [*words, words[0]], "without a call that would make it connect"
+                time.sleep(0.3)  # gRPC's thread, which has just told this, is waiting again
+                backend.stop()
+            assert len(told(3)) == 3, "its own end is no loss"
+        finally:
+            backend.stop()
 
 
 def test_an_error_of_the_runtime_keeps_its_code_and_text(tmp_path: Path) -> None:
