@@ -170,6 +170,7 @@ class Agent:
         self.start()
         try:
             self.wait()
+            _log.info("stopping after %s; what was set stays", signal.Signals(self._stop.signal).name)
         finally:
             self.stop()
         return self._stop.exit_code
@@ -212,10 +213,12 @@ class Agent:
             return serve.json_answer({"pods": self.parts.history.pods()})
         found = self.parts.history.of(name)
         if found is None:
-            return serve.json_answer(
-                {"error": f"nothing was decided for a pod {name[:200]!r}, or it is forgotten"}, 404
-            )
-        return serve.json_answer({**found, "rules": self.parts.book.sources()})
+            among = ", ".join(self.parts.history.named(name))
+            told = f"is one of {among}" if among else "is unknown: nothing was decided for it, or it is forgotten"
+            return serve.json_answer({"error": f"pod {name[:200]!r} {told}"}, 404)
+        book = self.parts.book
+        problems = [{"kind": each.kind, "source": each.source, "error": each.error} for each in book.problems()]
+        return serve.json_answer({**found, "rules": book.sources(), "rule_problems": problems})
 
     def _capabilities(self, _: Mapping[str, str]) -> serve.Answer:
         return serve.json_answer([row._asdict() for row in capabilities(self.parts.root)])

@@ -188,6 +188,12 @@ class History:
                 "errors": list(pod.errors),
             }
 
+    def named(self, name: str) -> list[str]:
+        """The pods that run and have this name, as `namespace/name`."""
+        with self._lock:
+            pods = [pod for pod in self._pods.values() if pod.name == name and not pod.ended]
+        return sorted(f"{pod.namespace}/{pod.name}" for pod in pods)
+
     def _find(self, name: str) -> str | None:
         if name in self._pods:
             return name

@@ -89,7 +89,8 @@ class Server:
                 self._tcp = _listen(address)
         except OSError as error:
             self.close()
-            raise NriError(f"cannot listen on {path if self._unix is None and path else address}: {error}") from None
+            where = path if self._unix is None and path else address
+            raise NriError(f"cannot listen on {where}: {error.strerror or error}") from None
         for listener, trusted in self._listeners():
             threading.Thread(target=self._accept, args=(listener, trusted), name="nri-agent-http", daemon=True).start()
 

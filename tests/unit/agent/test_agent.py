@@ -197,7 +197,16 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
         assert told["rules"] == {"NodeSLO": "", "NodeResourceTopology": "a test", "Node": ""}
         (value,) = told["values"]
         assert (value["field"], value["value"], value["hook"]) == ("cpuset", "0-3", "CPUSetAllocator")
-        assert ask(path, "/explain?pod=nobody")[0] == 404
+        assert told["rule_problems"] == []
+        agent.parts.book.put("NodeSLO", {"spec": 5}, "a.yaml")
+        (problem,) = json.loads(ask(path, "/explain?pod=shop/web")[1])["rule_problems"]
+        assert (problem["kind"], problem["source"]) == ("NodeSLO", "a.yaml")
+        status, text = ask(path, "/explain?pod=nobody")
+        assert (status, "is unknown" in text) == (404, True)
+        other = PodContext("other", "web", "another-uid", {"koordinator.sh/qosClass": "LS"})
+        agent.parts.decisions.decide("PreCreateContainer", ContainerContext(other, name="app"), "nri")
+        status, text = ask(path, "/explain?pod=web")
+        assert (status, json.loads(text)["error"]) == (404, "pod 'web' is one of other/web, shop/web")
         rows = json.loads(ask(path, "/capabilities")[1])
         assert {"cpu.bvt", "cpuset.cpus"} <= {row["what"] for row in rows}
     finally:
@@ -236,6 +245,7 @@ def test_a_stop_ends_the_wait_of_another_thread(make: Callable[..., Agent]) -> N
 
 
 PROGRAM = """
+import logging
 import sys
 from tests.support.agents import Pods
 from tests.unit.agent import test_agent
@@ -245,6 +255,7 @@ from nri.host import Root
 agent.load = sources.load = test_agent.classes
 pods = Pods()
 made = agent.Agent(Settings(modes=("nri",), socket=sys.argv[2]), root=Root(sys.argv[1]), pods=pods)
+logging.basicConfig(level="INFO")
 print("made", flush=True)
 sys.exit(made.run())
 """
@@ -260,13 +271,17 @@ def test_a_signal_ends_it_cleanly_and_systemd_is_told(number: int, code: int, tm
     program = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "root"), path],
         env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")},
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         assert told.recv(100) == b"READY=1"
         assert ask(path, "/healthz")[0] == 200
         program.send_signal(number)
         assert told.recv(100) == b"STOPPING=1"
-        assert program.wait(60) == code
+        said = program.communicate(timeout=60)[1]
+        assert program.returncode == code
+        assert f"stopping after {signal.Signals(number).name}; what was set stays" in said
         assert not os.path.exists(path)
     finally:
         program.kill()

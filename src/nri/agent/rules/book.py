@@ -64,11 +64,13 @@ class RuleBook:
     Args:
         base: what is not said by rules: gates, failure policy, what the machine has.
         clock: seconds since the epoch, for problems.
+        log: whether news are logged; without it problems are kept for who asks.
     """
 
-    def __init__(self, base: Node, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, base: Node, *, clock: Callable[[], float] = time.time, log: bool = True) -> None:
         self._base = base
         self._clock = clock
+        self._tells = log
         self._lock = threading.Lock()
         self._entries = {kind: _Entry() for kind in KINDS}
         self._problems: dict[tuple[str, str], Problem] = {}
@@ -107,7 +109,8 @@ class RuleBook:
     def accept(self, kind: str, source: str) -> None:
         """Take back what `refuse` noted."""
         with self._lock:
-            self._problems.pop((kind, source), None)
+            if self._problems.pop((kind, source), None) is not None:
+                self._tell("what was wrong with %s of %s is over", kind or "a document", source)
 
     @property
     def node(self) -> Node:
@@ -150,12 +153,16 @@ class RuleBook:
                 return False
             entry.document, entry.source = None, ""
             changed = entry.kept.take(lambda: row.absent)
+            self._tell("%s of %s is there no more: what holds without one is in force", kind, source)
         else:
             changed = entry.kept.take(lambda: parse(kind, document), None if entry.document is None else row.same)
             if entry.kept.error:
                 self._note(kind, source, source if place is None else place(entry.kept.error), entry.kept.error)
                 return False
-            self._problems.pop((kind, source), None)
+            if self._problems.pop((kind, source), None) is not None:
+                self._tell("%s of %s is mended, and in force", kind, source)
+            elif changed or entry.source != source:
+                self._tell("%s of %s is in force", kind, source)
             entry.document, entry.source = document, source
         if changed:
             self._node = self._base
@@ -163,11 +170,15 @@ class RuleBook:
                 self._node = KINDS[name].into(self._node, other.kept.rule)
         return changed
 
+    def _tell(self, text: str, kind: str, source: str) -> None:
+        if self._tells:
+            _log.info(text, kind, source)
+
     def _note(self, kind: str, source: str, where: str, error: str) -> None:
         key = (kind, source)
         shown = plain(error, _MOST_SHOWN)
         known = self._problems.get(key)
-        if known is None or known.error != shown:
+        if self._tells and (known is None or known.error != shown):
             _log.warning("%s of %s is not used, the last good one stays: %s", kind or "a document", where, shown)
         if known is None and len(self._problems) >= _MOST_PROBLEMS:
             return

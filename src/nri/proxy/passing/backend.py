@@ -117,7 +117,7 @@ class Backend:
             news, self._was_ready = ready and not self._was_ready, ready
         if lost:
             _log.warning("the runtime at %s is gone: calls fail until it is back", self.path)
-            # Without a call gRPC would not connect again, and there may be none for a while. What it says is not wanted.
+            # Without a call gRPC would not connect again, and there may be none for a while. The answer is not read.
             with suppress(ValueError):  # we are being stopped
                 self.unary(f"/{RUNTIME_SERVICE}/Version", b"", CALL_TIMEOUT_S, ())
         if news:

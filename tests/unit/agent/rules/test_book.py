@@ -189,3 +189,26 @@ def test_a_listener_may_read_the_book(book: RuleBook) -> None:
 def test_a_kind_that_is_none_is_a_key_error(book: RuleBook) -> None:
     with pytest.raises(KeyError):
         book.put("Pod", {}, "api")
+
+
+def test_the_log_follows_a_rule_from_its_first_document_to_its_last(caplog: pytest.LogCaptureFixture) -> None:
+    def take(book: RuleBook) -> None:
+        for given in (slo(BE_ON), slo(BE_ON), slo([1]), slo(BE_ON), None):
+            book.put("NodeSLO", given, "a.yaml")
+        book.refuse("", "a.yaml", "not valid YAML")
+        book.accept("", "a.yaml")
+        book.accept("", "a.yaml")
+
+    with caplog.at_level("INFO", "nri.agent"):
+        take(RuleBook(Node()))
+        assert [message.partition(": ")[0] for message in caplog.messages] == [
+            "NodeSLO of a.yaml is in force",
+            "NodeSLO of a.yaml is not used, the last good one stays",
+            "NodeSLO of a.yaml is mended, and in force",
+            "NodeSLO of a.yaml is there no more",
+            "a document of a.yaml is not used, the last good one stays",
+            "what was wrong with a document of a.yaml is over",
+        ]
+        caplog.clear()
+        take(RuleBook(Node(), log=False))
+        assert caplog.messages == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.cli.errors import FAILED, USAGE
-from nri.cli.support.agent.offline import book_of, explained, missing_rules, passed_over, pods_of
+from nri.cli.support.agent.offline import book_of, explained, missing_rules, no_pods, passed_over, pods_of
 from nri.config.complaint import apart
 from nri.errors import ConfigError
 
@@ -57,7 +57,7 @@ def check(loaded: LoadedSettings | ConfigError, default: Settings, rules: bool, 
         found = [Finding(each.source, each.kind, each.error) for each in book.problems()]
         wrong += found
         kinds = [kind for kind in ("NodeSLO", "NodeResourceTopology", "Node") if book.document(kind)]
-        words.append(f"rules ({', '.join(kinds) or 'none'})")
+        words.append(f"rules ({', '.join(kinds) or f'none in {settings.rules.path}'})")
         node, notes = book.node, passed_over(settings)
     if pods:
         try:
@@ -66,6 +66,7 @@ def check(loaded: LoadedSettings | ConfigError, default: Settings, rules: bool, 
             wrong += [_of(each) for each in apart(error)]
         else:
             words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
+            wrong += [] if listed else [_of(no_pods(pods))]
             rows = [explained(pod, node or book_of(settings).node, {}) for pod in listed]
             wrong += [_hook_error(pods, row, error) for row in rows for error in row["errors"]]
     return Checked(wrong, ", ".join(words), notes, code or (FAILED if wrong else 0))

@@ -70,6 +70,8 @@ def show(out: Output, found: Mapping[str, Any]) -> None:
     if found.get("rules"):
         out.text("")
         out.text("Rules: " + "; ".join(f"{kind}: {source or 'none'}" for kind, source in found["rules"].items()))
+    for each in found.get("rule_problems", ()):
+        out.text(f"Not used: {each['kind'] or 'a document'} of {each['source']}: {each['error']}")
     for title, shown, part in (("What came of it:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
         if found.get(part):
             out.text("")

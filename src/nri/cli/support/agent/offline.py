@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nri.agent.settings import LoadedSettings, Settings
     from nri.policies.koordinator.profile import Node
 
-__all__ = ["book_of", "explain_manifests", "explained", "missing_rules", "passed_over", "pods_of"]
+__all__ = ["book_of", "explain_manifests", "explained", "missing_rules", "no_pods", "passed_over", "pods_of"]
 
 #: Labels and annotations by the hook that reads them.
 _KEYS = {row.name: row.keys for row in PROFILE}
@@ -52,7 +52,7 @@ def missing_rules(loaded: LoadedSettings) -> ConfigError | None:
 
 def book_of(settings: Settings) -> RuleBook:
     """The rules of the settings' files, read once; what is wrong with them are the book's problems."""
-    book = RuleBook(with_machine(base_node(settings), host.Root(settings.root)))
+    book = RuleBook(with_machine(base_node(settings), host.Root(settings.root)), log=False)
     FileRules(settings, book).look()
     return book
 
@@ -82,13 +82,18 @@ def pods_of(path: str) -> list[dict[str, Any]]:
     return [each for found in folder.files.values() for _, each in found if each.get("kind") == "Pod"]
 
 
+def no_pods(path: str) -> ConfigError:
+    """The error that a file or folder that was to have pods has none."""
+    return ConfigError(path, "", "there is no pod in it", 'a document with "kind: Pod"')
+
+
 def explain_manifests(settings: Settings, path: str) -> list[dict[str, Any]]:
     """What every pod of a file would get. ConfigError for a file or a rule that cannot be read."""
     book, pods = book_of(settings), pods_of(path)
     if problems := book.problems():
         raise together([ConfigError(each.source, "", each.error) for each in problems])
     if not pods:
-        raise ConfigError(path, "", "there is no pod in it", 'a document with "kind: Pod"')
+        raise no_pods(path)
     table = {row.what: row for row in capabilities(host.Root(settings.root))}
     return [{**explained(pod, book.node, table), "rules": book.sources()} for pod in pods]
 

@@ -11,7 +11,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from nri.cli.errors import FAILED, INTERRUPTED, Failure
+from nri.cli.errors import FAILED, INTERRUPTED, Failure, describe
 from nri.cli.support.agent.process import missing
 from nri.cli.support.engine.process import Signals, log_to
 from nri.config import Source, read_file
@@ -86,7 +86,7 @@ def run(settings: Settings, config: ProxySettings, files: tuple[str, ...]) -> in
         proxy = Proxy(config, hook_servers=servers)
         proxy.start()
     except (NriError, OSError) as error:
-        raise Failure(f"the proxy cannot start: {error}", FAILED) from error
+        raise Failure(f"the proxy cannot start: {describe(error)}", FAILED) from error
     number = 0
     try:
         if not signals.first:

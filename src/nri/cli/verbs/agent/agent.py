@@ -235,7 +235,12 @@ def keys(settings: Settings, prefix: str) -> None:
     found = [key._asdict() for key in settings_keys() if key.key.startswith(prefix)]
     if not found:
         raise Failure(f'no key begins with "{prefix}". try: nri agent keys', USAGE)
-    columns = [Column("KEY", "key"), Column("TYPE", "kind"), Column("DEFAULT", "default"), Column("MEANING", "meaning")]
+    columns = [
+        Column("KEY", "key"),
+        Column("TYPE", "kind", 40),
+        Column("DEFAULT", "default"),
+        Column("MEANING", "meaning"),
+    ]
     Output(settings).table(columns, found)
 
 
@@ -249,7 +254,7 @@ def _asked(settings: Settings, path: str, target: str, **query: str) -> Any:
         return answer
     told = answer.get("error", "") if isinstance(answer, dict) else str(answer).strip()
     if status == 404 and query:
-        raise Failure(f'the agent knows nothing of pod "{query["pod"]}": {told}. try: nri agent explain')
+        raise Failure(f"{told}. try: nri agent explain")
     raise Failure(f"{path} answered {status}: {told}")
 
 

@@ -68,4 +68,11 @@ def test_rules_that_are_not_there_are_a_finding(settings: Settings) -> None:
 def test_a_file_of_pods_that_cannot_be_read_is_a_finding(settings: Settings, tmp_path: Path) -> None:
     done = check(loaded(settings), settings, rules=True, pods=str(tmp_path / "none.yaml"))
     assert done.findings == [Finding(str(tmp_path / "none.yaml"), "", "there is no such file")]
-    assert (done.looked_at, done.code) == ("settings, rules (none)", 1)
+    assert (done.looked_at, done.code) == (f"settings, rules (none in {settings.rules.path})", 1)
+
+
+def test_a_file_without_a_pod_is_a_finding(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text("kind: NodeSLO\nspec: {}\n")
+    done = check(loaded(settings), settings, rules=False, pods=str(tmp_path / "rules.yaml"))
+    (finding,) = done.findings
+    assert (finding.where, finding.problem, done.code) == (str(tmp_path / "rules.yaml"), "there is no pod in it", 1)

@@ -51,6 +51,12 @@ def test_rules_notes_and_a_pod_without_values_are_told(capsys: pytest.CaptureFix
     ]
 
 
+def test_a_rule_that_is_not_used_is_told_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = {"kind": "NodeSLO", "source": "a.yaml:7", "error": "spec.x: 5 is not true or false"}
+    text = printed(capsys, rules={"NodeSLO": "a.yaml"}, rule_problems=[problem])
+    assert "Rules: NodeSLO: a.yaml\nNot used: NodeSLO of a.yaml:7: spec.x: 5 is not true or false\n" in text
+
+
 def test_quietly_it_is_a_line_for_each_value(capsys: pytest.CaptureFixture[str]) -> None:
     values = [{**VALUE, "value": "0-1"}, {**VALUE, "container": "", "field": "bvt", "value": "2"}]
     assert printed(capsys, quiet=True, values=values) == "app cpuset 0-1\npod bvt 2\n"

@@ -94,3 +94,12 @@ def test_rules_of_other_nodes_are_passed_over_and_told(settings: Settings) -> No
     file.write_text("kind: Node\nmetadata: {name: far}\n---\nkind: NodeSLO\nmetadata: {name: near}\nspec: {}\n")
     assert offline.passed_over(settings) == [f"{file}: Node is of node far, and this is near (rules.node_name)"]
     assert offline.book_of(settings).sources() == {"NodeSLO": str(file), "NodeResourceTopology": "", "Node": ""}
+
+
+def test_a_bad_rule_is_a_problem_of_the_book_and_not_also_a_line_of_a_log(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.rules.path.mkdir()
+    (settings.rules.path / "a.yaml").write_text("kind: NodeSLO\nspec: 5\n")
+    assert len(offline.book_of(settings).problems()) == 1
+    assert caplog.messages == []

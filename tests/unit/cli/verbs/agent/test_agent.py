@@ -127,10 +127,10 @@ def test_without_a_pod_explain_lists_those_that_the_agent_knows(nri, agent_at) -
 
 
 def test_a_pod_that_the_agent_does_not_know_ends_with_1(nri, agent_at) -> None:
-    path = agent_at({"/explain": lambda _: json_answer({"error": "nothing was decided for it"}, 404)})
+    path = agent_at({"/explain": lambda _: json_answer({"error": "pod 'x' is unknown"}, 404)})
     done = nri("agent", "explain", "x", env={"NRI_AGENT_SOCKET": path})
     assert done.returncode == 1
-    expected = 'error: the agent knows nothing of pod "x": nothing was decided for it. try: nri agent explain\n'
+    expected = "error: pod 'x' is unknown. try: nri agent explain\n"
     assert done.stderr == expected
 
 

@@ -74,3 +74,4 @@ def test_a_socket_that_cannot_be_had_ends_it_with_1(nri, folder: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 1
     assert "error: the proxy cannot start: " in done.stderr
+    assert "Errno" not in done.stderr
