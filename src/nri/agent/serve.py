@@ -12,6 +12,7 @@ those beyond are refused; who connects to the unix socket has to be root, or the
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -90,7 +91,9 @@ class Server:
         except OSError as error:
             self.close()
             where = path if self._unix is None and path else address
-            raise NriError(f"cannot listen on {where}: {error.strerror or error}") from None
+            taken = "another process listens there, such as another agent; choose another path, or end it"
+            reason = taken if error.errno == errno.EADDRINUSE else error.strerror or error
+            raise NriError(f"cannot listen on {where}: {reason}") from None
         for listener, trusted in self._listeners():
             threading.Thread(target=self._accept, args=(listener, trusted), name="nri-agent-http", daemon=True).start()
 

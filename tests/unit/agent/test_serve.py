@@ -166,7 +166,9 @@ def test_after_its_end_nothing_is_left(path: str) -> None:
 def test_a_place_that_is_taken_is_an_error_with_its_name(server: Server, path: str) -> None:
     with pytest.raises(NriError, match=r"agent\.sock"):
         Server(HANDLERS, path=path)
-    with pytest.raises(NriError, match=r"cannot listen on 127\.0\.0\.1"):
+    with pytest.raises(
+        NriError, match=r"cannot listen on 127\.0\.0\.1.*: another process listens there, such as another agent"
+    ):
         Server(HANDLERS, address=f"127.0.0.1:{server.port}")
 
 

@@ -69,6 +69,8 @@ def check(loaded: LoadedSettings | ConfigError, default: Settings, rules: bool, 
             wrong += [] if listed else [_of(no_pods(pods))]
             rows = [explained(pod, node or book_of(settings).node, {}) for pod in listed]
             wrong += [_hook_error(pods, row, error) for row in rows for error in row["errors"]]
+            # The machine is not looked at, so these are about the pod: what is misspelt, and what has no effect.
+            notes += [f"{pods}: {_name(row)}: {note}" for row in rows for note in row["notes"]]
     return Checked(wrong, ", ".join(words), notes, code or (FAILED if wrong else 0))
 
 
@@ -77,5 +79,8 @@ def _of(error: ConfigError) -> Finding:
 
 
 def _hook_error(path: str, row: dict[str, Any], error: dict[str, Any]) -> Finding:
-    name = "/".join(part for part in (row["namespace"], row["name"], error["container"]) if part)
-    return Finding(path, name, f"{error['hook']}: {error['reason']}")
+    return Finding(path, _name(row, error["container"]), f"{error['hook']}: {error['reason']}")
+
+
+def _name(row: dict[str, Any], container: str = "") -> str:
+    return "/".join(part for part in (row["namespace"], row["name"], container) if part)

@@ -21,6 +21,7 @@ from nri.agent.rules.files import FileRules
 from nri.agent.rules.parsed import KINDS
 from nri.agent.settings import base_node
 from nri.agent.settings.node_name import node_name
+from nri.cli.support.agent.misspelt import misspelt
 from nri.config.complaint import together
 from nri.errors import ConfigError
 from nri.kube.folder import Folder
@@ -112,7 +113,8 @@ def explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability
         history.decided(about, stage, "", values_of(outcome.because))
         history.failed(about, stage, "", ((each.hook, each.reason) for each in outcome.errors))
     found = history.of(context.uid) or {"key": context.uid, "values": [], "writes": [], "errors": []}
-    found |= {"namespace": context.namespace, "name": context.name, "notes": list(_without_effect(context, node))}
+    notes = [*misspelt(context.labels, context.annotations), *_without_effect(context, node)]
+    found |= {"namespace": context.namespace, "name": context.name, "notes": notes}
     given = {**context.labels, **context.annotations}
     for row in (*found["values"], *found["errors"]):
         row["reads"] = [key for key in _KEYS.get(row["hook"], ()) if key in given]

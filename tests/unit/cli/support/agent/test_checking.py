@@ -76,3 +76,11 @@ def test_a_file_without_a_pod_is_a_finding(settings: Settings, tmp_path: Path) -
     done = check(loaded(settings), settings, rules=False, pods=str(tmp_path / "rules.yaml"))
     (finding,) = done.findings
     assert (finding.where, finding.problem, done.code) == (str(tmp_path / "rules.yaml"), "there is no pod in it", 1)
+
+
+def test_an_annotation_without_effect_is_a_note(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text("kind: Pod\nmetadata: {name: web, labels: {koordinator.sh/qosclass: LS}}\n")
+    done = check(loaded(settings), settings, rules=False, pods=str(tmp_path / "pod.yaml"))
+    (note,) = done.notes
+    assert note.startswith(f"{tmp_path}/pod.yaml: web: koordinator.sh/qosclass: without effect")
+    assert done.code == 0
