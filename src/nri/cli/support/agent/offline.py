@@ -24,6 +24,7 @@ from nri.agent.settings.node_name import node_name
 from nri.cli.support.agent.misspelt import misspelt
 from nri.config.complaint import together
 from nri.errors import ConfigError
+from nri.kube import quantity
 from nri.kube.folder import Folder
 from nri.policies.koordinator.contexts import ContainerContext, PodContext
 from nri.policies.koordinator.convert import manifest
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from nri.agent.settings import LoadedSettings, Settings
+    from nri.kube.document import Document
     from nri.policies.koordinator.profile import Node
 
 __all__ = ["book_of", "explain_manifests", "explained", "missing_rules", "no_pods", "passed_over", "pods_of"]
@@ -80,7 +82,33 @@ def pods_of(path: str) -> list[dict[str, Any]]:
         raise together(list(folder.errors.values()))
     if not folder.files and not os.path.exists(path):
         raise ConfigError(path, "", "there is no such file")
-    return [each for found in folder.files.values() for _, each in found if each.get("kind") == "Pod"]
+    return [
+        _shaped(document, each)
+        for found in folder.files.values()
+        for document, each in found
+        if each.get("kind") == "Pod"
+    ]
+
+
+def _shaped(document: Document, pod: dict[str, Any]) -> dict[str, Any]:
+    """A pod, of which all that is read is what the API would have. ConfigError with the place of what is not."""
+    meta, spec = document.table(pod, "metadata"), document.table(pod, "spec")
+    texts = {key: document.pairs(meta, key, "metadata.") for key in ("labels", "annotations")}
+    for key in ("name", "namespace", "uid"):
+        document.text(meta, key, "metadata.")
+    for kind in ("initContainers", "containers"):
+        for number, container in enumerate(document.tables(spec, kind, "spec.")):
+            where = f"spec.{kind}[{number}]."
+            document.text(container, "name", where)
+            document.tables(container, "env", where)
+            wanted = document.table(container, "resources", where)
+            for part in ("requests", "limits"):
+                for name, value in document.table(wanted, part, f"{where}resources.").items():
+                    try:
+                        quantity.parse(value)
+                    except ValueError as error:
+                        raise document.error(str(error), f"{where}resources.{part}.{name}", wanted, part) from None
+    return {**pod, "metadata": {**meta, **texts}}
 
 
 def no_pods(path: str) -> ConfigError:

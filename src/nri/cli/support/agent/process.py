@@ -7,7 +7,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, NoReturn
 
-from nri.cli.errors import FAILED, Failure
+from nri.cli.errors import FAILED, USAGE, Failure
 from nri.cli.support.engine.process import log_to
 from nri.errors import NriError
 
@@ -34,6 +34,8 @@ def run(settings: Settings, loaded: LoadedSettings) -> int:
         raise Failure(
             "the agent needs root, to write cgroups. Run it with sudo, or with --root DIR, on a tree of files"
         )
+    if not config.root.is_dir():
+        raise Failure(f"root: there is no folder {config.root}", USAGE)
     _log.info("settings: %s", ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml")
     if config.rules.source == "files" and not config.rules.path.exists():
         _log.warning("there are no rules until there is %s (rules.path)", config.rules.path)

@@ -103,3 +103,27 @@ def test_a_bad_rule_is_a_problem_of_the_book_and_not_also_a_line_of_a_log(
     (settings.rules.path / "a.yaml").write_text("kind: NodeSLO\nspec: 5\n")
     assert len(offline.book_of(settings).problems()) == 1
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("metadata: 5", "p.yaml:2: metadata: expected a table"),
+        ("metadata: {labels: 5}", "p.yaml:2: metadata.labels: expected a table"),
+        ("metadata: {name: [a]}", "p.yaml:2: metadata.name: expected text"),
+        ("spec: {containers: 7}", "p.yaml:2: spec.containers: expected a list of tables"),
+        ("spec: {containers: [7]}", "p.yaml:2: spec.containers: expected a list of tables"),
+        ("spec: {containers: [{name: [x]}]}", "p.yaml:2: spec.containers[0].name: expected text"),
+        ("spec: {containers: [{env: 1}]}", "p.yaml:2: spec.containers[0].env: expected a list of tables"),
+        (
+            "spec: {containers: [{resources: {limits: {cpu: lots}}}]}",
+            "p.yaml:2: spec.containers[0].resources.limits.cpu: ",
+        ),
+    ],
+)
+def test_a_pod_that_the_api_would_refuse_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(f"kind: Pod\n{text}\n")
+    with pytest.raises(ConfigError) as caught:
+        offline.pods_of(str(path))
+    assert str(caught.value).startswith(f"{tmp_path}/{told}")

@@ -81,3 +81,9 @@ def test_a_socket_that_cannot_be_had_is_told(tmp_path: Path) -> None:
             loaded(tmp_path, socket=f"{tmp_path}/file/agent.sock", modes=["nri"],
                    gates={"BECPUSuppress": False, "CPUBurst": False}),
         )  # fmt: skip
+
+
+def test_a_root_that_is_not_there_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=f"root: there is no folder {tmp_path}/none") as caught:
+        process.run(Settings(), loaded(tmp_path, root=str(tmp_path / "none")))
+    assert caught.value.code == 2
