@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,13 +26,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def daemon() -> Iterator[Containerd]:
-    """The containerd that all tests here share; one that ends it starts it again."""
+    """The containerd that all tests here share; one that ends it starts it again. NRI_CONTAINERD=1.7: an older one."""
     need_root()
     need_machine((CGROUPS / "cpu").is_dir(), "cgroup v1: the values that are looked at are in its files")
     try:
         ensure_packages(print)
         sweep()
-        installed = install("2.4", print)
+        installed = install(os.environ.get("NRI_CONTAINERD", "2.4"), print)
     except MissingError as error:
         need(False, str(error))
         raise

@@ -124,6 +124,12 @@ def cpus_of(node: Node, container: str) -> str:
     return read(pid_of(node, container), "cpuset", "cpuset.cpus", "cpuset.cpus")
 
 
+def stopped(pid: int) -> bool:
+    """Whether a signal has stopped all threads of a process: they stop one after the other."""
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(text.rpartition(")")[2].split()[0] == "T" for text in stats)
+
+
 class Creation(threading.Thread):
     """A container's creation, which waits for the agent, because that is stopped by a signal until it is killed."""
 
@@ -133,6 +139,7 @@ class Creation(threading.Thread):
         self.container = ""
         self.error: Exception | None = None
         os.kill(agent.pid, signal.SIGSTOP)
+        until(lambda: stopped(agent.pid), agent.story)
         self.start()
         time.sleep(0.3)
         assert self.is_alive(), "the runtime waits for the agent's answer"
@@ -260,7 +267,8 @@ def test_an_answer_that_is_too_late_is_made_good_before_the_first_instruction(pl
         place.daemon.cri.start(created)
         assert recorded(place, batch, agent)[:4] == ["512", "25000", str(64 << 20), "555"]
         agent.wait_ready()
-        assert 'nri_agent_events_total{transport="nri",event="connected"} 1' in agent.ask("/metrics"), "it stayed"
+        if os.environ.get("NRI_CONTAINERD", "2.4") == "2.4":  # older ones hang up
+            assert 'nri_agent_events_total{transport="nri",event="connected"} 1' in agent.ask("/metrics"), "it stayed"
 
 
 def test_with_the_failure_policy_fail_a_creation_whose_agent_is_killed_is_refused(place: Node) -> None:

@@ -6,6 +6,7 @@ There is a window in which a container runs without its values; it is measured i
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,26 @@ def test_a_batch_pod_is_evicted_by_the_runtime_when_memory_runs_short_and_no_oth
             return [(row["hook"], row["value"]) for row in rows if row["field"] == "eviction"]
 
         until(lambda: told() == [("BEMemoryEvict", "asked")], agent.story)
+
+
+def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:
+    """NRI_PODS=200 takes some minutes."""
+    with AgentProgram(ruled, "standalone", GATES) as agent:
+
+        def held() -> tuple[int, int]:
+            """Descriptors of the agent, and writes that wait for a cgroup."""
+            rows = [line for line in agent.ask("/metrics").splitlines() if 'what="waiting writes"' in line]
+            return len(os.listdir(f"/proc/{agent.pid}/fd")), int(float(rows[0].rpartition(" ")[2]))
+
+        first = ruled.run_pod("first", "BestEffort", **BATCH)
+        pid = started(ruled, first)
+        until(lambda: read(pid, "cpu", "cpu.cfs_quota_us", "cpu.max") == "50000", agent.story)
+        before = held()
+        for number in range(int(os.environ.get("NRI_PODS", "5"))):
+            pod = ruled.run_pod(f"pod-{number}", "BestEffort", **BATCH)
+            started(ruled, pod)
+            until(lambda pod=pod: ruled.value(pod, "cpu", "cpu.cfs_quota_us") == "50000", agent.story)  # type: ignore[misc]
+            ruled.remove_pod(pod)
+        assert ruled.value(first, "cpu", "cpu.shares") == "512"
+        until(lambda: held()[0] <= before[0] + 2 and held()[1] == 0, agent.story)
+        agent.wait_ready()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from nri.agent.loops import strategy
 from nri.api import cpuset, naming
 from nri.api import messages as m
 from nri.api.events import EventMask
@@ -26,8 +27,10 @@ from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, decode_request, decode_response, encode_request, encode_response, request_prefix
 from nri.wire import iter_fields
 from tests.fuzz import (
-    agents,
+    agent_hooks,
+    agent_sources,
     files,
+    hook_protocol,
     hooks_and_devices,
     injectors,
     inputs,
@@ -163,6 +166,15 @@ def _cgroup_path(data: bytes) -> None:
         assert found.container_id in text
 
 
+def _loop_annotations(data: bytes) -> None:
+    """What a pod says to the agent's loops: told as errors, never raised, whatever it is."""
+    text, told = _text(data), list[str]()
+    keys = (strategy.ANNOTATION_BURST, strategy.ANNOTATION_MEMORY, strategy.ANNOTATION_BLOCK_IO)
+    found = strategy.of_pod(strategy.Strategies(), "LS", dict.fromkeys(keys, text), told.append)
+    assert found.burst.policy in ("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto")
+    assert all(each.startswith("annotation koordinator.sh/") for each in told)
+
+
 def _words(*samples: str) -> st.SearchStrategy[bytes]:
     return inputs.texts(samples) | st.text(max_size=12).map(lambda text: text.encode(errors="surrogatepass"))
 
@@ -180,9 +192,11 @@ _ROWS = (
     *merges.TARGETS,
     *files.TARGETS,
     *hooks_and_devices.TARGETS,
+    *hook_protocol.TARGETS,
     *injectors.TARGETS,
     *oci.TARGETS,
-    *agents.TARGETS,
+    *agent_hooks.TARGETS,
+    *agent_sources.TARGETS,
     *streams.TARGETS,
     Target(
         "quantity",
@@ -208,6 +222,11 @@ _ROWS = (
         ),
         _cgroup_path,
         (ValueError,),
+    ),
+    Target(
+        "loop-annotations",
+        _words('{"policy": "auto"}', '{"lowLimitPercent": 30}', '{"blocks": [{"name": "/dev/sda", "ioCfg": {}}]}'),
+        _loop_annotations,
     ),
     Target("plugin-name", _words("10-pin", "99-a.b_c+d"), _plugin_name, (ValueError,)),
 )

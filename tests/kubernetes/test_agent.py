@@ -233,3 +233,16 @@ def test_every_source_of_pods_tells_the_same_of_a_running_pod(
     assert own["resources"]["requests"]["cpu"] == "250m"
     assert own["resources"]["limits"]["cpu"] == "500m"
     assert not found["spec"].get("hostNetwork", False)
+
+
+def test_a_new_pod_is_known_by_the_runtimes_own_events(cluster: Cluster, agent: Agent) -> None:
+    source = CriPods(Settings(pods=PodSettings(cri=str(cluster.runtime.cri_socket), interval=3600.0)))
+    source.start()
+    try:
+        wait_until(agent, lambda: source.synced, "first list")
+        name = cluster.run(sensitive("later"))
+        wait_until(agent, lambda: name in {each["metadata"]["name"] for each in source.pods()}, "new pod", 10)
+        cluster.api.kubectl("delete", "pod", name, "--force", "--grace-period=0")
+        wait_until(agent, lambda: name not in {each["metadata"]["name"] for each in source.pods()}, "end of it", 60)
+    finally:
+        source.stop()

@@ -50,6 +50,12 @@ class Proxied:
 
     def start_runtime(self) -> Daemon:
         """A new life of the engine."""
+        self.make_runtime().start()
+        assert self.engine is not None
+        return self.engine
+
+    def make_runtime(self) -> Daemon:
+        """A new life of the engine, which is still to be started."""
         config = EngineConfig(
             dry=True,
             socket=self.folder / "r" / "cri.sock",
@@ -59,7 +65,6 @@ class Proxied:
         )
         config = replace(config, streaming=replace(config.streaming, address="127.0.0.1"))
         self.engine = Daemon(config)
-        self.engine.start()
         return self.engine
 
     def stop_runtime(self) -> None:

@@ -215,7 +215,7 @@ class Agent:
             return serve.json_answer(
                 {"error": f"nothing was decided for a pod {name[:200]!r}, or it is forgotten"}, 404
             )
-        return serve.json_answer(found)
+        return serve.json_answer({**found, "rules": self.parts.book.sources()})
 
     def _capabilities(self, _: Mapping[str, str]) -> serve.Answer:
         return serve.json_answer([row._asdict() for row in capabilities(self.parts.root)])

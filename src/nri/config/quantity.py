@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 from nri.text import cut
 
@@ -14,6 +15,8 @@ __all__ = ["parse"]
 
 #: Characters of a wrong one that its error shows.
 _SHOWN = 128
+#: Characters of one that is remembered.
+_REMEMBERED = 32
 
 _QUANTITY = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"  # one way to read digits: two would be tried in each split
@@ -25,9 +28,16 @@ _POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P"
 def parse(value: object) -> Fraction:
     """Return the exact value of a quantity. ValueError says what is wrong with it."""
     text = str(value).strip()
-    match = _QUANTITY.fullmatch(text)
-    if match is None or isinstance(value, bool):
+    found = None if isinstance(value, bool) else _remembered(text) if len(text) <= _REMEMBERED else _read(text)
+    if found is None:
         raise ValueError(f'"{cut(text, _SHOWN)}" is not a quantity; write such as 500m, 2, 1.5Gi')
+    return found
+
+
+def _read(text: str) -> Fraction | None:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        return None
     number, suffix = Fraction(match["number"]), match["suffix"] or ""
     if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
         scale = Fraction(10) ** int(suffix[1:])
@@ -36,3 +46,7 @@ def parse(value: object) -> Fraction:
     else:
         scale = Fraction(1000) ** _POWERS[suffix]
     return number * Fraction(scale)
+
+
+#: A node's pods ask for the same few quantities, and a reconciler reads all of them again and again.
+_remembered = lru_cache(maxsize=1024)(_read)

@@ -163,15 +163,10 @@ class Proxy:
         plugins = f"plugins in {nri.plugin_path} only" if nri.disable_connections else f"NRI at {nri.socket_path}"
         return f"CRI at {self.settings.socket}, {plugins}, runtime at {self.runtime}"
 
-    def runtime_id(self, container_id: str) -> str:
-        """The runtime's id of a container, by the name that plugins know it by; empty if there is none (yet)."""
+    def asked(self, container_id: str) -> pb.LinuxContainerResources | None:
+        """The resources that the kubelet asks for a container, by the plugins' name; None if they are not known."""
         record = self.book.named(container_id)
-        return record.runtime_id if record is not None else ""
-
-    def plugins_name(self, runtime_id: str) -> str:
-        """The name that plugins know a container by, by the runtime's id; empty if there is no such container."""
-        record = self.book.container(runtime_id)
-        return record.id if record is not None else ""
+        return record.asked if record is not None and record.asked.ByteSize() else None
 
     @property
     def runtime_name(self) -> str:
@@ -180,6 +175,11 @@ class Proxy:
             return str(self.backend.call("Version", pb.VersionRequest(), timeout_s=_ASK_S).runtime_name)
         except NriError:
             return ""
+
+    @property
+    def listening(self) -> bool:
+        """Whether the kubelet is let in."""
+        return self._front.listening
 
     @property
     def connected(self) -> bool:

@@ -193,7 +193,9 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
             'nri_agent_hook_changes_total{transport="nri",stage="PreCreateContainer",hook="CPUSetAllocator"} 1' in text
         )
         assert json.loads(ask(path, "/explain")[1])["pods"][0]["name"] == "web"
-        (value,) = json.loads(ask(path, "/explain?pod=shop/web")[1])["values"]
+        told = json.loads(ask(path, "/explain?pod=shop/web")[1])
+        assert told["rules"] == {"NodeSLO": "", "NodeResourceTopology": "a test", "Node": ""}
+        (value,) = told["values"]
         assert (value["field"], value["value"], value["hook"]) == ("cpuset", "0-3", "CPUSetAllocator")
         assert ask(path, "/explain?pod=nobody")[0] == 404
         rows = json.loads(ask(path, "/capabilities")[1])

@@ -7,14 +7,18 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
 import nri
 from nri.cri.pb import api_pb2 as pb
-from nri.proxy import PluginSettings, Proxy, ProxySettings
+from nri.proxy import PluginSettings, Proxy, ProxySettings, Subject
 from nri.proxy.events.views import RUNTIME_ID
 from tests.engine.node import Recorder
 from tests.support.proxied import Proxied, wait_for
@@ -224,8 +228,6 @@ def test_plugins_by_the_operators_policy_may_be_required(world: Proxied) -> None
 def test_two_proxies_cannot_have_one_socket_or_one_folder(world: Proxied) -> None:
     with pytest.raises(OSError, match="another proxy keeps its records there"):
         Proxy(world.settings).start()
-    from dataclasses import replace
-
     other = Proxy(replace(world.settings, state=world.folder / "other", nri=replace(
         world.settings.nri, socket_path=str(world.folder / "other.sock"))))  # fmt: skip
     with pytest.raises(OSError, match="another process listens there"):
@@ -255,3 +257,141 @@ def test_an_update_of_a_plugin_in_the_answer_to_synchronize_is_done(world: Proxi
     plugin.on["synchronize"] = lambda pods, containers: [nri.Update(containers[0].id).set_cpu_shares(66)]
     world.attach(plugin)
     wait_for(lambda: world.spec(made)["linux"]["resources"].get("cpu") == {"shares": 66}, "the update")
+
+
+def test_it_runs_until_it_is_told_to_end_and_says_where_it_is(tmp_path: Path) -> None:
+    world = Proxied(tmp_path)
+    end = threading.Event()
+    proxy = Proxy(world.settings)
+    thread = threading.Thread(target=proxy.run, args=(end,))
+    thread.start()
+    try:
+        wait_for(lambda: proxy.listening, "its start")
+        own = world.settings
+        assert proxy.describe() == f"CRI at {own.socket}, NRI at {own.nri.socket_path}, runtime at {own.runtime}"
+        assert (proxy.runtime_name, proxy.connected) == ("", False)
+        world.start_runtime()
+        wait_for(lambda: proxy.connected, "the connection")
+        assert proxy.runtime_name == "nri-engine"
+    finally:
+        end.set()
+        thread.join()
+        world.close()
+    assert not proxy.listening
+    closed = replace(world.settings, nri=replace(world.settings.nri, disable_connections=True))
+    assert "plugins in " in Proxy(closed).describe()
+
+
+def test_an_end_is_found_also_after_the_runtime_was_away(tmp_path: Path) -> None:
+    world = Proxied(tmp_path, poll_interval=0.05)
+    try:
+        world.start_runtime()
+        world.start()
+        plugin = world.attach(Recorder())
+        made = world.run(world.run_pod())
+        other = world.run(world.run_pod(world.pod_config("other")), "other")
+        world.stop_runtime()
+        time.sleep(0.3)  # it asks in vain
+        world.start_runtime()
+        wait_for(lambda: answers(world), "the runtime's answer")
+        world.direct.call("StopContainer", container_id=made)
+        wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+        world.direct.call("StopContainer", container_id=other)
+        world.direct.call("RemoveContainer", container_id=other)
+        world.stop_runtime()
+        world.start_runtime()
+        wait_for(lambda: answers(world), "the runtime's answer")
+        wait_for(lambda: plugin.of("other")[-1] == "remove", "that it is gone, told")
+    finally:
+        world.close()
+
+
+def test_a_pod_that_a_plugin_refuses_when_it_is_found_late_runs_on(
+    world: Proxied, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(pod: nri.PodSandbox, _: None) -> None:
+        raise nri.Reject("no")
+
+    plugin = world.attach(Recorder())
+    plugin.on["run_pod"] = refuse
+    pod = world.run_pod(cri=world.direct)
+    made = world.create(pod, cri=world.direct)
+    world.cri.call("UpdateContainerResources", container_id=made, linux=pb.LinuxContainerResources(cpu_shares=5))
+    assert world.direct.call("ListPodSandbox").items
+    assert "which runs already" in caplog.text
+
+
+def test_what_is_made_around_it_is_told_when_the_runtime_is_connected_to_again(world: Proxied) -> None:
+    plugin = world.attach(Recorder())
+    world.stop_runtime()
+    code, _ = world.cri.refused("Version")
+    assert code is Code.UNAVAILABLE
+    daemon = world.make_runtime()
+    engine = daemon.engine
+    engine.start()
+    pod = engine.pods.run(world.pod_config("around"), "")
+    config = pb.ContainerConfig(
+        metadata=pb.ContainerMetadata(name="around-c"), image=pb.ImageSpec(image="img"), command=["run"]
+    )
+    made = engine.containers.create(pod, config)
+    engine.containers.start(made)
+    daemon.streaming.start()
+    daemon.server.start()
+    wait_for(lambda: answers(world), "the runtime's answer")
+    wait_for(lambda: "post_start" in plugin.of("around-c"), "that it runs, told")
+    assert plugin.of("around") == ["run_pod"]
+
+
+class Hooks:
+    """Hook servers that change each request and write down what they are told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, bool, bool]] = []
+        self.running = False
+
+    def start(self) -> None:
+        self.running = True
+
+    def stop(self) -> None:
+        self.running = False
+
+    def before(self, method: str, request: Any, subject: Subject, deadline: float | None) -> None:
+        self.told.append(("before", method, subject.pod is not None, subject.container is not None))
+        assert deadline is not None
+        if method == "RunPodSandbox":
+            request.config.annotations["hooked"] = "pod"
+        if method == "CreateContainer":
+            assert subject.pod is not None and subject.pod.config.annotations["hooked"] == "pod"
+            request.config.envs.add(key="HOOKED", value=b"yes")
+        if method == "UpdateContainerResources":
+            request.linux.cpu_shares = 77
+
+    def after(self, method: str, request: Any, response: Any, subject: Subject, deadline: float | None) -> None:
+        self.told.append(("after", method, subject.pod is not None, subject.container is not None))
+
+
+def test_hook_servers_change_requests_before_plugins_see_them_and_are_told_of_answers(world: Proxied) -> None:
+    world.stop()
+    hooks = Hooks()
+    world.start(hook_servers=hooks)
+    assert hooks.running
+    plugin, seen = world.attach(Recorder()), []
+    plugin.on["create"] = lambda pod, container: seen.extend([pod.annotations["hooked"], "HOOKED=yes" in container.env])
+    pod = world.run_pod()
+    made = world.run(pod)
+    world.cri.call("UpdateContainerResources", container_id=made, linux=pb.LinuxContainerResources(cpu_shares=5))
+    world.cri.call("StopContainer", container_id=made)
+    world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
+    assert seen == ["pod", True]
+    assert "HOOKED=yes" in world.spec(made)["process"]["env"]
+    assert world.spec(made)["linux"]["resources"]["cpu"]["shares"] == 77
+    assert hooks.told == [
+        ("before", "RunPodSandbox", False, False), ("after", "RunPodSandbox", True, False),
+        ("before", "CreateContainer", True, False), ("after", "CreateContainer", True, True),
+        ("before", "StartContainer", True, True), ("after", "StartContainer", True, True),
+        ("before", "UpdateContainerResources", True, True), ("after", "UpdateContainerResources", True, True),
+        ("before", "StopContainer", True, True), ("after", "StopContainer", True, True),
+        ("before", "StopPodSandbox", True, False), ("after", "StopPodSandbox", True, False),
+    ]  # fmt: skip
+    world.stop()
+    assert not hooks.running

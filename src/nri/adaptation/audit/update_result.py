@@ -23,10 +23,20 @@ from nri.adaptation.merge.fields import RESOURCES_TREE
 from nri.api import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Self
 
-__all__ = ["APPLIED", "CLAMPED", "STALE", "UNSUPPORTED", "FieldOutcome", "Restoration", "UpdateResult", "results_of"]
+__all__ = [
+    "APPLIED",
+    "CLAMPED",
+    "STALE",
+    "UNSUPPORTED",
+    "FieldOutcome",
+    "Restoration",
+    "UpdateResult",
+    "not_overtaken",
+    "results_of",
+]
 
 #: The field has the value that was asked for.
 APPLIED = "applied"
@@ -218,6 +228,40 @@ def results_of(
             told[each.container_id] = result
             failed.append(each)
     return failed, [told.get(update.container_id) or UpdateResult(update) for update in updates]
+
+
+def not_overtaken(
+    wanted: m.LinuxResources, answers: Mapping[str, int], answer: int, result: UpdateResult
+) -> m.LinuxResources:
+    """Resources without those that a later answer has set already, which the result then says. Pure.
+
+    `answers` are the numbers of the answers that fields were set by last, `answer` that of this one; see
+    `EventReply.order_of`.
+    """
+    made = m.LinuxResources()
+    made.CopyFrom(wanted)
+    for row in result.fields:
+        if answers.get(row.field, 0) > answer:
+            result.stale("a later answer of a plugin has set it", row.field)
+            _clear(made, row.field)
+    return made
+
+
+def _clear(resources: m.LinuxResources, field: str) -> None:
+    """Take one field out, named as in a result: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`."""
+    path, _, key = field.partition("[")
+    *parents, last = path.split(".")
+    message: Any = resources
+    for each in parents:
+        message = getattr(message, each)
+    if not key:
+        message.ClearField(last)
+    elif last == "hugepage_limits":
+        stay = [row for row in message.hugepage_limits if row.page_size != key[:-1]]
+        del message.hugepage_limits[:]
+        message.hugepage_limits.extend(stay)
+    else:
+        del getattr(message, last)[key[:-1]]
 
 
 def _wrong(given: object, what: str) -> TypeError:

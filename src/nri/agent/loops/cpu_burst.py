@@ -57,8 +57,6 @@ class CpuBurst:
 
     def round(self, moment: Moment) -> None:
         """Decide for the pods that share CPUs."""
-        if not moment.strategies.known:
-            return
         pods = [pod for pod in moment.pods if pod.qos in (LS, NONE) and not pod.best_effort]
         pool = _pool(moment)
         seen: set[str] = set()

@@ -44,8 +44,6 @@ class CpuSuppress:
     def round(self, moment: Moment) -> None:
         """Decide for the folder of best-effort pods."""
         rule, node = moment.strategies.threshold, moment.parts.decisions.node
-        if not moment.strategies.known:
-            return
         if not rule.enabled or node.batch_pools:
             why = "NodeSLO has it off" if not rule.enabled else "batch pods have share pools of their own"
             self._free_quota(moment, why)

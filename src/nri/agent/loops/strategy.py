@@ -47,6 +47,9 @@ _AUTO: Final = {
     for name in _CLASSES
 }
 
+#: Disks that a pod may name.
+_MOST_DISKS: Final = 64
+
 _Value = TypeVar("_Value")
 
 
@@ -161,9 +164,7 @@ def _pod_burst(text: str, node: BurstConfig) -> BurstConfig:
 
 
 def _pod_memory(text: str, node: MemoryQos, qos: str) -> MemoryQos:
-    given = json.loads(text) if text.strip().startswith("{") else None
-    if not isinstance(given, dict):
-        raise ValueError("it is not an object")  # noqa: TRY004  (a bad annotation, not a bad call)
+    given = _object(text)
     policy = given.pop("policy", "") or "default"
     if policy == "none":
         return MemoryQos()
@@ -176,10 +177,21 @@ def _pod_memory(text: str, node: MemoryQos, qos: str) -> MemoryQos:
 
 
 def _pod_disks(text: str) -> tuple[DiskLimits, ...]:
-    given = json.loads(text) if text.strip().startswith("{") else None
+    disks = tuple(block_io.parse({**_object(text), "enable": True}))
+    if len(disks) > _MOST_DISKS:
+        raise ValueError(f"it names {len(disks)} disks, and no machine has more than {_MOST_DISKS}")
+    return disks
+
+
+def _object(text: str) -> dict[str, Any]:
+    """The object that a JSON text is. Raises ValueError, also for one that is nested too deep."""
+    try:
+        given = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
     if not isinstance(given, dict):
         raise ValueError("it is not an object")  # noqa: TRY004  (a bad annotation, not a bad call)
-    return tuple(block_io.parse({**given, "enable": True}))
+    return given
 
 
 def _threshold(given: Any) -> Threshold:

@@ -109,19 +109,18 @@ class Loops:
     def round(self, _reasons: frozenset[str] = frozenset()) -> None:
         """One round: sample, decide, write, evict."""
         self._strategies.take(self._parts.book.document("NodeSLO"))
-        if not self._parts.pods.synced:
+        if not (self._strategies.known and self._parts.pods.synced):
             return
         senseless: list[str] = []
         pods = self._pods(senseless)
         active = [loop for loop in self.loops if loop.wants(self._strategies) or _own_words(loop, pods)]
         # One that has just been switched off has its last round, in which it takes back what it has set.
         last = [loop for loop in self.loops if loop not in active and loop.name not in self._off]
-        if self._strategies.known:
-            self._off = {loop.name for loop in self.loops if loop not in active}
+        self._off = {loop.name for loop in self.loops if loop not in active}
         if not active and not last:
             self.errors = [plain(each, 200) for each in (*self._strategies.errors, *senseless)][:100]
             return
-        moment = self._moment(pods)
+        moment = self._moment(pods, [*active, *last])
         moment.errors += senseless
         for loop in (*active, *last):
             try:
@@ -150,13 +149,13 @@ class Loops:
                 failed(key_of(each.pod), error)
         return found
 
-    def _moment(self, pods: list[LoopPod]) -> Moment:
+    def _moment(self, pods: list[LoopPod], loops: list[_Loop]) -> Moment:
         topology = self._topology()
         empty = Sample(0.0, len(topology.cpus), None, 0, 0, {})
         moment = Moment(self._parts, self._strategies, pods, empty, topology)
         folders = [pod.folder for pod in pods] + [folder for folder, _ in program_folders(moment)]
         folders.append(moment.best_effort_folder)
-        if any(isinstance(loop, CpuBurst) for loop in self.loops):
+        if any(isinstance(loop, CpuBurst) for loop in loops):
             folders += [each.cgroup_parent for pod in pods for each in pod.containers]
         moment.sample = self._sampler.take(dict.fromkeys(folders), len(topology.cpus))
         return moment

@@ -2,15 +2,18 @@
 
 The CRI knows no pod of the API, but most of what matters of one here: its names, labels and annotations, which of its
 containers run, and, where the runtime tells it in its verbose answers, the folder and the resources that the kubelet
-has asked for. Those do not change, so each pod and container is asked for them once. Which containers initialize the
-pod cannot be told, and what has ended is left out. Next: `nri.agent.pods.described`, which reads verbose answers.
+has asked for. Those do not change, so each pod and container is asked for them once. It is asked again after a pause,
+and at once when the runtime says that a container has begun or ended. Which containers initialize the pod cannot be
+told, and what has ended is left out. Next: `nri.agent.pods.described`, which reads verbose answers.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from nri.agent.pods.cri_events import CriEvents
 from nri.agent.pods.described import ContainerWords, PodWords, container_words, pod_words
 from nri.agent.pods.source import Known, KnownPods, Pod
 from nri.agent.worker import Worker
@@ -26,6 +29,9 @@ __all__ = ["CriPods"]
 #: Labels by which the kubelet finds its own again; the rest are the pod's.
 _KUBELETS = ("io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid")
 _RUNNING = {pb.CONTAINER_CREATED: "waiting", pb.CONTAINER_RUNNING: "running"}
+_EVENT = "event"
+#: Events that come within this time of one another are one question, in seconds.
+_GATHER_S = 0.05
 #: What is remembered of so many at most; a node has a few hundred.
 _MOST = 20_000
 
@@ -43,20 +49,28 @@ class CriPods(KnownPods):
     def __init__(self, settings: Settings) -> None:
         super().__init__(Known())
         self._socket = settings.pods.cri
-        self._worker = Worker("pods of the runtime", lambda _: self.ask(), settings.pods.interval)
+        self._worker = Worker("pods of the runtime", self._round, settings.pods.interval)
+        self._events = CriEvents(self._socket, lambda: self._worker.poke(_EVENT))
         self._client: CriClient | None = None
         self._runtime = ""
         self._pod_words: dict[str, PodWords] = {}
         self._container_words: dict[str, ContainerWords] = {}
 
     def start(self) -> None:
-        """Begin to ask, in a thread of its own."""
+        """Begin to ask, and to listen for events, in threads of its own."""
         self._worker.start()
+        self._events.start()
 
     def stop(self) -> None:
         """Ask no longer; what is known stays known."""
+        self._events.stop()
         self._worker.stop()
         self._forget()
+
+    def _round(self, reasons: frozenset[str]) -> None:
+        if _EVENT in reasons:
+            time.sleep(_GATHER_S)  # one pod that starts is several events
+        self.ask()
 
     def ask(self) -> None:
         """Ask once. After a failure the connection and the runtime's name are made anew: it may be another one."""

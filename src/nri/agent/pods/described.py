@@ -15,8 +15,11 @@ from typing import Any
 from nri.cri.pb import api_pb2 as pb
 from nri.policies.koordinator import paths
 
-__all__ = ["ContainerWords", "PodWords", "container_words", "pod_words"]
+__all__ = ["ASKED_QUOTA", "ContainerWords", "PodWords", "container_words", "pod_words"]
 
+#: Annotation of a container: the CPU quota that was asked for, and the one that the agent has made of it.
+ASKED_QUOTA = "agent.nri/cfs-quota"
+_LONGEST_NUMBER = 19  # digits
 #: The longest text that is read, in characters; an OCI spec with many mounts has a hundred thousand.
 _LONGEST = 4 << 20
 _CPU_PERIOD_US = 100_000
@@ -54,11 +57,19 @@ def pod_words(answer: Any) -> PodWords:
 
 
 def container_words(answer: Any) -> ContainerWords:
-    """Read the verbose status of a container."""
-    resources = _at(_info(answer), "config", "linux", "resources")
+    """Read the verbose status of a container.
+
+    Behind the agent's own proxy its configuration holds a quota that was scaled already, with a note of what was asked.
+    """
+    info = _info(answer)
+    resources = _at(info, "config", "linux", "resources")
     if not isinstance(resources, dict):
         return ContainerWords()
     shares, quota = _number(_at(resources, "cpu_shares")), _number(_at(resources, "cpu_quota"))
+    annotations = _at(info, "config", "annotations")
+    asked, _, made = _text(annotations.get(ASKED_QUOTA) if isinstance(annotations, dict) else "").partition(" ")
+    if quota > 0 and made == str(quota) and asked.isascii() and asked.isdecimal() and len(asked) < _LONGEST_NUMBER:
+        quota = int(asked)
     period = _number(_at(resources, "cpu_period")) or _CPU_PERIOD_US
     memory, score = _number(_at(resources, "memory_limit_in_bytes")), _at(resources, "oom_score_adj")
     requests: dict[str, str] = {}

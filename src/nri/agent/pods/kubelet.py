@@ -25,7 +25,7 @@ from nri.text import plain
 if TYPE_CHECKING:
     from nri.agent.settings import Settings
 
-__all__ = ["KubeletPods"]
+__all__ = ["KubeletPods", "pods_of"]
 
 _log = logging.getLogger(__name__)
 _ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  a path
@@ -67,7 +67,7 @@ class KubeletPods(KnownPods):
     def ask(self) -> None:
         """Ask once."""
         try:
-            pods = _pods(self._answer())
+            pods = pods_of(self._answer())
         except (OSError, http.client.HTTPException, ValueError) as error:
             words = plain(str(error) or type(error).__name__, 300)
             self._known.failed(f"the kubelet at {self._host}:{self._port}: {words}")
@@ -121,7 +121,8 @@ def _context(ca: str, host: str) -> ssl.SSLContext:
     return context
 
 
-def _pods(data: bytes) -> list[Pod]:
+def pods_of(data: bytes) -> list[Pod]:
+    """Return the pods of the kubelet's answer; ValueError if it is none."""
     try:
         found = json.loads(data)
     except RecursionError:

@@ -18,6 +18,7 @@ from nri.host.cgroups import expand
 from nri.policies.koordinator import paths
 from nri.policies.koordinator.contexts import PodContext
 from nri.policies.koordinator.convert import manifest
+from nri.policies.koordinator.names import KUBE_CLASSES
 from nri.policies.koordinator.refresh.running import RunningPod
 
 __all__ = ["key_of", "plain_context", "running", "uid_of"]
@@ -93,6 +94,8 @@ def _found(pod: Mapping[str, Any], uids: Counter[str], hierarchies: Hierarchies,
     if folder:
         made_by = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
     else:
+        if manifest.kube_class(pod) not in KUBE_CLASSES:  # else its values would be those of all pods
+            raise ValueError(f"{str(manifest.kube_class(pod))[:40]!r} is no class of Kubernetes")
         own = hashed if hashed and hashed != uid and uids[hashed] == 1 else uid
         folder = paths.pod_path(manifest.kube_class(pod), own, driver)
     return RunningPod(pod, folder, _sandbox_id(pod, folder, hierarchies, made_by), made_by)

@@ -124,6 +124,11 @@ class RuleBook:
         with self._lock:
             return self._entries[kind].source
 
+    def sources(self) -> dict[str, str]:
+        """Return where the document in force of each kind came from, "" for those without one."""
+        with self._lock:
+            return {kind: entry.source for kind, entry in self._entries.items()}
+
     def problems(self) -> list[Problem]:
         """Return what was refused and has not been mended, oldest first."""
         with self._lock:

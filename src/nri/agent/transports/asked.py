@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
+from nri.agent.pods.described import ASKED_QUOTA
 from nri.api import messages as m
 from nri.policies.koordinator.contexts import Resources
 from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.values import Changes
 
 __all__ = ["ASKED_QUOTA", "asked_before", "by_api", "note"]
-
-#: Annotation of a container: the CPU quota that was asked for, and the one that was made of it.
-ASKED_QUOTA: Final = "agent.nri/cfs-quota"
 
 
 def note(message: m.ContainerAdjustment, changes: Changes, asked: Resources | None) -> None:

@@ -119,7 +119,7 @@ class HookCalls:
                 decisions.told(context, TRANSPORT, executor.resctrl(changes.resctrl))
             if isinstance(context, ContainerContext):
                 self._tell_clear(context, changes)
-        results = executor.write([write for _, write in batch])
+        results = executor.write([write for _, write in batch], keep=False)
         for (context, _), result in zip(batch, results, strict=True):
             decisions.told(context, TRANSPORT, [result])
 
@@ -188,8 +188,11 @@ class HookCalls:
         return _echo(request)
 
     def _stopped(self, request: Fields) -> Fields:
+        container = self._context(request)
         with self._lock:
-            self._containers.pop(_key(self._context(request)), None)
+            seen = self._containers.get(_key(container))
+            if seen is not None and (seen.running is None or seen.running.id == container.id):
+                del self._containers[_key(container)]  # else one of the same name runs already
         return _echo(request)
 
     # --- inside ---

@@ -26,6 +26,7 @@ from nri.agent.transports.proxy_plugin import ProxyPlugin
 from nri.agent.transports.refresher import Refresher
 from nri.api import naming
 from nri.backoff import Backoff
+from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy import PluginSettings, Proxy, ProxySettings
 from nri.stub.session.session import Session
@@ -58,7 +59,7 @@ class ProxyTransport:
         self._settings, self._observer = settings, parts.observer
         self.label = naming.full_name(settings.nri.index, settings.nri.name)
         self.proxy: Proxy | None = None
-        self.plugin = ProxyPlugin(parts, self._runtime_name, fail=settings.failure_policy == "Fail")
+        self.plugin = ProxyPlugin(parts, self._runtime_name, self._asked, fail=settings.failure_policy == "Fail")
         self.refresher = Refresher(lambda: self.plugin.reapply.run(self.plugin.runtime), "nri-agent-proxy-refresh")
         self.plugin.stale = self.refresher.ask
         self._lock = threading.Lock()
@@ -114,6 +115,8 @@ class ProxyTransport:
             session, problem = self._session, self._problem
         if session is None or session.stage != "ready":
             return False, problem or "the agent does not take part in its own proxy yet"
+        if not proxy.listening:
+            return False, "the kubelet is not let in yet"
         where = f"{proxy.settings.socket}, before {proxy.runtime}"
         if not proxy.connected:
             return False, f"serving {where}, which is not there"
@@ -159,6 +162,10 @@ class ProxyTransport:
     def _runtime_name(self) -> str:
         proxy = self.proxy
         return proxy.runtime_name if proxy is not None else ""
+
+    def _asked(self, container_id: str) -> pb.LinuxContainerResources | None:
+        proxy = self.proxy
+        return proxy.asked(container_id) if proxy is not None else None
 
 
 def proxy_settings(settings: Settings) -> ProxySettings:

@@ -5,6 +5,7 @@
 | a container has no id while it is made, and another one for plugins | its folder is worked out from the runtime's id |
 | the proxy's name is not the runtime's | ids and folders have the runtime's name, which the proxy asks for |
 | cgroups are made after StartContainer | what only a write can do is done at PostStartContainer |
+| the request says the CPUs that the kubelet asks for | an explicit clear takes them out of it, by an annotation |
 | the CRI has no RDT class | the container's threads are put into the group by the executor |
 
 Next: `nri.agent.transports.proxy`.
@@ -14,17 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from nri.agent.parts import Parts
 from nri.agent.transports import places
+from nri.agent.transports.clears import is_clear
 from nri.agent.transports.held import HeldContainer
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.update import Update
 from nri.api.events import EventMask
+from nri.cri import convert
+from nri.cri.pb import api_pb2 as pb
 from nri.policies.koordinator import paths
+from nri.policies.koordinator.contexts import Resources
 from nri.policies.koordinator.values import NO_CHANGES
+from nri.proxy.adjust import CLEAR_CPUS
 from nri.proxy.events.views import RUNTIME_ID
 
 __all__ = ["ProxyPlugin"]
@@ -33,11 +40,26 @@ _DEFAULT = "containerd"
 
 
 class ProxyPlugin(HookPlugin):
-    """The policy as a plugin of the proxy. `runtime_name` gives the runtime's own name, empty if it is not known."""
+    """The policy as a plugin of the proxy.
 
-    def __init__(self, parts: Parts, runtime_name: Callable[[], str], *, fail: bool = False) -> None:
+    Args:
+        parts: the agent's.
+        runtime_name: gives the runtime's own name; empty if it is not known.
+        asked: gives the resources that the kubelet asks for a container; None if they are not known.
+        fail: whether a request fails that this plugin has failed to answer.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        runtime_name: Callable[[], str],
+        asked: Callable[[str], pb.LinuxContainerResources | None],
+        *,
+        fail: bool = False,
+    ) -> None:
         super().__init__(parts, "proxy", fail=fail)
         self._runtime_name, self._name = runtime_name, ""
+        self._asked = asked
 
     def configure(self) -> EventMask:
         """Choose the events: those of NRI, and the first moment at which a container has a cgroup."""
@@ -53,10 +75,12 @@ class ProxyPlugin(HookPlugin):
 
     def create_container(self, pod: m.PodSandbox, container: m.Container) -> Adjustment | None:
         """Adjust a container that is about to be created; its group of threads follows when there are some."""
-        wanted = super().create_container(pod, container)
-        if wanted is not None and wanted.message.linux.resources.HasField("rdt_class"):
-            wanted.message.linux.resources.ClearField("rdt_class")
-        return wanted if wanted is not None and wanted.message.ByteSize() else None
+        wanted = super().create_container(pod, container) or Adjustment()
+        wanted.message.linux.resources.ClearField("rdt_class")
+        known = self.held.container(container.id)
+        if known is not None and is_clear(known.changes):
+            wanted.add_annotation(CLEAR_CPUS, "yes")
+        return wanted if wanted.message.ByteSize() else None
 
     def post_create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Note the container's folder, now that it has its id."""
@@ -89,11 +113,21 @@ class ProxyPlugin(HookPlugin):
         self._place(pod, container)
         return super().update_container(pod, container, resources)
 
+    def _found(self, pod: m.PodSandbox, container: m.Container, asked: dict[tuple[str, str], Any], now: int) -> None:
+        """Take in a container that runs already; the proxy has kept what the kubelet asks for it."""
+        kept = self._asked(container.id)
+        if kept is not None:
+            wanted = places.requested(pod, container, convert.to_nri(kept).value, self._scheme)
+            asked = {**asked, (pod.uid, container.name): wanted.resources or Resources()}
+        super()._found(pod, container, asked, now)
+
     # -- how ----------------------------------------------------------------------------------------------------------
 
     @property
     def _scheme(self) -> str:
-        self._name = self._name or self._runtime_name()
+        if not self._name:
+            name = self._runtime_name()
+            self._name = name if _is_known(name) else ""
         return self._name or _DEFAULT
 
     def _place(self, pod: m.PodSandbox, container: m.Container) -> None:
@@ -113,3 +147,11 @@ class ProxyPlugin(HookPlugin):
         if changes.resctrl is not None:
             results += self._parts.executor.resctrl(changes.resctrl, known.context.cgroup_parent)
         self._parts.decisions.told(known.context, self._transport, results)
+
+
+def _is_known(runtime: str) -> bool:
+    """Whether it is known what systemd's scopes of a runtime are called."""
+    try:
+        return bool(paths.container_path("a.slice", f"{runtime}://c", paths.SYSTEMD))
+    except (KeyError, ValueError):
+        return False

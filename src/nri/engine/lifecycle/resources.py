@@ -18,6 +18,7 @@ from google.protobuf import json_format
 
 from nri.adaptation import UpdateResult
 from nri.adaptation.audit.reporting import ANSWERS
+from nri.adaptation.audit.update_result import not_overtaken
 from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
@@ -98,7 +99,7 @@ class Resources:
             runtime = self._runtime(record.runtime_handler)
             generator = self._generator(life.spec)
             if answer:
-                wanted = _not_overtaken(wanted, life.answers, answer, result)
+                wanted = not_overtaken(wanted, life.answers, answer, result)
             from_plugins = generator.update(wanted)
             told = _with_swap(from_plugins, generator.spec) if told is None else copy.deepcopy(told)
             _leave_out(told, self._machine, runtime.program, result, life.spec)
@@ -145,36 +146,6 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 def _set_by(wanted: m.LinuxResources) -> list[str]:
     """The names of the fields that resources set; a zero that stands for "not set" sets none. Pure."""
     return [row.field for row in result_of("", given(wanted)).fields]
-
-
-def _not_overtaken(
-    wanted: m.LinuxResources, answers: Mapping[str, int], answer: int, result: UpdateResult
-) -> m.LinuxResources:
-    """Resources without those that a later answer has set already, which the result says. Pure."""
-    made = m.LinuxResources()
-    made.CopyFrom(wanted)
-    for row in result.fields:
-        if answers.get(row.field, 0) > answer:
-            result.stale("a later answer of a plugin has set it", row.field)
-            _clear(made, row.field)
-    return made
-
-
-def _clear(resources: m.LinuxResources, field: str) -> None:
-    """Take one field out, named as in a result: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`."""
-    path, _, key = field.partition("[")
-    *parents, last = path.split(".")
-    message: Any = resources
-    for each in parents:
-        message = getattr(message, each)
-    if not key:
-        message.ClearField(last)
-    elif last == "hugepage_limits":
-        stay = [row for row in message.hugepage_limits if row.page_size != key[:-1]]
-        del message.hugepage_limits[:]
-        message.hugepage_limits.extend(stay)
-    else:
-        del getattr(message, last)[key[:-1]]
 
 
 def _with_swap(told: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -133,6 +133,9 @@ class Follower:
             self._watch()
         except ApiserverError as error:
             return self._failed(error)
+        except Exception as error:  # noqa: BLE001  whatever a library makes of an odd answer, the thread goes on
+            _log.exception("%s cannot be followed", self._kind)
+            return self._failed(ApiserverError(f"follow {self._kind}", 0, f"{type(error).__name__}: {error}"))
         if self._clock() - begun < _SHORT_S and not self._stopping.is_set():
             return self._backoff.ended()
         self._backoff.reset()

@@ -73,8 +73,9 @@ def patience(read_s: float) -> Any:
 def failures() -> tuple[type[Exception], ...]:
     """Return what a request may raise."""
     import httpx2
+    from lightkube.core import exceptions
 
-    return httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError
+    return httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, exceptions.ConfigError, OSError
 
 
 class Lender:

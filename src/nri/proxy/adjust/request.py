@@ -20,9 +20,11 @@ from nri.proxy.adjust import devices, mounts
 from nri.proxy.adjust.table import TABLE
 from nri.text import plain
 
-__all__ = ["ZERO", "Owners", "Unsaid", "adjust", "zeros"]
+__all__ = ["CLEAR_CPUS", "ZERO", "Owners", "Unsaid", "adjust", "zeros"]
 
 _SHOWN = 120  # characters of a value
+#: The annotation with which a plugin takes the CPUs away that the kubelet asks for: NRI has no word for that.
+CLEAR_CPUS = "nri.proxy/clear-cpus"
 #: Why a 0 is not in a request.
 ZERO = '0 says "not set" in the CRI'
 
@@ -107,7 +109,10 @@ def _annotations(config: pb.ContainerConfig, entry: Entry) -> Rest:
     for key in entry.removed:
         config.annotations.pop(key, None)
     for key, value in entry.sets.items():
-        config.annotations[key] = value
+        if key == CLEAR_CPUS:
+            config.linux.resources.cpuset_cpus = ""
+        else:
+            config.annotations[key] = value
     return rest
 
 

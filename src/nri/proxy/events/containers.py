@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import secrets
 
-from nri.adaptation import CreateReply
+from nri.adaptation import CreateReply, UpdateResult
+from nri.adaptation.audit.reporting import ANSWERS
 from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
@@ -55,6 +56,7 @@ class ContainerCalls:
     ) -> bytes:
         parts = self._parts
         record.shown = asked_for(record)
+        record.asked.CopyFrom(request.config.linux.resources)
         with parts.domain.block(deadline=call.deadline):
             reply = parts.domain.create(pod, record, call.deadline)
             try:
@@ -68,6 +70,7 @@ class ContainerCalls:
                 parts.domain.undo_create(record)
                 raise
             record.runtime_id = pb.CreateContainerResponse.FromString(answer).container_id
+            _log.info("container %s is %s to plugins", record.runtime_id, record.id)
             record.shown = made(record, parts.facts(record))
             parts.book.note(record, told=CREATED)
             parts.updates.follow(reply)
@@ -115,16 +118,27 @@ class ContainerCalls:
         subject = Subject(pod, record)
         data = parts.before("UpdateContainerResources", data, request, subject, call.deadline)
         wanted = convert.to_nri(request.linux, "linux").value
+        asked = pb.LinuxContainerResources()
+        asked.CopyFrom(record.asked)
+        asked.MergeFrom(request.linux)
         with parts.domain.block(deadline=call.deadline):
             reply = parts.domain.update(record, wanted, call.deadline)
-            try:
-                if reply.changed:
-                    data = self._changed(request, reply.resources, record)
-                answer = call.forward(data)
-            except BaseException:
-                reply.abort(lambda _: None)  # nothing of it was done yet
-                raise
-            in_force(parts.book, record, request.linux, reply.resources)
+            with parts.updates.turn(record) as answers:
+                try:
+                    if reply.changed:
+                        data = self._changed(request, reply.resources, record)
+                    answer = call.forward(data)
+                except BaseException:
+                    reply.abort(lambda _: None)  # nothing of it was done yet
+                    raise
+                if record.asked.ByteSize():
+                    parts.book.note(record, asked=asked)
+                in_force(parts.book, record, request.linux, reply.resources)
+                own = m.ContainerUpdate(container_id=record.id)
+                own.linux.resources.CopyFrom(reply.resources)
+                # What comes from the kubelet alone is a later word than all answers so far.
+                number = reply.order_of(own) if reply.changed else next(ANSWERS)
+                answers.update((row.field, number) for row in UpdateResult(own).fields)
             parts.updates.follow(reply)
             parts.domain.post_update(record)
         response = pb.UpdateContainerResourcesResponse.FromString(answer)

@@ -68,7 +68,7 @@ class Exits:
             try:
                 if found is not None:
                     self._look(pb.ListContainersResponse.FromString(found))
-                elif self._wait_s() <= 0:
+                else:
                     self._asked_at = monotonic()
                     self._look(self._parts.backend.call("ListContainers", pb.ListContainersRequest()))
             except (NriError, DecodeError) as error:

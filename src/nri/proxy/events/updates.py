@@ -1,19 +1,23 @@
 """What plugins want of containers that are there: resources by UpdateContainerResources, evictions by StopContainer.
 
-Rules: nobody is asked about it again; each update comes back field by field as applied, unsupported or stale; what the
-CRI has no word for is unsupported, with the plugin's name where a reply tells it. Only what plugins set is sent, so
-that nothing that others have set is overwritten. Next: `nri.proxy.events.containers`.
+Rules: no plugin is asked about it again; of two answers the later one counts, whichever is done first; each update
+comes back field by field as applied, unsupported or stale; what the CRI has no word for is unsupported, and told with
+the plugin's name where a reply has it. Only what plugins set is sent, so that nothing that others have set is
+overwritten. Next: `nri.proxy.events.containers`.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
 from nri.adaptation import CreateReply, StopReply, UpdateReply, UpdateResult
+from nri.adaptation.audit.reporting import ANSWERS
+from nri.adaptation.audit.update_result import not_overtaken
 from nri.api import messages as m
 from nri.api.owners import owners_of
 from nri.cri import convert
@@ -31,6 +35,8 @@ EVICTION_S = 10
 #: gRPC's number of NOT_FOUND.
 _NOT_FOUND = 5
 _UPDATE_S = 30.0
+#: So many containers more than there are may be remembered before those that are gone are forgotten.
+_FEW = 64
 
 _log = logging.getLogger("nri.proxy")
 
@@ -40,6 +46,8 @@ class Updates:
 
     def __init__(self, book: Book, backend: Backend, domain: Domain) -> None:
         self._book, self._backend, self._domain = book, backend, domain
+        self._turns: dict[str, _Turn] = {}
+        self._lock = threading.Lock()
 
     def follow(self, reply: CreateReply | UpdateReply | StopReply) -> None:
         """Do what a reply asks for beside its own container; updates that fail are told, and stop nothing."""
@@ -55,7 +63,7 @@ class Updates:
         for update in updates:
             result = UpdateResult(update)
             try:
-                self._apply(update, result)
+                self._apply(update, result, next(ANSWERS) if reply is None else reply.order_of(update))
             except NriError as error:
                 _fail(result, error)
             results.append(result)
@@ -78,12 +86,27 @@ class Updates:
 
     # --- inside ---
 
-    def _apply(self, update: m.ContainerUpdate, result: UpdateResult) -> None:
+    @contextmanager
+    def turn(self, record: ContainerRecord) -> Iterator[dict[str, int]]:
+        """One update of a container at a time; gives the numbers of the answers that its fields were set by last."""
+        with self._lock:
+            if len(self._turns) > 2 * len(self._book.containers()) + _FEW:
+                self._turns = {name: each for name, each in self._turns.items() if self._book.named(name) is not None}
+            mine = self._turns.setdefault(record.id, _Turn())
+        with mine.lock:
+            yield mine.answers
+
+    def _apply(self, update: m.ContainerUpdate, result: UpdateResult, answer: int) -> None:
         record = self._book.named(update.container_id)
         if record is None or not record.runtime_id or record.told != CREATED:
             result.stale("there is no such container" if record is None else "the container has ended")
             return
-        wanted = update.linux.resources
+        with self.turn(record) as answers:
+            wanted = not_overtaken(update.linux.resources, answers, answer, result)
+            self._send(record, wanted, result)
+            answers.update((row.field, answer) for row in result.fields if not row.reason)
+
+    def _send(self, record: ContainerRecord, wanted: m.LinuxResources, result: UpdateResult) -> None:
         sent, dropped = convert.to_cri(wanted)
         for field in zeros(wanted):
             result.unsupported(field, ZERO)
@@ -104,6 +127,16 @@ class Updates:
                 self._domain.stop(record)
         except NriError as error:
             _log.warning("container %s could not be evicted: %s", record.runtime_id, error)
+
+
+class _Turn:
+    """The updates of one container: who is at it, and by which answers its fields were set last."""
+
+    __slots__ = ("answers", "lock")
+
+    def __init__(self) -> None:
+        self.answers: dict[str, int] = {}
+        self.lock = threading.Lock()
 
 
 def in_force(book: Book, record: ContainerRecord, sent: pb.LinuxContainerResources, wanted: m.LinuxResources) -> None:

@@ -36,6 +36,7 @@ def asked_for(record: ContainerRecord) -> m.Container:
     status = pb.ContainerStatus(id=record.id)
     shown = convert.container(status, record.config, convert.requested(record.config), pod_id=record.pod_id).value
     shown.state = m.ContainerState.CONTAINER_UNKNOWN
+    shown.annotations.pop(RUNTIME_ID, None)
     _resources_for_plugins(shown, record.config.linux.resources)
     return shown
 
@@ -47,6 +48,7 @@ def made(record: ContainerRecord, facts: ContainerFacts | None) -> m.Container:
         shown.state = m.ContainerState.CONTAINER_CREATED
     else:
         shown = _of(record, facts)
+    shown.annotations.pop(RUNTIME_ID, None)  # nobody else may say it
     if record.runtime_id != record.id:
         shown.annotations[RUNTIME_ID] = record.runtime_id
     return shown
@@ -56,18 +58,16 @@ def _of(record: ContainerRecord, facts: ContainerFacts) -> m.Container:
     status = pb.ContainerStatus()
     status.CopyFrom(facts.status)
     status.id = record.id
-    for spec in (facts.spec, convert.requested(record.config)):
-        try:
-            shown = convert.container(status, record.config, spec, pod_id=record.pod_id, pid=facts.pid).value
-        except RequestError:
-            raise
-        except (KeyError, TypeError, AttributeError, ValueError):
-            continue  # a spec of no form that is known
-        if not spec:
-            continue
-        _resources_for_plugins(shown, record.resources)
-        return shown
-    raise AssertionError("a request has a spec")
+    try:
+        spec = facts.spec or convert.requested(record.config)
+        shown = convert.container(status, record.config, spec, pod_id=record.pod_id, pid=facts.pid).value
+    except RequestError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError):  # a spec of no form that is known
+        spec = convert.requested(record.config)
+        shown = convert.container(status, record.config, spec, pod_id=record.pod_id, pid=facts.pid).value
+    _resources_for_plugins(shown, record.resources)
+    return shown
 
 
 def _resources_for_plugins(shown: m.Container, resources: pb.LinuxContainerResources) -> None:

@@ -23,7 +23,7 @@ __all__ = ["CALL_TIMEOUT_S", "RUNTIME_SERVICE", "Backend"]
 
 RUNTIME_SERVICE = "runtime.v1.RuntimeService"
 #: How long the proxy's own calls may take, in seconds.
-CALL_TIMEOUT_S = 30.0
+CALL_TIMEOUT_S = 10.0
 #: Between attempts to connect, in milliseconds: a runtime that is back is found within the longer one.
 _RETRY_MS, _RETRY_AT_MOST_MS = 50, 500
 _OPTIONS = [

@@ -54,10 +54,16 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no type
     def start(self) -> None:
         """Listen. Raises OSError if the socket cannot be had: a process listens there, or others may write there."""
         try:
-            self._server = bind(self.path, self._pool, [self], folder_mode=0o755, most_calls=CALLS)
+            server = bind(self.path, self._pool, [self], folder_mode=0o755, most_calls=CALLS)
         except RuntimeError as error:
             raise OSError(str(error)) from error
-        self._server.start()
+        server.start()
+        self._server = server
+
+    @property
+    def listening(self) -> bool:
+        """Whether calls are taken."""
+        return self._server is not None
 
     def stop(self, grace_s: float = 2.0) -> None:
         """Take no more calls, give those that run so many seconds, and remove the socket."""

@@ -44,7 +44,8 @@ _KINDS: dict[str, Any] = {"pod": PodRecord, "container": ContainerRecord}
 _MESSAGES: dict[str, dict[str, Any]] = {
     "pod": {"config": pb.PodSandboxConfig, "shown": m.PodSandbox},
     "container": {
-        "config": pb.ContainerConfig, "resources": pb.LinuxContainerResources, "shown": m.Container,
+        "config": pb.ContainerConfig, "asked": pb.LinuxContainerResources, "resources": pb.LinuxContainerResources,
+        "shown": m.Container,
     },
 }  # fmt: skip
 Record = PodRecord | ContainerRecord

@@ -47,6 +47,7 @@ class ContainerRecord:
         runtime_id: the runtime's id; empty while it is being made.
         pod_id: its pod.
         config: what it was made with, as the runtime got it: with what plugins changed.
+        asked: the resources that the kubelet asks for, before plugins change them; nothing if that is not known.
         resources: those in force, as far as they were set through the proxy.
         told: what plugins were told last.
         shown: as plugins see it.
@@ -56,6 +57,7 @@ class ContainerRecord:
     runtime_id: str = ""
     pod_id: str = ""
     config: pb.ContainerConfig = field(default_factory=pb.ContainerConfig)
+    asked: pb.LinuxContainerResources = field(default_factory=pb.LinuxContainerResources)
     resources: pb.LinuxContainerResources = field(default_factory=pb.LinuxContainerResources)
     told: str = ""
     shown: m.Container = field(default_factory=m.Container)

@@ -102,3 +102,28 @@ def test_a_pod_may_ask_for_it_by_itself(tmp_path: Path) -> None:
     world.throttled.add(C)
     world.loop(2)
     assert quotas(world)[1] == 120_000
+
+
+def test_nothing_is_done_before_a_nodeslo_is_known_and_lsr_pods_are_no_part_of_the_pool(tmp_path: Path) -> None:
+    world = world_of(tmp_path, policy="auto")
+    world.book.put("NodeSLO", None, "test")
+    pods = list(world.source.pods())
+    lsr = pod("lsr", n.LSR, n.GUARANTEED, containers=[{"name": "c", "resources": {"requests": {"cpu": "6"}}}])
+    world.uses[world.pod(lsr)] = 5500
+    world.source.replace([*pods, lsr])
+    world.throttled.add(C)
+    world.node_milli = 5600
+    world.loop(3)
+    assert quotas(world) == (100_000, 100_000)
+    world.slo({"cpuBurstStrategy": {"policy": "auto"}})
+    world.loop(2)
+    assert quotas(world)[1] > 100_000  # two CPUs are shared, of which a tenth of one is used
+
+
+def test_a_kernel_without_bursts_still_scales_quotas(tmp_path: Path) -> None:
+    world = world_of(tmp_path, policy="auto")
+    for file in (tmp_path / TOP / "cpu,cpuacct").rglob("cpu.cfs_burst_us"):
+        file.unlink()
+    world.throttled.add(C)
+    world.loop(2)
+    assert quotas(world) == (120_000, 120_000)

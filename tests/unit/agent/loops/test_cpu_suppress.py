@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nri.api import cpuset
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.profile import Node
@@ -107,3 +109,22 @@ def test_a_host_program_counts_and_so_does_what_the_node_keeps_for_itself(tmp_pa
     world.book.put("Node", {"metadata": {"name": "n"}, "status": status}, "test")
     world.loop(2)
     assert quota(world) == 320_000  # 5.2 less 1.0 of the program, less 1.0 reserved
+
+
+@pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
+def test_a_machine_without_the_folder_is_left_alone_and_bad_programs_are_passed_over(
+    policy: str, tmp_path: Path
+) -> None:
+    world = LoopWorld(tmp_path, on(policy))
+    world.no_cgroup(BE)
+    world.book.put("Node", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "many"}}}, "test")
+    world.loop(3)
+    assert world.loops.health()[0]
+    assert world.observer.text().count('outcome="applied"') == 0
+
+
+def test_a_pod_whose_cpus_cannot_be_read_takes_none_away(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, on("cpuset"))
+    busy(world, (pod("lse", n.LSE, annotations={n.ANNOTATION_STATUS: "{"}), 0))
+    world.loop(2)
+    assert cpus(world) == frozenset(range(6))

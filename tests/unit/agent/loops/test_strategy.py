@@ -75,7 +75,9 @@ def test_a_pods_word_goes_before_the_nodes_where_it_says_something() -> None:
     assert [each.read_bps for each in of({ANNOTATION_BLOCK_IO: disks})[0].disks] == [5]
 
 
-@pytest.mark.parametrize("bad", ["{", "[]", '{"policy": 5}', "5", '{"policy": "what"}', "x" * 10_000])
+@pytest.mark.parametrize(
+    "bad", ["{", "[]", '{"policy": 5}', "5", '{"policy": "what"}', "x" * 10_000, '{"a":' * 100_000]
+)
 def test_a_bad_annotation_is_told_and_the_nodes_word_stays(bad: str) -> None:
     given = {ANNOTATION_BURST: bad, ANNOTATION_MEMORY: bad, ANNOTATION_BLOCK_IO: bad}
     found, errors = of(given, cpuBurstStrategy={"policy": "cpuBurstOnly"})

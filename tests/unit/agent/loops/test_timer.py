@@ -30,8 +30,10 @@ def test_nothing_is_sampled_or_written_unless_nodeslo_asks_for_it(tmp_path: Path
     world = LoopWorld(tmp_path)
     world.pod(pod("a", n.LS))
     world.source.replace([pod("a", n.LS)])
-    world.loop(3)
-    assert len(world.loops._sampler) == 0 or world.book.document("NodeSLO") is None
+    (tmp_path / "proc/stat").rename(tmp_path / "proc/hidden")
+    for _ in range(3):
+        world.loops.round()
+    (tmp_path / "proc/hidden").rename(tmp_path / "proc/stat")
     assert world.observer.text().count('outcome="applied"') == 0
     world.slo({})
     world.loop(3)

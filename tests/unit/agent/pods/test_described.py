@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.agent.pods.described import ContainerWords, PodWords, container_words, pod_words
+from nri.agent.pods.described import ASKED_QUOTA, ContainerWords, PodWords, container_words, pod_words
 from nri.cri.pb import api_pb2 as pb
 from nri.kube import quantity
 
@@ -97,6 +97,23 @@ def test_a_request_makes_the_same_shares_again(milli: int) -> None:
     info = {"config": {"linux": {"resources": {"cpu_shares": shares}}}}
     requests = container_words(container_answer(info)).spec["resources"]["requests"]
     assert quantity.cpu_shares(quantity.parse(requests.get("cpu", "0"))) == shares
+
+
+@pytest.mark.parametrize(
+    ("note", "quota"),
+    [
+        ("100000 50000", "1000m"),
+        ("100000 40000", "500m"),
+        ("x 50000", "500m"),
+        ("", "500m"),
+        ("9" * 30 + " 50000", "500m"),
+    ],
+)
+def test_a_quota_that_the_agents_own_proxy_has_scaled_is_the_one_that_was_asked_for(note: str, quota: str) -> None:
+    config = {"linux": {"resources": {"cpu_quota": 50_000}}, "annotations": {ASKED_QUOTA: note}}
+    assert container_words(container_answer({"config": config})).spec["resources"]["limits"] == {"cpu": quota}
+    odd = {**config, "annotations": [note]}
+    assert container_words(container_answer({"config": odd})).spec["resources"]["limits"] == {"cpu": "500m"}
 
 
 def test_what_the_kubelet_did_not_ask_for_is_not_made_up() -> None:

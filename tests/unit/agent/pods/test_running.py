@@ -102,3 +102,29 @@ def test_a_pod_that_makes_no_sense_is_told_and_costs_no_other(tmp_path: Path) ->
     assert (list(listed), told) == (["odd", "u1"], ["ns/many", "ns/statuses"])
     context = plain_context(listed["odd"])
     assert (context.labels, context.annotations, context.uid) == ({}, {"c": "text"}, "odd")
+
+
+def test_a_folder_of_another_runtime_is_no_pause_container(tmp_path: Path) -> None:
+    world = World(tmp_path, Node(), driver=paths.SYSTEMD)
+    folder = world.pod(pod())
+    world.cgroup(f"{folder}/crio-other.scope")
+    hierarchies = world.parts.executor.hierarchies
+    assert [each.sandbox_id for each in running([pod()], hierarchies, paths.SYSTEMD)] == [""]
+    foreign = pod()
+    foreign["status"]["containerStatuses"][0]["containerID"] = "unknown://u1c"
+    assert [each.sandbox_id for each in running([foreign], hierarchies, paths.SYSTEMD)] == [""]
+
+
+def test_a_folder_that_leads_out_of_the_hierarchy_has_no_containers_to_look_for(tmp_path: Path) -> None:
+    hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
+    (found,) = running([{**pod(), "cgroupParent": "/../../etc"}], hierarchies, paths.CGROUPFS)
+    assert found.sandbox_id == ""
+
+
+def test_a_pod_of_a_class_that_kubernetes_does_not_have_is_told_and_has_no_folder(tmp_path: Path) -> None:
+    odd = pod()
+    odd["status"]["qosClass"] = "Best"
+    hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
+    told: list[str] = []
+    assert list(running([odd], hierarchies, paths.SYSTEMD, lambda _, error: told.append(str(error)))) == []
+    assert told == ["'Best' is no class of Kubernetes"]

@@ -40,6 +40,7 @@ def heard(book: RuleBook) -> list[set[str]]:
 def test_before_any_document_the_base_holds(book: RuleBook) -> None:
     assert book.node == Node(fail=True)
     assert (book.document("NodeSLO"), book.source("NodeSLO"), book.problems()) == (None, "", [])
+    assert book.sources() == {"NodeSLO": "", "NodeResourceTopology": "", "Node": ""}
 
 
 def test_each_kind_becomes_its_part_of_the_rules_and_is_told(book: RuleBook, heard: list[set[str]]) -> None:

@@ -214,3 +214,25 @@ def test_many_pods_leave_nothing_behind(root: Root) -> None:
     assert calls.apply_again() == 0
     assert set(shared.executor.held().values()) == {0}
     assert len(shared.history) <= 1024
+
+
+def test_the_end_of_a_container_does_not_forget_the_one_that_came_after_it(root: Root) -> None:
+    calls = HookCalls(parts(root))
+    calls.answer("PostStartContainer", container("a" * 64))
+    calls.answer("PostStartContainer", container(NUMBER))
+    calls.answer("PostStopContainer", container("a" * 64))
+    assert calls.apply_again() == 1
+    calls.answer("PostStopContainer", container(NUMBER))
+    assert calls.apply_again() == 0
+
+
+def test_what_has_ended_by_itself_leaves_no_write_that_waits(root: Root) -> None:
+    shared = parts(root)
+    calls = HookCalls(shared)
+    batch = {n.LABEL_QOS: n.BE}, {n.ANNOTATION_EXTENDED: BATCH}
+    calls.answer("PostStartContainer", container("a" * 64, pod_labels=batch[0], pod_annotations=batch[1]))
+    assert calls.apply_again() == 1
+    assert shared.executor.held()["waiting writes"] == 0
+    known = shared.history.of(UID)
+    assert known is not None
+    assert {row["outcome"] for row in known["writes"]} == {"gone"}

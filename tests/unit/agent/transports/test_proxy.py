@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nri.agent.transports.proxy import ProxyTransport, proxy_settings
+from nri.agent.transports.proxy_plugin import ProxyPlugin
+from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.policies.koordinator import names as n
+from nri.policies.koordinator.profile import Node
 from tests.support import agents
 from tests.support.host_trees import v1
 from tests.support.proxied import Proxied, wait_for
@@ -119,9 +123,111 @@ def test_one_bad_pod_costs_itself_its_values_and_no_other(world: Proxied, transp
 def test_other_plugins_are_let_in_only_where_a_socket_is_named(world: Proxied) -> None:
     settings = agent_settings(world)
     assert proxy_settings(settings).nri.disable_connections
-    from dataclasses import replace
-
     other = replace(settings, proxy=replace(settings.proxy, socket_path="/run/x.sock", skip_label="a=b"))
     made_of_it = proxy_settings(other)
     assert (made_of_it.nri.disable_connections, made_of_it.nri.socket_path) == (False, "/run/x.sock")
     assert (made_of_it.skip_label_key, made_of_it.skip_label_value) == ("a", "b")
+
+
+def test_what_the_kubelet_asked_for_last_is_known_after_a_restart_and_not_scaled_twice(world: Proxied) -> None:
+    world.start_runtime()
+    root = v1(world.folder / "machine", "kubepods/pod")
+    settings = agent_settings(world)
+    twice = {"Node": {"metadata": {"annotations": {n.ANNOTATION_RATIO: "2"}}}}
+    gated = agents.parts(root, node=Node(gates=frozenset({"CPUNormalization"})), rules=twice)
+    first = ProxyTransport(settings, gated)
+    first.start()
+    resources = pb.LinuxContainerResources(cpu_quota=100_000, cpu_period=100_000)
+    container = world.run(
+        world.run_pod(world.pod_config(labels=LABELS)), linux=pb.LinuxContainerConfig(resources=resources)
+    )
+    resources.cpu_quota = 300_000
+    world.cri.call("UpdateContainerResources", container_id=container, linux=resources)
+    assert world.spec(container)["linux"]["resources"]["cpu"]["quota"] == 150_000
+    first.stop()
+    second = ProxyTransport(settings, gated)
+    second.start()
+    try:
+        gated.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "3"}}}, "a test")
+        second.rules_changed(frozenset({"Node"}))
+        assert second.refresher.idle(20)
+        assert world.spec(container)["linux"]["resources"]["cpu"]["quota"] == 100_000, "a third of what was asked last"
+    finally:
+        second.stop()
+
+
+def test_a_start_of_what_runs_does_nothing_and_a_mistake_leaves_nothing(world: Proxied) -> None:
+    world.start_runtime()
+    transport = made(world)
+    Path(world.settings.socket).parent.mkdir()
+    Path(world.settings.socket).write_text("no socket")
+    with pytest.raises(NriError, match=r"mode proxy: .*it is not a socket"):
+        transport.start()
+    assert transport.health() == (False, "not started")
+    Path(world.settings.socket).unlink()
+    transport.start()
+    try:
+        proxy = transport.proxy
+        transport.start()
+        assert transport.proxy is proxy
+    finally:
+        transport.stop()
+
+
+def test_a_policy_that_cannot_be_read_is_an_error_of_the_start(world: Proxied) -> None:
+    settings = agent_settings(world)
+    policy = world.folder / "policy.toml"
+    policy.write_text("=")
+    wrong = replace(settings, proxy=replace(settings.proxy, policy_path=str(policy)))
+    transport = ProxyTransport(wrong, agents.parts(v1(world.folder / "machine")))
+    with pytest.raises(NriError, match=r"policy\.toml"):
+        transport.start()
+    assert transport.health() == (False, "not started")
+
+
+def test_a_container_that_was_made_around_it_is_decided_for_when_it_starts(
+    world: Proxied, transport: ProxyTransport
+) -> None:
+    pod = world.run_pod(world.pod_config(labels=LABELS), world.direct)
+    container = world.create(pod, cri=world.direct)
+    world.cri.call("StartContainer", container_id=container)
+    held = dict(transport.plugin.held.containers())
+    assert held[container].changes is not None and held[container].changes.cpuset == "0-3"
+
+
+def test_the_kubelet_is_let_in_also_where_the_agents_plugin_is_refused(
+    world: Proxied, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An operator's policy can keep the agent from events; the node's pods run all the same."""
+    settings = agent_settings(world)
+    policy = world.folder / "policy.toml"
+    policy.write_text('["00-nri-agent"]\nshadow = true\n')
+    policy.chmod(0o600)
+    world.start_runtime()
+    shadowed = replace(settings, proxy=replace(settings.proxy, policy_path=str(policy)))
+    root = v1(world.folder / "machine", "kubepods/pod")
+    transport = ProxyTransport(shadowed, agents.parts(root, rules={"NodeResourceTopology": agents.TOPOLOGY}))
+    transport.start()
+    try:
+        assert cpus(world, world.create(world.run_pod(world.pod_config(labels=LABELS)))) is None
+    finally:
+        transport.stop()
+
+
+def test_a_systemd_pods_container_is_found_by_the_runtimes_name(world: Proxied, transport: ProxyTransport) -> None:
+    pod = m.PodSandbox(id="p")
+    pod.linux.cgroup_parent = "kubepods-pod1.slice"
+    container = m.Container(id="c")
+    transport.plugin._place(pod, container)
+    assert container.linux.cgroups_path == "/kubepods.slice/kubepods-pod1.slice/nri-c.scope"
+    strange = ProxyPlugin(transport.plugin._parts, lambda: "iSulad", lambda _: None)
+    other = m.Container(id="c")
+    strange._place(pod, other)
+    assert other.linux.cgroups_path == "/kubepods.slice/kubepods-pod1.slice/cri-containerd-c.scope"
+    container.linux.cgroups_path = "kept"
+    transport.plugin._place(pod, container)
+    assert container.linux.cgroups_path == "kept"
+    # Of what it has never heard of it says nothing.
+    transport.plugin.post_start_container(pod, container)
+    transport.plugin.synchronize([], [container])
+    assert transport.plugin.held.containers() == []

@@ -25,7 +25,7 @@ from tests.support import agents
 from tests.support.hook_modes import MAIN, PROXY, UID, Case, Effect, cell_id, cells
 from tests.support.host_trees import TOP, v1, write_files
 from tests.support.needs import need, need_root
-from tests.support.proxied import Proxied
+from tests.support.proxied import Proxied, wait_for
 from tests.unit.agent.transports.test_nri_modes import BEFORE, FOLDERS, GROUP, POD_CPUS, group
 
 TASK = 4711
@@ -133,7 +133,8 @@ def live(folder: Path, case: Case, *, update: bool) -> dict[tuple[str, str], str
     try:
         world.start_runtime()
         transport.start()
-        assert transport.health() == (True, f"serving {world.settings.socket}, before {world.settings.runtime}")
+        served = (True, f"serving {world.settings.socket}, before {world.settings.runtime}")
+        wait_for(lambda: transport.health() == served, "that it serves")
         return _life(world, transport, root, parts, case, update=update)
     finally:
         transport.stop()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
+from nri.agent.transports import registration
 from nri.agent.transports.registration import Registration, TakenError
 
 
@@ -34,3 +36,12 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
     with Registration(path, "00-a"), pytest.raises(TakenError):
         Registration(path, "00-a").__enter__()
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_file_system_without_locks_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(registration.fcntl, "flock", refuse)
+    with Registration(str(tmp_path / "nri.sock"), "00-agent"):
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import subprocess
 import sys
@@ -129,6 +130,26 @@ def test_a_kubeconfig_that_cannot_be_used_is_a_config_error_with_its_path(tmp_pa
 def test_a_kubeconfig_that_is_not_there_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         connect(tmp_path / "none")
+
+
+def test_a_token_that_is_taken_away_later_is_an_error_of_the_call(
+    server: HttpServer, tmp_path: Path, closing: Closing
+) -> None:
+    token, kubeconfig = tmp_path / "token", tmp_path / "config"
+    token.write_text("secret")
+    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.port}"}}
+    user = {"name": "u", "user": {"tokenFile": str(token)}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    tree = {"clusters": [cluster], "users": [user], "contexts": [context], "current-context": "x"}
+    kubeconfig.write_text(json.dumps(tree))
+    api = closing(connect(kubeconfig))
+    token.unlink()
+    with pytest.raises(ApiserverError, match="not found"):
+        api.list(PODS)
+    token.write_text("renewed")
+    server.script(page(PAGE))
+    api.list(PODS)
+    assert server.asked[0]["headers"]["Authorization"] == "Bearer renewed"
 
 
 def test_a_context_can_be_chosen(server: HttpServer, kubeconfig: Path) -> None:

@@ -14,7 +14,8 @@ import nri
 from nri.adaptation.merge.fields import ROWS
 from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
-from nri.proxy.adjust import TABLE, Owners, adjust
+from nri.proxy.adjust import CLEAR_CPUS, TABLE, Owners, adjust
+from nri.proxy.adjust.devices import node_of
 
 ROOT = Path(__file__).parents[4]
 NOBODY = Owners(m.OwningPlugins(), "c")
@@ -129,6 +130,36 @@ def test_a_device_that_the_host_has_no_node_of_comes_back_and_a_mode_that_its_no
     assert [each.container_path for each in config.devices] == ["/dev/null"]
 
 
+def test_devices_of_the_request_are_removed_and_replaced_and_others_cannot_be() -> None:
+    config = pb.ContainerConfig(
+        devices=[pb.Device(container_path=at, host_path="/dev/zero") for at in ("/dev/goes", "/dev/null")]
+    )
+    wanted = device("/dev/null", "/dev/null", uid=m.OptionalUInt32(value=77))
+    for path in ("-/dev/goes", "-/dev/of-runtime"):
+        wanted.message.linux.devices.add(path=path)
+    assert said(config, wanted) == ["linux.devices[/dev/null]", "linux.devices[/dev/of-runtime]"]
+    assert [(each.container_path, each.host_path) for each in config.devices] == [("/dev/null", "/dev/null")]
+
+
+@pytest.mark.parametrize(
+    ("text", "node"),
+    [("MAJOR=1\nDEVNAME=there\n", "/dev/there"), ("DEVNAME=gone\n", ""), ("MAJOR=1\n", ""), (None, "")],
+)
+def test_a_node_is_found_by_the_kernels_word_and_looked_at(tmp_path: Path, text: str | None, node: str) -> None:
+    found = os.stat("/dev/null")
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/there").symlink_to("/dev/null")
+    numbers = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+    if text is not None:
+        folder = tmp_path / "sys/dev/char" / numbers
+        folder.mkdir(parents=True)
+        (folder / "uevent").write_text(text)
+    wanted = device("/dev/elsewhere", "/dev/null").message.linux.devices[0]
+    assert node_of(wanted, tmp_path) == node
+    wanted.type = "p"
+    assert node_of(wanted, tmp_path) == ""
+
+
 def test_resources_are_put_over_those_of_the_request() -> None:
     config = pb.ContainerConfig()
     config.linux.resources.cpu_shares = 2
@@ -155,6 +186,13 @@ def test_a_zero_that_the_cri_takes_for_not_set_comes_back() -> None:
     wanted = nri.Adjustment()
     wanted.message.linux.resources.cpu.shares.SetInParent()
     assert said(config, wanted) == ["linux.resources.cpu.shares"]
+
+
+def test_cpus_that_the_kubelet_asks_for_can_be_taken_away_by_an_annotation() -> None:
+    config = pb.ContainerConfig()
+    config.linux.resources.cpuset_cpus = "0-1"
+    assert said(config, nri.Adjustment().add_annotation(CLEAR_CPUS, "yes")) == []
+    assert (config.linux.resources.cpuset_cpus, dict(config.annotations)) == ("", {})
 
 
 def test_cdi_devices_are_added_once() -> None:

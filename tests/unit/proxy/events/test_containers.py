@@ -221,3 +221,11 @@ def test_a_plugin_that_is_slow_does_not_keep_the_kubelet_over_its_deadline(world
     assert time.monotonic() - began < 1.2
     wait_for(lambda: "remove" in plugin.of("c") or (world.proxy and not world.proxy.book.containers()), "the undo")
     assert not world.direct.call("ListContainers").containers
+
+
+def test_an_end_is_seen_in_any_list_also_in_one_by_a_filter(world: Proxied, plugin: Recorder) -> None:
+    made = world.run(world.run_pod())
+    world.direct.call("StopContainer", container_id=made, timeout=0)
+    over = pb.ContainerFilter(state=pb.ContainerStateValue(state=pb.CONTAINER_EXITED))
+    assert [each.id for each in world.cri.call("ListContainers", filter=over).containers] == [made]
+    wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")

@@ -101,3 +101,47 @@ def test_what_the_runtime_does_not_know_it_says_itself(world: Proxied, plugin: R
     }.items():
         world.cri.call(name, **fields)
     assert plugin.events == []
+
+
+def test_a_skipped_pods_end_is_only_forgotten_and_a_stop_of_what_plugins_missed_is_not_told(
+    world: Proxied, plugin: Recorder
+) -> None:
+    assert world.proxy is not None
+    pod = world.run_pod(world.pod_config("over"), world.direct)
+    made = world.create(pod, cri=world.direct)
+    world.direct.call("StartContainer", container_id=made)
+    world.direct.call("StopContainer", container_id=made)
+    world.direct.call("StopPodSandbox", pod_sandbox_id=pod)
+    world.cri.call("StopContainer", container_id=made)
+    world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
+    world.cri.call("RemovePodSandbox", pod_sandbox_id=pod)
+    assert [event for event, _ in plugin.events] == ["remove", "remove_pod"]
+    assert world.proxy.book.pods() == []
+
+
+def test_a_refused_pod_that_the_runtime_does_not_remove_is_told(
+    world: Proxied, plugin: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(pod: nri.PodSandbox, _: None) -> None:
+        world.stop_runtime()
+        raise nri.Reject("full")
+
+    plugin.on["run_pod"] = refuse
+    code, _ = world.cri.refused("RunPodSandbox", config=world.pod_config())
+    assert code in (Code.PERMISSION_DENIED, Code.UNAVAILABLE)
+    assert "cannot be removed" in caplog.text
+
+
+def test_a_container_of_a_runtime_that_does_not_tell_its_pod_is_found_in_its_list(
+    world: Proxied, plugin: Recorder
+) -> None:
+    assert world.proxy is not None
+    pod = world.run_pod(world.pod_config("quiet"), world.direct)
+    made = world.create(pod, "quiet-c", world.direct)
+    inquiry = world.proxy._adoption._inquiry
+    told = inquiry.container
+    inquiry.container = lambda runtime_id: told(runtime_id)._replace(pod_id="")  # type: ignore[method-assign]
+    world.cri.call("StartContainer", container_id=made)
+    assert plugin.of("quiet-c") == ["post_create", "start", "post_start"]
+    inquiry.container = told  # type: ignore[method-assign]
+    assert world.proxy.adaptation.plugins

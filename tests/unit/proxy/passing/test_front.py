@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from nri.proxy.passing import Backend, Front
+from nri.proxy.passing import Backend, Front, RuntimeFailed
 from tests.support.raw_grpc import RawServer, raw_channel
 
 VERSION = "/runtime.v1.RuntimeService/Version"
@@ -130,6 +130,46 @@ def test_a_stream_gives_each_answer_when_it_comes(runtime: RawServer, channel: g
     assert next(answers) == b"1"
     go_on.set()
     assert list(answers) == [b"2"]
+
+
+def test_a_stream_has_the_runtimes_metadata_and_its_errors_too(runtime: RawServer, channel: grpc.Channel) -> None:
+    def behave(request: bytes, context: Any) -> Iterator[bytes]:
+        context.send_initial_metadata((("first", "1"),))
+        yield b"1"
+        context.set_trailing_metadata((("last", "2"),))
+        context.abort(Code.OUT_OF_RANGE, "no more")
+
+    runtime.server_streams[EVENTS] = behave
+    answers: Any = channel.unary_stream(EVENTS)(b"", timeout=WAIT_S)
+    assert next(answers) == b"1"
+    with pytest.raises(grpc.RpcError):
+        next(answers)
+    assert (answers.code(), answers.details()) == (Code.OUT_OF_RANGE, "no more")
+    assert ("first", "1") in [tuple(each) for each in answers.initial_metadata()]
+    assert ("last", "2") in [tuple(each) for each in answers.trailing_metadata()]
+
+
+def test_a_call_whose_client_has_gone_is_not_done_by_the_runtime(tmp_path: Path, runtime: RawServer) -> None:
+    gone, failed = threading.Event(), list[Exception]()
+    runtime.unary[VERSION] = lambda request, context: time.sleep(WAIT_S) or b""
+
+    def answer(request: bytes, call: Any) -> bytes:
+        assert gone.wait(WAIT_S)
+        try:
+            return bytes(call.forward(request))
+        except RuntimeFailed as error:
+            failed.append(error)
+            raise
+
+    with runtime.listening(tmp_path / "r.sock"), proxied(tmp_path, {VERSION: answer}):
+        with raw_channel(tmp_path / "p.sock") as channel:
+            call = channel.unary_unary(VERSION).future(b"")
+            time.sleep(0.2)
+            call.cancel()
+            time.sleep(0.2)
+            gone.set()
+            waited(lambda: failed)
+    assert isinstance(failed[0], RuntimeFailed) and failed[0].code is Code.CANCELLED
 
 
 def test_the_runtime_has_the_clients_deadline(runtime: RawServer, channel: grpc.Channel) -> None:

@@ -106,9 +106,8 @@ class Standalone:
             reasons: why; `timer` looks also at what is believed to be right, "NodeSLO" at identities of all folders.
         """
         force, tally = TIMER in reasons or _RULES in reasons, Tally()
-        if _SLO in reasons or not self._passed:
-            folders.switches(self._parts, tally)
         if reasons != {_PODS}:
+            folders.switches(self._parts, tally)
             folders.kube_classes(self._parts, tally, force=force)
             folders.programs(self._parts, tally, force=force)
         if self._parts.pods.synced:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.cli.errors import FAILED, USAGE
-from nri.cli.support.agent.offline import book_of, explained, passed_over, pods_of
+from nri.cli.support.agent.offline import book_of, explained, missing_rules, passed_over, pods_of
 from nri.config.complaint import apart
 from nri.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nri.agent.settings import Settings
+    from nri.agent.settings import LoadedSettings, Settings
 
 __all__ = ["Checked", "Finding", "check"]
 
@@ -36,7 +36,7 @@ class Checked(NamedTuple):
     code: int
 
 
-def check(loaded: Settings | ConfigError, default: Settings, rules: bool, pods: str) -> Checked:
+def check(loaded: LoadedSettings | ConfigError, default: Settings, rules: bool, pods: str) -> Checked:
     """Check everything.
 
     Args:
@@ -47,11 +47,13 @@ def check(loaded: Settings | ConfigError, default: Settings, rules: bool, pods: 
     """
     wrong = [_of(each) for each in apart(loaded)] if isinstance(loaded, ConfigError) else []
     code = USAGE if wrong else 0
-    settings = default if isinstance(loaded, ConfigError) else loaded
+    settings = default if isinstance(loaded, ConfigError) else loaded.settings
     words, notes = ["settings"], list[str]()
     node = None
     if rules:
         book = book_of(settings)
+        if not isinstance(loaded, ConfigError) and (lacking := missing_rules(loaded)):
+            wrong.append(_of(lacking))
         found = [Finding(each.source, each.kind, each.error) for each in book.problems()]
         wrong += found
         kinds = [kind for kind in ("NodeSLO", "NodeResourceTopology", "Node") if book.document(kind)]

@@ -62,11 +62,14 @@ def show(out: Output, found: Mapping[str, Any]) -> None:
     name = "/".join(part for part in (found.get("namespace"), found.get("name")) if part) or found.get("key", "")
     out.text(Painted(f"pod {name}{' (it has ended)' if found.get('ended') else ''}", "bold"))
     if found["values"]:
-        columns = [each for each in VALUES if any(row.get(each.key) for row in found["values"])]
         rows = [{**row, "value": row["value"] or '""'} for row in found["values"]]
+        columns = [each for each in VALUES if any(row.get(each.key) for row in rows)]
         out.table(columns, sorted(rows, key=lambda row: (row.get("container", ""), row.get("field", ""))))
     else:
         out.text("no hook gave it any value")
+    if found.get("rules"):
+        out.text("")
+        out.text("Rules: " + "; ".join(f"{kind}: {source or 'none'}" for kind, source in found["rules"].items()))
     for title, shown, part in (("What came of it:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
         if found.get(part):
             out.text("")

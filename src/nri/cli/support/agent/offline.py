@@ -33,13 +33,21 @@ from nri.policies.koordinator.writes import KNOBS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from nri.agent.settings import Settings
+    from nri.agent.settings import LoadedSettings, Settings
     from nri.policies.koordinator.profile import Node
 
-__all__ = ["book_of", "explain_manifests", "explained", "passed_over", "pods_of"]
+__all__ = ["book_of", "explain_manifests", "explained", "missing_rules", "passed_over", "pods_of"]
 
 #: Labels and annotations by the hook that reads them.
 _KEYS = {row.name: row.keys for row in PROFILE}
+
+
+def missing_rules(loaded: LoadedSettings) -> ConfigError | None:
+    """The error that there is no file of rules where one was named; None if there is, or if none was."""
+    path, named = loaded.settings.rules.path, loaded.origins.get("rules.path")
+    if named is None or loaded.settings.rules.source != "files" or path.exists():
+        return None
+    return ConfigError(named, "rules.path", f"there is no {path}")
 
 
 def book_of(settings: Settings) -> RuleBook:
@@ -82,7 +90,7 @@ def explain_manifests(settings: Settings, path: str) -> list[dict[str, Any]]:
     if not pods:
         raise ConfigError(path, "", "there is no pod in it", 'a document with "kind: Pod"')
     table = {row.what: row for row in capabilities(host.Root(settings.root))}
-    return [explained(pod, book.node, table) for pod in pods]
+    return [{**explained(pod, book.node, table), "rules": book.sources()} for pod in pods]
 
 
 def explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability]) -> dict[str, Any]:

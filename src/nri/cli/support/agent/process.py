@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from nri.cli.errors import FAILED, Failure
@@ -11,13 +12,16 @@ from nri.cli.support.engine.process import log_to
 from nri.errors import NriError
 
 if TYPE_CHECKING:
+    from nri.agent.agent import Agent
     from nri.agent.settings import LoadedSettings
     from nri.cli.settings import Settings
 
-__all__ = ["INSTALL", "missing", "run"]
+__all__ = ["INSTALL", "missing", "run", "tell_who_waits"]
 
 _log = logging.getLogger("nri.agent")
 
+#: After so many seconds it is told what is still waited for.
+_PATIENCE_S = 2.0
 #: How to install what the agent needs. No package index has this project, so its name alone would bring a stranger's.
 INSTALL = "pip install '.[agent]', in a checkout of nri"
 
@@ -31,14 +35,30 @@ def run(settings: Settings, loaded: LoadedSettings) -> int:
             "the agent needs root, to write cgroups. Run it with sudo, or with --root DIR, on a tree of files"
         )
     _log.info("settings: %s", ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml")
+    if config.rules.source == "files" and not config.rules.path.exists():
+        _log.warning("there are no rules until there is %s (rules.path)", config.rules.path)
     try:
         from nri.agent.agent import Agent
 
-        return Agent(config).run()
+        agent = Agent(config)
+        told = threading.Timer(_PATIENCE_S, tell_who_waits, [agent])
+        told.daemon = True
+        told.start()
+        try:
+            return agent.run()
+        finally:
+            told.cancel()
     except ModuleNotFoundError as error:
         missing("the agent", error)
     except NriError as error:
         raise Failure(f"the agent cannot start: {error}", FAILED) from error
+
+
+def tell_who_waits(agent: Agent) -> None:
+    """Say in the log which parts of an agent do not do their work yet, and what each one waits for."""
+    for row in agent.health().rows:
+        if not row.ready:
+            _log.warning("%s is not ready yet: %s. It goes on trying; try: nri doctor", row.part, row.state)
 
 
 def missing(what: str, error: ModuleNotFoundError) -> NoReturn:

@@ -94,11 +94,11 @@ def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods
     flags = flags_of(settings, {**options, "rules_path": rules})
     only_rules = {key: value for key, value in flags.items() if key.startswith("rules.")}
     try:
-        loaded: Any = load_settings(*files, flags=flags).settings
+        loaded: Any = load_settings(*files, flags=flags)
     except ConfigError as error:
         loaded = error
     default = load_settings(flags=only_rules, environment={"NRI_AGENT_CONFIG": "/dev/null"}).settings
-    with_rules = bool(rules) or (not isinstance(loaded, ConfigError) and loaded.rules.source == "files")
+    with_rules = bool(rules) or (not isinstance(loaded, ConfigError) and loaded.settings.rules.source == "files")
     done = run_check(loaded, default, with_rules, pods or "")
     out = Output(settings)
     for note in done.notes:
@@ -147,8 +147,10 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
 
     out = Output(settings)
     if manifest:
-        from nri.cli.support.agent.offline import explain_manifests, passed_over
+        from nri.cli.support.agent.offline import explain_manifests, missing_rules, passed_over
 
+        if lacking := missing_rules(loaded):
+            raise lacking
         for note in passed_over(loaded.settings):
             out.note(f"note: {note}")
         found = [enriched(each) for each in explain_manifests(loaded.settings, str(manifest))]

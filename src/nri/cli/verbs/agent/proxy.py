@@ -13,10 +13,9 @@ from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
 
 EXAMPLES = [
-    "sudo nri proxy --runtime-endpoint /run/containerd/containerd.sock",
+    "nri proxy --runtime-endpoint /run/containerd/containerd.sock",
     "kubelet --container-runtime-endpoint=unix:///run/nri-proxy/proxy.sock ...",
     "sudo nri proxy --listen /run/p.sock --plugin-path /opt/nri/plugins --policy /etc/nri/policy.toml",
-    "nri proxy --config proxy.toml --set unsayable=refuse",
     "sudo nri proxy --hook-servers /etc/runtime/hookserver.d    # koordlet, in mode proxy",
 ]
 

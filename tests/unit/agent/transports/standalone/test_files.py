@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 from nri.agent.transports.standalone import files
@@ -52,4 +53,17 @@ def test_what_cannot_be_written_leaves_the_old_file_and_nothing_beside_it(tmp_pa
     (tmp_path / "f").mkdir()
     result = files.replace(Root(tmp_path), "/", "f", "one")
     assert result.outcome is Outcome.REFUSED
+    assert [each.name for each in tmp_path.iterdir()] == ["f"]
+
+
+def test_a_disk_that_takes_no_more_leaves_the_old_file_whole(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        result = files.replace(Root(tmp_path), "/", "f", "new" * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (result.outcome, result.reason) == (Outcome.REFUSED, "File too large")
+    assert (tmp_path / "f").read_text() == "old"
     assert [each.name for each in tmp_path.iterdir()] == ["f"]

@@ -77,6 +77,9 @@ def test_core_scheduling_switches_group_identity_off_first_and_back(tmp_path: Pa
     world.book.put("NodeSLO", slo(cpuPolicy="coreSched"), "test")
     world.round("rules", "NodeSLO")
     assert switches() == ["1", "0"]
+    (tmp_path / "proc/sys/kernel/sched_core").write_text("0\n")
+    world.round()
+    assert switches() == ["1", "0"], "what somebody else switches is switched back"
     world.book.put("NodeSLO", slo(cpuPolicy="groupIdentity"), "test")
     world.round("rules", "NodeSLO")
     assert switches() == ["0", "1"]
@@ -89,3 +92,10 @@ def test_a_topology_without_pools_is_no_reason_to_fail(tmp_path: Path) -> None:
     )
     world.round()
     assert world.standalone.last.errors == 0
+
+
+def test_a_thousand_programs_are_enough(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    world.book.put("NodeSLO", slo(*({"name": f"p{number}", "qos": "LS"} for number in range(1030))), "test")
+    world.round("rules", "NodeSLO")
+    assert world.observer.count("left_out_total", "host applications") == 6

@@ -61,3 +61,10 @@ def test_a_machine_or_an_agent_without_resctrl_has_no_groups_to_look_for(tmp_pat
         world.source.replace([])
         world.round()
         assert groups(world) == ["koordlet-a"]
+
+
+def test_without_any_group_there_is_nothing_to_remove(tmp_path: Path) -> None:
+    world = World(tmp_path, NODE)
+    world.source.replace([])
+    world.round()
+    assert world.standalone.last.items == 3, "the folders of the kube-QoS classes"

@@ -96,3 +96,10 @@ def test_a_round_that_fails_is_told_and_the_next_one_is_not_kept_from_working(tm
         until(lambda: world.standalone.health()[0])
     finally:
         world.standalone.stop()
+
+
+def test_more_pods_than_any_node_has_are_left_out_and_counted(tmp_path: Path) -> None:
+    world = World(tmp_path, Node())
+    world.source.replace([{"metadata": {"uid": str(number)}} for number in range(4100)])
+    world.standalone.round(frozenset({"timer"}))
+    assert world.observer.count("left_out_total", "pods") == 4

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent.agent import Agent
 from nri.agent.settings import LoadedSettings, load_settings
 from nri.cli.errors import Failure
 from nri.cli.settings import Settings
@@ -58,6 +59,18 @@ def test_beside_a_koordlet_it_does_not_start_and_says_what_to_do(tmp_path: Path)
     (tmp_path / "proc/77/comm").write_text("koordlet\n")
     with pytest.raises(Failure, match=r"the agent cannot start: koordlet runs on this node \(pid 77\)"):
         process.run(Settings(), loaded(tmp_path, modes=["nri"], gates={"BECPUSuppress": False, "CPUBurst": False}))
+
+
+def test_what_is_still_waited_for_is_told_part_by_part(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    more = {"nri.socket": f"{tmp_path}/none/nri.sock", "gates": {"BECPUSuppress": False, "CPUBurst": False}}
+    agent = Agent(loaded(tmp_path, modes=["nri"], beside_koordlet=True, **more).settings)
+    agent.start()
+    try:
+        process.tell_who_waits(agent)
+    finally:
+        agent.stop()
+    told = f"nri is not ready yet: waiting for {tmp_path}/none/nri.sock. It goes on trying; try: nri doctor"
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [told]
 
 
 def test_a_socket_that_cannot_be_had_is_told(tmp_path: Path) -> None:

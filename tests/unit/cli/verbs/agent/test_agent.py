@@ -24,6 +24,7 @@ KNOWN = {
         {"hook": "BatchResource", "reason": "no JSON", "stage": "PreRunPodSandbox", "transport": "nri",
          "container": "", "at": 1.0},
     ],
+    "rules": {"NodeSLO": "apiserver node-1", "NodeResourceTopology": "", "Node": ""},
 }  # fmt: skip
 
 
@@ -39,6 +40,7 @@ def test_explain_of_a_manifest_names_rule_annotation_and_hook_of_each_value(nri,
     assert (cpus["container"], cpus["value"], cpus["hook"]) == ("app", "0-1", "CPUSetAllocator")
     assert cpus["reason"] == "all share pools, for LS pods"
     assert (cpus["rules"], cpus["reads"]) == (["NodeResourceTopology"], ["koordinator.sh/qosClass"])
+    assert found["rules"] == {"NodeSLO": f"{rules}/slo.yaml", "NodeResourceTopology": f"{rules}/slo.yaml", "Node": ""}
     (identity,) = [row for row in found["values"] if row["field"] == "bvt"]
     assert (identity["container"], identity["value"], identity["rules"]) == ("", "2", ["NodeSLO"])
 
@@ -79,6 +81,12 @@ def test_explain_of_files_that_cannot_be_read_ends_with_2_and_their_lines(nri, r
     assert "there is no pod in it" in done.stderr
 
 
+def test_rules_that_are_not_there_are_told_by_the_flag_that_named_them(nri, pod: Path, tmp_path: Path) -> None:
+    done = nri("agent", "explain", "--rules", f"{tmp_path}/typo", "--pod", str(pod))
+    assert (done.returncode, done.stderr) == (2, f"error: --rules: rules.path: there is no {tmp_path}/typo\n")
+    assert nri("agent", "check", "--rules", f"{tmp_path}/typo").returncode == 1
+
+
 # -- explain, by an agent ----------------------------------------------------------------------------------------------
 
 
@@ -92,7 +100,15 @@ def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at
     path = agent_at({"/explain": explain})
     done = nri("agent", "explain", "shop/web", "--agent-socket", path)
     assert (done.returncode, asked) == (0, ["shop/web"]), done.stderr
-    for word in ("pod shop/web", "all share pools", "NodeResourceTopology", "nri", "unsupported", "no JSON"):
+    for word in (
+        "pod shop/web",
+        "all share pools",
+        "NodeResourceTopology",
+        "nri",
+        "unsupported",
+        "no JSON",
+        "NodeSLO: apiserver node-1",
+    ):
         assert word in done.stdout, word
     found = document(nri("agent", "explain", "shop/web", "--agent-socket", path, "-o", "json").stdout)
     assert found["values"][0]["rules"] == ["NodeResourceTopology"]

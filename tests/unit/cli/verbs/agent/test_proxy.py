@@ -12,16 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.settings import Settings
-from nri.cli.support.agent.proxy import load
 from nri.cri.client import CriClient
-from nri.errors import ConfigError
 from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container
-
-NOTHING = dict.fromkeys(
-    ("listen", "runtime_endpoint", "plugin_path", "plugin_config_path", "policy", "state", "hook_servers")
-) | {"files": (), "given": ()}
 
 
 @pytest.fixture
@@ -81,35 +74,3 @@ def test_a_socket_that_cannot_be_had_ends_it_with_1(nri, folder: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 1
     assert "error: the proxy cannot start: " in done.stderr
-
-
-def test_files_environment_and_flags_become_settings_the_later_over_the_earlier(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    file = tmp_path / "proxy.toml"
-    file.write_text('socket = "/file.sock"\nruntime = "/file-runtime.sock"\n[nri]\nplugin_path = "/file/plugins"\n')
-    monkeypatch.setenv("NRI_PROXY_CONFIG", str(file))
-    settings = Settings()
-    settings.socket_path, settings.socket_from = "/nri.sock", "--socket-path"
-    config, files = load(
-        settings,
-        {
-            **NOTHING,
-            "listen": "/flag.sock",
-            "hook_servers": "/hooks",
-            "given": ("poll_interval=3s", "unsayable=refuse"),
-        },
-    )
-    assert files == (str(file),)
-    assert (config.socket, config.runtime, config.nri.plugin_path) == (
-        "/flag.sock",
-        "/file-runtime.sock",
-        "/file/plugins",
-    )
-    assert (config.nri.socket_path, config.poll_interval, config.unsayable) == ("/nri.sock", 3.0, "refuse")
-    assert (config.hook_servers.enable, str(config.hook_servers.folder)) == (True, "/hooks")
-
-
-def test_a_mistake_names_its_flag() -> None:
-    with pytest.raises(ConfigError, match=r'--set: sockt: unknown key \(did you mean "socket"\?\)'):
-        load(Settings(), {**NOTHING, "files": ("/dev/null",), "given": ("sockt=/x",)})

@@ -132,5 +132,5 @@ def _rules(data: bytes) -> None:
 
 TARGETS = (
     Target("agent-annotations", inputs.documents(_PODS, _KEYS), _annotations),
-    Target("agent-rules", inputs.documents(_DOCUMENTS, _RULE_KEYS), _rules),
+    Target("agent-documents", inputs.documents(_DOCUMENTS, _RULE_KEYS), _rules),
 )

@@ -1,0 +1,87 @@
+"""A runtime's word that something has happened to a container: the stream of the CRI, listened to where there is one.
+
+Rules: an event says that, not what: it is a reason to ask. A runtime that has no such stream is asked for one again
+after a while, because another one may have come; so is one that has gone away. Next: `nri.agent.pods.described`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from nri.backoff import Backoff
+from nri.cri.client import CriClient
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import NriError, RpcError
+
+__all__ = ["CriEvents"]
+
+_log = logging.getLogger(__name__)
+_UNIMPLEMENTED = 12
+#: How long a runtime without events is left alone, in seconds.
+_LATER_S = 60.0
+_STOP_S = 10.0
+
+
+class CriEvents:
+    """Listens in a thread of its own. `start` and `stop` may be called twice.
+
+    Args:
+        socket: the runtime's CRI socket.
+        happened: called by that thread at each event.
+    """
+
+    def __init__(self, socket: str, happened: Callable[[], None]) -> None:
+        self._socket = socket
+        self._happened = happened
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._client: CriClient | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to listen."""
+        if self._thread is None:
+            self._stopping.clear()
+            self._thread = threading.Thread(target=self._run, name="events of the runtime", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Listen no longer."""
+        self._stopping.set()
+        with self._lock:
+            if self._client is not None:
+                self._client.close()  # which ends the stream
+        if self._thread is not None:
+            self._thread.join(_STOP_S)
+            self._thread = None
+
+    def _run(self) -> None:
+        backoff = Backoff()
+        while not self._stopping.is_set():
+            backoff.started()
+            later_s = 0.0
+            try:
+                self._listen()
+            except RpcError as error:
+                later_s = _LATER_S if error.code == _UNIMPLEMENTED else 0.0
+                _log.debug("the runtime tells no events: %s", error)
+            except NriError as error:
+                _log.debug("the runtime tells no events: %s", error)
+            self._stopping.wait(max(later_s, backoff.ended()))
+
+    def _listen(self) -> None:
+        client = CriClient(self._socket)
+        with self._lock:
+            self._client = client
+        try:
+            if not self._stopping.is_set():
+                for _ in client.stream("GetContainerEvents", pb.GetEventsRequest()):
+                    self._happened()
+        except ValueError:
+            pass  # it was closed before the stream began
+        finally:
+            with self._lock:
+                self._client = None
+            client.close()

@@ -1,0 +1,238 @@
+"""Mode proxy before containerd 2.4 and our engine, both without NRI: values at the first instruction, and kills.
+
+What a process finds in force it writes down itself, as the first thing that it does. The kubelet's calls go to the
+agent's proxy; what is looked at is read from the kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from tests.agent.node import CGROUPS, AgentProgram, Node, machine, until
+from tests.agent.test_nri import ALL_CPUS, BATCH, COMMAND, FAIL, GATES, SENSITIVE, again, ratio, ruled, topology
+from tests.support.needs import need, need_machine, need_root
+from tools.runtimes import Containerd, MissingError, install
+from tools.runtimes.cgroups import read
+from tools.runtimes.config import DaemonSettings
+from tools.runtimes.cri import Cri, Pod
+from tools.runtimes.engine import PACKAGES, Engine
+from tools.runtimes.leftovers import sweep
+from tools.runtimes.machine import ensure_packages
+
+
+@pytest.fixture(scope="module", params=["containerd", "engine"])
+def quiet(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A runtime that serves no NRI."""
+    need_root()
+    need_machine((CGROUPS / "cpu").is_dir(), "cgroup v1: the values that are looked at are in its files")
+    try:
+        ensure_packages(print, PACKAGES if request.param == "engine" else ())
+        sweep()
+        made: Any = (
+            Engine(nri=False)
+            if request.param == "engine"
+            else Containerd(install("2.4", print), DaemonSettings(nri={"disable": True}))
+        )
+    except MissingError as error:
+        need(False, str(error))
+        raise
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def place(quiet: Any, tmp_path: Path) -> Iterator[Node]:
+    """A node of either runtime without pods, under rules: one share pool, CPUs that are twice as fast."""
+    with machine(quiet.run_dir / "host", quiet.run_dir.name) as root:
+        yield ruled(Node(quiet, root, tmp_path / "agent"))
+        with contextlib.suppress(RuntimeError):
+            quiet.cri.remove_all()
+
+
+class Behind(AgentProgram):
+    """The agent in mode proxy, and a client of its proxy."""
+
+    def __init__(self, node: Node, first: str = "") -> None:
+        more = f"""
+{GATES}
+[proxy]
+listen = "{node.folder}/proxy.sock"
+runtime_endpoint = "{node.daemon.cri_socket}"
+state = "{node.folder}/kept"
+policy_path = ""
+"""
+        super().__init__(node, "proxy", more)
+        file = node.folder / "agent.toml"
+        file.write_text(first + file.read_text())
+        self.cri: Cri
+
+    def start(self) -> None:
+        """Start it, and connect anew: a client that was refused would wait longer and longer."""
+        super().start()
+        self.cri = Cri(self.node.folder / "proxy.sock", self.node.cgroup)
+        self.cri._log_dir = self.node.daemon.run_dir / "logs"
+
+    def __exit__(self, *arguments: Any) -> None:  # noqa: PYI036  as the other's
+        self.cri.close()
+        super().__exit__(*arguments)
+
+    def pod(self, name: str, kube_class: str, **words: Any) -> Pod:
+        return self.node.run_pod(name, kube_class, self.cri, **words)
+
+    def batch(self, name: str = "batch") -> Pod:
+        return self.pod(name, "BestEffort", **BATCH)
+
+    def web(self, name: str = "web") -> Pod:
+        return self.pod(name, "Burstable", **SENSITIVE)
+
+    def recorded(self, pod: Pod) -> list[str]:
+        """What the container's process found at its first instruction: shares, quota, memory, OOM score, CPUs."""
+        until(lambda: len(self.node.said(pod, "app").splitlines()) >= 5, self.story)
+        return [line.removeprefix("Cpus_allowed_list:").strip() for line in self.node.said(pod, "app").splitlines()]
+
+    def of(self, container: str, controller: str, file: str) -> str:
+        """A file of a container's cgroup."""
+        return read(int(self.node.daemon.cri.info(container)["pid"]), controller, file, "")
+
+
+def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
+    with Behind(place) as agent:
+        batch = agent.batch()
+        agent.cri.run(batch, "app", COMMAND, cpuset_cpus="0", cpu_shares=2)
+        web = agent.web()
+        agent.cri.run(web, "app", COMMAND, cpu_quota=100_000, cpu_period=100_000, cpu_shares=1024)
+        assert agent.recorded(batch) == ["512", "25000", str(64 << 20), "555", ALL_CPUS]
+        shares, quota, _, _, cpus = agent.recorded(web)
+        assert (shares, quota, cpus) == ("1024", "50000", "1")
+        assert place.value(batch, "cpu", "cpu.shares") == "512"
+        assert place.value(batch, "memory", "memory.limit_in_bytes") == str(64 << 20)
+        told = {row["name"]: row["outcome"] for row in agent.explain("batch")["writes"] if row["container"] == "app"}
+        assert told["cpu.cfs_quota"] == told["memory.limit"] == "applied", told
+
+
+def test_the_kubelets_updates_are_scaled_and_cleared_cpus_stay_cleared(place: Node) -> None:
+    with Behind(place) as agent:
+        app = agent.cri.run(agent.batch(), "app", COMMAND)
+        served = agent.cri.run(agent.web(), "app", COMMAND, cpu_quota=100_000, cpu_period=100_000)
+        agent.cri.update(served, cpu_quota=300_000, cpu_period=100_000)
+        assert agent.of(served, "cpu", "cpu.cfs_quota_us") == "150000"
+        assert agent.of(served, "cpuset", "cpuset.cpus") == "1"
+        agent.cri.update(app, cpuset_cpus="0", memory_limit_in_bytes=32 << 20)
+        assert agent.of(app, "cpuset", "cpuset.cpus") == ALL_CPUS
+        assert agent.of(app, "memory", "memory.limit_in_bytes") == str(64 << 20)
+
+
+def test_a_changed_rule_reaches_what_runs_also_after_a_restart_of_the_agent(place: Node) -> None:
+    with Behind(place) as agent:
+        served = agent.cri.run(agent.web(), "app", COMMAND, cpu_quota=100_000, cpu_period=100_000)
+        assert agent.of(served, "cpu", "cpu.cfs_quota_us") == "50000"
+        ratio(place, "4")
+        until(lambda: agent.of(served, "cpu", "cpu.cfs_quota_us") == "25000", agent.story)
+        ratio(place, "2")
+        until(lambda: agent.of(served, "cpu", "cpu.cfs_quota_us") == "50000", agent.story)
+        assert agent.stop() == 0
+        topology(place, "0")
+        agent.start()
+        until(lambda: agent.of(served, "cpuset", "cpuset.cpus") == "0", agent.story)
+        assert agent.of(served, "cpu", "cpu.cfs_quota_us") == "50000", "it is not scaled twice"
+        ratio(place, "4")
+        until(lambda: agent.of(served, "cpu", "cpu.cfs_quota_us") == "25000", agent.story)
+
+
+class Creation(threading.Thread):
+    """A container's creation, begun while the agent is stopped by a signal, so that it waits at the proxy."""
+
+    def __init__(self, agent: Behind, pod: Pod) -> None:
+        super().__init__(daemon=True)
+        self.agent, self.pod, self.container = agent, pod, ""
+        self.error: grpc.RpcError | None = None
+        os.kill(agent.pid, signal.SIGSTOP)
+        self.start()
+        time.sleep(0.3)
+        assert self.is_alive(), "it waits for the agent"
+
+    def run(self) -> None:
+        try:
+            self.container = self.agent.cri.create(self.pod, "app", COMMAND)
+        except grpc.RpcError as error:
+            self.error = error
+
+
+@pytest.mark.parametrize("first", ["", FAIL], ids=["Ignore", "Fail"])
+def test_an_agent_that_is_killed_in_mid_creation_leaves_no_container_without_policy(place: Node, first: str) -> None:
+    """In this mode nothing passes without the agent, whatever the failure policy is: the kubelet asks again."""
+    with Behind(place, first) as agent:
+        web = agent.web()
+        creation = Creation(agent, web)
+        agent.kill()
+        creation.join(30)
+        assert creation.container == "" and creation.error is not None
+        assert creation.error.code() is grpc.StatusCode.UNAVAILABLE
+        containers = place.daemon.cri.call("ListContainers", pb.ListContainersRequest()).containers
+        assert [each.id for each in containers if each.pod_sandbox_id == web.id] == []
+        agent.start()
+        agent.cri.run(web, "app", COMMAND)
+        assert agent.recorded(web)[4] == "1"
+
+
+def test_what_runs_keeps_its_values_while_the_agent_is_away_and_is_known_when_it_is_back(place: Node) -> None:
+    with Behind(place) as agent:
+        batch = agent.batch()
+        app = agent.cri.run(batch, "app", COMMAND)
+        agent.kill()
+        assert agent.of(app, "cpu", "cpu.cfs_quota_us") == "25000"
+        # What is made at the runtime's own socket meanwhile has no policy until the agent is back.
+        around = place.run_pod("around", "BestEffort", **BATCH)
+        unseen = place.daemon.cri.run(around, "app", COMMAND)
+        assert agent.of(unseen, "cpu", "cpu.cfs_quota_us") == "-1"
+        agent.start()
+        until(lambda: agent.of(unseen, "cpu", "cpu.cfs_quota_us") == "25000", agent.story)
+        assert agent.of(app, "cpu", "cpu.cfs_quota_us") == "25000"
+        agent.cri.remove_pod(batch.id)
+        agent.cri.remove_pod(around.id)
+        assert 'nri_agent_held{what="nri containers"} 0' in agent.ask("/metrics")
+
+
+def test_a_runtime_that_is_killed_is_not_there_for_the_kubelet_and_comes_back(place: Node) -> None:
+    with Behind(place) as agent:
+        batch = agent.batch()
+        app = agent.cri.run(batch, "app", COMMAND)
+        pid = int(place.daemon.cri.info(app)["pid"])
+        place.daemon.kill()
+        with pytest.raises(grpc.RpcError) as caught:
+            agent.cri.create(batch, "other")
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert read(pid, "cpu", "cpu.cfs_quota_us", "cpu.max") == "25000"
+        until(lambda: "which is not there" in agent.story(), agent.story)
+        again(place.daemon)
+        agent.wait_ready()
+        web = agent.web()
+        agent.cri.run(web, "app", COMMAND)
+        assert agent.recorded(web)[4] == "1"
+
+
+def test_a_malformed_annotation_costs_its_pod_alone_the_values(place: Node) -> None:
+    with Behind(place) as agent:
+        broken = agent.pod(
+            "broken", "Burstable", annotations={"scheduling.koordinator.sh/resource-status": "{"}, **SENSITIVE
+        )
+        agent.cri.run(broken, "app", COMMAND)
+        web = agent.web()
+        agent.cri.run(web, "app", COMMAND)
+        assert agent.recorded(broken)[4] == ALL_CPUS
+        assert agent.recorded(web)[4] == "1"
+        assert agent.explain("broken")["errors"]

@@ -1,0 +1,106 @@
+"""Targets for what the node agent reads: answers of an apiserver, rules, pods of a kubelet and of a runtime."""
+
+from __future__ import annotations
+
+import json
+
+from nri.agent.pods.described import container_words, pod_words
+from nri.agent.pods.kubelet import pods_of
+from nri.agent.rules.book import RuleBook
+from nri.agent.rules.parsed import KINDS
+from nri.config import Source
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import ConfigError
+from nri.kube.client import objects
+from nri.kube.client.lines import Lines, TooLong
+from nri.kube.document import objects as documents
+from nri.policies.koordinator.profile import Node
+from tests.fuzz import inputs
+from tests.fuzz.engine import Target
+
+__all__ = ["TARGETS"]
+
+_POD = '{"metadata": {"name": "a", "namespace": "ns", "resourceVersion": "5", "managedFields": []}}'
+_WATCHED = (
+    '{"type": "ADDED", "object": '
+    + _POD
+    + '}\n{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}\n',
+    '{"type": "ERROR", "object": {"code": 410, "message": "old", "details": {"retryAfterSeconds": 1}}}\n',
+    '{"metadata": {"resourceVersion": "7", "continue": "x"}, "items": [' + _POD + "]}",
+)
+_RULES = (
+    (
+        "kind: NodeSLO\nspec:\n  resourceQOSStrategy:\n    policies: {cpuPolicy: coreSched, netQOSPolicy: terway-qos}\n"
+        "    beClass: {cpuQOS: {enable: true, groupIdentity: -1}, networkQOS: {enable: true, egressLimit: 10}}\n"
+        "  systemStrategy: {totalNetworkBandwidth: 1G}\n"
+        "  hostApplications:\n  - {name: a, cgroupPath: {base: Kubepods}}\n"
+    ),
+    (
+        "kind: List\nitems:\n- kind: NodeResourceTopology\n  metadata:\n    annotations:\n"
+        """      node.koordinator.sh/cpu-shared-pools: '[{"socket":0,"node":0,"cpuset":"0-3"}]'\n"""
+        """      node.koordinator.sh/system-qos-resource: '{"cpuset":"0"}'\n"""
+    ),
+    "kind: Node\nmetadata: {annotations: {node.koordinator.sh/cpu-normalization-ratio: '1.5'}}\n---\nkind: Node\n",
+)
+_RUNTIMES = (
+    (
+        '{"config": {"linux": {"cgroup_parent": "/kubepods/burstable/pod1", "resources": {"cpu_shares": 512, '
+        '"cpu_quota": 50000, "cpu_period": 100000, "memory_limit_in_bytes": 67108864, "oom_score_adj": 999}}}}'
+    ),
+    '{"config": {"linux": {"cgroupParent": "a-pod1.slice", "resources": {"cpuShares": "512", "cpuQuota": "-1"}}}}',
+    '{"runtimeSpec": {"linux": {"cgroupsPath": "kubepods-pod1.slice:crio:ab"}}}',
+)
+_KEYS = ("metadata", "items", "type", "object", "name", "resourceVersion", "code", "message")
+
+
+def _watch(data: bytes) -> None:
+    lines, found = Lines(200), []
+    size = data[0] % 32 + 1 if data else 1
+    try:
+        for start in range(1, len(data), size):
+            found += lines.feed(data[start : start + size])
+    except TooLong:
+        pass
+    assert all(0 < len(line) <= 200 and b"\n" not in line for line in found)
+    for line in (*found, data):
+        for read in (objects.read_event, objects.read_page):
+            try:
+                answer = read(line)
+            except ValueError:
+                continue
+            things = answer.items if isinstance(answer, objects.Page) else []
+            assert all(len(objects.key_of(thing)) == 2 and objects.version_of(thing) for thing in things)
+        code, _, after_s = objects.read_status(line)
+        assert isinstance(code, int) and after_s >= 0
+
+
+def _rules(data: bytes) -> None:
+    book = RuleBook(Node())
+    for document, thing in documents(Source("a.yaml", data.decode(errors="surrogateescape"))):
+        for kind in KINDS:
+            before = book.node
+            book.put(kind, thing, "a.yaml", lambda error, here=document, it=thing: here.place(it, "spec"))  # type: ignore[misc]
+            refused = [problem for problem in book.problems() if problem.kind == kind]
+            assert not refused or book.node is before
+            assert all(problem.error and problem.error.isprintable() for problem in refused)
+
+
+def _runtime(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    pod, container = pb.PodSandboxStatusResponse(), pb.ContainerStatusResponse()
+    pod.info["info"] = container.info["info"] = text
+    words = pod_words(pod)
+    assert (words.qos_class == "") == (words.cgroup_parent == "")
+    json.dumps(container_words(container).spec)
+
+
+def _kubelet(data: bytes) -> None:
+    assert all(isinstance(pod["metadata"], dict) for pod in pods_of(data))
+
+
+TARGETS = (
+    Target("apiserver", inputs.texts(_WATCHED), _watch),
+    Target("agent-rules", inputs.documents(_RULES, _KEYS), _rules, (ConfigError,)),
+    Target("runtime-info", inputs.texts(_RUNTIMES), _runtime, share=0.5),
+    Target("kubelet-pods", inputs.texts(_WATCHED), _kubelet, (ValueError,), share=0.5),
+)

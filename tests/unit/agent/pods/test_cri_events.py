@@ -1,0 +1,105 @@
+"""Events of a runtime, by a server that tests script. Real runtimes: tests/agent and tests/kubernetes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from nri.agent.pods import cri_events
+from nri.agent.pods.cri import CriPods
+from nri.agent.pods.cri_events import CriEvents
+from nri.agent.settings import Settings
+from nri.agent.settings.values import PodSettings
+from nri.cri.pb import api_pb2 as pb
+from tests.support.cri_server import CriServer
+
+
+class Runtime(CriServer):
+    """A runtime that tells one event each time it is listened to, once it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: Counter[str] = Counter()
+        self.may = threading.Event()
+
+    def answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
+        self.asked[method] += 1
+        if method == "Version":
+            return pb.VersionResponse(runtime_name="containerd")
+        if method == "GetContainerEvents":
+            while not self.may.wait(0.01):
+                if not context.is_active():
+                    break
+            return pb.ContainerEventResponse(container_id="c1")
+        return super().answer(method, request, context)
+
+
+def wait_for(holds: Any) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_an_event_is_told_also_of_a_runtime_that_comes_later(tmp_path: Path) -> None:
+    told = threading.Semaphore(0)
+    events = CriEvents(str(tmp_path / "cri.sock"), told.release)
+    events.start()
+    events.start()
+    runtime = Runtime()
+    runtime.may.set()
+    with runtime.listening(tmp_path / "cri.sock"):
+        assert told.acquire(timeout=20)
+    events.stop()
+    events.stop()
+
+
+def test_a_stop_does_not_wait_for_the_next_event(tmp_path: Path) -> None:
+    runtime = Runtime()
+    with runtime.listening(tmp_path / "cri.sock"):
+        events = CriEvents(str(tmp_path / "cri.sock"), lambda: None)
+        events.start()
+        wait_for(lambda: runtime.asked["GetContainerEvents"])
+        begun = time.monotonic()
+        events.stop()
+        assert time.monotonic() - begun < 5
+
+
+def test_a_runtime_without_events_is_left_alone_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime, told = Runtime(), []
+
+    def answer(method: str, request: Any, context: grpc.ServicerContext) -> Any:
+        runtime.asked[method] += 1
+        return context.abort(grpc.StatusCode.UNIMPLEMENTED, "no events")
+
+    monkeypatch.setattr(runtime, "answer", answer)
+    with runtime.listening(tmp_path / "cri.sock"):
+        events = CriEvents(str(tmp_path / "cri.sock"), lambda: told.append(1))
+        events.start()
+        wait_for(lambda: runtime.asked["GetContainerEvents"])
+        time.sleep(0.2)
+        assert (runtime.asked["GetContainerEvents"], told) == (1, [])
+        events.stop()
+        monkeypatch.setattr(cri_events, "_LATER_S", 0.01)
+        events.start()
+        wait_for(lambda: runtime.asked["GetContainerEvents"] >= 2)
+        events.stop()
+
+
+def test_pods_are_asked_for_at_an_event_and_not_only_after_a_pause(tmp_path: Path) -> None:
+    runtime = Runtime()
+    with runtime.listening(tmp_path / "cri.sock"):
+        source = CriPods(Settings(pods=PodSettings(cri=str(tmp_path / "cri.sock"), interval=600.0)))
+        source.start()
+        wait_for(lambda: source.synced and runtime.asked["GetContainerEvents"])
+        runtime.add_pod("p1", "web")
+        assert source.pods() == []
+        runtime.may.set()
+        wait_for(source.pods)
+        source.stop()

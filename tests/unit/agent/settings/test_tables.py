@@ -1,0 +1,36 @@
+"""Tables of settings that contradict themselves are refused, with the value."""
+
+from typing import Any
+
+import pytest
+
+from nri.agent.settings.tables import (
+    HooksSettings,
+    HttpSettings,
+    LoopSettings,
+    NriSettings,
+    PodSettings,
+    ProxySettings,
+    StandaloneSettings,
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "values", "complaint"),
+    [
+        (NriSettings, {"index": "5"}, "not two digits"),
+        (NriSettings, {"index": "\u0660\u0660"}, "not two digits"),
+        (NriSettings, {"name": ""}, "cannot be the name of a plugin"),
+        (NriSettings, {"connect_timeout": 0.0}, "connect_timeout 0 s is no time to wait"),
+        (ProxySettings, {"listen": "/a", "runtime_endpoint": "unix:///a"}, "needs one of its own"),
+        (HooksSettings, {"socket": "x"}, "no absolute path"),
+        (StandaloneSettings, {"interval": -1.0}, "no time to wait"),
+        (LoopSettings, {"interval": 0.0}, "no time to wait"),
+        (PodSettings, {"kubelet": "localhost"}, "is no address"),
+        (HttpSettings, {"address": "9316"}, "not HOST:PORT"),
+        (HttpSettings, {"address": "127.0.0.1:70000"}, "not HOST:PORT"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_its_value(table: Any, values: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        table(**values)

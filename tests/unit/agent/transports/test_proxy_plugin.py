@@ -1,0 +1,105 @@
+"""The plugin behind the proxy: where a container's cgroup is, its name, and what the request cannot say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.agent.transports.proxy_plugin import ProxyPlugin
+from nri.api import messages as m
+from nri.proxy.adjust import CLEAR_CPUS
+from nri.proxy.events.views import RUNTIME_ID
+from tests.support import agents
+from tests.support.agents import POD, TOPOLOGY, UID
+from tests.support.host_trees import v1
+
+LS = {"koordinator.sh/qosClass": "LS"}
+
+
+def plugin(folder: Path, name: str = "containerd") -> ProxyPlugin:
+    parts = agents.parts(v1(folder, POD, f"{POD}/theirs"), rules={"NodeResourceTopology": TOPOLOGY})
+    return ProxyPlugin(parts, lambda: name, lambda _: None)
+
+
+def pod(labels: dict[str, str] | None = None, parent: str = f"/{POD}") -> m.PodSandbox:
+    made = m.PodSandbox(id="p", name="web", namespace="shop", uid=UID, labels=labels or {})
+    made.linux.cgroup_parent = parent
+    return made
+
+
+def container(runtime_id: str = "") -> m.Container:
+    made = m.Container(id="ours", name="app", pod_sandbox_id="p", state=m.ContainerState.CONTAINER_RUNNING)
+    if runtime_id:
+        made.annotations[RUNTIME_ID] = runtime_id
+    return made
+
+
+@pytest.mark.parametrize(
+    ("parent", "path"),
+    [
+        (f"/{POD}", f"/{POD}/theirs"),
+        (
+            "/kubepods.slice/kubepods-pod1.slice",
+            "/kubepods.slice/kubepods-pod1.slice/cri-containerd-theirs.scope",
+        ),
+    ],
+)
+def test_the_folder_of_a_container_follows_from_its_pods_and_the_runtimes_id(
+    tmp_path: Path, parent: str, path: str
+) -> None:
+    made = container("theirs")
+    plugin(tmp_path)._place(pod(parent=parent), made)
+    assert made.linux.cgroups_path == path
+
+
+def test_a_folder_that_the_runtime_has_told_counts(tmp_path: Path) -> None:
+    made = container("theirs")
+    made.linux.cgroups_path = "/elsewhere"
+    plugin(tmp_path)._place(pod(), made)
+    assert made.linux.cgroups_path == "/elsewhere"
+
+
+def test_a_runtime_without_a_name_is_taken_for_containerd(tmp_path: Path) -> None:
+    assert plugin(tmp_path, "")._scheme == "containerd"
+    assert plugin(tmp_path / "b", "cri-o")._scheme == "cri-o"
+
+
+def test_an_explicit_clear_is_said_by_an_annotation(tmp_path: Path) -> None:
+    best_effort = pod()
+    made = plugin(tmp_path).create_container(best_effort, container())
+    assert made is not None
+    assert made.message.annotations[CLEAR_CPUS] == "yes"
+    shared = plugin(tmp_path / "b").create_container(pod(LS), container())
+    assert shared is not None
+    assert shared.message.linux.resources.cpu.cpus == "0-3"
+    assert CLEAR_CPUS not in shared.message.annotations
+
+
+def test_a_container_has_its_folder_once_it_has_its_id(tmp_path: Path) -> None:
+    made = plugin(tmp_path)
+    made.create_container(pod(LS), container())
+    made.post_create_container(pod(LS), container("theirs"))
+    known = made.held.container("ours")
+    assert known is not None
+    assert known.context.cgroup_parent == f"{POD}/theirs"
+    made.post_start_container(pod(LS), container("theirs"))
+    made.post_start_container(pod(LS), m.Container(id="unknown"))
+    assert known.created
+
+
+def test_a_container_that_was_made_around_the_proxy_is_decided_when_it_starts(tmp_path: Path) -> None:
+    made = plugin(tmp_path)
+    made.start_container(pod(LS), container("theirs"))
+    known = made.held.container("ours")
+    assert known is not None
+    assert known.changes is not None
+    assert known.changes.cpuset == "0-3"
+
+
+def test_what_nobody_was_asked_about_is_left_alone(tmp_path: Path) -> None:
+    made = plugin(tmp_path)
+    made.post_create_container(pod(LS), container("theirs"))
+    assert made.held.container("ours") is None
+    made.synchronize([], [container("theirs")])
+    assert made.held.container("ours") is None

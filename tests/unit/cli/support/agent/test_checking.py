@@ -1,0 +1,71 @@
+"""The check of an agent's files: everything at once, and the code says which kind of file is to blame."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.agent.settings import LoadedSettings, Settings
+from nri.agent.settings.tables import RuleSettings
+from nri.cli.support.agent.checking import Finding, check
+from nri.config.complaint import together
+from nri.errors import ConfigError
+
+BAD_POD = """\
+kind: Pod
+metadata:
+  name: web
+  labels: {koordinator.sh/qosClass: LS}
+  annotations: {scheduling.koordinator.sh/resource-status: '{'}
+spec: {containers: [{name: app}]}
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    (tmp_path / "rules").mkdir()
+    return Settings(root=tmp_path, rules=RuleSettings(path=tmp_path / "rules"))
+
+
+def loaded(settings: Settings) -> LoadedSettings:
+    """The settings, of which the path of rules was named by a flag."""
+    return LoadedSettings(settings, {"rules.path": "--rules"}, ())
+
+
+def test_without_rules_and_pods_the_settings_alone_are_looked_at(settings: Settings) -> None:
+    assert check(loaded(settings), settings, rules=False, pods="") == ([], "settings", [], 0)
+
+
+def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(settings: Settings) -> None:
+    (settings.rules.path / "a.yaml").write_text("kind: NodeSLO\nspec: 5\n")
+    errors = together([ConfigError("f:1", "a", "wrong", "b"), ConfigError("f:2", "c", "worse")])
+    done = check(errors, settings, rules=True, pods="")
+    assert done.findings[:2] == [Finding("f:1", "a", "wrong", "b"), Finding("f:2", "c", "worse")]
+    assert done.findings[2].where.startswith(f"{settings.rules.path}/a.yaml")
+    assert done.code == 2
+
+
+def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(settings: Settings, tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(BAD_POD)
+    done = check(loaded(settings), settings, rules=False, pods=str(path))
+    assert done.code == 1
+    assert {(each.where, each.what) for each in done.findings} == {(str(path), "web"), (str(path), "web/app")}
+    assert all(each.problem.startswith("CPUSetAllocator: ") for each in done.findings)
+
+
+def test_rules_that_are_not_there_are_a_finding(settings: Settings) -> None:
+    settings.rules.path.rmdir()
+    done = check(loaded(settings), settings, rules=True, pods="")
+    assert done.findings == [Finding("--rules", "rules.path", f"there is no {settings.rules.path}")]
+    assert done.code == 1
+    assert (
+        check(LoadedSettings(settings, {}, ()), settings, rules=True, pods="").findings == []
+    )  # a default may be absent
+
+
+def test_a_file_of_pods_that_cannot_be_read_is_a_finding(settings: Settings, tmp_path: Path) -> None:
+    done = check(loaded(settings), settings, rules=True, pods=str(tmp_path / "none.yaml"))
+    assert done.findings == [Finding(str(tmp_path / "none.yaml"), "", "there is no such file")]
+    assert (done.looked_at, done.code) == ("settings, rules (none)", 1)

@@ -1,0 +1,56 @@
+"""An agent's words about a pod, with rules and annotations of each hook, as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.cli.output import Output
+from nri.cli.settings import Settings
+from nri.cli.support.agent.explained import enriched, show
+
+VALUE = {"container": "app", "field": "cpuset", "value": "", "hook": "CPUSetAllocator", "reason": "cleared"}
+FOUND = {"key": "u1", "namespace": "shop", "name": "web", "ended": True, "values": [VALUE], "errors": [], "writes": []}
+
+
+def printed(capsys: pytest.CaptureFixture[str], *, quiet: bool = False, **more: object) -> str:
+    settings = Settings()
+    settings.quiet = quiet
+    show(Output(settings), enriched({**FOUND, **more}))
+    return capsys.readouterr().out
+
+
+def test_each_value_and_error_names_the_rules_and_keys_of_its_hook() -> None:
+    error = {"hook": "BatchResource", "reason": "no JSON"}
+    found = enriched({**FOUND, "errors": [error, {"hook": "somebody's"}]})
+    assert found["values"][0]["rules"] == ["NodeResourceTopology"]
+    assert found["errors"][0]["rules"] == ["NodeSLO", "Node"]
+    assert "node.koordinator.sh/extended-resource-spec" in found["errors"][0]["reads"]
+    assert (found["errors"][1]["rules"], found["errors"][1]["reads"]) == ([], [])
+
+
+def test_keys_that_are_known_to_be_there_stay() -> None:
+    found = enriched({**FOUND, "values": [{**VALUE, "reads": ["koordinator.sh/qosClass"]}]})
+    assert found["values"][0]["reads"] == ["koordinator.sh/qosClass"]
+
+
+def test_a_clear_is_shown_as_one_and_columns_without_a_value_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys)
+    assert text.startswith("pod shop/web (it has ended)\n")
+    assert '""' in text
+    assert "VIA" not in text
+
+
+def test_rules_notes_and_a_pod_without_values_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, values=[], rules={"NodeSLO": "a.yaml", "Node": ""}, notes=["a note"])
+    assert text.splitlines()[1:] == [
+        "no hook gave it any value",
+        "",
+        "Rules: NodeSLO: a.yaml; Node: none",
+        "",
+        "a note",
+    ]
+
+
+def test_quietly_it_is_a_line_for_each_value(capsys: pytest.CaptureFixture[str]) -> None:
+    values = [{**VALUE, "value": "0-1"}, {**VALUE, "container": "", "field": "bvt", "value": "2"}]
+    assert printed(capsys, quiet=True, values=values) == "app cpuset 0-1\npod bvt 2\n"

@@ -1,0 +1,96 @@
+"""Decisions without an agent: the form is that of the agent's own explanations, and every reason is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri.agent.capabilities import Capability
+from nri.agent.settings import LoadedSettings, Settings
+from nri.agent.settings.tables import RuleSettings
+from nri.cli.support.agent import offline
+from nri.errors import ConfigError
+from nri.policies.koordinator.profile import Node
+from nri.policies.koordinator.rules import node_slo, node_topology
+
+POOLS = {
+    "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket": 0, "node": 0, "cpuset": "2"}]'}}
+}
+SLO = {"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}}}}
+NODE = Node(
+    cpus=node_topology.parse(POOLS), identity=node_slo.group_identity(SLO), gates=frozenset({"CPUSetAllocator"})
+)
+POD = {
+    "kind": "Pod",
+    "metadata": {
+        "name": "web",
+        "namespace": "shop",
+        "labels": {"koordinator.sh/qosClass": "LS"},
+        "annotations": {"node.koordinator.sh/resctrl": "{}"},
+    },
+    "spec": {"initContainers": [{"name": "first"}], "containers": [{"name": "app"}]},
+}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings whose rules are the files of a folder."""
+    return Settings(root=tmp_path, rules=RuleSettings(path=tmp_path / "rules", node_name="near"))
+
+
+def test_every_container_of_the_spec_is_decided_for_with_what_its_hook_read() -> None:
+    found = offline.explained(POD, NODE, {})
+    values = [(row["container"], row["field"], row["value"], row["reads"]) for row in found["values"]]
+    assert values == [(name, "cpuset", "2", ["koordinator.sh/qosClass"]) for name in ("first", "app")]
+    assert (found["namespace"], found["name"], found["writes"], found["errors"]) == ("shop", "web", [], [])
+
+
+def test_what_no_hook_reads_is_told_and_what_one_that_is_on_reads_is_not() -> None:
+    told = ["node.koordinator.sh/resctrl: without effect, for Resctrl is off (gates.Resctrl = true switches it on)"]
+    assert offline.explained(POD, NODE, {})["notes"] == told
+    both = replace(NODE, gates=frozenset({"CPUSetAllocator", "Resctrl"}))
+    assert offline.explained(POD, both, {})["notes"] == []
+
+
+def test_a_knob_that_the_machine_lacks_is_told_once_with_what_does_the_same() -> None:
+    table = {"cpuset.cpus": Capability("cpuset.cpus", False, "", "no such file", "taskset", ())}
+    found = offline.explained(POD, NODE, table)
+    assert found["notes"][1:] == ["cpuset.cpus: not supported on this machine: no such file; instead: taskset"]
+    assert [row["supported_here"] for row in found["values"]] == [False, False]
+
+
+def test_all_files_that_cannot_be_read_are_told_together(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: [")
+    (tmp_path / "b.json").write_text("{")
+    with pytest.raises(ConfigError) as caught:
+        offline.pods_of(str(tmp_path))
+    assert [error.source.partition(":")[0] for error in (caught.value, *caught.value.others)] == [
+        str(tmp_path / "a.yaml"),
+        str(tmp_path / "b.json"),
+    ]
+    with pytest.raises(ConfigError, match="there is no such file"):
+        offline.pods_of(str(tmp_path / "none.yaml"))
+
+
+def test_rules_that_were_named_and_are_not_there_are_an_error(settings: Settings) -> None:
+    named = LoadedSettings(settings, {"rules.path": "--rules"}, ())
+    assert str(offline.missing_rules(named)) == f"--rules: rules.path: there is no {settings.rules.path}"
+    assert offline.missing_rules(LoadedSettings(settings, {}, ())) is None
+    settings.rules.path.mkdir()
+    assert offline.missing_rules(named) is None
+
+
+def test_only_pods_are_taken_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("kind: Service\n---\nkind: Pod\nmetadata: {name: a}\n---\nkind: List\nitems: [{kind: Pod}]\n")
+    assert [pod.get("metadata", {}).get("name") for pod in offline.pods_of(str(path))] == ["a", None]
+
+
+def test_rules_of_other_nodes_are_passed_over_and_told(settings: Settings) -> None:
+    settings.rules.path.mkdir()
+    file = settings.rules.path / "all.yaml"
+    file.write_text("kind: Node\nmetadata: {name: far}\n---\nkind: NodeSLO\nmetadata: {name: near}\nspec: {}\n")
+    assert offline.passed_over(settings) == [f"{file}: Node is of node far, and this is near (rules.node_name)"]
+    assert offline.book_of(settings).sources() == {"NodeSLO": str(file), "NodeResourceTopology": "", "Node": ""}

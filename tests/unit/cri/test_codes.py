@@ -1,0 +1,37 @@
+"""Errors as gRPC's status codes: the first row that fits, with the text as it is."""
+
+from __future__ import annotations
+
+import errno
+
+import grpc
+import pytest
+
+from nri import errors
+from nri.cri.codes import ROWS, Row, status_of
+
+Code = grpc.StatusCode
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.RequestError("name", "", "is empty"), Code.INVALID_ARGUMENT),
+        (NotImplementedError("not here"), Code.UNIMPLEMENTED),
+        (OSError(errno.ENOSPC, "full"), Code.RESOURCE_EXHAUSTED),
+        (OSError(errno.EPERM, "no"), Code.UNKNOWN),
+        (RuntimeError("broken"), Code.UNKNOWN),
+    ],
+)
+def test_each_kind_of_error_has_its_code_and_keeps_its_text(error: Exception, code: grpc.StatusCode) -> None:
+    assert status_of(error) == (code, str(error))
+
+
+def test_an_error_without_a_text_gives_its_class() -> None:
+    assert status_of(KeyError()) == (Code.UNKNOWN, "KeyError")
+
+
+def test_rows_of_a_server_come_before_these() -> None:
+    own = (Row(LookupError, Code.NOT_FOUND), *ROWS)
+    assert status_of(KeyError("x"), own)[0] is Code.NOT_FOUND
+    assert status_of(KeyError("x"))[0] is Code.UNKNOWN

@@ -1,0 +1,53 @@
+"""What the proxy was not asked for is taken in from the runtime, by names that only one can have."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.proxy.events.adoption import container_key, is_skipped, pod_key
+from nri.proxy.settings import ProxySettings
+from nri.proxy.state import CREATED, STOPPED
+from tests.support.proxied import Proxied
+
+LABEL = ProxySettings().skip_label_key
+
+
+def test_another_attempt_is_another_one() -> None:
+    assert pod_key(pb.PodSandboxMetadata(name="a", uid="u")) != pod_key(
+        pb.PodSandboxMetadata(name="a", uid="u", attempt=1)
+    )
+    assert container_key("p", pb.ContainerMetadata(name="a")) != container_key("q", pb.ContainerMetadata(name="a"))
+
+
+@pytest.mark.parametrize(("labels", "skipped"), [({LABEL: "true"}, True), ({LABEL: "no"}, False), ({}, False)])
+def test_a_pod_is_skipped_by_key_and_value(labels: dict[str, str], skipped: bool) -> None:
+    assert is_skipped(ProxySettings(), pb.PodSandboxConfig(labels=labels)) is skipped
+
+
+def test_without_a_key_no_pod_is_skipped() -> None:
+    assert not is_skipped(ProxySettings(skip_label_key=""), pb.PodSandboxConfig(labels={"": "true"}))
+
+
+def test_everything_of_the_runtime_is_taken_in_and_what_is_gone_ends(world: Proxied) -> None:
+    assert world.proxy is not None
+    book, adoption = world.proxy.book, world.proxy._adoption
+    pod = world.run_pod(cri=world.direct)
+    made = world.create(pod, cri=world.direct)
+    adoption.everything(late=False)
+    record = book.container(made)
+    assert record is not None
+    assert (record.pod_id, record.told) == (pod, CREATED)
+    world.direct.call("RemoveContainer", container_id=made)
+    adoption.everything(late=False)
+    assert book.container(made) is None
+    world.direct.call("RemovePodSandbox", pod_sandbox_id=pod)
+    adoption.everything(late=False)
+    assert book.pod(pod) is None
+
+
+def test_a_pod_that_has_stopped_is_known_and_told_of_no_more(world: Proxied) -> None:
+    assert world.proxy is not None
+    pod = world.run_pod(cri=world.direct)
+    world.direct.call("StopPodSandbox", pod_sandbox_id=pod)
+    assert world.proxy._adoption.pod(pod).told == STOPPED

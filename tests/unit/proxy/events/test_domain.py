@@ -1,0 +1,93 @@
+"""Plugins are told each moment once, and pods with the skip label never."""
+
+from __future__ import annotations
+
+from nri.api import messages as m
+from nri.proxy.events.domain import Domain, _present
+from nri.proxy.state import CREATED, REMOVED, STOPPED, ContainerRecord, PodRecord
+from tests.engine.node import Recorder
+from tests.support.proxied import Proxied
+
+
+def domain_of(world: Proxied) -> Domain:
+    assert world.proxy is not None
+    return world.proxy._domain
+
+
+def test_a_plugin_that_joins_is_told_of_what_has_not_ended(world: Proxied) -> None:
+    pod = world.run_pod()
+    made = world.create(pod)
+    assert world.proxy is not None
+    pods, containers = domain_of(world).snapshot()
+    assert [each.id for each in pods] == [pod]
+    assert len(containers) == 1
+    record = world.proxy.book.container(made)
+    assert record is not None
+    record.told = STOPPED
+    assert domain_of(world).snapshot()[1] == []
+    record.told = CREATED
+    owner = world.proxy.book.pod(pod)
+    assert owner is not None
+    owner.skipped = True
+    assert domain_of(world).snapshot() == ([], [])
+
+
+def test_an_end_is_told_once(world: Proxied) -> None:
+    plugin = world.attach(Recorder())
+    pod = world.run_pod()
+    made = world.run(pod)
+    assert world.proxy is not None
+    record, owner = world.proxy.book.container(made), world.proxy.book.pod(pod)
+    assert record is not None
+    assert owner is not None
+    for _ in range(2):
+        domain_of(world).stop(record)
+    domain_of(world).remove_pod(owner)
+    assert [event for event in plugin.of("c") if event in ("stop", "remove")] == ["stop", "remove"]
+    assert world.proxy.book.pod(pod) is None
+
+
+def test_what_was_told_before_is_not_told_again(world: Proxied) -> None:
+    plugin = world.attach(Recorder())
+    pod = world.run_pod()
+    made = world.create(pod)
+    assert world.proxy is not None
+    record, owner = world.proxy.book.container(made), world.proxy.book.pod(pod)
+    assert record is not None
+    assert owner is not None
+    domain_of(world).stop_pod(owner)
+    domain_of(world).stop_pod(owner)
+    owner.told = REMOVED
+    domain_of(world).remove_pod(owner)
+    record.told = REMOVED
+    domain_of(world).undo_create(record)
+    domain_of(world).post_start(record)  # its pod is forgotten, and it is told all the same
+    assert plugin.of("c")[-1] == "post_start"
+
+
+def test_namespaces_that_are_gone_are_not_shown() -> None:
+    pod = m.PodSandbox(id="p")
+    pod.linux.namespaces.add(type="network", path="/proc/self/ns/net")
+    pod.linux.namespaces.add(type="ipc", path="/nothing/there")
+    pod.linux.namespaces.add(type="pid")
+    assert [each.type for each in _present(pod).linux.namespaces] == ["network", "pid"]
+    assert len(pod.linux.namespaces) == 3, "the record stays as it is"
+
+
+def test_what_plugins_were_never_told_of_ends_without_a_word(world: Proxied) -> None:
+    plugin: Recorder = world.attach(Recorder())
+    assert world.proxy is not None
+    domain, book = world.proxy._domain, world.proxy.book
+    pod, container = book.put(PodRecord(id="p")), book.put(ContainerRecord(id="c", runtime_id="r", pod_id="p"))
+    domain.undo_create(container)
+    domain.remove_pod(pod)
+    assert (book.pods(), book.containers(), plugin.events) == ([], [], [])
+
+
+def test_a_container_whose_pod_is_not_known_is_told_with_its_id(world: Proxied) -> None:
+    plugin: Recorder = world.attach(Recorder())
+    seen: list[str] = []
+    plugin.on["stop"] = lambda pod, container: seen.append(pod.id)
+    assert world.proxy is not None
+    world.proxy._domain.stop(world.proxy.book.put(ContainerRecord(id="c", pod_id="lost", told="created")))
+    assert seen == ["lost"]

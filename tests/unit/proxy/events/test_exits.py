@@ -1,0 +1,70 @@
+"""Lists of containers are passed on first, and looked at afterwards; what cannot be read ends nothing."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.proxy.events.exits import Exits
+from nri.proxy.state import ContainerRecord
+from tests.engine.node import Recorder
+from tests.support.proxied import Proxied, wait_for
+
+
+def test_a_list_reaches_the_kubelet_as_the_runtime_gave_it(world: Proxied) -> None:
+    made = world.run(world.run_pod())
+    told = world.cri.call("ListContainers")
+    assert told == world.direct.call("ListContainers")
+    assert [each.id for each in told.containers] == [made]
+
+
+def test_an_answer_that_cannot_be_read_ends_no_looking(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = world.attach(Recorder())
+    assert world.proxy is not None
+    exits = world.proxy._exits
+    pod = world.run_pod()
+    made = world.run(pod)
+    with exits._news:
+        exits._list = b"\xff\xff\xff"
+        exits._news.notify()
+    wait_for(lambda: exits._list is None, "the list, taken")
+    world.direct.call("StopContainer", container_id=made, timeout=0)
+    world.cri.call("ListContainers")
+    wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+
+
+def test_an_error_in_the_telling_ends_no_looking(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = world.attach(Recorder())
+    assert world.proxy is not None
+    exits, tell, errors = world.proxy._exits, world.proxy._exits._ended, list[str]()
+
+    def breaks(record: ContainerRecord) -> object:
+        if not errors:
+            errors.append(record.id)
+            raise LookupError("a defect")
+        return tell(record)
+
+    monkeypatch.setattr(exits, "_ended", breaks)
+    made = world.run(world.run_pod())
+    world.direct.call("StopContainer", container_id=made, timeout=0)
+    world.cri.call("ListContainers")
+    wait_for(lambda: errors, "the error")
+    world.cri.call("ListContainers")
+    wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+
+
+def test_one_that_was_never_started_can_be_stopped(world: Proxied) -> None:
+    assert world.proxy is not None
+    Exits(world.proxy._exits._parts, lambda _: None).stop()
+
+
+def test_one_that_runs_is_not_told_to_have_ended(world: Proxied) -> None:
+    plugin = world.attach(Recorder())
+    world.run(world.run_pod())
+    world.cri.call("ListContainers")
+    time.sleep(0.1)
+    assert plugin.of("c")[-1] == "post_start"
+    state = world.cri.call("ListContainers").containers[0].state
+    assert state == pb.CONTAINER_RUNNING

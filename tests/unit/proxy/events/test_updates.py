@@ -1,0 +1,165 @@
+"""What plugins want of containers that are there, and what becomes of it where the runtime does not take it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+import nri
+from nri.api import messages as m
+from nri.cri.pb import api_pb2 as pb
+from tests.engine.node import Recorder
+from tests.support.proxied import Proxied, wait_for
+
+
+class Asker:
+    """A plugin with one container that runs; asks for updates of it."""
+
+    def __init__(self, world: Proxied) -> None:
+        self.world = world
+        self.plugin: Recorder = world.attach(Recorder())
+        self.ids: dict[str, str] = {}
+        self.plugin.on["post_create"] = lambda pod, container: self.ids.update({container.name: container.id})
+        self.pod = world.run_pod()
+        self.container = world.run(self.pod)
+
+    def failed(self, *updates: nri.Update) -> list[str]:
+        return [each.container_id for each in self.plugin.runtime.update(*updates).result(20)]
+
+    def update(self, name: str = "c") -> nri.Update:
+        return nri.Update(self.ids[name])
+
+    def resources(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.world.spec(self.container)["linux"]["resources"]
+        return found
+
+
+@pytest.fixture
+def asker(world: Proxied) -> Asker:
+    return Asker(world)
+
+
+def test_a_container_that_the_runtime_has_lost_is_told_as_failed(
+    asker: Asker, caplog: pytest.LogCaptureFixture
+) -> None:
+    asker.world.direct.call("RemoveContainer", container_id=asker.container)
+    assert asker.failed(asker.update().set_cpu_shares(5)) == [asker.ids["c"]]
+    assert "the runtime has no such container" in caplog.text
+
+
+def test_a_container_that_has_ended_is_told_as_failed(asker: Asker) -> None:
+    asker.world.cri.call("StopContainer", container_id=asker.container)
+    assert asker.failed(asker.update().set_cpu_shares(5)) == [asker.ids["c"]]
+
+
+def test_without_a_runtime_updates_and_evictions_fail_and_nothing_else(
+    asker: Asker, caplog: pytest.LogCaptureFixture
+) -> None:
+    asker.world.stop_runtime()
+    assert asker.failed(asker.update().set_cpu_shares(5)) == [asker.ids["c"]]
+    asker.plugin.runtime.evict(asker.ids["c"], "no room").result(20)
+    wait_for(lambda: "could not be evicted" in caplog.text, "the complaint")
+    assert asker.plugin.of("c")[-1] == "post_start"
+
+
+def test_a_value_that_the_runtime_refuses_is_told_as_failed_and_the_others_stand(asker: Asker) -> None:
+    made = asker.world.run(asker.pod, "other")
+    bad = asker.update().set_cpuset_cpus("9999")
+    failed = asker.failed(bad, asker.update("other").set_cpu_shares(7))
+    assert asker.ids["other"] not in failed
+    assert asker.world.spec(made)["linux"]["resources"]["cpu"]["shares"] == 7
+
+
+def test_huge_pages_and_keys_of_version_2_are_added_to_those_before(asker: Asker) -> None:
+    assert asker.world.proxy is not None
+    first = asker.update().add_hugepage_limit("2MB", 2 << 20).set_memory_limit(64 << 20)
+    second = asker.update().add_hugepage_limit("1GB", 0).add_hugepage_limit("2MB", 4 << 20).set_cpuset_mems("0")
+    asker.failed(first)
+    asker.failed(second)
+    record = asker.world.proxy.book.named(asker.ids["c"])
+    assert record is not None
+    assert {each.page_size: each.limit for each in record.resources.hugepage_limits} == {"2MB": 4 << 20, "1GB": 0}
+    assert (record.resources.memory_limit_in_bytes, record.resources.cpuset_mems) == (64 << 20, "0")
+    assert record.shown.linux.resources.memory.limit.value == 64 << 20
+
+
+def test_a_zero_and_what_the_cri_lacks_is_told_and_the_rest_is_done(asker: Asker) -> None:
+    wanted = asker.update().set_cpu_shares(33).set_pids_limit(7)
+    wanted.message.linux.resources.memory.limit.SetInParent()
+    assert asker.failed(wanted) == [asker.ids["c"]]
+    assert asker.resources()["cpu"]["shares"] == 33
+
+
+def test_an_eviction_of_what_is_not_there_is_told(asker: Asker, caplog: pytest.LogCaptureFixture) -> None:
+    assert asker.world.proxy is not None
+    asker.world.proxy._updates.evict([m.ContainerEviction(container_id="none")])
+    assert "there is no container none" in caplog.text
+
+
+def test_of_two_answers_the_later_one_counts_whichever_is_done_first(asker: Asker) -> None:
+    """The runtime is slower with the first answer's container: the second one's update is done before the first's."""
+    assert asker.world.proxy is not None
+    begun, go_on = threading.Event(), threading.Event()
+    follow = asker.world.proxy._updates.follow
+    target = asker.ids["c"]
+
+    def late(reply: Any) -> None:
+        if any(each.linux.resources.cpu.shares.value == 100 for each in reply.updates):
+            begun.set()
+            assert go_on.wait(20)
+        follow(reply)
+
+    asker.world.proxy._updates.follow = late  # type: ignore[method-assign]
+    values = {"first": 100, "second": 200}
+    asker.plugin.on["create"] = lambda pod, container: (
+        nri.Adjustment(),
+        [nri.Update(target).set_cpu_shares(values[container.name])],
+    )
+    cri = asker.world.client(asker.world.settings.socket)
+    thread = threading.Thread(target=lambda: asker.world.create(asker.pod, "first", cri))
+    thread.start()
+    assert begun.wait(20)
+    asker.world.create(asker.pod, "second")
+    assert asker.resources()["cpu"]["shares"] == 200
+    go_on.set()
+    thread.join()
+    assert asker.resources()["cpu"]["shares"] == 200, "the first answer is the older one"
+
+
+def test_a_kubelets_update_that_the_runtime_refuses_changes_nothing_that_is_known(asker: Asker) -> None:
+    assert asker.world.proxy is not None
+    record = asker.world.proxy.book.named(asker.ids["c"])
+    assert record is not None
+    before = str(record)
+    bad = pb.LinuxContainerResources(cpuset_cpus="no cpus")
+    refused = asker.world.cri.refused("UpdateContainerResources", container_id=asker.container, linux=bad)
+    assert refused == asker.world.direct.refused("UpdateContainerResources", container_id=asker.container, linux=bad)
+    assert str(record) == before
+    asker.plugin.on["update"] = lambda pod, container: nri.Update(container.id).set_pids_limit(3)
+    asker.world.cri.call(
+        "UpdateContainerResources", container_id=asker.container, linux=pb.LinuxContainerResources(cpu_shares=44)
+    )
+    assert asker.resources()["cpu"]["shares"] == 44
+
+
+def test_a_start_that_the_runtime_refuses_is_an_end_for_plugins(asker: Asker) -> None:
+    made = asker.world.create(asker.pod, "twice")
+    asker.world.direct.call("StartContainer", container_id=made)
+    refused = asker.world.cri.refused("StartContainer", container_id=made)
+    assert refused == asker.world.direct.refused("StartContainer", container_id=made)
+    assert asker.plugin.of("twice")[-2:] == ["start", "stop"]
+
+
+def test_an_event_that_a_plugin_fails_after_the_fact_is_only_told(
+    asker: Asker, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(pod: Any, container: Any) -> None:
+        raise nri.Reject("too late")
+
+    asker.plugin.on["stop"] = asker.plugin.on["stop_pod"] = fail
+    asker.world.cri.call("StopPodSandbox", pod_sandbox_id=asker.pod)
+    assert "NRI stop_container" in caplog.text or "too late" in caplog.text
+    asker.world.cri.call("RemovePodSandbox", pod_sandbox_id=asker.pod)
+    assert asker.world.proxy is not None and asker.world.proxy.book.pods() == []

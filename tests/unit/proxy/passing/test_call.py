@@ -1,0 +1,125 @@
+"""One call on its way: its deadline, and the metadata that are the other side's own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from nri.proxy.passing.call import Call, RuntimeFailed
+
+
+class Context:
+    """What gRPC gives for a call: here with so many seconds left."""
+
+    def __init__(self, left: float | None) -> None:
+        self.left, self.trailing = left, ()
+        self.first: Any = None
+        self.gone = False
+        self.aborted: tuple[Any, str] | None = None
+
+    def time_remaining(self) -> float | None:
+        return self.left
+
+    def add_callback(self, callback: Callable[[], object]) -> bool:
+        return not self.gone
+
+    def invocation_metadata(self) -> Any:
+        return (("x-request", "1"), ("user-agent", "kubelet"))
+
+    def send_initial_metadata(self, metadata: Any) -> None:
+        self.first = metadata
+
+    def set_trailing_metadata(self, metadata: Any) -> None:
+        self.trailing = metadata
+
+    def abort(self, code: grpc.StatusCode, details: str) -> None:
+        self.aborted = code, details
+        raise grpc.RpcError(details)
+
+
+def call(left: float | None) -> Call:
+    backend: Any = None
+    return Call("/a.B/C", Context(left), backend)
+
+
+def test_a_deadline_is_a_moment_and_the_time_left_shrinks() -> None:
+    made = call(5.0)
+    first = made.time_left()
+    time.sleep(0.01)
+    second = made.time_left()
+    assert first is not None
+    assert second is not None
+    assert 4 < second < first <= 5
+
+
+@pytest.mark.parametrize("left", [None, 1e12])
+def test_a_client_that_waits_for_ever_has_no_deadline(left: float | None) -> None:
+    assert call(left).deadline is None
+    assert call(left).time_left() is None
+
+
+def test_a_deadline_that_is_over_leaves_hardly_any_time() -> None:
+    assert call(-1.0).time_left() == 0.001
+
+
+def test_an_error_goes_to_the_client_with_its_own_metadata_alone() -> None:
+    made = call(None)
+    context = made._context
+    trailing = (("grpc-status-details-bin", b"x"), ("user-agent", "other"), (":path", "/"))
+    with pytest.raises(grpc.RpcError):
+        made.abort(grpc.StatusCode.NOT_FOUND, "no such pod", trailing)
+    assert context.aborted == (grpc.StatusCode.NOT_FOUND, "no such pod")
+    assert context.trailing == (("grpc-status-details-bin", b"x"),)
+
+
+def test_a_failure_of_the_runtime_says_code_and_text() -> None:
+    assert str(RuntimeFailed(grpc.StatusCode.NOT_FOUND, "gone")) == "NOT_FOUND: gone"
+
+
+class Answers:
+    """A stream of the runtime's answers, which ends with or without an error."""
+
+    def __init__(self) -> None:
+        self.cancelled = 0
+
+    def initial_metadata(self) -> Any:
+        return (("x-first", "1"),)
+
+    def trailing_metadata(self) -> Any:
+        return (("x-last", "2"), ("content-type", "application/grpc"))
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter([b"a", b"b"])
+
+
+class Streams:
+    def __init__(self) -> None:
+        self.asked: Any = None
+        self.answers = Answers()
+
+    def server_stream(self, *asked: Any) -> Answers:
+        self.asked = asked
+        return self.answers
+
+
+def test_a_stream_has_its_metadata_before_and_after_and_ends_at_the_runtime_too() -> None:
+    backend, context = Streams(), Context(None)
+    made = Call("/a.B/C", context, backend)  # type: ignore[arg-type]
+    assert list(made.forward_stream(b"?")) == [b"a", b"b"]
+    assert backend.asked == ("/a.B/C", b"?", None, (("x-request", "1"),))
+    assert (context.first, context.trailing) == ((("x-first", "1"),), (("x-last", "2"),))
+    assert backend.answers.cancelled == 1
+
+
+def test_the_call_of_a_client_that_has_gone_ends_at_once() -> None:
+    backend, context = Streams(), Context(None)
+    context.gone = True
+    list(Call("/a.B/C", context, backend).forward_stream(b"?"))  # type: ignore[arg-type]
+    assert backend.answers.cancelled == 2
