@@ -82,7 +82,7 @@ def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods
     """Check settings, rules and pods, and say everything that is wrong with them at once; nothing is changed or asked.
 
     FILE is the agent's configuration, in TOML, YAML or JSON; later ones win. Of pods, the annotations are read as the
-    hooks read them that the settings switch on.
+    hooks read them that the settings switch on; what has no effect, or is misspelt, is a note and no mistake.
 
     Exits with 0 if all is well, with 2 for mistakes in the settings, else with 1 for those in rules or pods.
     """
