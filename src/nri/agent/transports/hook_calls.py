@@ -23,7 +23,7 @@ from nri.host import Outcome, Result
 from nri.policies.koordinator import paths
 from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
 from nri.policies.koordinator.convert import proxy as words
-from nri.policies.koordinator.profile import PROFILE, Node
+from nri.policies.koordinator.profile import CREATE, PROFILE, REMOVE_POD, RUN_POD, UPDATE, Node
 from nri.policies.koordinator.profile import Outcome as Decided
 from nri.policies.koordinator.values import Changes
 from nri.policies.koordinator.writes import Write, container_writes, pod_writes
@@ -32,12 +32,6 @@ from nri.text import plain
 __all__ = ["HookCalls", "HookRefused", "stages_of"]
 
 TRANSPORT: Final = "hooks"
-RUN, CREATE, UPDATE, REMOVE = (
-    "PreRunPodSandbox",
-    "PreCreateContainer",
-    "PreUpdateContainerResources",
-    "PreRemoveRunPodSandbox",
-)
 STARTED, STOPPED, POD_STOPPED = "PostStartContainer", "PostStopContainer", "PostStopPodSandbox"
 #: Pods and containers that are remembered, many times those of a full node.
 _MOST = 4096
@@ -62,8 +56,8 @@ def stages_of(node: Node) -> list[str]:
     """The stages to register for: those at which a hook decides, and those at which what is kept begins and ends."""
     rows = [row for row in PROFILE if (row.default if node.gates is None else row.name in node.gates)]
     on = {stage for row in rows for stage in row.stages} - node.disabled_stages
-    found = [stage for stage in (RUN, CREATE, UPDATE) if stage in on]
-    if found or REMOVE in on:
+    found = [stage for stage in (RUN_POD, CREATE, UPDATE) if stage in on]
+    if found or REMOVE_POD in on:
         found += [STARTED, STOPPED, POD_STOPPED]
     return found
 
@@ -77,7 +71,7 @@ class HookCalls:
         self._pods: OrderedDict[str, PodContext] = OrderedDict()
         self._containers: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
         self._answers: Mapping[str, Callable[[Fields], Fields]] = {
-            RUN: self._run,
+            RUN_POD: self._run,
             CREATE: self._create,
             UPDATE: self._update,
             STARTED: self._started,
@@ -109,7 +103,7 @@ class HookCalls:
         decisions, executor = self._parts.decisions, self._parts.executor
         batch: list[tuple[PodContext | ContainerContext, Write]] = []
         for context in contexts:
-            outcome = decisions.decide(RUN if isinstance(context, PodContext) else UPDATE, context, TRANSPORT)
+            outcome = decisions.decide(RUN_POD if isinstance(context, PodContext) else UPDATE, context, TRANSPORT)
             if outcome.failed is not None:
                 continue
             changes, why = outcome.changes, reason_of(outcome)
@@ -128,13 +122,13 @@ class HookCalls:
     def _run(self, request: Fields) -> Fields:
         pod = _pod(request)
         self._remember(self._pods, pod.uid, pod)
-        outcome = self._decided(RUN, pod)
+        outcome = self._decided(RUN_POD, pod)
         self._parts.decisions.carry_out(pod, outcome, TRANSPORT)
         return words.pod_response(outcome.changes, _echo(request))
 
     def _pod_stopped(self, request: Fields) -> Fields:
         pod = _pod(request)
-        outcome = self._parts.decisions.decide(REMOVE, pod, TRANSPORT)
+        outcome = self._parts.decisions.decide(REMOVE_POD, pod, TRANSPORT)
         self._parts.decisions.carry_out(pod, outcome, TRANSPORT)
         with self._lock:
             self._pods.pop(pod.uid, None)
