@@ -177,7 +177,7 @@ class Agent:
     # -- what it says of itself ---------------------------------------------------------------------------------------
 
     def health(self) -> Health:
-        """How each part is now."""
+        """Return the state of each part as it is now."""
         rows = [Row(part.name, *_health(part)) for part in (*self.transports, *self._loops)]
         pods = self.parts.pods
         rows.append(Row("pods", pods.synced, pods.problem or f"{len(pods.pods())} pods"))

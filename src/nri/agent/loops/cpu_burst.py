@@ -48,7 +48,7 @@ class CpuBurst:
         self._looked_once = False
 
     def __len__(self) -> int:
-        """How many containers are remembered."""
+        """The number of containers that are remembered."""
         return len(self._buckets) + len(self._touched)
 
     def wants(self, strategies: Strategies) -> bool:
@@ -147,7 +147,7 @@ def _normalized(moment: Moment) -> bool:
 
 
 def _pool(moment: Moment) -> Pool:
-    """How loaded the CPUs are that pods share: without those of LSE and LSR pods, and without what BE pods use."""
+    """The load of the CPUs that pods share: without those of LSE and LSR pods, and without what BE pods use."""
     if moment.sample.milli is None:
         return Pool.UNKNOWN
     total, used = moment.sample.cpus * 1000, moment.sample.milli

@@ -174,7 +174,7 @@ def _guess(containers: Iterable[ContainerWords]) -> str:
 
 
 def _asked(known: Mapping[str, Any], ids: Iterable[str], ask: Callable[[str], Any]) -> dict[str, Any]:
-    """What is known of these, asked for where it is not; what has gone meanwhile, or cannot be told, is asked again."""
+    """Return what is known of each id, asked for where it is not. What has gone, or cannot be told, is asked again."""
     found: dict[str, Any] = {}
     for each in ids:
         if each in known:

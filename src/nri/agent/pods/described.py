@@ -29,7 +29,7 @@ _SLICE = re.compile(r"[\w.@-]+\.slice")
 
 @dataclass(frozen=True, slots=True)
 class PodWords:
-    """What a runtime tells of a pod: its cgroup parent, its class by that, and if it has the network of the node."""
+    """A runtime's words on a pod: its cgroup parent, its class by that, and if it has the network of the node."""
 
     cgroup_parent: str = ""
     qos_class: str = ""
@@ -38,7 +38,7 @@ class PodWords:
 
 @dataclass(frozen=True, slots=True)
 class ContainerWords:
-    """What a runtime tells of a container: its part of the pod's spec, and the OOM score that the kubelet asked for."""
+    """A runtime's words on a container: its part of the pod's spec, and the OOM score that the kubelet asked for."""
 
     spec: dict[str, Any] = field(default_factory=dict)
     oom_score: int | None = None

@@ -14,7 +14,6 @@ Next: `nri.agent.transports.proxy`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from nri.agent.parts import Parts
@@ -84,11 +83,8 @@ class ProxyPlugin(HookPlugin):
 
     def post_create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Note the container's folder, now that it has its id."""
-        known = self.held.container(container.id)
-        if known is not None:
+        if self.held.container(container.id) is not None:
             self._place(pod, container)
-            made = places.container_context(pod, container, self._scheme)
-            known.context = replace(known.context, cgroup_parent=made.cgroup_parent)
         super().post_create_container(pod, container)
 
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
@@ -103,9 +99,7 @@ class ProxyPlugin(HookPlugin):
         if known is None:
             return
         self._place(pod, container)
-        made = places.container_context(pod, container, self._scheme)
-        known.context = replace(known.context, cgroup_parent=made.cgroup_parent)
-        known.created = True
+        known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
         self._quietly("start", lambda: self._by_writes(known))
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
@@ -140,7 +134,7 @@ class ProxyPlugin(HookPlugin):
         container.linux.cgroups_path = f"/{paths.container_path(parent, f'{self._scheme}://{runtime_id}', driver)}"
 
     def _by_writes(self, known: HeldContainer) -> None:
-        """What the CRI has no words for, now that there is a cgroup."""
+        """Write what the CRI has no words for, now that there is a cgroup."""
         self._clear(known)
         changes = known.changes or NO_CHANGES
         results = self._parts.executor.retry(known.context.cgroup_parent)

@@ -22,7 +22,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What is set already. Quota in microseconds and memory in bytes, -1 is unlimited; None is not set or not known."""
+    """The resources set already. Quota in microseconds, memory in bytes, -1 is unlimited; None is not known."""
 
     cpu_shares: int | None = None
     cfs_quota: int | None = None
@@ -37,7 +37,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class ExtendedResources:
-    """What one container asks of the resources that Kubernetes itself does not enforce."""
+    """The amounts that one container asks of the resources that Kubernetes itself does not enforce."""
 
     requests: Mapping[str, Fraction] = field(default_factory=dict)
     limits: Mapping[str, Fraction] = field(default_factory=dict)

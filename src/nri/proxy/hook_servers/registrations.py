@@ -66,7 +66,7 @@ class Registrations:
             return [self._good[name] for name in sorted(self._good)]
 
     def problems(self) -> dict[str, str]:
-        """What is wrong with files, by their names, as of the last look."""
+        """The errors of files, by their names, as of the last look."""
         with self._lock:
             return dict(self._problems)
 

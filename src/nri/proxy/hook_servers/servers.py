@@ -104,7 +104,7 @@ class RegisteredServers:
             pass
 
     def _told(self, request: Message, subject: Subject) -> Fields | None:
-        """What hook servers are told of a request; None for nothing: its pod is not known, or not to be shown."""
+        """The fields of a request for hook servers; None for nothing: its pod is not known, or not to be shown."""
         if isinstance(request, cri.RunPodSandboxRequest):
             fields = requests.pod_of_run(fields_of(request))
             return None if requests.skipped(fields.get("labels"), self._skip) else fields
