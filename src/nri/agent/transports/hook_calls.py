@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from nri.agent.decisions import reason_of
 from nri.agent.executor import tidy
@@ -38,6 +38,8 @@ _MOST = 4096
 _NO_WORD = "Koordinator's hook protocol has no word for it; NRI has, also behind a proxy"
 
 Fields = dict[str, Any]
+_Key = TypeVar("_Key")
+_Kept = TypeVar("_Kept")
 
 
 class HookRefused(NriError):
@@ -208,7 +210,7 @@ class HookCalls:
             results = clear(self._parts.executor, container.cgroup_parent)
             self._parts.decisions.told(container, TRANSPORT, results)
 
-    def _remember(self, memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    def _remember(self, memory: OrderedDict[_Key, _Kept], key: _Key, value: _Kept) -> None:
         with self._lock:
             memory.pop(key, None)
             memory[key] = value

@@ -14,13 +14,12 @@ Next: `nri.agent.transports.proxy`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from nri.agent.parts import Parts
 from nri.agent.transports import places
 from nri.agent.transports.clears import is_clear
 from nri.agent.transports.held import HeldContainer
-from nri.agent.transports.hook_plugin import HookPlugin
+from nri.agent.transports.hook_plugin import Asked, HookPlugin
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.update import Update
@@ -107,7 +106,7 @@ class ProxyPlugin(HookPlugin):
         self._place(pod, container)
         return super().update_container(pod, container, resources)
 
-    def _found(self, pod: m.PodSandbox, container: m.Container, asked: dict[tuple[str, str], Any], now: int) -> None:
+    def _found(self, pod: m.PodSandbox, container: m.Container, asked: Asked, now: int) -> None:
         """Take in a container that runs already; the proxy has kept what the kubelet asks for it."""
         kept = self._asked(container.id)
         if kept is not None:
