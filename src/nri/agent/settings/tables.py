@@ -1,6 +1,6 @@
 """The tables of ``agent.toml``: one frozen class each, with defaults, units and meanings.
 
-Rules: as in :mod:`nri.agent.settings.values`, which puts them together.
+Rules: as in :mod:`nri.agent.settings.values`, which puts them together. Next: that module.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rules: what is known stays known while the apiserver is away, and `problem` says so; every wait has an end, and the
 pause between two tries grows to half a minute, drawn by chance, so that nodes that lost the apiserver together do not
 come back together. A list need not be newer than what was known (so that the apiserver answers from memory), but never
-is older, unless the apiserver itself has lost what was known. The end of the package; `nri.agent` uses it.
+is older, unless the apiserver itself has lost what was known. Next: `nri.agent.rules.apiserver`, which follows rules.
 """
 
 from __future__ import annotations
