@@ -41,7 +41,7 @@ class BlockIo:
         return len(self._set)
 
     def wants(self, strategies: Strategies) -> bool:
-        """Whether samples are needed: never."""
+        """Whether there is work: limits that are asked for, or that were set."""
         return bool(strategies.disks or self._set)
 
     def round(self, moment: Moment) -> None:

@@ -52,7 +52,7 @@ class CpuBurst:
         return len(self._buckets) + len(self._touched)
 
     def wants(self, strategies: Strategies) -> bool:
-        """Whether it needs samples of containers."""
+        """Whether there is work: bursts that are asked for, or quotas that were scaled."""
         return strategies.burst.policy != "none" or bool(self._touched)
 
     def round(self, moment: Moment) -> None:

@@ -38,7 +38,7 @@ class CpuSuppress:
         self._quota_free = self._cpus_free = False
 
     def wants(self, strategies: Strategies) -> bool:
-        """Whether it needs samples."""
+        """Whether there is work: NodeSLO asks for it."""
         return strategies.threshold.enabled
 
     def round(self, moment: Moment) -> None:

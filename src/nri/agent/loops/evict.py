@@ -40,7 +40,7 @@ class _Evict:
         return len(self._asked)
 
     def wants(self, strategies: Strategies) -> bool:
-        """Whether it needs samples."""
+        """Whether there is work: NodeSLO asks for it."""
         return strategies.threshold.enabled
 
     def _evict(self, moment: Moment, need: int, frees: dict[str, int], used: dict[str, int], reason: str) -> None:

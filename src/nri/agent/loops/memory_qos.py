@@ -41,7 +41,7 @@ class MemoryQosLoop:
         return len(self._set)
 
     def wants(self, strategies: Strategies) -> bool:
-        """Whether samples are needed: never; the node's memory is read anyway."""
+        """Whether there is work: memory QoS that is asked for, or that was set."""
         return bool(self._set) or any(each.enabled for each in strategies.memory.values())
 
     def round(self, moment: Moment) -> None:

@@ -43,9 +43,13 @@ _log = logging.getLogger("nri.agent")
 class _Loop(Protocol):
     name: str
 
-    def wants(self, strategies: Strategies) -> bool: ...
+    def wants(self, strategies: Strategies) -> bool:
+        """Whether there is work: it is asked for, or there is something to take back."""
+        ...
 
-    def round(self, moment: Moment) -> None: ...
+    def round(self, moment: Moment) -> None:
+        """Look at a moment, and add wishes and evictions to it."""
+        ...
 
 
 class Loops:
