@@ -22,17 +22,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The resources set already. Quota in microseconds, memory in bytes, -1 is unlimited; None is not known."""
+    """The resources set already. Quota in microseconds, memory in bytes; -1 is unlimited, None not set or not known."""
 
     cpu_shares: int | None = None
     cfs_quota: int | None = None
     cpuset: str | None = None
     memory_limit: int | None = None
-
-    @property
-    def any_set(self) -> bool:
-        """Whether anything is set."""
-        return self != Resources()
 
 
 @dataclass(frozen=True, slots=True)
