@@ -8,6 +8,7 @@ own changes, so that a ratio is not applied twice. Next: `nri.agent.transports.h
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,6 +32,7 @@ from nri.text import plain
 
 __all__ = ["HookCalls", "HookRefused", "stages_of"]
 
+_log = logging.getLogger(__name__)
 TRANSPORT: Final = "hooks"
 STARTED, STOPPED, POD_STOPPED = "PostStartContainer", "PostStopContainer", "PostStopPodSandbox"
 #: Pods and containers that are remembered, many times those of a full node.
@@ -97,9 +99,14 @@ class HookCalls:
         for each in containers:
             if each is not None:
                 running.setdefault(each.pod.uid, []).append(each)
+        done = 0
         for contexts in running.values():
-            self._apply_again(contexts)
-        return sum(map(len, running.values()))
+            try:
+                self._apply_again(contexts)
+                done += len(contexts)
+            except Exception:  # noqa: BLE001 - one pod never stops the others, nor the thread
+                _log.exception("mode hooks: a pod could not be decided again")
+        return done
 
     def _apply_again(self, contexts: Iterable[PodContext | ContainerContext]) -> None:
         decisions, executor = self._parts.decisions, self._parts.executor
