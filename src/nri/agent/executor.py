@@ -165,7 +165,7 @@ class Executor:
         return sorted({pid for each in self._below(tidy(folder)) for pid in self._listed(each)})[:_MOST_PROCESSES]
 
     def held(self) -> dict[str, float]:
-        """Count what is remembered, for the gauge `held`."""
+        """How much is remembered, for the gauge `held`."""
         return {"waiting writes": len(self._pending), "written values": len(self._writer)}
 
     # -- how ----------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ _CALLS = 32
 _LOOK_S = 60.0
 _STOP_S = 2.0
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger("nri.agent.hooks")
 
 
 class HooksTransport:
@@ -113,7 +113,7 @@ class HooksTransport:
                 continue
             self._work.clear()
             if not self._end.is_set():
-                _log.info("rules have changed: applied to %d pods and containers", self._calls.apply_again())
+                log.info("rules have changed: applied to %d pods and containers", self._calls.apply_again())
 
     def _register(self) -> None:
         """Write the registration if it is not there as it should be."""
@@ -131,7 +131,7 @@ class HooksTransport:
             self._problem = ""
         except (OSError, ValueError) as error:
             self._problem = f"{self._file} cannot be written: {error}"
-            _log.warning("%s", self._problem)
+            log.warning("%s", self._problem)
 
     def _registration(self) -> str:
         """The registration, "" if no hook has anything to say at any stage."""
@@ -176,8 +176,8 @@ def _answering(calls: HookCalls, stage: str, method: Method) -> Callable[[Messag
             return method.response(**calls.answer(stage, fields_of(request)))
         except HookRefused as error:
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
-        except Exception:  # noqa: BLE001  a fault of ours: its place is needed
-            _log.exception("%s failed", stage)
+        except Exception:  # a fault of ours: whoever mends it needs the place
+            log.exception("%s failed", stage)
             context.abort(grpc.StatusCode.INTERNAL, f"{stage}: the agent failed; its log says how")
         raise AssertionError("abort always raises")
 

@@ -15,7 +15,6 @@ from nri.api import messages as m
 from nri.api.optional import get
 from nri.api.removal import split
 from nri.cri.pb import api_pb2 as pb
-from nri.proxy.adjust.table import NOT_THERE
 
 __all__ = ["node_of", "say"]
 
@@ -23,6 +22,7 @@ _FOLDERS = {"b": "block", "c": "char", "u": "char"}
 _ALL = "rwm"
 _NO_NODE = "the host has no node of this device"
 _OF_THE_NODE = "the CRI takes mode and owner of the host's node"
+_NOT_THERE = "it is not in the request: runtimes add it, and the CRI cannot remove that"
 
 
 def say(config: pb.ContainerConfig, entry: Entry) -> list[tuple[str, object, str]]:
@@ -33,7 +33,7 @@ def say(config: pb.ContainerConfig, entry: Entry) -> list[tuple[str, object, str
         path, removed = split(device.path)
         there = [place for place, each in enumerate(config.devices) if each.container_path == path]
         if removed and not there and path not in set_again:
-            rest.append((path, "removed", NOT_THERE))
+            rest.append((path, "removed", _NOT_THERE))
         node = "" if removed else node_of(device)
         if not (removed or node):
             rest.append((path, f"{device.type} {device.major}:{device.minor}", _NO_NODE))

@@ -10,7 +10,6 @@ from nri.adaptation.merge.entries import Entry
 from nri.api import messages as m
 from nri.api.removal import split
 from nri.cri.pb import api_pb2 as pb
-from nri.proxy.adjust.table import NOT_THERE
 
 __all__ = ["say"]
 
@@ -25,6 +24,7 @@ _PROPAGATION = {
 _SAID = {"bind", "rbind", "rw", "ro", "rro", *_PROPAGATION}
 _NO_OPTIONS = "the CRI's mounts have no such options"
 _NO_TYPE = "the CRI has bind mounts only"
+_NOT_THERE = "it is not in the request: runtimes add it, and the CRI cannot remove that"
 
 
 def say(config: pb.ContainerConfig, entry: Entry) -> list[tuple[str, object, str]]:
@@ -35,7 +35,7 @@ def say(config: pb.ContainerConfig, entry: Entry) -> list[tuple[str, object, str
         destination, removed = split(mount.destination)
         there = [place for place, each in enumerate(config.mounts) if each.container_path == destination]
         if removed and not there and destination not in set_again:
-            rest.append((destination, "removed", NOT_THERE))
+            rest.append((destination, "removed", _NOT_THERE))
         if not removed and not _is_bind(mount):
             rest.append((destination, f"type {mount.type or 'none'}", _NO_TYPE))
             continue

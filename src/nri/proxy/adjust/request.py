@@ -17,7 +17,7 @@ from nri.api.owners import entry_owners, owner
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.proxy.adjust import devices, mounts
-from nri.proxy.adjust.table import NOT_THERE, TABLE
+from nri.proxy.adjust.table import TABLE
 from nri.text import plain
 
 __all__ = ["CLEAR_CPUS", "ZERO", "Owners", "Unsaid", "adjust", "zeros"]
@@ -97,13 +97,15 @@ def _unsaid(row: Row, key: str, value: object, reason: str, owners: Owners) -> U
     return Unsaid(name, plain(str(value), _SHOWN) or "set, and empty", reason, owners.of(row, key.removeprefix("-")))
 
 
+_NOT_THERE = "it is not in the request: runtimes add it, and the CRI cannot remove that"
+
 # --- one function for each field that is not a resource: the rest is told as key, value and reason ---
 
 Rest = list[tuple[str, object, str]]
 
 
 def _annotations(config: pb.ContainerConfig, entry: Entry) -> Rest:
-    rest: Rest = [(key, "removed", NOT_THERE) for key in entry.unpaired if key not in config.annotations]
+    rest: Rest = [(key, "removed", _NOT_THERE) for key in entry.unpaired if key not in config.annotations]
     for key in entry.removed:
         config.annotations.pop(key, None)
     for key, value in entry.sets.items():

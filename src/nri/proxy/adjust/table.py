@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["NOT_THERE", "TABLE", "Saying"]
+__all__ = ["TABLE", "Saying"]
 
 
 class Saying(NamedTuple):
@@ -24,8 +24,6 @@ class Saying(NamedTuple):
     limits: str = ""
 
 
-#: Why the removal of something that the kubelet did not ask for comes back.
-NOT_THERE = "it is not in the request: runtimes add it, and the CRI cannot remove that"
 _RESOURCES = "linux.resources."
 _NO_RESOURCE = "the CRI's resources have no field for it"
 _NO_FIELD = "the CRI's container has no field for it"

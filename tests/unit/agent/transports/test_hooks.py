@@ -149,27 +149,6 @@ def test_a_failed_hook_refuses_the_request_and_the_agents_own_fault_is_one_of_it
     assert "a fault" in caplog.text
 
 
-def test_a_changed_rule_is_applied_to_what_runs(place: Path, started: list[HooksTransport]) -> None:
-    root = v1(place / "root", POD)
-    shared = parts(root)
-    options = HooksSettings(socket=str(place / "run/hooks.sock"), registration_folder=place / "hookserver.d")
-    transport = HooksTransport(Settings(hooks=options), shared)
-    started.append(transport)
-    shared.book.subscribe(transport.rules_changed)
-    transport.start()
-    resources = {n.BATCH_CPU: "500"}
-    annotation = json.dumps({"containers": {"c": {"limits": resources, "requests": resources}}})
-    batch = {"labels": {n.LABEL_QOS: n.BE}, "annotations": {n.ANNOTATION_EXTENDED: annotation}}
-    ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META, cgroup_parent=f"/{POD}", **batch)
-    assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
-    shared.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "2"}}}, "a test")
-    done = threading.Event()
-    for _ in range(500):
-        if done.wait(0.02) or text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000":
-            break
-    assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000"
-
-
 def test_a_pod_that_cannot_be_decided_again_stops_neither_the_others_nor_the_next_rule(
     place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,3 +178,24 @@ def test_a_pod_that_cannot_be_decided_again_stops_neither_the_others_nor_the_nex
         if len(decided) == 2:
             transport.rules_changed(frozenset({"Node"}))
     assert decided[:4] == ["1", "2", "1", "2"]
+
+
+def test_a_changed_rule_is_applied_to_what_runs(place: Path, started: list[HooksTransport]) -> None:
+    root = v1(place / "root", POD)
+    shared = parts(root)
+    options = HooksSettings(socket=str(place / "run/hooks.sock"), registration_folder=place / "hookserver.d")
+    transport = HooksTransport(Settings(hooks=options), shared)
+    started.append(transport)
+    shared.book.subscribe(transport.rules_changed)
+    transport.start()
+    resources = {n.BATCH_CPU: "500"}
+    annotation = json.dumps({"containers": {"c": {"limits": resources, "requests": resources}}})
+    batch = {"labels": {n.LABEL_QOS: n.BE}, "annotations": {n.ANNOTATION_EXTENDED: annotation}}
+    ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META, cgroup_parent=f"/{POD}", **batch)
+    assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
+    shared.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "2"}}}, "a test")
+    done = threading.Event()
+    for _ in range(500):
+        if done.wait(0.02) or text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000":
+            break
+    assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000"
