@@ -5,7 +5,7 @@
     GET /metrics   the counts, in the text format of Prometheus
     GET /explain?pod=NAMESPACE/NAME, GET /explain, GET /capabilities    JSON, over the unix socket alone
 
-Rules: a connection is one request, of bounded length, in bounded time; there are never more than a few at once, and
+Rules: a connection is one request, of bounded length, in bounded time; there are never more than a few at once by either way, and
 those beyond are refused; who connects to the unix socket has to be root, or the agent's own user. Next:
 `nri.agent.agent`.
 """
@@ -77,7 +77,8 @@ class Server:
         deadline_s: float = _DEADLINE_S,
     ) -> None:
         self._handlers, self._public, self._deadline_s = handlers, public, deadline_s
-        self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        # Places of their own, so that who comes by TCP cannot keep root from asking.
+        self._places = {trusted: threading.BoundedSemaphore(_MOST_AT_ONCE) for trusted in (True, False)}
         self._closing = False
         self._unix: UnixListener | None = None
         self._tcp: socket.socket | None = None
@@ -126,7 +127,7 @@ class Server:
                 _log.warning("no connection can be accepted: %s", error)
                 time.sleep(0.1)  # mostly no descriptors are left, which passes
                 continue
-            if not self._places.acquire(blocking=False):
+            if not self._places[trusted].acquire(blocking=False):
                 connection.close()
                 continue
             threading.Thread(target=self._serve, args=(connection, trusted), name="nri-agent-http", daemon=True).start()
@@ -143,7 +144,7 @@ class Server:
         except Exception:  # noqa: BLE001 - one request never ends the others
             _log.exception("a request could not be answered")
         finally:
-            self._places.release()
+            self._places[trusted].release()
 
     def _answer(self, head: bytes, connection: socket.socket, trusted: bool) -> Answer:
         if trusted and credentials(connection).uid not in (0, os.geteuid()):
