@@ -79,7 +79,7 @@ class KubeletPods(KnownPods):
         """The body of the answer. OSError, HTTPException or ValueError if there is none that can be used."""
         headers = {"Accept": "application/json"}
         if self._token:
-            headers["Authorization"] = f"Bearer {Path(self._token).read_text().strip()}"
+            headers["Authorization"] = f"Bearer {_token(self._token)}"
         deadline = time.monotonic() + _ANSWER_S
         connection: http.client.HTTPConnection
         if self._tls is None:
@@ -103,6 +103,14 @@ class KubeletPods(KnownPods):
             return b"".join(parts)
         finally:
             connection.close()
+
+
+def _token(path: str) -> str:
+    """The token in a file. ValueError for one that no header can hold, because http.client's error has it in it."""
+    found = Path(path).read_text().strip()
+    if not (found.isascii() and found.isprintable()):
+        raise ValueError(f"{path} holds no token: it is no text of one line")
+    return found
 
 
 def _context(ca: str, host: str) -> ssl.SSLContext:

@@ -149,3 +149,14 @@ def test_it_asks_in_a_thread_also_without_tls(tmp_path: Path) -> None:
         pods.stop()
     assert len(plain.asked) >= 3
     assert pods.synced
+
+
+@pytest.mark.parametrize("token", ["SECRET1\nSECRET2", "SECRET\x00", "SECR\N{EURO SIGN}T"])
+def test_a_token_that_cannot_be_sent_is_in_no_log(
+    server: HttpServer, certificate: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, token: str
+) -> None:
+    (tmp_path / "token").write_text(token)
+    pods = source(server, kubelet_token=str(tmp_path / "token"), kubelet_ca=str(certificate))
+    pods.ask()
+    assert "holds no token" in pods.problem
+    assert "SECR" not in pods.problem + caplog.text
