@@ -5,8 +5,8 @@
     GET /metrics   the counts, in the text format of Prometheus
     GET /explain?pod=NAMESPACE/NAME, GET /explain, GET /capabilities    JSON, over the unix socket alone
 
-Rules: a connection is one request, of bounded length, in bounded time; there are never more than a few at once by either way, and
-those beyond are refused; who connects to the unix socket has to be root, or the agent's own user. Next:
+Rules: a connection is one request, of bounded length, in bounded time; there are never more than a few at once by
+either way, and those beyond are refused; who connects to the unix socket has to be root, or the agent's own user. Next:
 `nri.agent.agent`.
 """
 

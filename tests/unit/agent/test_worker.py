@@ -92,3 +92,15 @@ def test_a_round_that_hangs_is_told_and_does_not_hold_up_the_end() -> None:
     assert work.begun.wait(5)
     assert not worker.stop(timeout_s=0.05)
     work.go.set()
+
+
+def test_an_error_is_kept_as_one_line_of_bounded_length() -> None:
+    def work(_: object) -> None:
+        raise ValueError("a\nready  all: well" + "x" * 100_000)
+
+    worker = Worker("test", work, 3600)
+    worker.start()
+    until(lambda: worker.error)
+    worker.stop()
+    assert worker.error.startswith("ValueError: a\\nready")
+    assert len(worker.error) <= 300

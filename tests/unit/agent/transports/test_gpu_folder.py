@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -103,6 +104,9 @@ def test_what_a_container_has_nested_deeper_than_there_are_descriptors_goes_as_w
         os.close(inner)
         inner = deeper
     os.close(inner)
-    make_folder(root, wanting(f"/{CONTAINERS}/uid_main"), LIBRARY)
-    settled()
-    assert [path.name for path in top.iterdir()] == ["uid_main"]
+    try:
+        make_folder(root, wanting(f"/{CONTAINERS}/uid_main"), LIBRARY)
+        settled()
+        assert [path.name for path in top.iterdir()] == ["uid_main"]
+    finally:
+        subprocess.run(["rm", "-rf", str(top)], check=True)  # what is left if it fails is too deep for pytest
