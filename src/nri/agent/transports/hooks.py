@@ -116,7 +116,7 @@ class HooksTransport:
                 return
             try:
                 log.info("rules have changed: applied to %d pods and containers", self._calls.apply_again())
-            except Exception:  # noqa: BLE001  the thread also keeps the registration there
+            except Exception:  # the thread also keeps the registration there
                 log.exception("changed rules could not be applied to all that runs")
 
     def _register(self) -> None:
