@@ -81,8 +81,9 @@ class Worker:
             try:
                 self._work(reasons)
             except Exception as error:  # noqa: BLE001  a round must not take the thread with it
-                self.error = plain(f"{type(error).__name__}: {error}", _MOST_TEXT)
-                _log.exception("%s: a round has failed", self._name)
+                known, self.error = self.error, plain(f"{type(error).__name__}: {error}", _MOST_TEXT)
+                if self.error != known:  # the same each round would fill a log
+                    _log.exception("%s: a round has failed", self._name)
             else:
                 self.error = ""
             self.rounds += 1

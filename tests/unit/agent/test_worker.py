@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 from nri.agent.worker import TIMER, Worker
 
 
@@ -104,3 +106,13 @@ def test_an_error_is_kept_as_one_line_of_bounded_length() -> None:
     worker.stop()
     assert worker.error.startswith("ValueError: a\\nready")
     assert len(worker.error) <= 300
+
+
+def test_the_same_error_of_each_round_is_one_entry_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    work = Rounds()
+    work.fail = True
+    worker = Worker("test", work, 0.001)
+    worker.start()
+    until(lambda: worker.rounds > 5)
+    worker.stop()
+    assert caplog.text.count("a round has failed") == 1
