@@ -1,7 +1,7 @@
 """Health, metrics, explanations and capabilities over HTTP: a unix socket for root, and a TCP address for probes.
 
     GET /healthz   200 while the agent lives
-    GET /readyz    200 if every part does its work, else 503; a line for each part
+    GET /readyz    200 if every part does its work, else 503; a line for each part, over TCP without reasons
     GET /metrics   the counts, in the text format of Prometheus
     GET /explain?pod=NAMESPACE/NAME, GET /explain, GET /capabilities    JSON, over the unix socket alone
 
@@ -61,6 +61,7 @@ class Server:
         path: the unix socket; its folder is made if it is not there.
         address: HOST:PORT for TCP; empty for none. Port 0 takes any.
         public: the paths that TCP serves.
+        brief: handlers for some of these that say less, because anybody can ask.
         deadline_s: for one request and its answer together.
 
     Raises:
@@ -74,9 +75,11 @@ class Server:
         path: str = "",
         address: str = "",
         public: frozenset[str] = frozenset(),
+        brief: Mapping[str, Handler] | None = None,
         deadline_s: float = _DEADLINE_S,
     ) -> None:
         self._handlers, self._public, self._deadline_s = handlers, public, deadline_s
+        self._brief = brief or {}
         # Places of their own, so that who comes by TCP cannot keep root from asking.
         self._places = {trusted: threading.BoundedSemaphore(_MOST_AT_ONCE) for trusted in (True, False)}
         self._closing = False
@@ -163,6 +166,8 @@ class Server:
         if handler is None or not (trusted or target.path in self._public):
             known = sorted(self._handlers if trusted else self._public)
             return text_answer(f"see {', '.join(known)}\n", 404)
+        if not trusted:
+            handler = self._brief.get(target.path, handler)
         try:
             return handler(given)
         except Exception as error:  # noqa: BLE001 - nor does what is asked about

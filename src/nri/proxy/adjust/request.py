@@ -54,7 +54,7 @@ class Owners:
 
     def __init__(self, owners: m.OwningPlugins, container_id: str) -> None:
         self._owners, self._id = owners, container_id
-        self._entries: dict[str, dict[str, str]] = {}
+        self._entries: dict[int, dict[str, str]] = {}
 
     def of(self, row: Row, key: str = "") -> str:
         """The plugin of a field, or of one of its entries; empty if none is known."""
