@@ -6,6 +6,8 @@ Next: `nri.cri.convert.spec_fields`, which reads the spec.
 
 from __future__ import annotations
 
+from functools import partial
+
 from nri.api import messages as m
 from nri.cri.convert.dropped import Converted, left_over
 from nri.cri.convert.spec_fields import Spec, describe
@@ -80,7 +82,7 @@ def container(
             raise RequestError(f"{_SECURITY}.seccomp.profile_type", security.seccomp.profile_type, "is not known")
         made.linux.seccomp_profile.profile_type = profile
         made.linux.seccomp_profile.localhost_ref = security.seccomp.localhost_ref
-    return Converted(made, tuple(left_over(config, _CARRIED, _NO_FIELD)))
+    return Converted(made, partial(left_over, config, _CARRIED, _NO_FIELD))
 
 
 def _reason(status: pb.ContainerStatus) -> str:

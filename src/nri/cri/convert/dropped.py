@@ -7,7 +7,7 @@ reported, so one that the CRI gains is never lost in silence. Next: `nri.cri.con
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
@@ -41,11 +41,31 @@ class Dropped(NamedTuple):
         return self._replace(field=f"{path}.{self.field}")
 
 
-class Converted(NamedTuple, Generic[T]):
-    """The result of a conversion, and what is not in it."""
+class Converted(Generic[T]):
+    """The result of a conversion, and what is not in it.
 
-    value: T
-    dropped: tuple[Dropped, ...]
+    Args:
+        value: the message that was made.
+        find: finds what is not in it. Called when somebody asks for it: it costs as much as the conversion itself, and
+            most events of plugins are made without a look at it.
+
+    Attributes:
+        value: the message that was made.
+    """
+
+    __slots__ = ("_dropped", "_find", "value")
+
+    def __init__(self, value: T, find: Callable[[], Iterable[Dropped]]) -> None:
+        self.value = value
+        self._find = find
+        self._dropped: tuple[Dropped, ...] | None = None
+
+    @property
+    def dropped(self) -> tuple[Dropped, ...]:
+        """The fields that were set in what was converted, as it is now, and are not in the value."""
+        if self._dropped is None:
+            self._dropped = tuple(self._find())
+        return self._dropped
 
 
 def left_over(message: Message, carried: Collection[str], reason: str) -> list[Dropped]:

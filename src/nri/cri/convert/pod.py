@@ -7,7 +7,7 @@ One job: `pod_sandbox` joins the configuration that made the pod, its status, an
 from __future__ import annotations
 
 from nri.api import messages as m
-from nri.cri.convert.dropped import Converted, Dropped, left_over
+from nri.cri.convert.dropped import Converted, left_over
 from nri.cri.convert.resources import from_oci, to_nri
 from nri.cri.convert.spec_fields import Spec, namespaces
 from nri.cri.pb import api_pb2 as pb
@@ -47,16 +47,18 @@ def pod_sandbox(
     made.linux.cgroups_path = linux.get("cgroupsPath") or ""
     made.linux.namespaces.extend(namespaces(linux))
     made.linux.resources.CopyFrom(from_oci(linux.get("resources") or {}).value)
-    dropped: list[Dropped] = left_over(config, _CARRIED, _NO_FIELD)
+    parts = []
     if config.linux.HasField("overhead"):
-        dropped += _resources(made.linux.pod_overhead, config.linux.overhead, "linux.overhead")
+        parts.append(_resources(made.linux.pod_overhead, config.linux.overhead, "linux.overhead"))
     if config.linux.HasField("resources"):
-        dropped += _resources(made.linux.pod_resources, config.linux.resources, "linux.resources")
-    return Converted(made, tuple(dropped))
+        parts.append(_resources(made.linux.pod_resources, config.linux.resources, "linux.resources"))
+    return Converted(
+        made, lambda: [*left_over(config, _CARRIED, _NO_FIELD), *(one for part in parts for one in part.dropped)]
+    )
 
 
-def _resources(target: m.LinuxResources, asked: pb.LinuxContainerResources, path: str) -> list[Dropped]:
-    """Set a part of the pod's resources; returns what was dropped of it."""
+def _resources(target: m.LinuxResources, asked: pb.LinuxContainerResources, path: str) -> Converted[m.LinuxResources]:
+    """Set a part of the pod's resources."""
     found = to_nri(asked, path)
     target.CopyFrom(found.value)
-    return list(found.dropped)
+    return found

@@ -69,8 +69,7 @@ def to_nri(asked: pb.LinuxContainerResources, path: str = "") -> Converted[m.Lin
     for limit in asked.hugepage_limits:
         made.hugepage_limits.add(page_size=limit.page_size, limit=limit.limit)
     made.unified.update(asked.unified)
-    dropped = left_over(asked, _CARRIED, NOT_IN_NRI)
-    return Converted(made, tuple(one.below(path) if path else one for one in dropped))
+    return Converted(made, lambda: [one.below(path) if path else one for one in left_over(asked, _CARRIED, NOT_IN_NRI)])
 
 
 def to_cri(
@@ -83,13 +82,13 @@ def to_cri(
     made = pb.LinuxContainerResources()
     if base is not None:
         made.CopyFrom(base)
-    dropped = left_over(wanted, _carried_to_cri(), NOT_IN_CRI)
+    too_much: list[Dropped] = []
     for field, part, name, _ in SCALARS:
         value = get(getattr(wanted, part), name)
         if value is None:
             continue
         if value > _INT64_MAX:
-            dropped.append(Dropped(f"{part}.{name}", shown(value), "more than the CRI can say"))
+            too_much.append(Dropped(f"{part}.{name}", shown(value), "more than the CRI can say"))
             continue
         setattr(made, field, value)
     for field, name in CPUSETS:
@@ -101,7 +100,7 @@ def to_cri(
             known[limit.page_size] = made.hugepage_limits.add(page_size=limit.page_size)
         known[limit.page_size].limit = limit.limit
     made.unified.update(wanted.unified)
-    return Converted(made, tuple(dropped))
+    return Converted(made, lambda: [*left_over(wanted, _carried_to_cri(), NOT_IN_CRI), *too_much])
 
 
 def _carried_to_cri() -> set[str]:
@@ -137,4 +136,4 @@ def from_oci(resources: dict[str, Any]) -> Converted[m.LinuxResources]:
         )
         for name in ("major", "minor"):
             put(added, name, rule.get(name))
-    return Converted(made, tuple(Dropped(key, shown(value), NOT_IN_NRI) for key, value in unknown.items()))
+    return Converted(made, lambda: [Dropped(key, shown(value), NOT_IN_NRI) for key, value in unknown.items()])

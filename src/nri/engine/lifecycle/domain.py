@@ -21,7 +21,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.hub import NriHub
 from nri.engine.lifecycle.lives import ContainerLife, Lives, PodLife
 from nri.engine.lifecycle.resources import Resources
-from nri.engine.lifecycle.status import container_status, pod_status
+from nri.engine.lifecycle.status import pod_status, progress
 from nri.engine.state import ContainerState
 from nri.engine.support.errors import NotThere
 from nri.errors import NriError
@@ -188,7 +188,7 @@ class Domain:
     def container_message(self, container: ContainerLife) -> m.Container:
         """A container as plugins see it."""
         record = container.record
-        status = container_status(container)
+        status = progress(container)
         return convert.container(
             status, container.config, container.spec, pod_id=record.pod_id, pid=record.pid
         ).value  # fmt: skip

@@ -117,10 +117,11 @@ class Updates:
             answers.update((row.field, answer) for row in result.fields if not row.reason)
 
     def _send(self, record: ContainerRecord, wanted: m.LinuxResources, result: UpdateResult) -> None:
-        sent, dropped = convert.to_cri(wanted)
+        made = convert.to_cri(wanted)
+        sent = made.value
         for field in zeros(wanted):
             result.unsupported(field, ZERO)
-        for each in dropped:
+        for each in made.dropped:
             _unsupported(result, each.field, each.reason)
         if not sent.ListFields():
             return

@@ -1,6 +1,6 @@
 """What a conversion could not carry over is told field by field."""
 
-from nri.cri.convert.dropped import Dropped, left_over, shown
+from nri.cri.convert.dropped import Converted, Dropped, left_over, shown
 from nri.cri.pb import api_pb2 as cri
 
 
@@ -33,3 +33,16 @@ def test_a_value_is_shown_on_one_short_line() -> None:
     text = shown("a\nb" * 1000)
     assert "\n" not in text
     assert len(text) <= 120
+
+
+def test_what_is_dropped_is_looked_for_once_and_only_if_somebody_asks() -> None:
+    looks: list[str] = []
+
+    def find() -> list[Dropped]:
+        looks.append("look")
+        return [Dropped("a", "1", "no field")]
+
+    found = Converted("value", find)
+    assert (found.value, looks) == ("value", [])
+    assert found.dropped == found.dropped == (Dropped("a", "1", "no field"),)
+    assert looks == ["look"]

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nri.api import messages as m
-from nri.cri.convert import from_oci, to_cri, to_nri
+from nri.cri.convert import Converted, Dropped, from_oci, to_cri, to_nri
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
+
+
+def both(found: Converted[Any]) -> tuple[Any, tuple[Dropped, ...]]:
+    return found.value, found.dropped
 
 
 def test_shares_quota_period_and_limit_are_there_for_plugins_even_if_the_kubelet_set_none() -> None:
@@ -27,7 +33,7 @@ def test_every_resource_of_a_request_reaches_plugins() -> None:
         hugepage_limits=[pb.HugepageLimit(page_size="2MB", limit=4)],
         unified={"memory.high": "9"},
     )
-    made, dropped = to_nri(asked)
+    made, dropped = both(to_nri(asked))
     assert (made.cpu.period.value, made.cpu.quota.value, made.cpu.shares.value) == (100000, -1, 512)
     assert (made.memory.limit.value, made.memory.swap.value) == (1 << 20, 2 << 20)
     assert (made.cpu.cpus, made.cpu.mems, made.unified["memory.high"]) == ("0-1", "0", "9")
@@ -50,7 +56,7 @@ def test_an_update_changes_what_it_sets_and_keeps_the_rest_of_the_request() -> N
     base.hugepage_limits.add(page_size="2MB", limit=1)
     wanted = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=9)), unified={"b": "2"})
     wanted.hugepage_limits.add(page_size="2MB", limit=3)
-    made, dropped = to_cri(wanted, base)
+    made, dropped = both(to_cri(wanted, base))
     assert (made.cpu_shares, made.oom_score_adj, dict(made.unified)) == (9, 7, {"a": "1", "b": "2"})
     assert [(one.page_size, one.limit) for one in made.hugepage_limits] == [("2MB", 3)]
     assert dropped == ()
@@ -68,28 +74,30 @@ def test_an_update_changes_what_it_sets_and_keeps_the_rest_of_the_request() -> N
     ],
 )
 def test_what_the_cri_cannot_say_is_named(wanted: m.LinuxResources, field: str) -> None:
-    made, dropped = to_cri(wanted)
+    made, dropped = both(to_cri(wanted))
     assert [one.field for one in dropped] == [field]
     assert made == pb.LinuxContainerResources()
 
 
 def test_what_nri_has_no_field_for_in_a_spec_is_named() -> None:
-    made, dropped = from_oci({"cpu": {"burst": 1, "shares": 2}, "blockIO": {"weight": 3}, "rdma": {}, "pids": {}})
+    made, dropped = both(from_oci({"cpu": {"burst": 1, "shares": 2}, "blockIO": {"weight": 3}, "rdma": {}, "pids": {}}))
     assert made.cpu.shares.value == 2
     assert made.HasField("pids")
     assert {one.field for one in dropped} == {"cpu.burst", "blockIO"}
 
 
 def test_every_resource_of_a_spec_reaches_plugins() -> None:
-    made, dropped = from_oci(
-        {
-            "cpu": {"cpus": "0-1", "mems": None, "burst": None},
-            "memory": {"limit": 5},
-            "pids": {"limit": 7},
-            "hugepageLimits": [{"pageSize": "2MB", "limit": 4}],
-            "unified": {"memory.high": "9"},
-            "devices": [{"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rw"}, {"access": None}],
-        }
+    made, dropped = both(
+        from_oci(
+            {
+                "cpu": {"cpus": "0-1", "mems": None, "burst": None},
+                "memory": {"limit": 5},
+                "pids": {"limit": 7},
+                "hugepageLimits": [{"pageSize": "2MB", "limit": 4}],
+                "unified": {"memory.high": "9"},
+                "devices": [{"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rw"}, {"access": None}],
+            }
+        )
     )
     assert (made.cpu.cpus, made.cpu.mems, made.memory.limit.value, made.pids.limit) == ("0-1", "", 5, 7)
     assert [(one.page_size, one.limit) for one in made.hugepage_limits] == [("2MB", 4)]
@@ -103,7 +111,7 @@ def test_every_resource_of_a_spec_reaches_plugins() -> None:
 def test_a_plugins_wish_for_cpus_and_new_hugepages_reaches_the_cri() -> None:
     wanted = m.LinuxResources(cpu=m.LinuxCPU(cpus="0-1", mems="1"))
     wanted.hugepage_limits.add(page_size="1GB", limit=3)
-    made, dropped = to_cri(wanted)
+    made, dropped = both(to_cri(wanted))
     assert (made.cpuset_cpus, made.cpuset_mems) == ("0-1", "1")
     assert [(one.page_size, one.limit) for one in made.hugepage_limits] == [("1GB", 3)]
     assert dropped == ()
