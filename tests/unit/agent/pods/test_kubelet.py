@@ -160,3 +160,31 @@ def test_a_token_that_cannot_be_sent_is_in_no_log(
     pods.ask()
     assert "holds no token" in pods.problem
     assert "SECR" not in pods.problem + caplog.text
+
+
+def test_an_answer_whose_head_trickles_ends_with_its_deadline(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubelet, "_ANSWER_S", 0.4)
+    over = threading.Event()
+
+    def trickle(request: Any) -> None:
+        request.close_connection = True
+        request.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        for number in range(90):  # http.client takes a hundred
+            if over.wait(0.1):
+                return
+            try:
+                request.wfile.write(b"X-%d: a\r\n" % number)
+                request.wfile.flush()
+            except OSError:
+                return
+
+    pods = source(server)
+    server.script(trickle)
+    before = time.monotonic()
+    pods.ask()
+    over.set()
+    assert time.monotonic() - before < 4
+    assert not pods.synced
+    assert pods.problem
