@@ -130,7 +130,11 @@ class Agent:
             refuse_koordlet(self.parts.root)
         try:
             self._server = serve.Server(
-                self._handlers(), path=self.settings.socket, address=self.settings.http.address, public=_PUBLIC
+                self._handlers(),
+                path=self.settings.socket,
+                address=self.settings.http.address,
+                public=_PUBLIC,
+                brief={"/readyz": self._ready_briefly},
             )
             parts: list[Component | PodSource] = [*self._rules, self.parts.pods, *self.transports, *self._loops]
             for part in parts:
@@ -202,6 +206,12 @@ class Agent:
     def _ready(self, _: Mapping[str, str]) -> serve.Answer:
         health = self.health()
         return serve.text_answer(str(health), 200 if health.ready else 503)
+
+    def _ready_briefly(self, _: Mapping[str, str]) -> serve.Answer:
+        """The state without reasons, which name pods and hold parts of their annotations."""
+        health = self.health()
+        brief = Health(tuple(row._replace(state="see the agent's socket") for row in health.rows))
+        return serve.text_answer(str(brief), 200 if health.ready else 503)
 
     def _metrics(self, _: Mapping[str, str]) -> serve.Answer:
         status, _kind, content = serve.text_answer(self.parts.observer.text())

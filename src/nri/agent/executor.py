@@ -166,7 +166,9 @@ class Executor:
 
     def held(self) -> dict[str, float]:
         """How much is remembered, for the gauge `held`."""
-        return {"waiting writes": len(self._pending), "written values": len(self._writer)}
+        with self._lock:  # it goes through them, and they come and go
+            waiting = len(self._pending)
+        return {"waiting writes": waiting, "written values": len(self._writer)}
 
     # -- how ----------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
 """A koordlet that runs on this machine: two agents that write the same files undo each other's work.
 
 Rules: found by its name, in the processes of the machine's root, because it runs in a container of its own; only the
-beginning of what a process says of itself is read. Next: `nri.agent.agent`, which does not start beside one.
+beginning of what a process says of itself is read. A name is anybody's to take, so that of a process counts only if it
+is root's, and sees the processes of the machine as koordlet has to: no user and no pod can keep the agent from
+starting. Next: `nri.agent.agent`, which does not start beside one.
 """
 
 from __future__ import annotations
@@ -45,10 +47,18 @@ def refuse_koordlet(root: host.Root) -> None:
 
 
 def _is_koordlet(root: host.Root, pid: int) -> bool:
-    if _start(root, f"/proc/{pid}/comm").strip() == _NAME:
-        return True
-    program = _start(root, f"/proc/{pid}/cmdline").partition("\0")[0]
-    return program.rpartition("/")[2] == _NAME
+    named = _start(root, f"/proc/{pid}/comm").strip() == _NAME
+    if not named:
+        program = _start(root, f"/proc/{pid}/cmdline").partition("\0")[0]
+        named = program.rpartition("/")[2] == _NAME
+    return named and not _is_confined(root, pid)
+
+
+def _is_confined(root: host.Root, pid: int) -> bool:
+    """Whether a process is not root's, or has processes of its own as a container has; unknown is neither."""
+    rows = (line.partition(":") for line in _start(root, f"/proc/{pid}/status").splitlines())
+    status = {name: words.split() for name, _, words in rows}
+    return status.get("Uid", ["0"])[0] != "0" or len(status.get("NSpid", [])) > 1
 
 
 def _start(root: host.Root, path: str) -> str:

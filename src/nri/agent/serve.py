@@ -1,12 +1,12 @@
 """Health, metrics, explanations and capabilities over HTTP: a unix socket for root, and a TCP address for probes.
 
     GET /healthz   200 while the agent lives
-    GET /readyz    200 if every part does its work, else 503; a line for each part
+    GET /readyz    200 if every part does its work, else 503; a line for each part, over TCP without reasons
     GET /metrics   the counts, in the text format of Prometheus
     GET /explain?pod=NAMESPACE/NAME, GET /explain, GET /capabilities    JSON, over the unix socket alone
 
-Rules: a connection is one request, of bounded length, in bounded time; there are never more than a few at once, and
-those beyond are refused; who connects to the unix socket has to be root, or the agent's own user. Next:
+Rules: a connection is one request, of bounded length, in bounded time; there are never more than a few at once by
+either way, and those beyond are refused; who connects to the unix socket has to be root, or the agent's own user. Next:
 `nri.agent.agent`.
 """
 
@@ -62,6 +62,7 @@ class Server:
         path: the unix socket; its folder is made if it is not there.
         address: HOST:PORT for TCP; empty for none. Port 0 takes any.
         public: the paths that TCP serves.
+        brief: handlers for some of these that say less, because anybody can ask.
         deadline_s: for one request and its answer together.
 
     Raises:
@@ -75,10 +76,13 @@ class Server:
         path: str = "",
         address: str = "",
         public: frozenset[str] = frozenset(),
+        brief: Mapping[str, Handler] | None = None,
         deadline_s: float = _DEADLINE_S,
     ) -> None:
         self._handlers, self._public, self._deadline_s = handlers, public, deadline_s
-        self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        self._brief = brief or {}
+        # Places of their own, so that who comes by TCP cannot keep root from asking.
+        self._places = {trusted: threading.BoundedSemaphore(_MOST_AT_ONCE) for trusted in (True, False)}
         self._closing = False
         self._unix: UnixListener | None = None
         self._tcp: socket.socket | None = None
@@ -130,7 +134,7 @@ class Server:
                 _log.warning("no connection can be accepted: %s", error)
                 time.sleep(0.1)  # mostly no descriptors are left, which passes
                 continue
-            if not self._places.acquire(blocking=False):
+            if not self._places[trusted].acquire(blocking=False):
                 connection.close()
                 continue
             threading.Thread(target=self._serve, args=(connection, trusted), name="nri-agent-http", daemon=True).start()
@@ -147,7 +151,7 @@ class Server:
         except Exception:  # noqa: BLE001 - one request never ends the others
             _log.exception("a request could not be answered")
         finally:
-            self._places.release()
+            self._places[trusted].release()
 
     def _answer(self, head: bytes, connection: socket.socket, trusted: bool) -> Answer:
         if trusted and credentials(connection).uid not in (0, os.geteuid()):
@@ -166,6 +170,8 @@ class Server:
         if handler is None or not (trusted or target.path in self._public):
             known = sorted(self._handlers if trusted else self._public)
             return text_answer(f"see {', '.join(known)}\n", 404)
+        if not trusted:
+            handler = self._brief.get(target.path, handler)
         try:
             return handler(given)
         except Exception as error:  # noqa: BLE001 - nor does what is asked about

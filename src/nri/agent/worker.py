@@ -12,10 +12,14 @@ import threading
 import time
 from collections.abc import Callable
 
+from nri.text import plain
+
 __all__ = ["TIMER", "Worker"]
 
 #: The reason of a round that nothing but the clock asked for.
 TIMER = "timer"
+#: Characters of an error that are kept for health; texts of pods may be in it.
+_MOST_TEXT = 300
 _log = logging.getLogger("nri.agent")
 
 
@@ -77,8 +81,9 @@ class Worker:
             try:
                 self._work(reasons)
             except Exception as error:  # noqa: BLE001  a round must not take the thread with it
-                self.error = f"{type(error).__name__}: {error}"
-                _log.exception("%s: a round has failed", self._name)
+                known, self.error = self.error, plain(f"{type(error).__name__}: {error}", _MOST_TEXT)
+                if self.error != known:  # the same each round would fill a log
+                    _log.exception("%s: a round has failed", self._name)
             else:
                 self.error = ""
             self.rounds += 1

@@ -16,19 +16,27 @@ __all__ = ["MAX_NUMBER", "parse", "to_text"]
 
 #: Greatest number of a CPU or node that is believed; kernels are built for 8192 CPUs at most.
 MAX_NUMBER: Final = 65535
+#: Numbers that a list may name, those that it names again included: texts of pods are long, and a range is short.
+_MOST: Final = 4 * (MAX_NUMBER + 1)
 
 
 def parse(text: str) -> frozenset[int]:
     """The numbers of a list; a blank text is the empty set.
 
     Raises:
-        ValueError: the kernel would refuse the list; says which part of it and why.
+        ValueError: the kernel would refuse the list; says which part of it and why. Or it names the same numbers so
+            often that nobody can have meant it.
     """
     numbers: set[int] = set()
+    left = _MOST
     for part in text.split(","):
         word = part.strip()
         if word:
-            numbers |= _range(word)
+            found = _range(word)
+            left -= len(found)
+            if left < 0:
+                raise ValueError(f"the list names more than {_MOST} numbers, the same again and again")
+            numbers |= found
     return frozenset(numbers)
 
 
@@ -57,7 +65,10 @@ def _range(word: str) -> set[int]:
     used, size = _number(used_text, word), _number(size_text, word)
     if not dash or not slash or not 0 < used <= size:
         raise ValueError(f"{word!r} is no range of groups, such as 0-15:2/4")
-    return {number for number in range(first, last + 1) if (number - first) % size < used}
+    groups: set[int] = set()
+    for start in range(first, last + 1, size):
+        groups.update(range(start, min(start + used, last + 1)))
+    return groups
 
 
 def _number(digits: str, word: str) -> int:

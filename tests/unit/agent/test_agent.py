@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -21,7 +22,7 @@ from nri.agent.agent import Agent
 from nri.agent.koordlet import KoordletError
 from nri.agent.parts import Parts
 from nri.agent.settings import Settings
-from nri.agent.settings.values import StandaloneSettings
+from nri.agent.settings.values import HttpSettings, StandaloneSettings
 from nri.errors import NriError
 from nri.policies.koordinator.contexts import ContainerContext, PodContext
 from tests.support.agents import TOPOLOGY, UID, Pods
@@ -287,3 +288,21 @@ def test_a_signal_ends_it_cleanly_and_systemd_is_told(number: int, code: int, tm
         program.kill()
         program.wait()
         told.close()
+
+
+def test_over_tcp_it_says_which_parts_are_ready_and_not_why(make: Callable[..., Agent]) -> None:
+    agent = make(http=HttpSettings("127.0.0.1:0"))
+    agent.parts.book.put("NodeResourceTopology", {"metadata": {"annotations": "SECRET" * 9}}, "a test")
+    agent.start()
+    try:
+        assert agent._server is not None
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", agent._server.port, timeout=10)) as connection:
+            connection.request("GET", "/readyz")
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        assert answer.status == 200
+        assert "ready  rules: see the agent's socket\n" in text
+        assert "a test" not in text
+        assert "a test" in ask(agent.settings.socket, "/readyz")[1]
+    finally:
+        agent.stop()

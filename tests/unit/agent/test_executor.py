@@ -312,3 +312,19 @@ def test_a_value_for_each_device_is_written(root: Root) -> None:
     assert executor.by_device(POD, "io.read_bps", {"8:0": 1 << 20}).outcome in (Outcome.APPLIED, Outcome.UNCHANGED)
     assert text(root, "blkio", POD, "blkio.throttle.read_bps_device") == f"8:0 {1 << 20}"
     assert executor.by_device(POD, "no.knob", {"8:0": 1}).outcome is Outcome.REFUSED
+
+
+def test_what_is_remembered_is_counted_while_nothing_else_changes_it(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = parts(root).executor
+    locked = list[bool]()
+
+    class Waiting:
+        def __len__(self) -> int:
+            locked.append(executor._lock.locked())
+            return 3
+
+    monkeypatch.setattr(executor, "_pending", Waiting())
+    assert executor.held()["waiting writes"] == 3
+    assert locked == [True]

@@ -44,3 +44,17 @@ def test_the_processes_of_this_machine_can_be_looked_through() -> None:
 def test_a_process_that_ends_meanwhile_is_none(tmp_path: Path) -> None:
     root = write_files(tmp_path, {"proc/9/comm/": ""})  # what can be opened and not read
     assert find_koordlets(root) == []
+
+
+@pytest.mark.parametrize("status", ["Uid:\t1000\t1000\t1000\t1000\nNSpid:\t30\n", "Uid:\t0\t0\t0\t0\nNSpid:\t30\t7\n"])
+def test_a_process_of_a_user_or_of_a_pod_that_takes_the_name_is_none(tmp_path: Path, status: str) -> None:
+    root = write_files(
+        tmp_path, OTHERS | {"proc/30/comm": "koordlet\n", "proc/30/status": f"Name:\tkoordlet\n{status}"}
+    )
+    assert find_koordlets(root) == []
+
+
+def test_a_process_of_root_among_those_of_the_machine_is_one(tmp_path: Path) -> None:
+    status = "Name:\tkoordlet\nUid:\t0\t0\t0\t0\nNSpid:\t30\n"
+    root = write_files(tmp_path, OTHERS | {"proc/30/comm": "koordlet\n", "proc/30/status": status})
+    assert find_koordlets(root) == [30]

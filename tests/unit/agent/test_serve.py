@@ -179,3 +179,11 @@ def test_an_address_may_be_of_version_6() -> None:
         pytest.skip("this machine has no IPv6")
     with contextlib.closing(server):
         assert server.port
+
+
+def test_who_fills_all_places_by_tcp_does_not_keep_root_from_asking(server: Server, path: str) -> None:
+    with contextlib.ExitStack() as held:
+        for _ in range(2 * serve._MOST_AT_ONCE):
+            held.enter_context(connect(server.port)).sendall(b"GET /healthz")
+        time.sleep(0.2)
+        assert ask(path, "GET /healthz HTTP/1.1") == (200, "ok\n")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 from nri.agent.worker import TIMER, Worker
 
 
@@ -92,3 +94,25 @@ def test_a_round_that_hangs_is_told_and_does_not_hold_up_the_end() -> None:
     assert work.begun.wait(5)
     assert not worker.stop(timeout_s=0.05)
     work.go.set()
+
+
+def test_an_error_is_kept_as_one_line_of_bounded_length() -> None:
+    def work(_: object) -> None:
+        raise ValueError("a\nready  all: well" + "x" * 100_000)
+
+    worker = Worker("test", work, 3600)
+    worker.start()
+    until(lambda: worker.error)
+    worker.stop()
+    assert worker.error.startswith("ValueError: a\\nready")
+    assert len(worker.error) <= 300
+
+
+def test_the_same_error_of_each_round_is_one_entry_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    work = Rounds()
+    work.fail = True
+    worker = Worker("test", work, 0.001)
+    worker.start()
+    until(lambda: worker.rounds > 5)
+    worker.stop()
+    assert caplog.text.count("a round has failed") == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from nri.api import cpuset
@@ -51,3 +53,18 @@ def test_what_the_kernel_would_refuse_is_named(text: str, reason: str) -> None:
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([5], "5"), ([3, 1, 2, 1, 8], "1-3,8"), ([0, 2, 4], "0,2,4")])
 def test_numbers_are_written_as_the_shortest_list(numbers: list[int], text: str) -> None:
     assert cpuset.to_text(numbers) == text
+
+
+@pytest.mark.parametrize("word", ["0-65535", "0-65535:1/2", "0-8191"])
+def test_a_list_that_names_the_same_again_and_again_costs_no_more_than_its_length(word: str) -> None:
+    text = ",".join([word] * ((256 << 10) // len(word)))  # as long as an annotation of a pod may be
+    before = time.process_time()
+    with pytest.raises(ValueError, match="again and again"):
+        cpuset.parse(text)
+    assert time.process_time() - before < 2
+
+
+def test_ranges_of_groups_cost_as_much_as_they_name() -> None:
+    before = time.process_time()
+    assert cpuset.parse(",".join(["0-65535:1/65535"] * 15_000)) == {0, 65535}
+    assert time.process_time() - before < 2

@@ -7,7 +7,7 @@ told and limit nothing. A limit that is no longer asked for is taken away. Next:
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from nri.agent.explain import Subject
@@ -35,6 +35,8 @@ class BlockIo:
 
     def __init__(self) -> None:
         self._set: dict[tuple[str, str], tuple[Subject, frozenset[str]]] = {}
+        #: The machine's mounts, read at most once a round: pods may name as many volumes as they like.
+        self._mounts: dict[str, str] | None = None
 
     def __len__(self) -> int:
         """The number of knobs that are remembered as set."""
@@ -47,6 +49,7 @@ class BlockIo:
     def round(self, moment: Moment) -> None:
         """Decide for the folder of best-effort pods, and for pods with an annotation."""
         fresh: dict[tuple[str, str], tuple[Subject, frozenset[str]]] = {}
+        self._mounts = None
         folder = moment.best_effort_folder
         self._limits(moment, folder_subject(BEST_EFFORT), folder, moment.strategies.disks, "", fresh)
         for pod in moment.pods:
@@ -72,7 +75,7 @@ class BlockIo:
         found: list[tuple[str, DiskLimits]] = []
         for disk in disks:
             try:
-                found.append((disk_of(moment.parts.root, disk, uid), disk))
+                found.append((disk_of(moment.parts.root, disk, uid, self._mounted), disk))
             except ValueError as error:
                 moment.errors.append(f"{NAME}: {error}")
         if not found:
@@ -87,8 +90,20 @@ class BlockIo:
                 fresh[folder, knob] = subject, frozenset(limits)
                 moment.wishes.append(Wish(subject, folder, knob, "", NAME, "blkioQOS", limits))
 
+    def _mounted(self, root: Root) -> dict[str, str]:
+        if self._mounts is None:
+            self._mounts = mounts_of(root)
+        return self._mounts
 
-def disk_of(root: Root, disk: DiskLimits, uid: str) -> str:
+
+def mounts_of(root: Root) -> dict[str, str]:
+    """Return the machine's mounts: the numbers of the device by its place; of several at one the last."""
+    table = root.find("/proc/self/mountinfo" if root.is_own else "/proc/1/mountinfo") or ""
+    rows = (line.split() for line in table.splitlines())
+    return {unescape(words[4]): words[2] for words in rows if len(words) > 4}
+
+
+def disk_of(root: Root, disk: DiskLimits, uid: str, mounts: Callable[[Root], Mapping[str, str]] = mounts_of) -> str:
     """Return the numbers of a disk, `8:0`. Raises ValueError naming what cannot be found."""
     if disk.kind == "device":
         name = posixpath.basename(disk.name)
@@ -98,7 +113,7 @@ def disk_of(root: Root, disk: DiskLimits, uid: str) -> str:
     if disk.kind == "podvolume":
         if not uid or not disk.name or "/" in disk.name:
             raise ValueError(f"{disk.name[:60]!r} is no volume of a pod")
-        return _whole(root, _mounted(root, _VOLUMES.format(uid=uid, name=disk.name)), disk.name)
+        return _whole(root, mounts(root).get(_VOLUMES.format(uid=uid, name=disk.name)), disk.name)
     raise ValueError(f"disk {disk.name[:60]!r}: what {disk.kind[:20]!r} is, only a volume manager knows")
 
 
@@ -110,10 +125,3 @@ def _whole(root: Root, numbers: str | None, name: str) -> str:
     if root.find(f"/sys/dev/block/{found}/partition") is not None:
         found = (root.find(f"/sys/dev/block/{found}/../dev") or found).strip()
     return found
-
-
-def _mounted(root: Root, path: str) -> str | None:
-    table = root.find("/proc/self/mountinfo" if root.is_own else "/proc/1/mountinfo") or ""
-    rows = (line.split() for line in table.splitlines())
-    found = [words[2] for words in rows if len(words) > 4 and unescape(words[4]) == path]
-    return found[-1] if found else None

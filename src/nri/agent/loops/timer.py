@@ -89,6 +89,8 @@ class Loops:
         self._cpus: Topology | None = None
         self._worker = Worker("nri-loops", self.round, settings.loops.interval, now=now)
         self.errors: list[str] = []
+        #: The error of each strategy that broke off its last round; the log has had it.
+        self._broken: dict[str, str] = {}
 
     def start(self) -> None:
         """Begin; the first round is at once."""
@@ -130,8 +132,13 @@ class Loops:
             try:
                 loop.round(moment)
             except Exception as error:  # noqa: BLE001  one strategy must not cost the others their round
-                moment.errors.append(f"{loop.name}: {type(error).__name__}: {error}")
-                _log.exception("%s: the round has failed", loop.name)
+                text = plain(f"{loop.name}: {type(error).__name__}: {error}", 200)
+                moment.errors.append(text)
+                level = logging.DEBUG if self._broken.get(loop.name) == text else logging.ERROR
+                _log.log(level, "%s: the round has failed", loop.name, exc_info=True)
+                self._broken[loop.name] = text
+            else:
+                self._broken.pop(loop.name, None)
         self._write(moment)
         for eviction in moment.evictions:
             self._evict(eviction, moment)

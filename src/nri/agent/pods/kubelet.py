@@ -11,8 +11,12 @@ import http.client
 import json
 import logging
 import os
+import socket
 import ssl
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -33,6 +37,7 @@ _PATH = "/pods"
 _MOST_BYTES = 64 << 20
 #: One read of the connection, and a whole answer, in seconds.
 _READ_S, _ANSWER_S = 5.0, 15.0
+_TOO_LATE = "the answer takes too long"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -79,7 +84,7 @@ class KubeletPods(KnownPods):
         """The body of the answer. OSError, HTTPException or ValueError if there is none that can be used."""
         headers = {"Accept": "application/json"}
         if self._token:
-            headers["Authorization"] = f"Bearer {Path(self._token).read_text().strip()}"
+            headers["Authorization"] = f"Bearer {_token(self._token)}"
         deadline = time.monotonic() + _ANSWER_S
         connection: http.client.HTTPConnection
         if self._tls is None:
@@ -87,22 +92,55 @@ class KubeletPods(KnownPods):
         else:
             connection = http.client.HTTPSConnection(self._host, self._port, timeout=_READ_S, context=self._tls)
         try:
-            connection.request("GET", _PATH, headers=headers)
-            answer = connection.getresponse()
-            if answer.status != 200:
-                hint = {401: "is the token good?", 403: "see nri-agent-kubelet in deploy/agent/rbac.yaml"}
-                raise ValueError(f"HTTP {answer.status} {hint.get(answer.status, '')}".strip())
-            parts, size = [], 0
-            while part := answer.read1(1 << 16):
-                parts.append(part)
-                size += len(part)
-                if size > _MOST_BYTES:
-                    raise ValueError(f"the answer is bigger than {_MOST_BYTES} bytes")
-                if time.monotonic() > deadline:
-                    raise TimeoutError("the answer takes too long")
-            return b"".join(parts)
+            connection.connect()
+            with _ending(connection.sock):
+                connection.request("GET", _PATH, headers=headers)
+                answer = connection.getresponse()
+                if answer.status != 200:
+                    hint = {401: "is the token good?", 403: "see nri-agent-kubelet in deploy/agent/rbac.yaml"}
+                    raise ValueError(f"HTTP {answer.status} {hint.get(answer.status, '')}".strip())
+                parts, size = [], 0
+                while part := answer.read1(1 << 16):
+                    parts.append(part)
+                    size += len(part)
+                    if size > _MOST_BYTES:
+                        raise ValueError(f"the answer is bigger than {_MOST_BYTES} bytes")
+                    if time.monotonic() > deadline:
+                        raise TimeoutError(_TOO_LATE)
+                return b"".join(parts)
+        except (OSError, http.client.HTTPException):
+            if time.monotonic() > deadline:
+                raise TimeoutError(_TOO_LATE) from None
+            raise
         finally:
             connection.close()
+
+
+@contextmanager
+def _ending(connection: socket.socket) -> Iterator[None]:
+    """End a connection when its time is over: the timeout of each read ends no head of an answer that trickles."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as again:
+
+        def end() -> None:
+            with suppress(OSError):  # it has ended by itself
+                again.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(_ANSWER_S, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+
+
+def _token(path: str) -> str:
+    """The token in a file. ValueError for one that no header can hold, because http.client's error has it in it."""
+    found = Path(path).read_text().strip()
+    if not (found.isascii() and found.isprintable()):
+        raise ValueError(f"{path} holds no token: it is no text of one line")
+    return found
 
 
 def _context(ca: str, host: str) -> ssl.SSLContext:

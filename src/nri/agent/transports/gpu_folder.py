@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
-import shutil
 import stat
 import threading
 import uuid
@@ -91,8 +90,32 @@ def _empty(folder: int, name: str) -> None:
 
 
 def _remove(folder: int, name: str) -> None:
-    """Remove a tree below an open folder; symlinks in it are not followed."""
+    """Remove a tree below an open folder; symlinks in it are not followed.
+
+    Each folder in it is first moved to the top: a container can nest them deeper than there are descriptors.
+    """
+    left = [name]
     try:
-        shutil.rmtree(name, ignore_errors=True, dir_fd=folder)
+        while left:
+            _take_apart(folder, left.pop(), left)
     finally:
         os.close(folder)
+
+
+def _take_apart(folder: int, name: str, left: list[str]) -> None:
+    """Remove one folder; those in it are moved beside it, and are left. What cannot be removed stays."""
+    with contextlib.suppress(OSError):
+        opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            with os.scandir(opened) as entries:
+                for entry in entries:
+                    with contextlib.suppress(OSError):
+                        if entry.is_dir(follow_symlinks=False):
+                            aside = f".{uuid.uuid4()}"
+                            os.rename(entry.name, aside, src_dir_fd=opened, dst_dir_fd=folder)
+                            left.append(aside)
+                        else:
+                            os.unlink(entry.name, dir_fd=opened)
+        finally:
+            os.close(opened)
+        os.rmdir(name, dir_fd=folder)

@@ -112,8 +112,12 @@ class HooksTransport:
                 self._register()
                 continue
             self._work.clear()
-            if not self._end.is_set():
+            if self._end.is_set():
+                return
+            try:
                 log.info("rules have changed: applied to %d pods and containers", self._calls.apply_again())
+            except Exception:  # the thread also keeps the registration there
+                log.exception("changed rules could not be applied to all that runs")
 
     def _register(self) -> None:
         """Write the registration if it is not there as it should be."""

@@ -116,7 +116,7 @@ class Apiserver:
         words["timeoutSeconds"] = str(lasting_s)
         asked = {"params": _words(words), "timeout": patience(_SILENCE_S)}
         with self._errors(what), self._lender.lend() as http, http.stream("GET", kind.path, **asked) as answer:
-            self._refused(what, answer)
+            self._refused(what, answer, self._clock() + READ_S)
             yield Watch(what, answer, self._clock, self._clock() + lasting_s + _GRACE_S)
 
     def evict(self, namespace: str, name: str, uid: str = "", grace_s: int | None = None) -> None:
@@ -147,7 +147,7 @@ class Apiserver:
         parts: list[bytes] = []
         method = "POST" if "json" in asked else "GET"
         with self._errors(what), self._lender.lend() as http, http.stream(method, path, **asked) as answer:
-            self._refused(what, answer)
+            self._refused(what, answer, deadline)
             for part in answer.iter_bytes():
                 most -= len(part)
                 if most < 0:
@@ -157,14 +157,14 @@ class Apiserver:
                 parts.append(part)
         return b"".join(parts)
 
-    def _refused(self, what: str, answer: Any) -> None:
-        """Raise for an answer that is none."""
+    def _refused(self, what: str, answer: Any, deadline: float) -> None:
+        """Raise for an answer that is none; its words count as far as they come in time."""
         if 200 <= answer.status_code < 300:
             return
         data = b""
         for part in answer.iter_bytes():
             data += part
-            if len(data) > 1 << 16:
+            if len(data) > 1 << 16 or self._clock() > deadline:
                 break
         _, words, after_s = read_status(data)
         if answer.status_code == 401:
@@ -181,6 +181,8 @@ class Apiserver:
         except self._failures as error:
             self._lender.doubt()
             words = str(error) or type(error).__name__
+            if "Bearer" in words:  # a header that cannot be sent is in the error, the token with it
+                words = "the token is no text of one line, and cannot be sent"
             raise ApiserverError(what, 0, f"{self.address}: {words}") from None
 
 

@@ -15,6 +15,7 @@ from nri.api import messages as m
 from nri.api.optional import get
 from nri.api.removal import split
 from nri.cri.pb import api_pb2 as pb
+from nri.proxy.adjust.paths import ByPath
 
 __all__ = ["node_of", "say"]
 
@@ -28,22 +29,21 @@ _NOT_THERE = "it is not in the request: runtimes add it, and the CRI cannot remo
 def say(config: pb.ContainerConfig, entry: Entry) -> list[tuple[str, object, str]]:
     """Put devices into a container's configuration, in the order in which plugins gave them."""
     rest: list[tuple[str, object, str]] = []
-    set_again = set(entry.sets)
+    set_again, there = set(entry.sets), ByPath(config.devices)
     for device in entry.value:
         path, removed = split(device.path)
-        there = [place for place, each in enumerate(config.devices) if each.container_path == path]
-        if removed and not there and path not in set_again:
+        if removed and path not in there and path not in set_again:
             rest.append((path, "removed", _NOT_THERE))
         node = "" if removed else node_of(device)
         if not (removed or node):
             rest.append((path, f"{device.type} {device.major}:{device.minor}", _NO_NODE))
             continue
-        for place in reversed(there):
-            del config.devices[place]
+        there.drop(path)
         if not removed:
-            config.devices.add(container_path=path, host_path=node, permissions=_ALL)
+            there.add(pb.Device(container_path=path, host_path=node, permissions=_ALL))
             if lost := _differs(device, node):
                 rest.append((path, lost, _OF_THE_NODE))
+    there.done()
     return rest
 
 

@@ -10,6 +10,7 @@ from nri.adaptation.merge.entries import Entry
 from nri.api import messages as m
 from nri.api.removal import split
 from nri.cri.pb import api_pb2 as pb
+from nri.proxy.adjust.paths import ByPath
 
 __all__ = ["say"]
 
@@ -30,22 +31,21 @@ _NOT_THERE = "it is not in the request: runtimes add it, and the CRI cannot remo
 def say(config: pb.ContainerConfig, entry: Entry) -> list[tuple[str, object, str]]:
     """Put mounts into a container's configuration, in the order in which plugins gave them."""
     rest: list[tuple[str, object, str]] = []
-    set_again = set(entry.sets)
+    set_again, there = set(entry.sets), ByPath(config.mounts)
     for mount in entry.value:
         destination, removed = split(mount.destination)
-        there = [place for place, each in enumerate(config.mounts) if each.container_path == destination]
-        if removed and not there and destination not in set_again:
+        if removed and destination not in there and destination not in set_again:
             rest.append((destination, "removed", _NOT_THERE))
         if not removed and not _is_bind(mount):
             rest.append((destination, f"type {mount.type or 'none'}", _NO_TYPE))
             continue
-        for place in reversed(there):
-            del config.mounts[place]
+        there.drop(destination)
         if removed:
             continue
-        config.mounts.append(_bind(mount))
+        there.add(_bind(mount))
         if lost := [option for option in mount.options if option not in _SAID]:
             rest.append((destination, ",".join(lost), _NO_OPTIONS))
+    there.done()
     return rest
 
 

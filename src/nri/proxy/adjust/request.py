@@ -2,7 +2,7 @@
 
 Rules: the request is changed in place; every entry of the adjustment is either in it afterwards or in the list that is
 returned, with its plugin. Pure, but for the question which node of the host a device is. Next:
-`nri.proxy.adjust.mounts`.
+`nri.proxy.adjust.paths`.
 """
 
 from __future__ import annotations
@@ -54,12 +54,15 @@ class Owners:
 
     def __init__(self, owners: m.OwningPlugins, container_id: str) -> None:
         self._owners, self._id = owners, container_id
+        self._entries: dict[int, dict[str, str]] = {}
 
     def of(self, row: Row, key: str = "") -> str:
         """The plugin of a field, or of one of its entries; empty if none is known."""
         if not row.claim:
             return ""
-        found = entry_owners(self._owners, self._id, row.claim).get(key) if key else None
+        if row.claim not in self._entries:  # one copy for each field, not for each of its thousands of entries
+            self._entries[row.claim] = entry_owners(self._owners, self._id, row.claim)
+        found = self._entries[row.claim].get(key) if key else None
         return (found or owner(self._owners, self._id, row.claim) or "").lstrip("-")
 
 

@@ -150,3 +150,5 @@ class Adoption:
             step()
         except NriError as error:
             _log.warning("a pod or container of the runtime cannot be taken in: %s", error)
+        except Exception:  # noqa: BLE001  whatever a runtime says of one, the others are taken in
+            _log.exception("a pod or container of the runtime could not be taken in")

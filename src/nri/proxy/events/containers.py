@@ -28,6 +28,8 @@ from nri.proxy.state import CREATED, CREATING, ContainerRecord, PodRecord
 __all__ = ["ContainerCalls"]
 
 _log = logging.getLogger("nri.proxy")
+#: Lines of the log about one creation; an adjustment may have thousands of entries.
+_MOST_TOLD = 20
 
 
 class ContainerCalls:
@@ -194,5 +196,8 @@ def _report(refuse: bool, request: pb.CreateContainerRequest, unsaid: list[Unsai
     if refuse:
         raise RequestError(unsaid[0].field, unsaid[0].value, f"cannot be said in the CRI: {unsaid[0]}")
     name = request.config.metadata.name
-    for each in unsaid:
+    for each in unsaid[:_MOST_TOLD]:
         _log.warning("container %s of pod %s: an adjustment is left out: %s", name, request.pod_sandbox_id, each)
+    if len(unsaid) > _MOST_TOLD:
+        more = len(unsaid) - _MOST_TOLD
+        _log.warning("container %s of pod %s: and %d more are left out", name, request.pod_sandbox_id, more)

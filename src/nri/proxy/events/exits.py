@@ -85,5 +85,10 @@ class Exits:
                 continue
             record = self._parts.book.container(each.id)
             if record is not None and record.told == CREATED:
-                with self._parts.domain.block(urgent=True):
-                    self._ended(record)
+                try:
+                    with self._parts.domain.block(urgent=True):
+                        self._ended(record)
+                except NriError as error:  # one container must not keep the others' ends from being told
+                    _log.debug("the end of container %s cannot be told: %s", each.id, error)
+                except Exception:  # noqa: BLE001  nor a defect
+                    _log.exception("the end of container %s could not be told", each.id)

@@ -27,6 +27,7 @@ from nri.proxy.adjust import ZERO, zeros
 from nri.proxy.events.domain import Domain
 from nri.proxy.passing import Backend
 from nri.proxy.state import CREATED, Book, ContainerRecord
+from nri.text import plain
 
 __all__ = ["Updates"]
 
@@ -47,6 +48,7 @@ class Updates:
     def __init__(self, book: Book, backend: Backend, domain: Domain) -> None:
         self._book, self._backend, self._domain = book, backend, domain
         self._turns: dict[str, _Turn] = {}
+        self._evicting: set[str] = set()
         self._lock = threading.Lock()
 
     def follow(self, reply: CreateReply | UpdateReply | StopReply) -> None:
@@ -75,14 +77,22 @@ class Updates:
         return results
 
     def evict(self, evictions: Iterable[m.ContainerEviction]) -> None:
-        """Begin to stop containers that plugins want gone, and return."""
+        """Begin to stop containers that plugins want gone, and return; one that is being stopped goes once."""
+        missing: list[str] = []
         for each in evictions:
             record = self._book.named(each.container_id)
             if record is None or not record.runtime_id:
-                _log.warning("an eviction is left out: there is no container %s", each.container_id)
+                missing.append(each.container_id)
                 continue
-            _log.info("plugins want container %s gone: %s", record.runtime_id, each.reason)
+            with self._lock:
+                if record.id in self._evicting:
+                    continue
+                self._evicting.add(record.id)
+            _log.info("plugins want container %s gone: %s", record.runtime_id, plain(each.reason))
             threading.Thread(target=self._stop, args=(record,), name="nri-proxy-evict", daemon=True).start()
+        if missing:
+            more = f", nor {len(missing) - 1} more" if len(missing) > 1 else ""
+            _log.warning("an eviction is left out: there is no container %s%s", plain(missing[0]), more)
 
     # --- inside ---
 
@@ -128,6 +138,9 @@ class Updates:
                 self._domain.stop(record)
         except NriError as error:
             _log.warning("container %s could not be evicted: %s", record.runtime_id, error)
+        finally:
+            with self._lock:
+                self._evicting.discard(record.id)
 
 
 class _Turn:

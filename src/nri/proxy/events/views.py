@@ -24,8 +24,8 @@ RUNTIME_ID = "nri.proxy/runtime-id"
 
 def pod_shown(facts: PodFacts, config: pb.PodSandboxConfig) -> m.PodSandbox:
     """A pod as plugins see it. Raises RequestError for resources that NRI has no value for."""
-    part = {"linux": {key: facts.spec.get("linux", {}).get(key) for key in ("cgroupsPath", "namespaces")}}
     try:
+        part = {"linux": {key: facts.spec.get("linux", {}).get(key) for key in ("cgroupsPath", "namespaces")}}
         return convert.pod_sandbox(facts.status, config, part, pid=facts.pid).value
     except (KeyError, TypeError, AttributeError):  # a spec of no form that is known
         return convert.pod_sandbox(facts.status, config, pid=facts.pid).value

@@ -64,8 +64,11 @@ class Checkpoint:
         self._writing = threading.Lock()
 
     def open(self) -> None:
-        """Take the folder. Raises OSError if it cannot be had, or another proxy has it."""
+        """Take the folder. Raises OSError if it cannot be had, is another user's, or another proxy has it."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        owner = self.folder.stat().st_uid
+        if owner != os.geteuid():  # records hold the environment of containers, and its owner could read them
+            raise PermissionError(errno.EPERM, f"it belongs to user {owner}", str(self.folder))
         self.folder.chmod(0o700)
         lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nri.agent.loops.block_io import disk_of
+from nri.host import Root
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.loops.block_io import DiskLimits
 from tests.support.host_trees import write_files
@@ -76,3 +78,28 @@ def test_a_volume_of_a_pod_is_found_by_its_mount(tmp_path: Path) -> None:
     path = "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/data/mount"
     write_files(tmp_path, {"proc/1/mountinfo": f"30 1 8:1 / {path} rw - ext4 /dev/sda1 rw\n"})
     assert disk_of(world.root, DiskLimits("data", "podvolume"), "u") == "8:0"
+
+
+def test_the_mounts_of_the_machine_are_read_once_a_round_however_many_volumes_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = LoopWorld(tmp_path, {})
+    disks(tmp_path)
+    path = "/var/lib/kubelet/pods/a/volumes/kubernetes.io~csi/data/mount"
+    write_files(tmp_path, {"proc/1/mountinfo": f"30 1 8:1 / {path} rw - ext4 /dev/sda1 rw\n"})
+    blocks = [{"name": name, "type": "podvolume", "ioCfg": {"writeBPS": 7}} for name in ("data", *map(str, range(60)))]
+    pods = [pod(uid, n.LS, annotations={"koordinator.sh/blkioQOS": json.dumps({"blocks": blocks})}) for uid in "abc"]
+    folder, *_ = [world.pod(each) for each in pods]
+    world.source.replace(pods)
+    read, found = list[str](), Root.find
+
+    def find(root: Root, path: str) -> str | None:
+        read.append(path)
+        return found(root, path)
+
+    monkeypatch.setattr(Root, "find", find)
+    world.loop()
+    assert world.text(folder, "blkio.throttle.write_bps_device") == "8:0 7"
+    assert read.count("/proc/1/mountinfo") == 1
+    world.loop()
+    assert read.count("/proc/1/mountinfo") == 2

@@ -7,6 +7,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from nri.agent.loops import Loops
 from nri.agent.settings.values import LoopSettings, Settings
 from nri.policies.koordinator import names as n
@@ -138,3 +140,19 @@ def rounds_go_by(folder: Path, rounds: int) -> None:
     assert world.parts.executor.held()["written values"] < 300
     assert len(world.history) <= 1024
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_a_strategy_that_breaks_off_each_round_is_one_entry_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = LoopWorld(tmp_path, {"cpuBurstStrategy": {"policy": "auto"}})
+    (burst,) = (loop for loop in world.loops.loops if loop.name == "CPUBurst")
+
+    def breaks(_: object) -> None:
+        raise LookupError("a defect")
+
+    monkeypatch.setattr(burst, "round", breaks)
+    for _ in range(5):
+        world.loop()
+    assert "CPUBurst: LookupError: a defect" in world.loops.health()[1]
+    assert caplog.text.count("the round has failed") == 1

@@ -149,3 +149,42 @@ def test_it_asks_in_a_thread_also_without_tls(tmp_path: Path) -> None:
         pods.stop()
     assert len(plain.asked) >= 3
     assert pods.synced
+
+
+@pytest.mark.parametrize("token", ["SECRET1\nSECRET2", "SECRET\x00", "SECR\N{EURO SIGN}T"])
+def test_a_token_that_cannot_be_sent_is_in_no_log(
+    server: HttpServer, certificate: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, token: str
+) -> None:
+    (tmp_path / "token").write_text(token)
+    pods = source(server, kubelet_token=str(tmp_path / "token"), kubelet_ca=str(certificate))
+    pods.ask()
+    assert "holds no token" in pods.problem
+    assert "SECR" not in pods.problem + caplog.text
+
+
+def test_an_answer_whose_head_trickles_ends_with_its_deadline(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubelet, "_ANSWER_S", 0.4)
+    over = threading.Event()
+
+    def trickle(request: Any) -> None:
+        request.close_connection = True
+        request.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        for number in range(90):  # http.client takes a hundred
+            if over.wait(0.1):
+                return
+            try:
+                request.wfile.write(b"X-%d: a\r\n" % number)
+                request.wfile.flush()
+            except OSError:
+                return
+
+    pods = source(server)
+    server.script(trickle)
+    before = time.monotonic()
+    pods.ask()
+    over.set()
+    assert time.monotonic() - before < 4
+    assert not pods.synced
+    assert pods.problem

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -89,3 +91,22 @@ def test_without_a_monitor_there_is_none(root: Root) -> None:
 def test_a_machine_without_hami_says_so(tmp_path: Path) -> None:
     (result,) = make_folder(Root(tmp_path), wanting(f"/{CONTAINERS}/uid_main"), LIBRARY)
     assert result.outcome is Outcome.GONE
+
+
+def test_what_a_container_has_nested_deeper_than_there_are_descriptors_goes_as_well(root: Root, tmp_path: Path) -> None:
+    top = tmp_path / CONTAINERS
+    (top / "uid_main").mkdir(parents=True)
+    inner = os.open(top / "uid_main", os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=inner)
+        os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=inner))
+        deeper = os.open("d", os.O_RDONLY, dir_fd=inner)
+        os.close(inner)
+        inner = deeper
+    os.close(inner)
+    try:
+        make_folder(root, wanting(f"/{CONTAINERS}/uid_main"), LIBRARY)
+        settled()
+        assert [path.name for path in top.iterdir()] == ["uid_main"]
+    finally:
+        subprocess.run(["rm", "-rf", str(top)], check=True)  # what is left if it fails is too deep for pytest

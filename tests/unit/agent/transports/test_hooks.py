@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -199,3 +200,28 @@ def test_a_changed_rule_is_applied_to_what_runs(place: Path, started: list[Hooks
         if done.wait(0.02) or text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000":
             break
     assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000"
+
+
+def test_an_error_in_applying_rules_ends_neither_the_next_nor_the_registration(
+    place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    transport = made(place)
+    started.append(transport)
+    tries, second = list[int](), threading.Event()
+
+    def breaks() -> int:
+        tries.append(1)
+        if len(tries) > 1:
+            second.set()
+            return 0
+        raise LookupError("a defect")
+
+    monkeypatch.setattr(transport._calls, "apply_again", breaks)
+    transport.start()
+    transport.rules_changed(frozenset({"NodeSLO"}))
+    end = time.monotonic() + 5
+    while not tries and time.monotonic() < end:
+        time.sleep(0.01)
+    transport.rules_changed(frozenset({"NodeSLO"}))
+    assert second.wait(5)
+    assert "changed rules could not be applied" in caplog.text

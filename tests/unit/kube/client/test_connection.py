@@ -215,3 +215,43 @@ def test_an_eviction_names_the_pod_and_may_name_its_uid_and_time(server: HttpSer
     assert first["body"]["kind"] == "Eviction"
     assert first["body"]["deleteOptions"] == {"preconditions": {"uid": "u1"}, "gracePeriodSeconds": 5}
     assert second["body"]["deleteOptions"] == {}
+
+
+def test_a_token_that_cannot_be_sent_is_in_no_error(
+    kubeconfig: Path, closing: Closing, caplog: pytest.LogCaptureFixture
+) -> None:
+    kubeconfig.write_text(kubeconfig.read_text().replace("secret", "SECRET1\\nSECRET2"))
+    api = closing(Apiserver(maker(kubeconfig)))
+    with pytest.raises(ApiserverError, match="the token is no text of one line") as error:
+        api.list(PODS)
+    assert "SECRET" not in f"{error.value!r} {error.value.reason} {caplog.text}"
+
+
+def test_a_refusal_that_trickles_ends_with_its_deadline(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
+    now = [0.0]
+    hold, sent = threading.Event(), list[int]()
+
+    def tick() -> float:
+        now[0] += 10
+        return now[0]
+
+    def trickle(request: Any) -> None:
+        request.send_response(500)
+        request.end_headers()
+        request.close_connection = True
+        while len(sent) < 200 and not hold.wait(0.01):
+            sent.append(1)
+            try:
+                request.wfile.write(b" ")
+                request.wfile.flush()
+            except OSError:
+                return
+
+    api = closing(Apiserver(maker(kubeconfig), tick))
+    server.script(trickle, trickle)
+    with pytest.raises(ApiserverError, match="HTTP 500"):
+        api.list(PODS)
+    with pytest.raises(ApiserverError, match="HTTP 500"):
+        next(watched(api))
+    assert len(sent) < 150
+    hold.set()

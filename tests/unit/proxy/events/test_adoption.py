@@ -51,3 +51,22 @@ def test_a_pod_that_has_stopped_is_known_and_told_of_no_more(world: Proxied) -> 
     pod = world.run_pod(cri=world.direct)
     world.direct.call("StopPodSandbox", pod_sandbox_id=pod)
     assert world.proxy._adoption.pod(pod).told == STOPPED
+
+
+def test_one_that_the_runtime_describes_in_no_known_form_keeps_no_other_out(
+    world: Proxied, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert world.proxy is not None
+    adoption, pods = world.proxy._adoption, [world.run_pod(world.pod_config(name), world.direct) for name in "ab"]
+    take = adoption.pod
+
+    def breaks(pod_id: str, *, late: bool = True) -> object:
+        if pod_id == pods[0]:
+            raise UnicodeError("half a character")
+        return take(pod_id, late=late)
+
+    monkeypatch.setattr(adoption, "pod", breaks)
+    adoption.everything(late=False)
+    assert world.proxy.book.pod(pods[0]) is None
+    assert world.proxy.book.pod(pods[1]) is not None
+    assert "could not be taken in" in caplog.text

@@ -7,6 +7,8 @@ import pytest
 
 import nri
 from nri.cri.pb import api_pb2 as pb
+from nri.proxy.adjust import Unsaid
+from nri.proxy.events import containers
 from nri.proxy.events.views import RUNTIME_ID
 from tests.engine.node import Recorder
 from tests.support.proxied import Proxied, wait_for
@@ -245,3 +247,10 @@ def test_an_end_is_seen_in_any_list_also_in_one_by_a_filter(world: Proxied, plug
     over = pb.ContainerFilter(state=pb.ContainerStateValue(state=pb.CONTAINER_EXITED))
     assert [each.id for each in world.cri.call("ListContainers", filter=over).containers] == [made]
     wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+
+
+def test_thousands_of_entries_that_are_left_out_are_few_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    unsaid = [Unsaid(f"mounts[/m{each}]", "tmpfs", "no word") for each in range(1000)]
+    containers._report(False, pb.CreateContainerRequest(), unsaid)
+    assert len(caplog.records) == containers._MOST_TOLD + 1
+    assert "and 980 more are left out" in caplog.text

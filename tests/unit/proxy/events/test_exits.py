@@ -7,6 +7,7 @@ import time
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
+from nri.errors import RequestError
 from nri.proxy.events.exits import Exits
 from nri.proxy.state import ContainerRecord
 from tests.engine.node import Recorder
@@ -68,3 +69,22 @@ def test_one_that_runs_is_not_told_to_have_ended(world: Proxied) -> None:
     assert plugin.of("c")[-1] == "post_start"
     state = world.cri.call("ListContainers").containers[0].state
     assert state == pb.CONTAINER_RUNNING
+
+
+def test_one_whose_end_cannot_be_told_keeps_no_other_from_it(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = world.attach(Recorder())
+    assert world.proxy is not None
+    exits, tell = world.proxy._exits, world.proxy._exits._ended
+    pod = world.run_pod()
+    bad, good = world.run(pod, "bad"), world.run(pod, "good")
+
+    def breaks(record: ContainerRecord) -> object:
+        if record.runtime_id == bad:
+            raise RequestError("spec", "", "cannot be read")
+        return tell(record)
+
+    monkeypatch.setattr(exits, "_ended", breaks)
+    listed = [pb.Container(id=each, state=pb.CONTAINER_EXITED) for each in (bad, good)]
+    world.direct.call("StopContainer", container_id=good, timeout=0)
+    exits._look(pb.ListContainersResponse(containers=listed))
+    assert plugin.of("good")[-1] == "stop"

@@ -163,3 +163,25 @@ def test_an_event_that_a_plugin_fails_after_the_fact_is_only_told(
     assert "NRI stop_container" in caplog.text or "too late" in caplog.text
     asker.world.cri.call("RemovePodSandbox", pod_sandbox_id=asker.pod)
     assert asker.world.proxy is not None and asker.world.proxy.book.pods() == []
+
+
+def test_a_container_that_is_wanted_gone_many_times_is_stopped_once(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert asker.world.proxy is not None
+    updates = asker.world.proxy._updates
+    stopped, go = list[str](), threading.Event()
+    stop = updates._stop
+
+    def slow(record: Any) -> None:
+        stopped.append(record.runtime_id)
+        go.wait(20)
+        stop(record)
+
+    monkeypatch.setattr(updates, "_stop", slow)
+    wanted = [m.ContainerEviction(container_id=asker.ids["c"], reason="no room")] * 100
+    updates.evict([*wanted, *(m.ContainerEviction(container_id=f"none{number}") for number in range(100))])
+    go.set()
+    wait_for(lambda: not updates._evicting, "the end")
+    assert stopped == [asker.container]
+    assert caplog.text.count("an eviction is left out") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -150,3 +151,13 @@ def test_a_full_disk_stops_nothing_and_leaves_the_old_record(tmp_path: Path, cap
         kept.close()
     finally:
         unmount(disk)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_not_taken(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o755)
+    os.chown(folder, 1000, 1000)
+    with pytest.raises(OSError, match="it belongs to user 1000"):
+        Checkpoint(folder).open()
+    assert list(folder.iterdir()) == []

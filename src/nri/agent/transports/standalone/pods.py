@@ -52,6 +52,8 @@ class PodRound:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        #: Pods that broke off the last round; the log has had them.
+        self._bad: frozenset[str] = frozenset()
         self._cookies = False
         self._learned = False
 
@@ -65,12 +67,17 @@ class PodRound:
         """
         listed = list(pods)
         self._learn(listed)
+        bad: set[str] = set()
         for pod in listed:
             try:
                 self._one(pod, tally, force)
             except Exception as error:  # noqa: BLE001  one bad pod never stops the others
-                tally.failed(key_of(pod.pod), [error])
-                _log.exception("a pod could not be looked at: %r", key_of(pod.pod))
+                key = key_of(pod.pod)
+                tally.failed(key, [error])
+                bad.add(key)
+                level = logging.DEBUG if key in self._bad else logging.ERROR
+                _log.log(level, "a pod could not be looked at: %r", key, exc_info=True)
+        self._bad = frozenset(bad)
 
     def _one(self, pod: RunningPod, tally: Tally, force: bool) -> None:
         items = list(self._items(pod, tally))

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import Outcome
 from nri.policies.koordinator import names as n
@@ -204,3 +206,16 @@ def pods_come_and_go(folder: Path, pods: int) -> None:
     assert held["written values"] <= 12 * 50 * 6  # those of the last two minutes
     assert len(world.history) <= 1024
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_a_pod_that_breaks_off_each_round_is_one_entry_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path, Node())
+    bad = pod("bad", n.LS)
+    bad["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "many"}}
+    listed(world, bad)
+    for _ in range(5):
+        world.round()
+    assert world.standalone.last.errors
+    assert caplog.text.count("a pod could not be looked at") == 1

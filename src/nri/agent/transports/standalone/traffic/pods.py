@@ -12,7 +12,7 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Any, Final
 
 from nri.agent.parts import Parts
-from nri.agent.pods.running import plain_context
+from nri.agent.pods.running import key_of, plain_context
 from nri.agent.transports.standalone.pods import NAME, switched_on
 from nri.agent.transports.standalone.tally import Tally
 from nri.agent.transports.standalone.traffic.plan import Plan, Traffic, own_minors
@@ -80,8 +80,12 @@ class NetworkShares:
         priorities = {each.minor: each.priority for each in classes}
         for pod in pods[:_MOST_PODS]:
             tally.items += 1
-            context = plain_context(pod)
-            traffic = traffic_of(pod, context, lambda error: tally.failed(tc.NAME, [error]))
+            try:
+                context = plain_context(pod)
+                traffic = traffic_of(pod, context, lambda error: tally.failed(tc.NAME, [error]))
+            except Exception as error:  # noqa: BLE001  one bad pod never stops the others
+                tally.failed(key_of(pod.pod), [error])
+                continue
             if traffic.ingress:
                 self._parts.decisions.told(context, NAME, [_ingress(context, traffic)])
             shared.append((context, traffic._replace(priority=priorities.get(traffic.minor, 0))))

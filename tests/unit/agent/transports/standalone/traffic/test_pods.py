@@ -117,3 +117,15 @@ def test_a_machine_without_a_default_route_is_told(tmp_path: Path) -> None:
     world.round("NodeSLO")
     told = world.history.of("node/network")
     assert told is not None and told["writes"][0]["reason"] == "the machine has no default route"
+
+
+def test_a_pod_of_no_form_is_told_and_the_other_pods_keep_their_classes(tmp_path: Path) -> None:
+    world = World(tmp_path, NODE)
+    bad, good = pod("bad", n.LS), pod("good", n.LS)
+    bad["status"]["podIPs"] = ["10.1.0.1"]
+    folders = [world.pod(each) for each in (bad, good)]
+    world.source.replace([bad, good])
+    world.book.put("NodeSLO", slo(), "test")
+    world.round("NodeSLO")
+    assert int(world.text(folders[1], "net_cls.classid")) == 0x10003
+    assert world.standalone.last_network.errors == 1
