@@ -144,7 +144,7 @@ class ProxyTransport:
             with self._lock:
                 self._session = session
             try:
-                adaptation.connect(ours)
+                _take(adaptation, ours, theirs)
                 problem = session.run()
             except Exception as error:  # noqa: BLE001 - the agent lives on
                 problem = str(error) if isinstance(error, NriError) else f"{type(error).__name__}: {error}"
@@ -188,3 +188,13 @@ def proxy_settings(settings: Settings) -> ProxySettings:
         skip_label_value=value,
         nri=plugins,
     )
+
+
+def _take(adaptation: Adaptation, ours: socket.socket, theirs: socket.socket) -> None:
+    """Give the adaptation its end of a connection; both ends are closed if it does not take it."""
+    try:
+        adaptation.connect(ours)
+    except BaseException:
+        ours.close()
+        theirs.close()
+        raise

@@ -68,3 +68,9 @@ def test_all_mistakes_of_all_sources_are_told_with_place_key_value_and_what_was_
         strict=True,
     ):
         assert all(word in line for word in words), line
+
+
+def test_a_file_that_cannot_be_understood_is_told_where_all_else_is_well(tmp_path: Path) -> None:
+    (bad := tmp_path / "bad.toml").write_text("[nri\nindex = 1\n")
+    with pytest.raises(ConfigError, match=r"bad.toml"):
+        load_settings(bad, flags={"nri.index": ("--set", "10")}, environment={})

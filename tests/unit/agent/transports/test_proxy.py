@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nri.adaptation import Adaptation
+from nri.agent.transports import proxy as proxy_module
 from nri.agent.transports.proxy import ProxyTransport, proxy_settings
 from nri.agent.transports.proxy_plugin import ProxyPlugin
 from nri.api import messages as m
@@ -15,6 +17,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.profile import Node
+from nri.proxy import Proxy
 from tests.support import agents
 from tests.support.host_trees import v1
 from tests.support.proxied import Proxied, wait_for
@@ -231,3 +234,32 @@ def test_a_systemd_pods_container_is_found_by_the_runtimes_name(world: Proxied, 
     transport.plugin.post_start_container(pod, container)
     transport.plugin.synchronize([], [container])
     assert transport.plugin.held.containers() == []
+
+
+def test_a_proxy_that_cannot_start_leaves_nothing_behind(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Proxy) -> None:
+        raise NriError("no such policy")
+
+    monkeypatch.setattr(Proxy, "start", refuse)
+    transport = made(world)
+    with pytest.raises(NriError, match="no such policy"):
+        transport.start()
+    assert transport.health() == (False, "not started")
+
+
+def test_an_agent_that_its_own_proxy_does_not_take_says_why(
+    world: Proxied, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("no more threads")
+
+    monkeypatch.setattr(Adaptation, "connect", refuse)
+    monkeypatch.setattr(proxy_module, "_ADMIT_S", 0.2)
+    world.start_runtime()
+    transport = made(world)
+    transport.start()
+    try:
+        wait_for(lambda: transport.health() == (False, "RuntimeError: no more threads"), "the reason in its health")
+    finally:
+        transport.stop()
+    assert "mode proxy: the agent does not take part in its own proxy: RuntimeError: no more threads" in caplog.text
