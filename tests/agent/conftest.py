@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.node import CGROUPS, Node, machine
-from tests.support.needs import need, need_machine, need_root
-from tools.runtimes import Containerd, MissingError, install
-from tools.runtimes.leftovers import sweep
-from tools.runtimes.machine import ensure_packages
+from tests.agent.node import Node, machine
+from tests.agent.pods import containerd
+from tools.runtimes import Containerd
 
 HERE = Path(__file__).parent
 
@@ -27,16 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def daemon() -> Iterator[Containerd]:
     """The containerd that all tests here share; one that ends it starts it again. NRI_CONTAINERD=1.7: an older one."""
-    need_root()
-    need_machine((CGROUPS / "cpu").is_dir(), "cgroup v1: the values that are looked at are in its files")
-    try:
-        ensure_packages(print)
-        sweep()
-        installed = install(os.environ.get("NRI_CONTAINERD", "2.4"), print)
-    except MissingError as error:
-        need(False, str(error))
-        raise
-    with Containerd(installed) as made:
+    with containerd(os.environ.get("NRI_CONTAINERD", "2.4")) as made:
         yield made
 
 

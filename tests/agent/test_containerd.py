@@ -8,15 +8,11 @@ import os
 import pytest
 
 from tests.agent.node import AgentProgram, Node, until
+from tests.agent.pods import BATCH, BE, EXTENDED, SENSITIVE
 from tools.runtimes.cgroups import read
 from tools.runtimes.cri import Pod
 
 MODES = "nri,standalone"
-BATCH = {"koordinator.sh/qosClass": "BE"}
-SENSITIVE = {"koordinator.sh/qosClass": "LS"}
-ASKED = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
-EXTENDED = "node.koordinator.sh/extended-resource-spec"
-SPEC = {EXTENDED: json.dumps({"containers": {"app": {"requests": ASKED, "limits": ASKED}}})}
 #: The first thing that the process does is to write down what holds for it.
 RECORD = (
     "cat /sys/fs/cgroup/cpu/cpu.shares /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/memory/memory.limit_in_bytes;"
@@ -45,9 +41,9 @@ def ruled(node: Node) -> Node:
 
 def test_values_hold_before_the_first_instruction_and_are_explained(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
-        batch = ruled.run_pod("batch", "BestEffort", labels=BATCH, annotations=SPEC)
+        batch = ruled.run_pod("batch", "BestEffort", **BATCH)
         ruled.daemon.cri.run(batch, "app", COMMAND)
-        web = ruled.run_pod("web", "Burstable", labels=SENSITIVE)
+        web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         ruled.daemon.cri.run(web, "app", COMMAND)
         assert recorded(ruled, batch, agent)[:3] == ["512", "50000", str(64 << 20)]
         assert recorded(ruled, web, agent)[3] == "1"
@@ -66,7 +62,7 @@ def test_values_hold_before_the_first_instruction_and_are_explained(ruled: Node)
 
 def test_a_changed_rule_reaches_what_runs(ruled: Node) -> None:
     with AgentProgram(ruled, "nri") as agent:
-        web = ruled.run_pod("web", "Burstable", labels=SENSITIVE)
+        web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         pid = ruled.daemon.cri.info(ruled.daemon.cri.run(web, "app", COMMAND))["pid"]
         assert read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1"
         ruled.rule("NodeResourceTopology", topology("0"))
@@ -75,7 +71,7 @@ def test_a_changed_rule_reaches_what_runs(ruled: Node) -> None:
 
 def test_what_somebody_overwrites_is_back_a_round_later(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
-        batch = ruled.run_pod("batch", "BestEffort", labels=BATCH, annotations=SPEC)
+        batch = ruled.run_pod("batch", "BestEffort", **BATCH)
         ruled.daemon.cri.run(batch, "app", COMMAND)
         until(lambda: ruled.value(batch, "cpu", "cpu.cfs_quota_us") == "50000", agent.story)
         ruled.file(batch, "cpu", "cpu.cfs_quota_us").write_text("-1")
@@ -85,9 +81,9 @@ def test_what_somebody_overwrites_is_back_a_round_later(ruled: Node) -> None:
 def test_a_malformed_pod_runs_and_stops_no_other(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         bad = {EXTENDED: "{", "scheduling.koordinator.sh/resource-status": "[" * 5000}
-        broken = ruled.run_pod("broken", "BestEffort", labels=BATCH, annotations=bad)
+        broken = ruled.run_pod("broken", "BestEffort", labels=BE, annotations=bad)
         ruled.daemon.cri.run(broken, "app", COMMAND)
-        web = ruled.run_pod("web", "Burstable", labels=SENSITIVE)
+        web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         ruled.daemon.cri.run(web, "app", COMMAND)
         assert recorded(ruled, web, agent)[3] == "1"
         assert {row["hook"] for row in agent.explain("broken")["errors"]} >= {"CPUSetAllocator"}
@@ -99,7 +95,7 @@ def test_a_bad_rule_is_told_and_the_last_good_one_holds(ruled: Node) -> None:
         (ruled.rules / "NodeResourceTopology.json").write_text('{"kind": "NodeResourceTopology", "metadata": 7}')
         until(lambda: 'nri_agent_rule_problems{kind="NodeResourceTopology"} 1' in agent.ask("/metrics"), agent.story)
         assert "NodeResourceTopology.json" in agent.ask("/readyz")
-        web = ruled.run_pod("web", "Burstable", labels=SENSITIVE)
+        web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         ruled.daemon.cri.run(web, "app", COMMAND)
         assert recorded(ruled, web, agent)[3] == "1"
         ruled.rule("NodeResourceTopology", topology("0"))
@@ -109,9 +105,9 @@ def test_a_bad_rule_is_told_and_the_last_good_one_holds(ruled: Node) -> None:
 def test_a_pod_that_vanishes_stops_no_other(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         for number in range(3):
-            gone = ruled.run_pod(f"gone-{number}", "BestEffort", labels=BATCH, annotations=SPEC)
+            gone = ruled.run_pod(f"gone-{number}", "BestEffort", **BATCH)
             ruled.remove_pod(gone)
-        batch = ruled.run_pod("batch", "BestEffort", labels=BATCH, annotations=SPEC)
+        batch = ruled.run_pod("batch", "BestEffort", **BATCH)
         ruled.daemon.cri.run(batch, "app", COMMAND)
         assert recorded(ruled, batch, agent)[:2] == ["512", "50000"]
         agent.wait_ready()
@@ -119,7 +115,7 @@ def test_a_pod_that_vanishes_stops_no_other(ruled: Node) -> None:
 
 def test_a_killed_agent_leaves_all_in_force_and_catches_up(ruled: Node) -> None:
     with AgentProgram(ruled, "nri") as agent:
-        web = ruled.run_pod("web", "Burstable", labels=SENSITIVE)
+        web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         pid = ruled.daemon.cri.info(ruled.daemon.cri.run(web, "app", COMMAND))["pid"]
         agent.kill()
         assert read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1"
@@ -130,14 +126,14 @@ def test_a_killed_agent_leaves_all_in_force_and_catches_up(ruled: Node) -> None:
 
 def test_a_killed_runtime_is_found_again(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
-        web = ruled.run_pod("web", "Burstable", labels=SENSITIVE)
+        web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         pid = ruled.daemon.cri.info(ruled.daemon.cri.run(web, "app", COMMAND))["pid"]
         ruled.daemon.kill()
         agent.wait_ready(False)
         assert read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1"
         ruled.daemon.start()
         agent.wait_ready()
-        later = ruled.run_pod("later", "Burstable", labels=SENSITIVE)
+        later = ruled.run_pod("later", "Burstable", **SENSITIVE)
         ruled.daemon.cri.run(later, "app", COMMAND)
         assert recorded(ruled, later, agent)[3] == "1"
 
@@ -148,7 +144,7 @@ def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         used: list[tuple[int, int]] = []
         for number in range(count):
-            pod = ruled.run_pod(f"pod-{number}", "BestEffort", labels=BATCH, annotations=SPEC)
+            pod = ruled.run_pod(f"pod-{number}", "BestEffort", **BATCH)
             ruled.daemon.cri.run(pod, "app", ("sleep", "1000"))
             ruled.remove_pod(pod)
             if number in (count // 2, count - 1):

@@ -20,22 +20,13 @@ import pytest
 from nri.cri.pb import api_pb2 as pb
 from nri.proxy import HookServerSettings, PluginSettings, Proxy, ProxySettings
 from tests.agent.node import CGROUPS, AgentProgram, Node, machine, until
+from tests.agent.pods import BATCH, containerd
 from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
-from tests.support.needs import need, need_machine, need_root
-from tools.runtimes import Containerd, MissingError, install
+from tools.runtimes import Containerd
 from tools.runtimes.config import DaemonSettings
 from tools.runtimes.cri import Cri, Pod
-from tools.runtimes.leftovers import sweep
-from tools.runtimes.machine import ensure_packages
 
-BATCH = {"koordinator.sh/qosClass": "BE"}
-ASKED = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
-SPEC = {
-    "node.koordinator.sh/extended-resource-spec": json.dumps(
-        {"containers": {"app": {"requests": ASKED, "limits": ASKED}}}
-    )
-}
 SKIP = {"runtimeproxy.koordinator.sh/skip-hookserver": "true"}
 #: The first thing that the process does is to write down what holds for it.
 RECORD = (
@@ -48,16 +39,7 @@ COMMAND = ("sh", "-c", RECORD)
 @pytest.fixture(scope="module")
 def quiet() -> Iterator[Containerd]:
     """A containerd that serves no NRI."""
-    need_root()
-    need_machine((CGROUPS / "cpu").is_dir(), "cgroup v1: the values that are looked at are in its files")
-    try:
-        ensure_packages(print)
-        sweep()
-        installed = install("2.4", print)
-    except MissingError as error:
-        need(False, str(error))
-        raise
-    with Containerd(installed, DaemonSettings(nri={"disable": True})) as made:
+    with containerd(settings=DaemonSettings(nri={"disable": True})) as made:
         assert not made.nri_socket.exists()
         yield made
 
@@ -251,7 +233,7 @@ def test_the_agent_in_mode_hooks_has_its_values_in_force_before_the_first_instru
     proxied.rule("NodeSLO", {"spec": {}})
     more = f'[hooks]\nsocket = "{proxied.folder}/h/hooks.sock"\nregistration_folder = "{proxied.hooks}"\n'
     with AgentProgram(proxied, "hooks", more) as agent:
-        pod = proxied.pod("batch", labels=BATCH, annotations=SPEC)
+        pod = proxied.pod("batch", **BATCH)
         container = proxied.app(pod)
         assert proxied.recorded(pod)[:3] == ["512", "50000", str(64 << 20)]
         assert proxied.value(pod, "cpu", "cpu.cfs_quota_us") == "50000"
@@ -263,7 +245,7 @@ def test_the_agent_in_mode_hooks_has_its_values_in_force_before_the_first_instru
         told = agent.explain("batch")
         assert {row["transport"] for row in told["values"]} == {"hooks"}
         agent.kill()
-        other = proxied.pod("later", labels=BATCH, annotations=SPEC)
+        other = proxied.pod("later", **BATCH)
         proxied.app(other)
         assert proxied.recorded(other)[0] != "512", "Ignore: it runs, without the agent's values"
         assert file.read_text().strip() == "25000", "what was set stays"

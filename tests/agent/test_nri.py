@@ -18,6 +18,7 @@ import grpc
 import pytest
 
 from tests.agent.node import AgentProgram, Node, machine, until
+from tests.agent.pods import SCORED, SENSITIVE
 from tools.runtimes import Containerd
 from tools.runtimes.cgroups import read
 from tools.runtimes.cri import Pod
@@ -31,17 +32,6 @@ BECPUSuppress = false
 CPUBurst = false
 """
 FAIL = 'failure_policy = "Fail"\n'
-ASKED = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
-BATCH: dict[str, Any] = {
-    "labels": {"koordinator.sh/qosClass": "BE"},
-    "annotations": {
-        "node.koordinator.sh/extended-resource-spec": json.dumps(
-            {"containers": {"app": {"requests": ASKED, "limits": ASKED}}}
-        ),
-        "koordinator.sh/oom-score-adj": "555",
-    },
-}
-SENSITIVE: dict[str, Any] = {"labels": {"koordinator.sh/qosClass": "LS"}}
 RECORD = (
     "cat /sys/fs/cgroup/cpu/cpu.shares /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/memory/memory.limit_in_bytes"
     " /proc/self/oom_score_adj; grep Cpus_allowed_list /proc/self/status; sleep 1000"
@@ -158,7 +148,7 @@ class Creation(threading.Thread):
 
 def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
     with AgentProgram(place, "nri", GATES) as agent:
-        batch = place.run_pod("batch", "BestEffort", **BATCH)
+        batch = place.run_pod("batch", "BestEffort", **SCORED)
         place.daemon.cri.run(batch, "app", COMMAND, cpuset_cpus="0", cpu_shares=2)
         web = place.run_pod("web", "Burstable", **SENSITIVE)
         place.daemon.cri.run(web, "app", COMMAND, cpu_quota=100_000, cpu_period=100_000, cpu_shares=1024)
@@ -200,7 +190,7 @@ def test_a_share_of_a_gpu_is_in_the_container(place: Node, tmp_path: Path) -> No
 def test_the_kubelets_updates_are_scaled_and_cleared_cpus_stay_cleared(place: Node) -> None:
     cri = place.daemon.cri
     with AgentProgram(place, "nri", GATES):
-        batch = place.run_pod("batch", "BestEffort", **BATCH)
+        batch = place.run_pod("batch", "BestEffort", **SCORED)
         app = cri.run(batch, "app", COMMAND)
         web = place.run_pod("web", "Burstable", **SENSITIVE)
         served = cri.run(web, "app", COMMAND, cpu_quota=100_000, cpu_period=100_000)
@@ -243,7 +233,7 @@ def test_an_agent_that_is_killed_in_mid_creation_costs_the_values_until_it_is_ba
 
 def test_an_agent_that_is_back_after_the_start_brings_the_values_to_what_runs(place: Node) -> None:
     with AgentProgram(place, "nri", GATES) as agent:
-        batch = place.run_pod("batch", "BestEffort", **BATCH)
+        batch = place.run_pod("batch", "BestEffort", **SCORED)
         creation = Creation(place, batch, agent)
         agent.kill()
         created = creation.over().container
@@ -259,7 +249,7 @@ def test_an_agent_that_is_back_after_the_start_brings_the_values_to_what_runs(pl
 
 def test_an_answer_that_is_too_late_is_made_good_before_the_first_instruction(place: Node) -> None:
     with AgentProgram(place, "nri", GATES) as agent:
-        batch = place.run_pod("batch", "BestEffort", **BATCH)
+        batch = place.run_pod("batch", "BestEffort", **SCORED)
         creation = Creation(place, batch, agent)
         created = creation.over().container
         assert created, creation.error
@@ -299,7 +289,7 @@ def test_a_malformed_annotation_is_refused_by_the_hooks_name_where_the_policy_is
 def test_a_runtime_that_is_killed_in_mid_creation_leaves_nothing_half_decided(place: Node) -> None:
     daemon = place.daemon
     with AgentProgram(place, "nri", GATES) as agent:
-        batch = place.run_pod("batch", "BestEffort", **BATCH)
+        batch = place.run_pod("batch", "BestEffort", **SCORED)
         first = daemon.cri.run(batch, "app", COMMAND)
         pid = pid_of(place, first)
         web = place.run_pod("web", "Burstable", **SENSITIVE)
@@ -341,7 +331,7 @@ def test_cycles_of_pods_leave_nothing_in_the_agent(place: Node) -> None:
     with AgentProgram(place, "nri", GATES) as agent:
         used: list[dict[str, int]] = []
         for number in range(count):
-            pod = place.run_pod(f"pod-{number}", "BestEffort", **BATCH)
+            pod = place.run_pod(f"pod-{number}", "BestEffort", **SCORED)
             if number % 4 == 1:
                 cri.wait_exited(cri.run(pod, "app", ("true",)))
             elif number % 4 == 3:

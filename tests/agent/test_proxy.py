@@ -20,7 +20,8 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from tests.agent.node import CGROUPS, AgentProgram, Node, machine, until
-from tests.agent.test_nri import ALL_CPUS, BATCH, COMMAND, FAIL, GATES, SENSITIVE, again, ratio, ruled, topology
+from tests.agent.pods import SCORED, SENSITIVE
+from tests.agent.test_nri import ALL_CPUS, COMMAND, FAIL, GATES, again, ratio, ruled, topology
 from tests.support.needs import need, need_machine, need_root
 from tools.runtimes import Containerd, MissingError, install
 from tools.runtimes.cgroups import read
@@ -94,7 +95,7 @@ policy_path = ""
         return self.node.run_pod(name, kube_class, self.cri, **words)
 
     def batch(self, name: str = "batch") -> Pod:
-        return self.pod(name, "BestEffort", **BATCH)
+        return self.pod(name, "BestEffort", **SCORED)
 
     def web(self, name: str = "web") -> Pod:
         return self.pod(name, "Burstable", **SENSITIVE)
@@ -196,7 +197,7 @@ def test_what_runs_keeps_its_values_while_the_agent_is_away_and_is_known_when_it
         agent.kill()
         assert agent.of(app, "cpu", "cpu.cfs_quota_us") == "25000"
         # What is made at the runtime's own socket meanwhile has no policy until the agent is back.
-        around = place.run_pod("around", "BestEffort", **BATCH)
+        around = place.run_pod("around", "BestEffort", **SCORED)
         unseen = place.daemon.cri.run(around, "app", COMMAND)
         assert agent.of(unseen, "cpu", "cpu.cfs_quota_us") == "-1"
         agent.start()
@@ -204,7 +205,7 @@ def test_what_runs_keeps_its_values_while_the_agent_is_away_and_is_known_when_it
         assert agent.of(app, "cpu", "cpu.cfs_quota_us") == "25000"
         agent.cri.remove_pod(batch.id)
         agent.cri.remove_pod(around.id)
-        assert 'nri_agent_held{what="nri containers"} 0' in agent.ask("/metrics")
+        assert 'nri_agent_held{what="proxy containers"} 0' in agent.ask("/metrics")
 
 
 def test_a_runtime_that_is_killed_is_not_there_for_the_kubelet_and_comes_back(place: Node) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.agent.node import AgentProgram, Node, until
+from tests.agent.pods import SCORED, SENSITIVE
 from tools.runtimes.cgroups import read
 from tools.runtimes.cri import Pod
 
@@ -21,17 +21,6 @@ GATES = """
 OOMScoreAdj = true
 CoreSched = true
 """
-ASKED = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
-BATCH: dict[str, Any] = {
-    "labels": {"koordinator.sh/qosClass": "BE"},
-    "annotations": {
-        "node.koordinator.sh/extended-resource-spec": json.dumps(
-            {"containers": {"app": {"requests": ASKED, "limits": ASKED}}}
-        ),
-        "koordinator.sh/oom-score-adj": "555",
-    },
-}
-SENSITIVE: dict[str, Any] = {"labels": {"koordinator.sh/qosClass": "LS"}}
 COMMAND = ("sh", "-c", "sleep 1000")
 
 
@@ -58,7 +47,7 @@ def ruled(node: Node) -> Node:
 
 
 def test_pods_that_run_before_and_after_its_start_get_their_values_and_keep_them(ruled: Node) -> None:
-    batch = ruled.run_pod("batch", "BestEffort", **BATCH)
+    batch = ruled.run_pod("batch", "BestEffort", **SCORED)
     first = started(ruled, batch)
     with AgentProgram(ruled, "standalone", GATES) as agent:
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
@@ -78,7 +67,7 @@ def test_pods_that_run_before_and_after_its_start_get_their_values_and_keep_them
 
 def test_a_changed_rule_and_a_pod_that_goes_cost_the_others_nothing(ruled: Node) -> None:
     with AgentProgram(ruled, "standalone", GATES) as agent:
-        web, short = ruled.run_pod("web", "Burstable", **SENSITIVE), ruled.run_pod("short", "BestEffort", **BATCH)
+        web, short = ruled.run_pod("web", "Burstable", **SENSITIVE), ruled.run_pod("short", "BestEffort", **SCORED)
         pid = started(ruled, web)
         started(ruled, short)
         until(lambda: read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1", agent.story)
@@ -110,7 +99,7 @@ BEMemoryEvict = true
 
 def test_a_batch_pod_is_evicted_by_the_runtime_when_memory_runs_short_and_no_other(ruled: Node) -> None:
     with AgentProgram(ruled, "standalone", EVICT) as agent:
-        batch, web = ruled.run_pod("batch", "BestEffort", **BATCH), ruled.run_pod("web", "Burstable", **SENSITIVE)
+        batch, web = ruled.run_pod("batch", "BestEffort", **SCORED), ruled.run_pod("web", "Burstable", **SENSITIVE)
         gone, stays = started(ruled, batch), started(ruled, web)
         short = {"enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
         ruled.rule("NodeSLO", {"spec": {"resourceUsedThresholdWithBE": short}})
@@ -133,12 +122,12 @@ def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:
             rows = [line for line in agent.ask("/metrics").splitlines() if 'what="waiting writes"' in line]
             return len(os.listdir(f"/proc/{agent.pid}/fd")), int(float(rows[0].rpartition(" ")[2]))
 
-        first = ruled.run_pod("first", "BestEffort", **BATCH)
+        first = ruled.run_pod("first", "BestEffort", **SCORED)
         pid = started(ruled, first)
         until(lambda: read(pid, "cpu", "cpu.cfs_quota_us", "cpu.max") == "50000", agent.story)
         before = held()
         for number in range(int(os.environ.get("NRI_PODS", "5"))):
-            pod = ruled.run_pod(f"pod-{number}", "BestEffort", **BATCH)
+            pod = ruled.run_pod(f"pod-{number}", "BestEffort", **SCORED)
             started(ruled, pod)
             until(lambda pod=pod: ruled.value(pod, "cpu", "cpu.cfs_quota_us") == "50000", agent.story)  # type: ignore[misc]
             ruled.remove_pod(pod)

@@ -13,27 +13,15 @@ from typing import Any
 
 import pytest
 
-from tests.agent.node import CGROUPS, AgentProgram, Node, machine, until
+from tests.agent.node import AgentProgram, Node, machine, until
+from tests.agent.pods import BATCH, SENSITIVE, containerd
 from tests.apiserver.following import NODE, make_crds, node, slo, topology
 from tests.kubernetes.control_plane import ControlPlane
-from tests.support.needs import need, need_machine, need_root
-from tools.runtimes import Containerd, MissingError, install
+from tools.runtimes import Containerd
 from tools.runtimes.cgroups import read
-from tools.runtimes.leftovers import sweep
-from tools.runtimes.machine import ensure_packages
 
 ROLES = Path(__file__).parents[2] / "deploy/agent/rbac.yaml"
 SHARED = "node.koordinator.sh/cpu-shared-pools"
-ASKED = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
-BATCH: dict[str, Any] = {
-    "labels": {"koordinator.sh/qosClass": "BE"},
-    "annotations": {
-        "node.koordinator.sh/extended-resource-spec": json.dumps(
-            {"containers": {"app": {"requests": ASKED, "limits": ASKED}}}
-        ),
-    },
-}
-SENSITIVE: dict[str, Any] = {"labels": {"koordinator.sh/qosClass": "LS"}}
 
 
 def pools(cpus: str) -> dict[str, Any]:
@@ -47,16 +35,7 @@ def suppressed(how: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Containerd]:
     """A containerd."""
-    need_root()
-    need_machine((CGROUPS / "cpu").is_dir(), "cgroup v1: the values that are looked at are in its files")
-    try:
-        ensure_packages(print)
-        sweep()
-        installed = install("2.4", print)
-    except MissingError as error:
-        need(False, str(error))
-        raise
-    with Containerd(installed) as made:
+    with containerd() as made:
         yield made
 
 

@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from nri import host
 from nri.agent import serve
@@ -109,7 +109,7 @@ class Agent:
         # Strategies have the shape of a transport: they are told of rules, and have a health.
         self._loops: list[Transport] = [load(_LOOPS)(settings, self.parts)] if settings.loops_on else []
         self._server: serve.Server | None = None
-        self._started: list[Any] = []
+        self._started: list[Component | PodSource] = []
         self._stop = Stop(lambda: None)
         self._lock = threading.Lock()
         book.subscribe(self._rules_changed)
@@ -136,8 +136,8 @@ class Agent:
                 public=_PUBLIC,
                 brief={"/readyz": self._ready_briefly},
             )
-            part: Any
-            for part in (*self._rules, self.parts.pods, *self.transports, *self._loops):
+            parts: list[Component | PodSource] = [*self._rules, self.parts.pods, *self.transports, *self._loops]
+            for part in parts:
                 self._started.append(part)
                 part.start()
         except BaseException:
@@ -181,7 +181,7 @@ class Agent:
     # -- what it says of itself ---------------------------------------------------------------------------------------
 
     def health(self) -> Health:
-        """How each part is now."""
+        """Return the state of each part as it is now."""
         rows = [Row(part.name, *_health(part)) for part in (*self.transports, *self._loops)]
         pods = self.parts.pods
         rows.append(Row("pods", pods.synced, pods.problem or f"{len(pods.pods())} pods"))

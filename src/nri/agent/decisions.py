@@ -28,7 +28,7 @@ _FIELDS: Final = tuple(each.name for each in fields(Changes))
 
 
 class Decisions:
-    """What the policy says, with its records.
+    """The policy's decisions, each recorded for `explain` and counted.
 
     Args:
         book: the rules.

@@ -84,12 +84,12 @@ class History:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """How many pods are remembered."""
+        """The number of pods that are remembered."""
         return len(self._pods)
 
     @property
     def size(self) -> int:
-        """How many bytes are remembered, by estimate."""
+        """The bytes that are remembered, by estimate."""
         return self._size
 
     def decided(

@@ -28,7 +28,11 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "hook_errors_total": ("counter", ("transport", "stage", "hook"), "Times that a hook could not decide."),
     "writes_total": ("counter", ("knob", "outcome"), "Writes to the machine, by what came of them."),
     "left_out_total": ("counter", ("reason",), "Work that a bound has left out."),
-    "events_total": ("counter", ("transport", "event"), "What a transport met: connected, lost, resynchronized."),
+    "events_total": (
+        "counter",
+        ("transport", "event"),
+        "What was met: connected, refused, synchronized, eviction, eviction refused.",
+    ),
     "ready": ("gauge", ("part",), "Whether a part does its work: 1 or 0."),
     "rule_problems": ("gauge", ("kind",), "Documents that cannot be read, whose last good form is in force."),
     "held": ("gauge", ("what",), "How much is remembered: pods, bytes, writes that wait for their cgroup."),
@@ -87,7 +91,7 @@ class Observer:
             self._gauges[f"{name} {len(self._gauges)}"] = read
 
     def count(self, name: str, *labels: str) -> int:
-        """How often something was counted, for tests and `health`."""
+        """Return how often something was counted."""
         with self._lock:
             return self._counts[name][labels]
 

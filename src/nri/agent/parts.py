@@ -52,8 +52,3 @@ class Parts:
             return self.chosen_driver
         found = driver_in_use(self.executor.hierarchies)
         return paths.SYSTEMD if found is None else found.value
-
-    def driver_of(self, folder: str) -> str:
-        """The driver that a pod's folder shows by its name; else that of the machine."""
-        parsed = host.parse(folder)
-        return self.driver if parsed is None else parsed.driver.value

@@ -2,7 +2,7 @@
 
 Rules: the first row that fits counts; the text stays as it is. What has no code of its own is Unknown, as with
 containerd and CRI-O: the kubelet shows the text of such an error without the code. Servers with errors of their own
-put rows before these.
+put rows before these. Next: `nri.cri.server`.
 """
 
 from __future__ import annotations

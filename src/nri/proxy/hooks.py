@@ -27,7 +27,7 @@ HOOKED = (
 
 
 class Subject(NamedTuple):
-    """What the proxy knows of a call's pod and container.
+    """The pod and the container of a call, as far as the proxy knows them.
 
     Attributes:
         pod: the pod's record: id, `config` (the PodSandboxConfig that made it) and `runtime_handler`; None before there

@@ -158,7 +158,7 @@ class Proxy:
             end.wait()
 
     def describe(self) -> str:
-        """Where it listens and what it stands before, in one line."""
+        """Say in one line where it listens and which runtime it stands before."""
         nri = self.settings.nri
         plugins = f"plugins in {nri.plugin_path} only" if nri.disable_connections else f"NRI at {nri.socket_path}"
         return f"CRI at {self.settings.socket}, {plugins}, runtime at {self.runtime}"

@@ -16,9 +16,3 @@ def test_the_driver_is_what_is_there(tmp_path: Path) -> None:
     none = parts(v1(tmp_path / "c"))
     assert none.driver == paths.SYSTEMD
     assert replace(none, chosen_driver=paths.CGROUPFS).driver == paths.CGROUPFS
-
-
-def test_the_folder_of_a_pod_tells_its_driver(tmp_path: Path) -> None:
-    made = parts(v1(tmp_path, "kubepods"))
-    assert made.driver_of("kubepods.slice/kubepods-pod1.slice") == paths.SYSTEMD
-    assert made.driver_of("/elsewhere") == paths.CGROUPFS

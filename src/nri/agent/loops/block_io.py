@@ -39,11 +39,11 @@ class BlockIo:
         self._mounts: dict[str, str] | None = None
 
     def __len__(self) -> int:
-        """How many knobs are remembered as set."""
+        """The number of knobs that are remembered as set."""
         return len(self._set)
 
     def wants(self, strategies: Strategies) -> bool:
-        """It needs no samples."""
+        """Whether there is work: limits that are asked for, or that were set."""
         return bool(strategies.disks or self._set)
 
     def round(self, moment: Moment) -> None:

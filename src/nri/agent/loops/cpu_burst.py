@@ -48,11 +48,11 @@ class CpuBurst:
         self._looked_once = False
 
     def __len__(self) -> int:
-        """How many containers are remembered."""
+        """The number of containers that are remembered."""
         return len(self._buckets) + len(self._touched)
 
     def wants(self, strategies: Strategies) -> bool:
-        """Whether it needs samples of containers."""
+        """Whether there is work: bursts that are asked for, or quotas that were scaled."""
         return strategies.burst.policy != "none" or bool(self._touched)
 
     def round(self, moment: Moment) -> None:
@@ -147,7 +147,7 @@ def _normalized(moment: Moment) -> bool:
 
 
 def _pool(moment: Moment) -> Pool:
-    """How loaded the CPUs are that pods share: without those of LSE and LSR pods, and without what BE pods use."""
+    """The load of the CPUs that pods share: without those of LSE and LSR pods, and without what BE pods use."""
     if moment.sample.milli is None:
         return Pool.UNKNOWN
     total, used = moment.sample.cpus * 1000, moment.sample.milli

@@ -38,7 +38,7 @@ class CpuSuppress:
         self._quota_free = self._cpus_free = False
 
     def wants(self, strategies: Strategies) -> bool:
-        """Whether it needs samples."""
+        """Whether there is work: NodeSLO asks for it."""
         return strategies.threshold.enabled
 
     def round(self, moment: Moment) -> None:
@@ -95,7 +95,7 @@ class CpuSuppress:
             )
 
     def _free_cpus(self, moment: Moment, why: str) -> None:
-        """Give the folder all CPUs that are nobody's, once."""
+        """Give the folder all CPUs that no pod has for itself, once."""
         if not self._cpus_free:
             self._cpus_free = True
             shared, lent = _free_cpus_of(moment)
@@ -128,7 +128,7 @@ def program_folders(moment: Moment) -> Iterator[tuple[str, str]]:
 
 
 def _used(moment: Moment) -> Used:
-    """What is used now; what is not known yet of a pod counts as the system's, which is the careful side."""
+    """The CPU that is used now; what is not known yet of a pod counts as the system's, which is the careful side."""
     pods = others = programs = other_programs = 0
     for pod in moment.pods:
         milli = moment.sample.of(pod.folder).milli or 0
@@ -152,7 +152,7 @@ def _reserved(moment: Moment) -> int:
 
 
 def _free_cpus_of(moment: Moment) -> tuple[list[Cpu], list[Cpu]]:
-    """CPUs of nobody or of pods that share theirs, and those of LSR pods; without those of LSE pods."""
+    """CPUs that are free or shared by pods, and those of LSR pods; without those of LSE pods."""
     taken: dict[int, str] = {}
     for pod in moment.pods:
         for number in _own(pod):

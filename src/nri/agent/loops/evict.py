@@ -26,7 +26,7 @@ _KEPT_S: Final = 600.0
 
 
 class _Evict:
-    """What both have: the cooldown, and whom they have asked to go."""
+    """The part of both evictions: the cooldown, and the pods that were asked to go."""
 
     name = ""
 
@@ -36,11 +36,11 @@ class _Evict:
         self._asked: dict[str, float] = {}
 
     def __len__(self) -> int:
-        """How many pods are remembered."""
+        """The number of pods that are remembered."""
         return len(self._asked)
 
     def wants(self, strategies: Strategies) -> bool:
-        """Whether it needs samples."""
+        """Whether there is work: NodeSLO asks for it."""
         return strategies.threshold.enabled
 
     def _evict(self, moment: Moment, need: int, frees: dict[str, int], used: dict[str, int], reason: str) -> None:

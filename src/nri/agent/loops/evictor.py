@@ -30,7 +30,7 @@ class Evictor(Protocol):
 
 
 class NoEvictor:
-    """Evicts nobody, and says so."""
+    """Evicts no pod, and says so."""
 
     def evict(self, pod: Mapping[str, Any], reason: str) -> str:
         """Refuse."""
@@ -61,7 +61,7 @@ class ApiserverEvictor:
 
 
 class CriEvictor:
-    """Stops the containers of a pod by the runtime; whoever manages the pod sees them end.
+    """Stops the containers of a pod by the runtime; the manager of the pod sees them end.
 
     Args:
         socket: the runtime's CRI socket.

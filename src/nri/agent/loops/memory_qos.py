@@ -37,11 +37,11 @@ class MemoryQosLoop:
         self._set: dict[tuple[str, str], Subject] = {}
 
     def __len__(self) -> int:
-        """How many values are remembered as set."""
+        """The number of values that are remembered as set."""
         return len(self._set)
 
     def wants(self, strategies: Strategies) -> bool:
-        """It needs no samples but that of the node's memory."""
+        """Whether there is work: memory QoS that is asked for, or that was set."""
         return bool(self._set) or any(each.enabled for each in strategies.memory.values())
 
     def round(self, moment: Moment) -> None:

@@ -80,7 +80,7 @@ class LoopPod:
         return [each for each in found if each.cgroup_parent]
 
     def amount(self, container: str, part: str, *names: str) -> int:
-        """How much of the first resource that it asks for by one of these names, rounded up; -1 if of none.
+        """Return the amount of the first resource that it asks for by one of these names, rounded up; -1 if of none.
 
         Args:
             container: its name.
@@ -137,7 +137,7 @@ class Moment:
         return None if isinstance(found, Unsupported) else found
 
     def of_pod(self, pod: LoopPod) -> OfPod:
-        """What holds for a pod."""
+        """Return the rules that hold for a pod."""
 
         def failed(error: str) -> None:
             self.errors.append(f"{pod.key}: {error}")

@@ -19,7 +19,7 @@ _MS_PER_NS = 1_000_000
 
 
 class Used(NamedTuple):
-    """What a cgroup uses. None: not known, or not yet.
+    """The use of a cgroup. None: not known, or not yet.
 
     Attributes:
         milli: thousandths of a CPU, since the sample before.
@@ -52,7 +52,7 @@ class Sample(NamedTuple):
     cgroups: dict[str, Used]
 
     def of(self, folder: str) -> Used:
-        """What a cgroup uses; nothing is known of one that is not there."""
+        """Return the use of a cgroup; nothing is known of one that is not there."""
         return self.cgroups.get(folder, Used())
 
 
@@ -76,7 +76,7 @@ class Sampler:
         self._before: dict[str, _Before] = {}
 
     def __len__(self) -> int:
-        """How many cgroups are remembered."""
+        """The number of cgroups that are remembered."""
         return len(self._before)
 
     def take(self, folders: Iterable[str], cpus: int) -> Sample:

@@ -107,7 +107,7 @@ class Strategies:
 
     @property
     def errors(self) -> list[str]:
-        """What cannot be read, and is not used."""
+        """The errors of the parts that cannot be read, and are not used."""
         return [each.error for each in (self._threshold, self._burst, self._memory, self._disks) if each.error]
 
     def take(self, document: Mapping[str, Any] | None) -> None:
@@ -124,7 +124,7 @@ class Strategies:
 
 
 class OfPod(NamedTuple):
-    """What holds for one pod."""
+    """The rules that hold for one pod."""
 
     burst: BurstConfig
     memory: MemoryQos

@@ -43,9 +43,13 @@ _log = logging.getLogger("nri.agent")
 class _Loop(Protocol):
     name: str
 
-    def wants(self, strategies: Strategies) -> bool: ...
+    def wants(self, strategies: Strategies) -> bool:
+        """Whether there is work: it is asked for, or there is something to take back."""
+        ...
 
-    def round(self, moment: Moment) -> None: ...
+    def round(self, moment: Moment) -> None:
+        """Look at a moment, and add wishes and evictions to it."""
+        ...
 
 
 class Loops:
@@ -184,7 +188,7 @@ class Loops:
                 self._record(wish, self._parts.executor.by_device(wish.folder, wish.knob, wish.devices))
 
     def _record(self, wish: Wish, result: Result) -> None:
-        """What changed something, or could not, is told; what was so already is not, every second anew."""
+        """Record what changed something, or could not; what was so already is not told every second anew."""
         if result.outcome in (Outcome.UNCHANGED, Outcome.GONE):
             return
         value = wish.value if wish.devices is None else str(dict(wish.devices))

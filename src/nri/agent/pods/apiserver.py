@@ -6,11 +6,13 @@ Next: `nri.kube.client`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nri.agent.pods.source import Known, KnownPods
 from nri.agent.settings.node_name import node_name
 from nri.kube.client import PODS, Follower, connect
+from nri.kube.client.follow import Key
+from nri.kube.client.objects import Object
 
 if TYPE_CHECKING:
     from nri.agent.settings import Settings
@@ -45,5 +47,5 @@ class ApiserverPods(KnownPods):
         self._follower.stop()
         self._api.close()
 
-    def _take(self, objects: Mapping[Any, Any]) -> None:
+    def _take(self, objects: Mapping[Key, Object]) -> None:
         self._known.replace(objects.values())

@@ -10,8 +10,8 @@ told, and what has ended is left out. Next: `nri.agent.pods.described`, which re
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nri.agent.pods.cri_events import CriEvents
 from nri.agent.pods.described import ContainerWords, PodWords, container_words, pod_words
@@ -34,6 +34,7 @@ _EVENT = "event"
 _GATHER_S = 0.05
 #: What is remembered of so many at most; a node has a few hundred.
 _MOST = 20_000
+_Words = TypeVar("_Words", PodWords, ContainerWords)
 
 
 class CriPods(KnownPods):
@@ -97,12 +98,12 @@ class CriPods(KnownPods):
         containers = client.call("ListContainers", pb.ListContainersRequest()).containers
         running = [one for one in containers if one.state in _RUNNING]
         self._learn(client, sandboxes, running)
-        latest: dict[str, Any] = {}
+        latest: dict[str, pb.PodSandbox] = {}
         for sandbox in sandboxes:
             uid = sandbox.metadata.uid
             if sandbox.state == pb.SANDBOX_READY and (uid not in latest or latest[uid].created_at < sandbox.created_at):
                 latest[uid] = sandbox
-        own: dict[str, dict[str, Any]] = {sandbox.id: {} for sandbox in latest.values()}
+        own: dict[str, dict[str, pb.Container]] = {sandbox.id: {} for sandbox in latest.values()}
         for one in running:
             named = own.get(one.pod_sandbox_id)
             if named is not None:
@@ -111,7 +112,7 @@ class CriPods(KnownPods):
                     named[one.metadata.name] = one
         return [self._pod(sandbox, own[sandbox.id].values()) for sandbox in latest.values()]
 
-    def _learn(self, client: CriClient, sandboxes: Iterable[Any], running: Iterable[Any]) -> None:
+    def _learn(self, client: CriClient, sandboxes: Iterable[pb.PodSandbox], running: Iterable[pb.Container]) -> None:
         """Ask for what does not change, of those that are new; forget what is gone."""
         self._pod_words = _asked(
             self._pod_words,
@@ -128,7 +129,7 @@ class CriPods(KnownPods):
             ),
         )
 
-    def _pod(self, sandbox: Any, running: Iterable[Any]) -> Pod:
+    def _pod(self, sandbox: pb.PodSandbox, running: Collection[pb.Container]) -> Pod:
         """One pod as the API would have it, as far as it is known."""
         words = self._pod_words.get(sandbox.id) or PodWords()
         of_containers = {one.id: self._container_words.get(one.id) or ContainerWords() for one in running}
@@ -155,7 +156,7 @@ class CriPods(KnownPods):
         return pod | ({"cgroupParent": words.cgroup_parent} if words.cgroup_parent else {})
 
 
-def _metadata(sandbox: Any) -> dict[str, Any]:
+def _metadata(sandbox: pb.PodSandbox) -> dict[str, Any]:
     return {
         "name": sandbox.metadata.name,
         "namespace": sandbox.metadata.namespace,
@@ -173,9 +174,9 @@ def _guess(containers: Iterable[ContainerWords]) -> str:
     return "Guaranteed" if max(scores) < 0 else "BestEffort" if min(scores) >= 1000 else "Burstable"
 
 
-def _asked(known: Mapping[str, Any], ids: Iterable[str], ask: Callable[[str], Any]) -> dict[str, Any]:
-    """What is known of these, asked for where it is not; what has gone meanwhile, or cannot be told, is asked again."""
-    found: dict[str, Any] = {}
+def _asked(known: Mapping[str, _Words], ids: Iterable[str], ask: Callable[[str], _Words]) -> dict[str, _Words]:
+    """Return what is known of each id, asked for where it is not. What has gone, or cannot be told, is asked again."""
+    found: dict[str, _Words] = {}
     for each in ids:
         if each in known:
             found[each] = known[each]

@@ -29,7 +29,7 @@ _SLICE = re.compile(r"[\w.@-]+\.slice")
 
 @dataclass(frozen=True, slots=True)
 class PodWords:
-    """What a runtime tells of a pod: its cgroup parent, its class by that, and if it has the network of the node."""
+    """A runtime's words on a pod: its cgroup parent, its class by that, and if it has the network of the node."""
 
     cgroup_parent: str = ""
     qos_class: str = ""
@@ -38,13 +38,13 @@ class PodWords:
 
 @dataclass(frozen=True, slots=True)
 class ContainerWords:
-    """What a runtime tells of a container: its part of the pod's spec, and the OOM score that the kubelet asked for."""
+    """A runtime's words on a container: its part of the pod's spec, and the OOM score that the kubelet asked for."""
 
     spec: dict[str, Any] = field(default_factory=dict)
     oom_score: int | None = None
 
 
-def pod_words(answer: Any) -> PodWords:
+def pod_words(answer: pb.PodSandboxStatusResponse) -> PodWords:
     """Read the verbose status of a pod."""
     info = _info(answer)
     parent = _text(_at(info, "config", "linux", "cgroup_parent")) or _folder_of(_at(info, "runtimeSpec"))
@@ -56,7 +56,7 @@ def pod_words(answer: Any) -> PodWords:
     )
 
 
-def container_words(answer: Any) -> ContainerWords:
+def container_words(answer: pb.ContainerStatusResponse) -> ContainerWords:
     """Read the verbose status of a container.
 
     Behind the agent's own proxy its configuration holds a quota that was scaled already, with a note of what was asked.
@@ -85,7 +85,7 @@ def container_words(answer: Any) -> ContainerWords:
     )
 
 
-def _info(answer: Any) -> Any:
+def _info(answer: pb.PodSandboxStatusResponse | pb.ContainerStatusResponse) -> Any:
     """The JSON of a verbose answer; None if there is none."""
     text = answer.info.get("info", "")
     if not text or len(text) > _LONGEST:

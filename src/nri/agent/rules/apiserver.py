@@ -7,12 +7,14 @@ cluster does not have is a problem of that kind alone. Next: `nri.kube.client`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from nri.agent.rules.book import RuleBook
 from nri.agent.rules.parsed import NODE, SLO, TOPOLOGY
 from nri.agent.settings.node_name import node_name
 from nri.kube.client import NODE_SLOS, NODE_TOPOLOGIES, NODES, Follower, Kind, connect
+from nri.kube.client.follow import Key
+from nri.kube.client.objects import Object
 
 if TYPE_CHECKING:
     from nri.agent.settings import Settings
@@ -71,8 +73,8 @@ class ApiserverRules:
         )
         return not waiting, f"those of {self._node} at {self._api.address}" + (f": {words}" if words else "")
 
-    def _taker(self, name: str) -> Callable[[Mapping[Any, Any]], None]:
-        def take(objects: Mapping[Any, Any]) -> None:
+    def _taker(self, name: str) -> Callable[[Mapping[Key, Object]], None]:
+        def take(objects: Mapping[Key, Object]) -> None:
             self._book.put(name, objects.get(("", self._node)), f"{name} {self._node} of {self._api.address}")
 
         return take

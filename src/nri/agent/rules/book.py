@@ -119,11 +119,6 @@ class RuleBook:
         with self._lock:
             return self._entries[kind].document
 
-    def source(self, kind: str) -> str:
-        """Return where the document in force came from, "" while there is none."""
-        with self._lock:
-            return self._entries[kind].source
-
     def sources(self) -> dict[str, str]:
         """Return where the document in force of each kind came from, "" for those without one."""
         with self._lock:

@@ -26,7 +26,7 @@ _META: Final = Record({"metadata": Record({"name": str, "annotations": Table(str
 
 
 class SloRule(NamedTuple):
-    """What is decided by of a NodeSLO, and its spec, which the loops and the network hooks read themselves."""
+    """The rules that hooks take from a NodeSLO, and its spec, which the loops and the network hooks read themselves."""
 
     identity: node_slo.GroupIdentityRule
     core: node_slo.CoreSchedRule

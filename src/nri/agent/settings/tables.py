@@ -1,6 +1,6 @@
 """The tables of ``agent.toml``: one frozen class each, with defaults, units and meanings.
 
-Rules: as in :mod:`nri.agent.settings.values`, which puts them together.
+Rules: as in :mod:`nri.agent.settings.values`, which puts them together. Next: that module.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class LoopSettings:
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    """Where NodeSLO, NodeResourceTopology and the node come from.
+    """The source of NodeSLO, NodeResourceTopology and the node.
 
     Attributes:
         source: files of this node, or an apiserver.
@@ -186,7 +186,7 @@ class RuleSettings:
 
 @dataclass(frozen=True, slots=True)
 class PodSettings:
-    """Where the pods of this node come from, for what no request of a runtime brings.
+    """The source of this node's pods, for what no request of a runtime brings.
 
     Attributes:
         source: an apiserver, the kubelet, the CRI of the runtime, or files.

@@ -18,14 +18,13 @@ from typing import Final
 
 from nri.host import Outcome, Result, Root
 from nri.host.outcome import explain
+from nri.policies.koordinator.hooks.gpu import LOCKS
 from nri.policies.koordinator.values import Changes
 
 __all__ = ["make_folder"]
 
 _MODE: Final = 0o777
 _NAME: Final = "monitor folder"
-#: Where HAMi's library has its locks; a mount of a folder that is not there would refuse the container.
-_LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  (a path inside HAMi's contract, not one of ours)
 
 
 def make_folder(root: Root, changes: Changes, library: str) -> list[Result]:
@@ -39,8 +38,9 @@ def make_folder(root: Root, changes: Changes, library: str) -> list[Result]:
     beside = posixpath.dirname(library)
     wanted = [each.source for each in changes.mounts if each.destination == beside and each.source != beside]
     results = [_made(root, f"{beside}/containers", source) for source in wanted]
-    locks = any(each.source == _LOCKS for each in changes.mounts) and not root.exists(_LOCKS)
-    return [*results, _shared(root, _LOCKS)] if locks else results
+    # A mount of a folder that is not there would refuse the container.
+    locks = any(each.source == LOCKS for each in changes.mounts) and not root.exists(LOCKS)
+    return [*results, _shared(root, LOCKS)] if locks else results
 
 
 def _shared(root: Root, path: str) -> Result:

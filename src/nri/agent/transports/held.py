@@ -39,9 +39,14 @@ class HeldContainer:
 
 
 class Held:
-    """All pods and containers of one runtime."""
+    """All pods and containers of one runtime.
 
-    def __init__(self) -> None:
+    Args:
+        transport: the word before what is counted.
+    """
+
+    def __init__(self, transport: str = "nri") -> None:
+        self._transport = transport
         self._lock = threading.Lock()
         self._pods: dict[str, PodContext] = {}
         self._containers: dict[str, HeldContainer] = {}
@@ -57,8 +62,8 @@ class Held:
             return list(self._containers.items())
 
     def counts(self) -> dict[str, float]:
-        """How much is held, for the gauge."""
-        return {"nri pods": len(self._pods), "nri containers": len(self._containers)}
+        """Count what is held, for the gauge: one transport's beside another's."""
+        return {f"{self._transport} pods": len(self._pods), f"{self._transport} containers": len(self._containers)}
 
     def pod(self, pod_id: str) -> PodContext | None:
         """Return the pod of a sandbox."""

@@ -8,11 +8,12 @@ own changes, so that a ratio is not applied twice. Next: `nri.agent.transports.h
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from nri.agent.decisions import reason_of
 from nri.agent.executor import tidy
@@ -23,7 +24,7 @@ from nri.host import Outcome, Result
 from nri.policies.koordinator import paths
 from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
 from nri.policies.koordinator.convert import proxy as words
-from nri.policies.koordinator.profile import PROFILE, Node
+from nri.policies.koordinator.profile import CREATE, PROFILE, REMOVE_POD, RUN_POD, UPDATE, Node
 from nri.policies.koordinator.profile import Outcome as Decided
 from nri.policies.koordinator.values import Changes
 from nri.policies.koordinator.writes import Write, container_writes, pod_writes
@@ -31,19 +32,16 @@ from nri.text import plain
 
 __all__ = ["HookCalls", "HookRefused", "stages_of"]
 
+_log = logging.getLogger(__name__)
 TRANSPORT: Final = "hooks"
-RUN, CREATE, UPDATE, REMOVE = (
-    "PreRunPodSandbox",
-    "PreCreateContainer",
-    "PreUpdateContainerResources",
-    "PreRemoveRunPodSandbox",
-)
 STARTED, STOPPED, POD_STOPPED = "PostStartContainer", "PostStopContainer", "PostStopPodSandbox"
 #: Pods and containers that are remembered, many times those of a full node.
 _MOST = 4096
 _NO_WORD = "Koordinator's hook protocol has no word for it; NRI has, also behind a proxy"
 
 Fields = dict[str, Any]
+_Key = TypeVar("_Key")
+_Kept = TypeVar("_Kept")
 
 
 class HookRefused(NriError):
@@ -62,8 +60,8 @@ def stages_of(node: Node) -> list[str]:
     """The stages to register for: those at which a hook decides, and those at which what is kept begins and ends."""
     rows = [row for row in PROFILE if (row.default if node.gates is None else row.name in node.gates)]
     on = {stage for row in rows for stage in row.stages} - node.disabled_stages
-    found = [stage for stage in (RUN, CREATE, UPDATE) if stage in on]
-    if found or REMOVE in on:
+    found = [stage for stage in (RUN_POD, CREATE, UPDATE) if stage in on]
+    if found or REMOVE_POD in on:
         found += [STARTED, STOPPED, POD_STOPPED]
     return found
 
@@ -77,7 +75,7 @@ class HookCalls:
         self._pods: OrderedDict[str, PodContext] = OrderedDict()
         self._containers: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
         self._answers: Mapping[str, Callable[[Fields], Fields]] = {
-            RUN: self._run,
+            RUN_POD: self._run,
             CREATE: self._create,
             UPDATE: self._update,
             STARTED: self._started,
@@ -101,15 +99,20 @@ class HookCalls:
         for each in containers:
             if each is not None:
                 running.setdefault(each.pod.uid, []).append(each)
+        done = 0
         for contexts in running.values():
-            self._apply_again(contexts)
-        return sum(map(len, running.values()))
+            try:
+                self._apply_again(contexts)
+                done += len(contexts)
+            except Exception:  # noqa: BLE001 - one pod never stops the others, nor the thread
+                _log.exception("mode hooks: a pod could not be decided again")
+        return done
 
     def _apply_again(self, contexts: Iterable[PodContext | ContainerContext]) -> None:
         decisions, executor = self._parts.decisions, self._parts.executor
         batch: list[tuple[PodContext | ContainerContext, Write]] = []
         for context in contexts:
-            outcome = decisions.decide(RUN if isinstance(context, PodContext) else UPDATE, context, TRANSPORT)
+            outcome = decisions.decide(RUN_POD if isinstance(context, PodContext) else UPDATE, context, TRANSPORT)
             if outcome.failed is not None:
                 continue
             changes, why = outcome.changes, reason_of(outcome)
@@ -128,13 +131,13 @@ class HookCalls:
     def _run(self, request: Fields) -> Fields:
         pod = _pod(request)
         self._remember(self._pods, pod.uid, pod)
-        outcome = self._decided(RUN, pod)
+        outcome = self._decided(RUN_POD, pod)
         self._parts.decisions.carry_out(pod, outcome, TRANSPORT)
         return words.pod_response(outcome.changes, _echo(request))
 
     def _pod_stopped(self, request: Fields) -> Fields:
         pod = _pod(request)
-        outcome = self._parts.decisions.decide(REMOVE, pod, TRANSPORT)
+        outcome = self._parts.decisions.decide(REMOVE_POD, pod, TRANSPORT)
         self._parts.decisions.carry_out(pod, outcome, TRANSPORT)
         with self._lock:
             self._pods.pop(pod.uid, None)
@@ -214,7 +217,7 @@ class HookCalls:
             results = clear(self._parts.executor, container.cgroup_parent)
             self._parts.decisions.told(container, TRANSPORT, results)
 
-    def _remember(self, memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    def _remember(self, memory: OrderedDict[_Key, _Kept], key: _Key, value: _Kept) -> None:
         with self._lock:
             memory.pop(key, None)
             memory[key] = value

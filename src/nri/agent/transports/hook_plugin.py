@@ -40,7 +40,7 @@ from nri.api.events import EventMask
 from nri.errors import Reject
 from nri.host import Result
 from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
-from nri.policies.koordinator.profile import Outcome
+from nri.policies.koordinator.profile import CREATE, REMOVE_POD, RUN_POD, UPDATE, Outcome
 from nri.policies.koordinator.values import NO_CHANGES, Changes
 from nri.stub.plugin import Plugin
 from nri.stub.session.background import every
@@ -52,12 +52,6 @@ __all__ = ["EVENTS", "HookPlugin"]
 _log = logging.getLogger(__name__)
 Asked = dict[tuple[str, str], Resources]
 _T = TypeVar("_T")
-_RUN_POD, _CREATE, _UPDATE, _REMOVE_POD = (
-    "PreRunPodSandbox",
-    "PreCreateContainer",
-    "PreUpdateContainerResources",
-    "PreRemoveRunPodSandbox",
-)
 #: How often pods that went without a word are looked for, in seconds.
 SWEEP_S: Final = 60.0
 _ALIVE: Final = (m.ContainerState.CONTAINER_CREATED, m.ContainerState.CONTAINER_RUNNING)
@@ -80,13 +74,13 @@ class HookPlugin(Plugin):
     name = "nri-agent"
 
     class Config:
-        """What the runtime may push: the events to subscribe to, instead of those of `EVENTS`."""
+        """The configuration that a runtime may push: the events to subscribe to, instead of those of `EVENTS`."""
 
         events: list[str] = []  # noqa: RUF012 - the stub gives each plugin a copy
 
     def __init__(self, parts: Parts, transport: str = "nri", *, fail: bool = False) -> None:
         self._parts, self._transport, self._fail = parts, transport, fail
-        self.held = Held()
+        self.held = Held(transport)
         self.reapply = Reapply(parts, self.held, transport)
         self.stale: Callable[[], None] = lambda: None
 
@@ -132,7 +126,7 @@ class HookPlugin(Plugin):
         """Write the pod's values."""
         context = places.pod_context(pod)
         self.held.put_pod(pod.id, context)
-        outcome = self._decide(_RUN_POD, context)
+        outcome = self._decide(RUN_POD, context)
         self._quietly("pod", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
 
     def post_update_pod_sandbox(self, pod: m.PodSandbox) -> None:
@@ -156,7 +150,7 @@ class HookPlugin(Plugin):
             self.held.put_pod(pod.id, context.pod)
         waiting = self._quietly("pod", lambda: self._parts.executor.retry(context.pod.cgroup_parent))
         self._parts.decisions.told(context.pod, self._transport, waiting or [])
-        changes = self._sayable(context, self._decide(_CREATE, context))
+        changes = self._sayable(context, self._decide(CREATE, context))
         if changes.mounts:
             library = self._parts.book.node.gpu_library
             made = self._quietly("GPU folder", lambda: make_folder(self._parts.root, changes, library))
@@ -188,7 +182,7 @@ class HookPlugin(Plugin):
         """Change what the kubelet asks for into what the rules say."""
         generation = self.reapply.generation
         context = places.requested(pod, container, resources, self._scheme)
-        changes = self._sayable(context, self._decide(_UPDATE, context))
+        changes = self._sayable(context, self._decide(UPDATE, context))
         known = self.held.known(container.id, HeldContainer(pod.id, context, created=True))
         self.held.ask(known, context)
         known.changes, known.generation = changes, generation
@@ -214,7 +208,7 @@ class HookPlugin(Plugin):
 
     @property
     def _scheme(self) -> str:
-        """What stands before the ids of this runtime's containers."""
+        """The scheme before the ids of this runtime's containers."""
         return self.runtime.name or "containerd"
 
     def _decide(self, stage: str, context: PodContext | ContainerContext) -> Outcome:
@@ -255,9 +249,9 @@ class HookPlugin(Plugin):
         self.held.put(container.id, HeldContainer(pod.id, context, None, now, created=True))
 
     def _late(self, pod: m.PodSandbox, container: m.Container) -> HeldContainer:
-        """Decide for a container that starts and whose creation nobody told us of; all of it by writes."""
+        """Decide for a container that starts and whose creation was not told; all of it by writes."""
         context = places.container_context(pod, container, self._scheme)
-        outcome = self._parts.decisions.decide(_CREATE, context, self._transport)
+        outcome = self._parts.decisions.decide(CREATE, context, self._transport)
         known = HeldContainer(pod.id, context, outcome.changes, self.reapply.generation, created=True)
         self.held.put(container.id, known)
         if outcome.failed is not None:
@@ -287,7 +281,7 @@ class HookPlugin(Plugin):
             self._parts.executor.forget(known.context.cgroup_parent)
 
     def _removed(self, context: PodContext) -> None:
-        outcome = self._parts.decisions.decide(_REMOVE_POD, context, self._transport)
+        outcome = self._parts.decisions.decide(REMOVE_POD, context, self._transport)
         self._parts.decisions.carry_out(context, outcome, self._transport)
         self._parts.decisions.removed(context)
 

@@ -14,14 +14,12 @@ Next: `nri.agent.transports.proxy`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 from nri.agent.parts import Parts
 from nri.agent.transports import places
 from nri.agent.transports.clears import is_clear
 from nri.agent.transports.held import HeldContainer
-from nri.agent.transports.hook_plugin import HookPlugin
+from nri.agent.transports.hook_plugin import Asked, HookPlugin
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.update import Update
@@ -84,11 +82,8 @@ class ProxyPlugin(HookPlugin):
 
     def post_create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Note the container's folder, now that it has its id."""
-        known = self.held.container(container.id)
-        if known is not None:
+        if self.held.container(container.id) is not None:
             self._place(pod, container)
-            made = places.container_context(pod, container, self._scheme)
-            known.context = replace(known.context, cgroup_parent=made.cgroup_parent)
         super().post_create_container(pod, container)
 
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
@@ -103,9 +98,7 @@ class ProxyPlugin(HookPlugin):
         if known is None:
             return
         self._place(pod, container)
-        made = places.container_context(pod, container, self._scheme)
-        known.context = replace(known.context, cgroup_parent=made.cgroup_parent)
-        known.created = True
+        known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
         self._quietly("start", lambda: self._by_writes(known))
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
@@ -113,7 +106,7 @@ class ProxyPlugin(HookPlugin):
         self._place(pod, container)
         return super().update_container(pod, container, resources)
 
-    def _found(self, pod: m.PodSandbox, container: m.Container, asked: dict[tuple[str, str], Any], now: int) -> None:
+    def _found(self, pod: m.PodSandbox, container: m.Container, asked: Asked, now: int) -> None:
         """Take in a container that runs already; the proxy has kept what the kubelet asks for it."""
         kept = self._asked(container.id)
         if kept is not None:
@@ -140,7 +133,7 @@ class ProxyPlugin(HookPlugin):
         container.linux.cgroups_path = f"/{paths.container_path(parent, f'{self._scheme}://{runtime_id}', driver)}"
 
     def _by_writes(self, known: HeldContainer) -> None:
-        """What the CRI has no words for, now that there is a cgroup."""
+        """Write what the CRI has no words for, now that there is a cgroup."""
         self._clear(known)
         changes = known.changes or NO_CHANGES
         results = self._parts.executor.retry(known.context.cgroup_parent)

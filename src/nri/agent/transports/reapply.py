@@ -25,7 +25,7 @@ from nri.errors import NriError
 from nri.host import Result
 from nri.policies.koordinator.contexts import PodContext, Resources
 from nri.policies.koordinator.hooks import batch_resource, cpu_normalization, cpuset
-from nri.policies.koordinator.profile import Outcome
+from nri.policies.koordinator.profile import MEND_CONTAINER, MEND_POD, Outcome
 from nri.policies.koordinator.values import Changes
 from nri.policies.koordinator.writes import KNOBS, pod_writes
 from nri.stub.support.runtime_handle import RuntimeHandle
@@ -34,7 +34,6 @@ from nri.text import plain
 __all__ = ["PORTION", "Reapply"]
 
 _log = logging.getLogger(__name__)
-_POD, _CONTAINER = "ReconcilePod", "ReconcileContainer"
 #: The hooks whose values are given back.
 _GIVEN_BACK: Final = (batch_resource.NAME, cpu_normalization.NAME, cpuset.NAME)
 #: Containers in one update: a runtime takes up to 50 ms for each, and has 5 s.
@@ -131,7 +130,7 @@ class Reapply:
         """Decide and write a pod's values; return whether the kernel refused none of them."""
         decisions = self._parts.decisions
         try:
-            outcome = decisions.decide(_POD, context, self._transport)
+            outcome = decisions.decide(MEND_POD, context, self._transport)
             if outcome.failed is not None:
                 return True
             if force:
@@ -188,7 +187,7 @@ class Reapply:
     def _decide(self, known: HeldContainer) -> Changes | None:
         """Ask the hooks for a container that runs; None if nothing is to be changed by that."""
         try:
-            outcome = self._parts.decisions.decide(_CONTAINER, known.context, self._transport)
+            outcome = self._parts.decisions.decide(MEND_CONTAINER, known.context, self._transport)
             if outcome.failed is not None:
                 return None
             changes, left_out = words.sayable(_with_what_was_asked(known, outcome), known.context.cgroup_parent)
@@ -231,12 +230,12 @@ class Reapply:
 
 
 def _parts_of(changes: Changes) -> tuple[Changes, int | None]:
-    """What of changes is brought about for a container that runs."""
+    """The part of changes that is brought about for a container that runs."""
     return words.updatable(changes), changes.oom_score_adj
 
 
 def _with_what_was_asked(known: HeldContainer, outcome: Outcome) -> Changes:
-    """What was decided; and for what an earlier decision has set, and none does now, what the kubelet had asked for."""
+    """Return what was decided, and what the kubelet had asked for where only an earlier decision has set a value."""
     changes, before = outcome.changes, known.changes
     if before is None or any(error.hook in _GIVEN_BACK for error in outcome.errors):
         return changes  # a hook that cannot decide gives nothing back

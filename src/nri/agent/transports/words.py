@@ -95,7 +95,7 @@ def confirmed(container: m.Container, changes: Changes) -> bool:
 
 
 def _others(container: m.Container, changes: Changes) -> Iterator[tuple[str, Any, Any]]:
-    """What is no resource: name, wanted, and what the runtime says."""
+    """Yield the values that are no resources: name, wanted, and what the runtime says."""
     env = dict(entry.partition("=")[::2] for entry in container.env)
     yield from ((f"env.{name}", value, env.get(name)) for name, value in changes.env.items())
     mounts = {each.destination: each.source for each in container.mounts}
@@ -109,7 +109,7 @@ def _others(container: m.Container, changes: Changes) -> Iterator[tuple[str, Any
 
 
 def _reported(container: m.Container) -> dict[str, Any]:
-    """What the runtime says of a container, None where it says nothing."""
+    """The resources that the runtime says a container has, None where it says nothing."""
     resources = container.linux.resources
     cpu, memory = resources.cpu, resources.memory
     return {

@@ -28,7 +28,7 @@ class Pending:
         self._folders: OrderedDict[str, _Folder] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many writes wait."""
+        """The number of writes that wait."""
         return sum(len(row.writes) for row in self._folders.values())
 
     def keep(self, write: Write) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -61,7 +61,7 @@ class Apiserver:
         clock: monotonic seconds.
     """
 
-    def __init__(self, make: Any, clock: Any = time.monotonic) -> None:
+    def __init__(self, make: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lender = Lender(make, clock)
         self._failures: tuple[type[Exception], ...] = (*failures(), NriError)
@@ -189,7 +189,7 @@ class Apiserver:
 class Watch:
     """A watch that is open: its events, in the groups in which they come."""
 
-    def __init__(self, what: str, answer: Any, clock: Any, deadline: float) -> None:
+    def __init__(self, what: str, answer: Any, clock: Callable[[], float], deadline: float) -> None:
         self._what = what
         self._answer = answer
         self._clock = clock

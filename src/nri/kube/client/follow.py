@@ -3,7 +3,7 @@
 Rules: what is known stays known while the apiserver is away, and `problem` says so; every wait has an end, and the
 pause between two tries grows to half a minute, drawn by chance, so that nodes that lost the apiserver together do not
 come back together. A list need not be newer than what was known (so that the apiserver answers from memory), but never
-is older, unless the apiserver itself has lost what was known. The end of the package; `nri.agent` uses it.
+is older, unless the apiserver itself has lost what was known. Next: `nri.agent.rules.apiserver`, which follows rules.
 """
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ class Follower:
         self._version = ""
         #: The newest version that was ever known; no list may be older.
         self._newest = "0"
-        self._heard = clock()
         #: Whether all objects have been known at least once.
         self.synced = False
         #: Why what is known may be old, "" if it is not.
@@ -111,11 +110,6 @@ class Follower:
         with self._lock:
             if self._open is not None:
                 self._open.cut()
-
-    @property
-    def silent_s(self) -> float:
-        """For how many seconds nothing has been heard of the apiserver."""
-        return self._clock() - self._heard
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -162,7 +156,6 @@ class Follower:
         items, version = self._api.list(self._kind, self._fields, self._newest)
         self._objects = {key_of(item): item for item in items}
         self._version = self._newest = version
-        self._heard = self._clock()
         self.synced = True
         self._tell()
 
@@ -173,12 +166,11 @@ class Follower:
             try:
                 if self._stopping.is_set():
                     return
-                self._heard, self.absent = self._clock(), False
+                self.absent = False
                 if self.problem:
                     _log.info("the apiserver is back: %s are followed", self._kind)
                     self._say("")
                 for events in watch.events():
-                    self._heard = self._clock()
                     if self._take(events):
                         self._tell()
             finally:

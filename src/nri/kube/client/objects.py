@@ -24,7 +24,7 @@ class Page(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What happened to an object; a BOOKMARK's only has a version, and an ERROR's is a status."""
+    """A change of an object; a BOOKMARK's only has a version, and an ERROR's is a status."""
 
     type: str
     object: Object

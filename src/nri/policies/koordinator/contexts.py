@@ -22,22 +22,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What is set already. Quota in microseconds and memory in bytes, -1 is unlimited; None is not set or not known."""
+    """The resources set already. Quota in microseconds, memory in bytes; -1 is unlimited, None not set or not known."""
 
     cpu_shares: int | None = None
     cfs_quota: int | None = None
     cpuset: str | None = None
     memory_limit: int | None = None
 
-    @property
-    def any_set(self) -> bool:
-        """Whether anything is set."""
-        return self != Resources()
-
 
 @dataclass(frozen=True, slots=True)
 class ExtendedResources:
-    """What one container asks of the resources that Kubernetes itself does not enforce."""
+    """The amounts that one container asks of the resources that Kubernetes itself does not enforce."""
 
     requests: Mapping[str, Fraction] = field(default_factory=dict)
     limits: Mapping[str, Fraction] = field(default_factory=dict)

@@ -41,7 +41,7 @@ def read(annotations: Mapping[str, str], key: str, shape: Any) -> Any | None:
 
 
 def resource_status(annotations: Mapping[str, str]) -> dict[str, Any]:
-    """What the scheduler gave a pod: `cpuset`, `numaNodeResources`."""
+    """Return what the scheduler gave a pod: `cpuset`, `numaNodeResources`."""
     return read(annotations, names.ANNOTATION_STATUS, _STATUS) or {}
 
 
@@ -61,7 +61,7 @@ def cpu_qos(annotations: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def extended_resources(annotations: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
-    """What each container asks of batch resources; None if the annotation is not there or names no containers."""
+    """Return what each container asks of batch resources; None without the annotation, or if it names no containers."""
     spec = (read(annotations, names.ANNOTATION_EXTENDED, _EXTENDED) or {}).get("containers")
     if spec is None:
         return None

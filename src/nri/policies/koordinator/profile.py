@@ -32,7 +32,22 @@ from nri.policies.koordinator.rules.node_slo import CoreSchedRule, GroupIdentity
 from nri.policies.koordinator.rules.node_topology import CpusetRule
 from nri.policies.koordinator.values import NO_CHANGES, Changes, Decision, HookError
 
-__all__ = ["LATER", "PROFILE", "STAGES", "Because", "Node", "Outcome", "Row", "decide"]
+__all__ = [
+    "CREATE",
+    "LATER",
+    "MEND_CONTAINER",
+    "MEND_POD",
+    "PROFILE",
+    "REMOVE_POD",
+    "RUN_POD",
+    "STAGES",
+    "UPDATE",
+    "Because",
+    "Node",
+    "Outcome",
+    "Row",
+    "decide",
+]
 
 RUN_POD, CREATE, UPDATE, REMOVE_POD = (
     "PreRunPodSandbox",
@@ -112,7 +127,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Because:
-    """What one hook decided, and why: for `explain`."""
+    """The decision of one hook, and why: for `explain`."""
 
     hook: str
     changes: Changes
@@ -121,7 +136,7 @@ class Because:
 
 @dataclass(slots=True)
 class Outcome:
-    """What all hooks of a stage decided together. `failed` is the error that stops the request, if one does."""
+    """The decision of all hooks of a stage together. `failed` is the error that stops the request, if one does."""
 
     changes: Changes = NO_CHANGES
     because: list[Because] = field(default_factory=list)

@@ -48,7 +48,7 @@ class Resctrl:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is to be set. CPU quota and memory limit -1 are unlimited; quota in microseconds, memory in bytes."""
+    """The values to be set. CPU quota and memory limit -1 are unlimited; quota in microseconds, memory in bytes."""
 
     cpu_shares: int | None = None
     cfs_quota: int | None = None
@@ -84,7 +84,7 @@ NO_CHANGES = Changes()
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one hook decided: the changes, and in one line which annotation, rule or input made them."""
+    """The decision of one hook: the changes, and in one line which annotation, rule or input made them."""
 
     changes: Changes = NO_CHANGES
     reason: str = ""

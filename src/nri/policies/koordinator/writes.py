@@ -37,17 +37,17 @@ class Write(NamedTuple):
 
 
 def pod_writes(folder: str, changes: Changes, reason: str = "") -> list[Write]:
-    """What is written for a pod: no transport can say any of it."""
+    """Return the writes for a pod: no transport can say any of it."""
     return _writes(folder, changes, _POD, reason)
 
 
 def container_writes(folder: str, changes: Changes, reason: str = "") -> list[Write]:
-    """What is written for a container in standalone mode. An explicit clear is left out: nothing stands in its way."""
+    """Return the writes for a container in standalone mode, without an explicit clear: nothing stands in its way."""
     return _writes(folder, changes, _CONTAINER, reason)
 
 
 def folder_writes(folder: str, changes: Changes, reason: str = "") -> list[Write]:
-    """What is written for a kube-QoS folder or a host application."""
+    """Return the writes for a kube-QoS folder or a host application."""
     return _writes(folder, changes, _FOLDER, reason)
 
 

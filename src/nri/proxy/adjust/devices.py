@@ -1,7 +1,7 @@
 """Devices of an adjustment in the CRI's words: nodes of the host, which the runtime copies into the container.
 
 Rules: as `request`: what cannot be said comes back. The node is looked for at the path in the container, then at the
-path that the kernel tells for the numbers; one that is not there cannot be said.
+path that the kernel tells for the numbers; one that is not there cannot be said. Next: `nri.proxy.adjust.table`.
 """
 
 from __future__ import annotations

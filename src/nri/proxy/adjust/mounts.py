@@ -6,9 +6,8 @@ Next: `nri.proxy.adjust.devices`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from nri.adaptation.merge.entries import Entry
+from nri.api import messages as m
 from nri.api.removal import split
 from nri.cri.pb import api_pb2 as pb
 from nri.proxy.adjust.paths import ByPath
@@ -50,11 +49,11 @@ def say(config: pb.ContainerConfig, entry: Entry) -> list[tuple[str, object, str
     return rest
 
 
-def _is_bind(mount: Any) -> bool:
+def _is_bind(mount: m.Mount) -> bool:
     return mount.type in ("bind", "rbind") or bool({"bind", "rbind"} & set(mount.options))
 
 
-def _bind(mount: Any) -> pb.Mount:
+def _bind(mount: m.Mount) -> pb.Mount:
     made = pb.Mount(container_path=mount.destination, host_path=mount.source)
     for option in mount.options:  # the last one of a kind counts
         if option in _PROPAGATION:

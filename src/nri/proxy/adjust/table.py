@@ -13,7 +13,7 @@ __all__ = ["TABLE", "Saying"]
 
 
 class Saying(NamedTuple):
-    """How the CRI says a field, or why it does not.
+    """The way in which the CRI says a field, or why it does not.
 
     Attributes:
         how: the field of the CRI's request; empty if there is none.

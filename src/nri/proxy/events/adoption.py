@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
+from functools import partial
 
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
@@ -57,11 +59,11 @@ class Adoption:
             self._end_missing(known_pods - {pod.id for pod in pods}, known, {each.id for each in containers})
             for pod in pods:
                 if self._book.pod(pod.id) is None and pod_key(pod.metadata) not in self._book.making:
-                    self._one(lambda pod_id=pod.id: self.pod(pod_id, late=late))
+                    self._one(partial(self.pod, pod.id, late=late))
             for each in containers:
                 in_making = container_key(each.pod_sandbox_id, each.metadata) in self._book.making
                 if self._book.container(each.id) is None and not in_making:
-                    self._one(lambda found=each: self._adopt(found, late=late))
+                    self._one(partial(self._adopt, each, late=late))
             for record in self._book.containers():  # those that were being made, and are not there
                 if not record.runtime_id and record.id in known:
                     self._book.drop(record)
@@ -142,10 +144,10 @@ class Adoption:
             if (pod := self._book.pod(pod_id)) is not None:
                 self._domain.remove_pod(pod)
 
-    def _one(self, step: object) -> None:
+    def _one(self, step: Callable[[], object]) -> None:
         """Take one in; another one that cannot be asked about stops nothing."""
         try:
-            step()  # type: ignore[operator]
+            step()
         except NriError as error:
             _log.warning("a pod or container of the runtime cannot be taken in: %s", error)
         except Exception:  # noqa: BLE001  whatever a runtime says of one, the others are taken in

@@ -19,7 +19,7 @@ from nri.errors import RequestError
 from nri.proxy.adjust import Owners, Unsaid, adjust
 from nri.proxy.events.adoption import container_key
 from nri.proxy.events.parts import Parts
-from nri.proxy.events.updates import in_force
+from nri.proxy.events.updates import in_force, merged
 from nri.proxy.events.views import asked_for, made
 from nri.proxy.hooks import Subject
 from nri.proxy.passing import Call
@@ -120,9 +120,7 @@ class ContainerCalls:
         subject = Subject(pod, record)
         data = parts.before("UpdateContainerResources", data, request, subject, call.deadline)
         wanted = convert.to_nri(request.linux, "linux").value
-        asked = pb.LinuxContainerResources()
-        asked.CopyFrom(record.asked)
-        asked.MergeFrom(request.linux)
+        asked = merged(record.asked, request.linux)
         with parts.domain.block(deadline=call.deadline):
             reply = parts.domain.update(record, wanted, call.deadline)
             with parts.updates.turn(record) as answers:

@@ -153,15 +153,21 @@ class _Turn:
         self.lock = threading.Lock()
 
 
-def in_force(book: Book, record: ContainerRecord, sent: pb.LinuxContainerResources, wanted: m.LinuxResources) -> None:
-    """Note resources that the runtime has taken."""
+def merged(before: pb.LinuxContainerResources, newer: pb.LinuxContainerResources) -> pb.LinuxContainerResources:
+    """Return resources with newer ones over them; of limits of one page size the newer one counts."""
     resources = pb.LinuxContainerResources()
-    resources.CopyFrom(record.resources)
-    pages = {each.page_size: each.limit for each in [*resources.hugepage_limits, *sent.hugepage_limits]}
-    resources.MergeFrom(sent)
+    resources.CopyFrom(before)
+    pages = {each.page_size: each.limit for each in [*before.hugepage_limits, *newer.hugepage_limits]}
+    resources.MergeFrom(newer)
     del resources.hugepage_limits[:]
     for size, limit in pages.items():
         resources.hugepage_limits.add(page_size=size, limit=limit)
+    return resources
+
+
+def in_force(book: Book, record: ContainerRecord, sent: pb.LinuxContainerResources, wanted: m.LinuxResources) -> None:
+    """Note resources that the runtime has taken."""
+    resources = merged(record.resources, sent)
     shown = m.Container()
     shown.CopyFrom(record.shown)
     for part in ("cpu", "memory"):

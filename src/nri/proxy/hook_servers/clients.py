@@ -50,7 +50,7 @@ class Clients:
         self._channels: OrderedDict[str, grpc.Channel] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many connections are kept."""
+        """The number of connections that are kept."""
         return len(self._channels)
 
     def ask(self, endpoint: str, stage: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:

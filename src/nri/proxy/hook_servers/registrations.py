@@ -34,7 +34,7 @@ _LONGEST_PATH = 107
 
 _Seen = tuple[int, int, int]
 
-log = logging.getLogger("nri.proxy.hook_servers")
+_log = logging.getLogger("nri.proxy.hook_servers")
 
 
 def parse(text: str) -> HookServer:
@@ -66,7 +66,7 @@ class Registrations:
             return [self._good[name] for name in sorted(self._good)]
 
     def problems(self) -> dict[str, str]:
-        """What is wrong with files, by their names, as of the last look."""
+        """The errors of files, by their names, as of the last look."""
         with self._lock:
             return dict(self._problems)
 
@@ -76,7 +76,7 @@ class Registrations:
         except FileNotFoundError:
             names = []
         except OSError as error:
-            log.warning("%s cannot be read, and nothing in it changes: %s", self.folder, error)
+            _log.warning("%s cannot be read, and nothing in it changes: %s", self.folder, error)
             return
         for name in names[MOST_FILES:]:
             self._told(name, f"it is more than {MOST_FILES} files")
@@ -85,7 +85,7 @@ class Registrations:
             del self._seen[name]
             self._problems.pop(name, None)
             if self._good.pop(name, None):
-                log.info("%s: the hook server is no longer registered", self.folder / name)
+                _log.info("%s: the hook server is no longer registered", self.folder / name)
         for name in names:
             self._read(name)
 
@@ -103,14 +103,14 @@ class Registrations:
             return
         self._problems.pop(name, None)
         self._good[name] = server
-        log.info("%s: hook server %s for %s", path, server.endpoint, ", ".join(server.stages) or "nothing")
+        _log.info("%s: hook server %s for %s", path, server.endpoint, ", ".join(server.stages) or "nothing")
 
     def _told(self, name: str, problem: str) -> None:
         if self._problems.get(name) == problem:
             return
         self._problems[name] = problem
         kept = "what was last good of it stays" if name in self._good else "it is passed over"
-        log.warning("%s: %s; %s", plain(str(self.folder / name)), plain(problem), kept)
+        _log.warning("%s: %s; %s", plain(str(self.folder / name)), plain(problem), kept)
 
 
 def _text(path: Path, found: os.stat_result) -> str:

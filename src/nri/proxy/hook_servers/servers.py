@@ -35,7 +35,7 @@ __all__ = ["HookServersFailed", "RegisteredServers"]
 #: So much of the caller's own time is left for the runtime, and no server has less than the other, in seconds.
 _LEFT_S, _SHORTEST_S = 0.5, 0.01
 
-log = logging.getLogger("nri.proxy.hook_servers")
+_log = logging.getLogger("nri.proxy.hook_servers")
 
 Fields = dict[str, Any]
 
@@ -104,12 +104,12 @@ class RegisteredServers:
             pass
 
     def _told(self, request: Message, subject: Subject) -> Fields | None:
-        """What hook servers are told of a request; None for nothing: its pod is not known, or not to be shown."""
+        """The fields of a request for hook servers; None for nothing: its pod is not known, or not to be shown."""
         if isinstance(request, cri.RunPodSandboxRequest):
             fields = requests.pod_of_run(fields_of(request))
             return None if requests.skipped(fields.get("labels"), self._skip) else fields
         if subject.pod is None:
-            log.warning("hook servers are not asked about a pod that is not known: %s", type(request).__name__)
+            _log.warning("hook servers are not asked about a pod that is not known: %s", type(request).__name__)
             return None
         pod = requests.pod_of_run(
             {"config": fields_of(subject.pod.config), "runtime_handler": subject.pod.runtime_handler}
@@ -121,7 +121,7 @@ class RegisteredServers:
         if isinstance(request, cri.CreateContainerRequest):
             return requests.container_of_create(fields_of(request), pod)
         if subject.container is None:
-            log.warning("hook servers are not asked about a container that is not known: %s", type(request).__name__)
+            _log.warning("hook servers are not asked about a container that is not known: %s", type(request).__name__)
             return None
         stored = _stored(subject, pod)
         if isinstance(request, cri.UpdateContainerResourcesRequest):
@@ -141,7 +141,7 @@ class RegisteredServers:
             except HookServerError as error:
                 meta = fields.get("pod_meta") or {}
                 name = plain(f"{meta.get('namespace', '')}/{meta.get('name', '')}", 300)
-                log.warning("hook server %s; %s of pod %s", error, stage, name)
+                _log.warning("hook server %s; %s of pod %s", error, stage, name)
                 if moment == PRE and server.failure_policy == "Fail":
                     raise HookServersFailed(f"hook server err: {error}") from None
                 if not (error.absent or self._every):

@@ -34,7 +34,7 @@ _CODES = (
     *ROWS,
 )
 
-log = logging.getLogger("nri.proxy")
+_log = logging.getLogger("nri.proxy")
 
 
 class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no types
@@ -113,7 +113,7 @@ def _abort(call: Call, error: Exception) -> NoReturn:
     code, text = status_of(error, _CODES)
     name = call.method.rpartition("/")[2]
     if isinstance(error, (NriError, OSError)):
-        log.info("%s: %s: %s", name, code.name, text)
+        _log.info("%s: %s: %s", name, code.name, text)
     else:
-        log.error("%s failed", name, exc_info=error)  # a fault of ours: whoever mends it needs the place
+        _log.error("%s failed", name, exc_info=error)  # a fault of ours: whoever mends it needs the place
     call.abort(code, text)

@@ -187,7 +187,7 @@ def _container_id(given: Given) -> Outcome:
 
 
 def _any_set(given: Given) -> Outcome:
-    return {"set": inputs.resources(given.get("resources")).any_set}
+    return {"set": inputs.resources(given.get("resources")) != Resources()}
 
 
 # --- the NRI server

@@ -91,7 +91,7 @@ def test_all_three_kinds_of_this_node_reach_the_book(cluster: Cluster, book: Rul
     assert book.problems() == []
     selectors = {asked["query"]["fieldSelector"] for asked in cluster.server.asked}
     assert selectors == {"metadata.name=n1"}
-    assert book.source("NodeSLO") == f"NodeSLO n1 of http://127.0.0.1:{cluster.server.port}"
+    assert book.sources()["NodeSLO"] == f"NodeSLO n1 of http://127.0.0.1:{cluster.server.port}"
 
 
 def test_a_kind_that_the_cluster_does_not_have_is_its_own_problem_and_stops_no_other(

@@ -39,7 +39,7 @@ def heard(book: RuleBook) -> list[set[str]]:
 
 def test_before_any_document_the_base_holds(book: RuleBook) -> None:
     assert book.node == Node(fail=True)
-    assert (book.document("NodeSLO"), book.source("NodeSLO"), book.problems()) == (None, "", [])
+    assert (book.document("NodeSLO"), book.sources()["NodeSLO"], book.problems()) == (None, "", [])
     assert book.sources() == {"NodeSLO": "", "NodeResourceTopology": "", "Node": ""}
 
 
@@ -140,7 +140,7 @@ def test_a_document_goes_away_only_by_its_own_source(book: RuleBook, heard: list
     book.put("NodeSLO", slo(BE_ON), "api")
     heard.clear()
     book.put("NodeSLO", None, "file")
-    assert book.source("NodeSLO") == "api"
+    assert book.sources()["NodeSLO"] == "api"
     assert heard == []
 
 

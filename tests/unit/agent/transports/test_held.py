@@ -32,6 +32,11 @@ def test_what_a_runtime_no_longer_has_is_forgotten_and_its_pods_told() -> None:
     assert held.counts() == {"nri pods": 1, "nri containers": 0}
 
 
+def test_two_transports_of_one_agent_are_counted_beside_each_other() -> None:
+    assert Held("proxy").counts() == {"proxy pods": 0, "proxy containers": 0}
+    assert not Held("proxy").counts().keys() & Held("nri").counts().keys()
+
+
 def test_what_the_kubelet_does_not_mention_stays_as_it_asked_before() -> None:
     held = filled()
     known = held.container("c1")

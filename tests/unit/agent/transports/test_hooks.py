@@ -19,7 +19,8 @@ from nri.agent.transports import hooks
 from nri.agent.transports.hooks import HooksTransport
 from nri.errors import NriError
 from nri.policies.koordinator import names as n
-from nri.policies.koordinator.profile import Node
+from nri.policies.koordinator.contexts import PodContext
+from nri.policies.koordinator.profile import Node, Outcome
 from nri.proxy.hook_servers.registrations import Registrations
 from tests.support.agents import POD, UID, parts, text
 from tests.support.hook_peers import ask
@@ -147,6 +148,37 @@ def test_a_failed_hook_refuses_the_request_and_the_agents_own_fault_is_one_of_it
         ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META)
     assert caught.value.code() is grpc.StatusCode.INTERNAL
     assert "a fault" in caplog.text
+
+
+def test_a_pod_that_cannot_be_decided_again_stops_neither_the_others_nor_the_next_rule(
+    place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = parts(v1(place / "root", POD))
+    options = HooksSettings(socket=str(place / "run/hooks.sock"), registration_folder=place / "hookserver.d")
+    transport = HooksTransport(Settings(hooks=options), shared)
+    started.append(transport)
+    transport.start()
+    for number in ("1", "2"):
+        ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta={**META, "uid": number}, cgroup_parent=f"/{POD}")
+    decided: list[str] = []
+    twice = threading.Event()
+
+    def decide(_: object, stage: str, context: PodContext, transport: str) -> Outcome:
+        decided.append(context.uid)
+        if len(decided) == 4:
+            twice.set()
+        if context.uid == "1":
+            raise RuntimeError("a defect")
+        return Outcome()
+
+    monkeypatch.setattr(type(shared.decisions), "decide", decide)
+    transport.rules_changed(frozenset({"Node"}))
+    for _ in range(500):
+        if twice.wait(0.02):
+            break
+        if len(decided) == 2:
+            transport.rules_changed(frozenset({"Node"}))
+    assert decided[:4] == ["1", "2", "1", "2"]
 
 
 def test_a_changed_rule_is_applied_to_what_runs(place: Path, started: list[HooksTransport]) -> None:

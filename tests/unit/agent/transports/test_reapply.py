@@ -210,6 +210,7 @@ def test_a_defect_of_ours_keeps_no_agent_from_registering(
         plugin, parts = made(tmp_path / str(number), SCORE if name == "oom_score" else BATCH, BATCH.pod)
         if name == "oom_score":
             sandbox.annotations[n.ANNOTATION_OOM_SCORE] = "5"
+        caplog.clear()
         with monkeypatch.context() as patch, FakeRuntime(pods=[sandbox], containers=[container]) as runtime:
             patch.setattr(reapply.words if where == "words" else type(getattr(parts, where)), name, broken)
             runtime.add(plugin)

@@ -149,6 +149,22 @@ def test_an_update_is_what_plugins_make_of_it(world: Proxied, plugin: Recorder) 
     assert plugin.of("c")[-2:] == ["update", "post_update"]
 
 
+def test_of_what_the_kubelet_asks_for_again_the_newer_word_is_kept_once(world: Proxied) -> None:
+    seen: list[str] = []
+    plugin = world.attach(Recorder())
+    plugin.on["create"] = lambda pod, container: seen.append(container.id)
+    linux = pb.LinuxContainerConfig(resources=pb.LinuxContainerResources(cpu_shares=2))
+    made = world.create(world.run_pod(), linux=linux)
+    for limit in (1 << 21, 1 << 22):
+        pages = [pb.HugepageLimit(page_size="2MB", limit=limit)]
+        asked = pb.LinuxContainerResources(cpu_shares=1000, hugepage_limits=pages)
+        world.cri.call("UpdateContainerResources", container_id=made, linux=asked)
+    assert world.proxy is not None
+    known = world.proxy.asked(seen[0])
+    assert known is not None
+    assert [(each.page_size, each.limit) for each in known.hugepage_limits] == [("2MB", 1 << 22)]
+
+
 def test_an_update_that_no_plugin_changes_passes_as_it_is(world: Proxied, plugin: Recorder) -> None:
     made = world.run(world.run_pod())
     world.cri.call("UpdateContainerResources", container_id=made, linux=pb.LinuxContainerResources(cpu_shares=77))

@@ -116,7 +116,7 @@ def check(rows: Iterable[Row]) -> None:
 
 
 def rows_for(rows: Iterable[Row], level: Level, qos: str, own_cpus: bool) -> dict[str, str]:
-    """Whose word counts for a pod: the hook, by knob."""
+    """Return the hook whose word counts for a pod, by knob."""
     return {
         row.knob: row.hook
         for row in rows

@@ -117,7 +117,7 @@ class PodRound:
         return outcome
 
     def _beside_cgroups(self, pod: RunningPod, item: _Item) -> list[Result]:
-        """What is no knob of a cgroup: a pod's resctrl group with its threads, a container's cookie."""
+        """Write what is no knob of a cgroup: a pod's resctrl group with its threads, a container's cookie."""
         if isinstance(item.context, ContainerContext):
             return self._cookie(pod, item.context)
         change = item.outcome.changes.resctrl

@@ -3,6 +3,7 @@
 A pod belongs to the group of its label, or alone to itself (policy `exclusive`); classes that expel others have the
 group's name with `-expeller` behind it. A group's cookie is made on the first process and then shared with its
 siblings, which `nri.policies.koordinator.hooks.cookie_groups` remembers. Core scheduling excludes group identities.
+Next: `nri.policies.koordinator.hooks.cookie_groups`.
 """
 
 from __future__ import annotations

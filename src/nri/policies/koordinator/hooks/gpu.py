@@ -17,13 +17,13 @@ from nri.policies.koordinator.contexts import ContainerContext
 from nri.policies.koordinator.names import LABEL_GPU_ISOLATION
 from nri.policies.koordinator.values import Changes, Decision, HookError, Mount
 
-__all__ = ["NAME", "container", "monitor_folder"]
+__all__ = ["LOCKS", "NAME", "container", "monitor_folder"]
 
 NAME: Final = "GPUEnvInject"
 _HAMI: Final = "HAMi-core"
 _CORE, _MEMORY, _RATIO = (f"koordinator.sh/gpu-{part}" for part in ("core", "memory", "memory-ratio"))
-#: HAMi's library wants its locks in there.
-_LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  (a path inside HAMi's contract, not one of ours)
+#: The folder in which HAMi's library has its locks.
+LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  (a path inside HAMi's contract, not one of ours)
 
 
 def container(
@@ -51,7 +51,7 @@ def container(
     limits = {"CUDA_DEVICE_MEMORY_LIMIT": str(_amount(share, _MEMORY, seen)), "LD_PRELOAD": library}
     if _CORE in share:
         limits["CUDA_DEVICE_SM_LIMIT"] = str(ceil(share[_CORE]))
-    mounts = [_bind(library, library), _bind(_LOCKS, _LOCKS)]
+    mounts = [_bind(library, library), _bind(LOCKS, LOCKS)]
     if monitor:
         folder = posixpath.dirname(library)
         name = f"{context.pod.uid}_{context.name}"

@@ -22,7 +22,7 @@ _MODE: Final = 0o666
 
 
 class Devices(Protocol):
-    """What the hook asks of the machine."""
+    """The questions that the hook has to the machine."""
 
     def verbs(self, pci_address: str) -> Sequence[str]:
         """Names in `infiniband_verbs` of a PCI function; raises OSError if it has no such folder."""

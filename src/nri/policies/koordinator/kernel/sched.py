@@ -17,7 +17,7 @@ OFF = "NO_"
 
 
 class CoreSched(NamedTuple):
-    """How core scheduling is switched on here; both empty if it is on already or cannot be."""
+    """The way in which core scheduling is switched on here; both empty if it is on already or cannot be."""
 
     possible: bool
     sysctl: bool = False

@@ -50,7 +50,7 @@ class BurstConfig(NamedTuple):
 
 
 class Pool(Enum):
-    """How loaded the CPUs are that pods share."""
+    """The load of the CPUs that pods share."""
 
     IDLE = "idle"
     COOLING = "cooling"
@@ -59,7 +59,7 @@ class Pool(Enum):
 
 
 class Step(Enum):
-    """What is done to a container's quota."""
+    """The change of a container's quota."""
 
     UP = "up"
     DOWN = "down"

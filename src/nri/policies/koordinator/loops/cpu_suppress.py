@@ -29,7 +29,7 @@ class Cpu(NamedTuple):
 
 
 class Used(NamedTuple):
-    """What is used now, in thousandths of a CPU. `others` are pods and host programs that are not best effort."""
+    """The CPU that is used now, in thousandths of one. `others` are pods and host programs that are not best effort."""
 
     node: int
     pods: int

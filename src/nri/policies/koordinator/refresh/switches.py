@@ -17,7 +17,7 @@ GROUP_IDENTITY, CORE_SCHED, FEATURES = "kernel.sched_group_identity_enabled", "k
 
 
 class Switches(NamedTuple):
-    """What to write, and why the wanted switch cannot be had ("" if it can)."""
+    """The writes of a switch, and why the wanted switch cannot be had ("" if it can)."""
 
     writes: tuple[tuple[str, str], ...] = ()
     error: str = ""

@@ -21,7 +21,7 @@ _MOST_SHOWN: Final = 300
 
 
 class Ran(NamedTuple):
-    """How a program ended: 0 is well, and what it wrote."""
+    """The end of a program: its exit code, 0 is well, and what it wrote."""
 
     code: int
     out: str = ""

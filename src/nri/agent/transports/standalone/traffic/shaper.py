@@ -165,7 +165,7 @@ class Shaper:
 
 
 def _result(target: str, name: str, wanted: str, done: Ran) -> Result:
-    """What came of one call. A kernel without a classifier or a match says so, and is unsupported, not refused."""
+    """The result of one call. A kernel without a classifier or a match says so, and is unsupported, not refused."""
     if done.code == 0:
         return Result(target, name, wanted, Outcome.APPLIED)
     lacking = ("not found", "No such file or directory", "Operation not permitted", "unknown option", "missing kernel")
