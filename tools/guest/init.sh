@@ -1,8 +1,8 @@
 #!/bin/busybox sh
-# The guest's first process: init.sh JOB MODULES (paths as on the machine that started it).
+# The guest's first process: init.sh JOB MODULES CHECKOUT (paths as on the machine that started it).
 # It puts memory over the read-only root, mounts what a node has, runs JOB/run, tells its exit code, and ends the guest.
 # The ports are those of tools/guest/machine.py: 1 is its output, 2 the exit code, 3 the report.
-job=$1 modules=$2
+job=$1 modules=$2 checkout=$3
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 
 say() { echo "guest: $*" > "${port}1"; }
@@ -41,8 +41,11 @@ ln -s /proc/self/fd /dev/fd
 for stream in 0:stdin 1:stdout 2:stderr; do ln -s "/proc/self/fd/${stream%:*}" "/dev/${stream#*:}"; done
 mount -t devpts -o ptmxmode=666 devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm
+mkdir /.checkout
+mount --bind "$checkout" /.checkout    # for one that lies in a folder that gets hidden now
 mount -t tmpfs -o mode=755 tmpfs /run
 mount -t tmpfs tmpfs /tmp
+[ -d "$checkout" ] || { mkdir -p "$checkout" && mount --bind /.checkout "$checkout"; }
 mount -t cgroup2 cgroup2 /sys/fs/cgroup || fail "no cgroup v2 in the kernel"
 # The kernel asks for modules by itself: for a bridge, for iptables.
 mkdir -p /lib/modules

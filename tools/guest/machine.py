@@ -101,7 +101,7 @@ class Guest:
             *("-device", "virtserialport,nr=1,chardev=out", "-device", "virtserialport,nr=2,chardev=code"),
             *("-device", "virtserialport,nr=3,chardev=report"),
             *("-kernel", str(kernel.image), "-append"),
-            f"{_KERNEL_LINE} init={INIT} -- {folder}/job {kernel.modules}",
+            f"{_KERNEL_LINE} init={INIT} -- {folder}/job {kernel.modules} {ROOT}",
         ]
         # QEMU takes the end of its input for the end of its output's reader, and the guest would wait for another one.
         with (

@@ -56,43 +56,41 @@ class HooksTransport:
         self._calls = HookCalls(parts)
         self._socket = self._settings.socket.removeprefix("unix://")
         self._file = self._settings.registration_folder / FILE_NAME
-        self._server: grpc.Server | None = None
-        self._pool: ThreadPoolExecutor | None = None
+        self._running: tuple[grpc.Server, ThreadPoolExecutor, threading.Thread] | None = None
         self._work, self._end = threading.Event(), threading.Event()
-        self._worker: threading.Thread | None = None
         self._problem = ""
 
     def start(self) -> None:
         """Serve and register. Raises NriError if the socket cannot be had; a proxy need not be there."""
-        if self._server is not None:
+        if self._running is not None:
             return
-        self._pool = ThreadPoolExecutor(_CALLS, thread_name_prefix="hooks")
+        pool = ThreadPoolExecutor(_CALLS, thread_name_prefix="hooks")
         try:
-            self._server = bind(self._socket, self._pool, [_handlers(self._calls)])
+            server = bind(self._socket, pool, [_handlers(self._calls)])
         except (OSError, RuntimeError) as error:
-            self._pool.shutdown()
+            pool.shutdown()
             raise NriError(f"mode hooks cannot serve at {self._socket}: {error}") from None
-        self._server.start()
+        server.start()
         self._end.clear()
         self._register()
-        self._worker = threading.Thread(target=self._run, name="hooks rules", daemon=True)
-        self._worker.start()
+        worker = threading.Thread(target=self._run, name="hooks rules", daemon=True)
+        worker.start()
+        self._running = server, pool, worker
 
     def stop(self) -> None:
         """Take no more calls; a second call does nothing."""
-        server, self._server = self._server, None
-        if server is None:
+        running, self._running = self._running, None
+        if running is None:
             return
+        server, pool, worker = running
         if self._settings.failure_policy != "Fail":
             with suppress(OSError):
                 self._file.unlink(missing_ok=True)
         self._end.set()
         self._work.set()
         server.stop(_STOP_S).wait()
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-        if self._worker is not None:
-            self._worker.join()
+        pool.shutdown(wait=False)
+        worker.join()
 
     def rules_changed(self, kinds: frozenset[str]) -> None:  # noqa: ARG002  every kind may concern every pod
         """Note that what runs is to be decided anew."""
@@ -100,7 +98,7 @@ class HooksTransport:
 
     def health(self) -> tuple[bool, str]:
         """Whether the agent serves and is registered."""
-        if self._server is None:
+        if self._running is None:
             return False, "it does not serve"
         if self._problem:
             return False, self._problem

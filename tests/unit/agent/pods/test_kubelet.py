@@ -113,10 +113,13 @@ def test_an_answer_has_a_bound_in_size_and_time(server: HttpServer, monkeypatch:
     server.script(page(PODS))
     pods.ask()
     assert "too long" in pods.problem
+
+
+def test_a_kubelet_that_falls_silent_is_left(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = source(server)
     monkeypatch.setattr(kubelet, "_READ_S", 0.05)
     hold = threading.Event()
     server.script(stream(b" ", hold=hold))
-    monkeypatch.setattr(kubelet, "_ANSWER_S", 60.0)
     pods.ask()
     hold.set()
     assert "timed out" in pods.problem
