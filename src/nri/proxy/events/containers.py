@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 
-from nri.adaptation import CreateReply, UpdateResult
+from nri.adaptation import CreateReply, UpdateReply, UpdateResult
 from nri.adaptation.audit.reporting import ANSWERS
 from nri.api import messages as m
 from nri.cri import convert
@@ -69,13 +69,13 @@ class ContainerCalls:
             except BaseException:
                 # What it wants of others is only done once the container is there, so there is nothing to restore.
                 reply.abort(lambda _: None)
-                parts.domain.undo_create(record)
+                parts.domain.undo_create(record, call.deadline)
                 raise
             record.runtime_id = pb.CreateContainerResponse.FromString(answer).container_id
             _log.info("container %s is %s to plugins", record.runtime_id, record.id)
             record.shown = made(record, parts.facts(record))
             parts.book.note(record, told=CREATED)
-            parts.updates.follow(reply)
+            parts.updates.follow(reply, call.deadline)
             parts.domain.post_create(record)
         return answer
 
@@ -102,7 +102,7 @@ class ContainerCalls:
             try:
                 answer = call.forward(data)
             except BaseException:
-                parts.domain.stop(record)
+                parts.domain.stop(record, call.deadline)
                 raise
             parts.book.note(record, shown=made(record, parts.facts(record)))
             parts.domain.post_start(record)
@@ -120,17 +120,31 @@ class ContainerCalls:
         subject = Subject(pod, record)
         data = parts.before("UpdateContainerResources", data, request, subject, call.deadline)
         wanted = convert.to_nri(request.linux, "linux").value
-        asked = merged(record.asked, request.linux)
         with parts.domain.block(deadline=call.deadline):
             reply = parts.domain.update(record, wanted, call.deadline)
-            with parts.updates.turn(record) as answers:
-                try:
-                    if reply.changed:
-                        data = self._changed(request, reply.resources, record)
-                    answer = call.forward(data)
-                except BaseException:
-                    reply.abort(lambda _: None)  # nothing of it was done yet
-                    raise
+            answer = self._update(data, request, record, reply, call)
+            parts.updates.follow(reply, call.deadline)
+            parts.domain.post_update(record)
+        response = pb.UpdateContainerResourcesResponse.FromString(answer)
+        parts.after("UpdateContainerResources", request, response, subject, call.deadline)
+        return answer
+
+    def _update(
+        self,
+        data: bytes,
+        request: pb.UpdateContainerResourcesRequest,
+        record: ContainerRecord,
+        reply: UpdateReply,
+        call: Call,
+    ) -> bytes:
+        parts, done = self._parts, False
+        asked = merged(record.asked, request.linux)
+        try:
+            with parts.updates.turn(record, call.deadline) as answers:
+                if reply.changed:
+                    data = self._changed(request, reply.resources, record)
+                answer = call.forward(data)
+                done = True
                 if record.asked.ByteSize():
                     parts.book.note(record, asked=asked)
                 in_force(parts.book, record, request.linux, reply.resources)
@@ -139,10 +153,10 @@ class ContainerCalls:
                 # What comes from the kubelet alone is a later word than all answers so far.
                 number = reply.order_of(own) if reply.changed else next(ANSWERS)
                 answers.update((row.field, number) for row in UpdateResult(own).fields)
-            parts.updates.follow(reply)
-            parts.domain.post_update(record)
-        response = pb.UpdateContainerResourcesResponse.FromString(answer)
-        parts.after("UpdateContainerResources", request, response, subject, call.deadline)
+        except BaseException:
+            if not done:
+                reply.abort(lambda _: None)
+            raise
         return answer
 
     def _changed(
@@ -165,7 +179,7 @@ class ContainerCalls:
         data = parts.before("StopContainer", data, request, Subject(pod, record), call.deadline)
         answer = call.forward(data)
         with parts.domain.block(urgent=True):
-            self.ended(record)
+            self.ended(record, call.deadline)
         response = pb.StopContainerResponse.FromString(answer)
         parts.after("StopContainer", request, response, Subject(pod, record), call.deadline)
         return answer
@@ -178,15 +192,15 @@ class ContainerCalls:
         answer = call.forward(data)
         if record is not None:
             with parts.domain.block(urgent=True):
-                parts.domain.remove(record)
+                parts.domain.remove(record, call.deadline)
         return answer
 
-    def ended(self, record: ContainerRecord) -> None:
+    def ended(self, record: ContainerRecord, deadline: float | None = None) -> None:
         """Tell plugins of a container that has ended, with its exit code."""
         if record.told == CREATED:
             shown = made(record, self._parts.facts(record))
             self._parts.book.note(record, shown=shown)
-            self._parts.domain.stop(record)
+            self._parts.domain.stop(record, deadline)
 
 
 def _report(refuse: bool, request: pb.CreateContainerRequest, unsaid: list[Unsaid]) -> None:

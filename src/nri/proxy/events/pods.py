@@ -80,7 +80,7 @@ class PodCalls:
         data = parts.before("StopPodSandbox", data, request, Subject(pod), call.deadline)
         answer = call.forward(data)
         with parts.domain.block(urgent=True):
-            parts.domain.stop_pod(pod)
+            parts.domain.stop_pod(pod, call.deadline)
         parts.after(
             "StopPodSandbox", request, pb.StopPodSandboxResponse.FromString(answer), Subject(pod), call.deadline
         )
@@ -95,7 +95,7 @@ class PodCalls:
             parts.book.drop(pod)
         elif pod is not None:
             with parts.domain.block(urgent=True):
-                parts.domain.remove_pod(pod)
+                parts.domain.remove_pod(pod, call.deadline)
         return answer
 
     def update_pod_sandbox_resources(self, data: bytes, call: Call) -> bytes:
