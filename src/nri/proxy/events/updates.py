@@ -54,7 +54,7 @@ class Updates:
     def __init__(self, book: Book, backend: Backend, domain: Domain) -> None:
         self._book, self._backend, self._domain = book, backend, domain
         self._turns: dict[str, _Turn] = {}
-        self._evicting: set[str] = set()
+        self._evicting: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
 
     def follow(self, reply: CreateReply | UpdateReply | StopReply, deadline: float | None = None) -> None:
@@ -100,12 +100,20 @@ class Updates:
             with self._lock:
                 if record.id in self._evicting:
                     continue
-                self._evicting.add(record.id)
-            _log.info("plugins want container %s gone: %s", record.runtime_id, plain(each.reason))
-            threading.Thread(target=self._stop, args=(record,), name="nri-proxy-evict", daemon=True).start()
+                thread = threading.Thread(target=self._stop, args=(record,), name="nri-proxy-evict", daemon=True)
+                self._evicting[record.id] = thread
+                _log.info("plugins want container %s gone: %s", record.runtime_id, plain(each.reason))
+                thread.start()
         if missing:
             more = f", nor {len(missing) - 1} more" if len(missing) > 1 else ""
             _log.warning("an eviction is left out: there is no container %s%s", plain(missing[0]), more)
+
+    def stop(self) -> None:
+        """Wait for evictions; the connection to the runtime is closed before, so that they end."""
+        with self._lock:
+            threads = list(self._evicting.values())
+        for each in threads:
+            each.join()
 
     # --- inside ---
 
@@ -164,7 +172,7 @@ class Updates:
             _log.warning("container %s could not be evicted: %s", record.runtime_id, error)
         finally:
             with self._lock:
-                self._evicting.discard(record.id)
+                self._evicting.pop(record.id, None)
 
 
 class _Turn:
