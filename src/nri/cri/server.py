@@ -21,10 +21,20 @@ import grpc
 
 from nri.unix import Identity, make_folder, put_in_place, remove_own
 
-__all__ = ["MESSAGE_BYTES", "SocketServer", "bind"]
+__all__ = ["LIMITS", "MESSAGE_BYTES", "SocketServer", "bind"]
 
 #: The longest message in either direction, as with containerd: lists of a big node are over gRPC's own 4 MiB.
 MESSAGE_BYTES = 16 << 20
+#: The longest metadata, in bytes. A status's text is part of them, and gRPC's own 8 KiB are less than an OCI runtime's
+#: word on a long command line; in Go, which the other programs of a node are written in, there is no such limit.
+METADATA_BYTES = 1 << 20
+#: The options of a channel or server for these sizes.
+LIMITS = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.max_metadata_size", METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", METADATA_BYTES),
+)
 _ATTEMPTS = 64
 
 
@@ -72,8 +82,7 @@ def bind(
     make_folder(path, folder_mode)
     folder = os.path.dirname(os.path.abspath(path))
     _check_folder(folder)
-    options = [("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.max_send_message_length", MESSAGE_BYTES)]
-    server = grpc.server(pool, handlers=handlers, options=options, maximum_concurrent_rpcs=most_calls)
+    server = grpc.server(pool, handlers=handlers, options=LIMITS, maximum_concurrent_rpcs=most_calls)
     private = _private(folder)
     made = f"{private}/s"
     try:

@@ -19,7 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from nri.cri.client import met
 from nri.cri.pb import api_pb2 as pb
-from nri.cri.server import MESSAGE_BYTES
+from nri.cri.server import LIMITS
 from nri.errors import RpcError, RuntimeUnavailable
 
 __all__ = ["CALL_TIMEOUT_S", "RUNTIME_SERVICE", "Backend"]
@@ -36,8 +36,7 @@ _RETRY_MS, _RETRY_AT_MOST_MS = 50, 500
 _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.default_authority", "localhost"),
-    ("grpc.max_receive_message_length", MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    *LIMITS,
     ("grpc.initial_reconnect_backoff_ms", _RETRY_MS),
     ("grpc.min_reconnect_backoff_ms", _RETRY_MS),
     ("grpc.max_reconnect_backoff_ms", _RETRY_AT_MOST_MS),
