@@ -14,13 +14,14 @@ import pytest
 from tests.engine.machine import wait_for
 from tests.kubernetes import build
 from tests.kubernetes.cluster import Cluster, make_bridge
-from tests.kubernetes.control_plane import ADDRESS, ControlPlane
+from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.kubelet import NODE, Kubelet
 from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.runtimes import PROXIED, RUNTIMES, NodeRuntime
 from tests.real.plugin_process import PluginProcess
 from tests.support.needs import need, need_root
 from tools.runtimes import MissingError
+from tools.runtimes.config import pod_gateway
 from tools.runtimes.leftovers import sweep
 
 HERE = Path(__file__).parent
@@ -95,7 +96,7 @@ def joined(runtime_name: str, kubelet_program: Path, *, guarded: bool = False) -
     with ExitStack() as stack:
         runtime = make_runtime(runtime_name)
         stack.callback(runtime.close)
-        make_bridge(runtime.run_dir.name)
+        make_bridge(runtime.run_dir)
         runtime.start()
         try:
             api = ControlPlane(runtime.run_dir, print)
@@ -105,7 +106,14 @@ def joined(runtime_name: str, kubelet_program: Path, *, guarded: bool = False) -
         stack.callback(api.close)
         api.start()
         token = api.token if guarded else ""
-        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, api.kubeconfig, ADDRESS, token=token)
+        kubelet = Kubelet(
+            kubelet_program,
+            runtime.cri_socket,
+            runtime.run_dir,
+            api.kubeconfig,
+            pod_gateway(runtime.run_dir),
+            token=token,
+        )
         stack.callback(kubelet.close)
         kubelet.start()
         # It serves before it has told the API of itself.

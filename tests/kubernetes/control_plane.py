@@ -23,11 +23,10 @@ from tests.kubernetes import build
 from tests.kubernetes.kubelet import free_port
 from tests.support.needs import need_tool
 from tools.runtimes import debs
+from tools.runtimes.config import pod_gateway
 from tools.runtimes.machine import Say, architecture, cache_dir, cache_lock
 
 Json = dict[str, Any]
-#: The gateway of the pods' bridge (tools/runtimes/config.py).
-ADDRESS = "10.199.0.1"
 ETCD_SUITE = "bookworm"
 START_TIMEOUT_S = 90.0
 
@@ -55,7 +54,7 @@ class ControlPlane:
         self.kubeconfig = self.folder / "kubeconfig"
         self._programs = {name: build.program(name) for name in ("kube-apiserver", "kubectl")}
         self._etcd = install_etcd(say)
-        self._port = free_port()
+        self._port, self._address = free_port(), pod_gateway(run_dir)
         self._arguments = arguments
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._commands: dict[str, list[str | Path]] = {}
@@ -86,7 +85,7 @@ class ControlPlane:
             "kube-apiserver",
             self._programs["kube-apiserver"],
             *("--etcd-servers", etcd, "--cert-dir", f"{folder}/pki", "--token-auth-file", f"{tokens}"),
-            *("--bind-address", "127.0.0.1", "--secure-port", str(self._port), "--advertise-address", ADDRESS),
+            *("--bind-address", "127.0.0.1", "--secure-port", str(self._port), "--advertise-address", self._address),
             *("--endpoint-reconciler-type", "none", "--service-cluster-ip-range", "10.96.0.0/24"),
             *("--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", f"{public}"),
             *("--service-account-signing-key-file", f"{key}", "--authorization-mode", "RBAC"),
