@@ -24,10 +24,10 @@ from nri.proxy.events.views import made, pod_shown
 from nri.proxy.settings import ProxySettings
 from nri.proxy.state import CREATED, CREATING, STOPPED, Book, ContainerRecord, PodRecord
 
-__all__ = ["Adoption", "container_key", "is_skipped", "pod_key"]
+__all__ = ["NOT_FOUND", "Adoption", "container_key", "is_skipped", "pod_key"]
 
 #: gRPC's number of NOT_FOUND.
-_NOT_FOUND = 5
+NOT_FOUND = 5
 
 _log = logging.getLogger("nri.proxy")
 
@@ -177,7 +177,7 @@ class Adoption:
         except RuntimeUnavailable:
             raise
         except Exception as error:  # noqa: BLE001  whatever a runtime says of one, the others are taken in
-            if isinstance(error, RpcError) and error.code == _NOT_FOUND:
+            if isinstance(error, RpcError) and error.code == NOT_FOUND:
                 return  # it was removed meanwhile
             if self._failed.get(name) != str(error):
                 known = isinstance(error, NriError)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 import secrets
 
+import grpc
+
 from nri.adaptation import CreateReply, UpdateReply, UpdateResult
 from nri.adaptation.audit.reporting import ANSWERS
 from nri.api import messages as m
@@ -22,12 +24,14 @@ from nri.proxy.events.parts import Parts
 from nri.proxy.events.updates import in_force, merged
 from nri.proxy.events.views import asked_for, made
 from nri.proxy.hooks import Subject
-from nri.proxy.passing import Call
+from nri.proxy.passing import Call, RuntimeFailed
 from nri.proxy.state import CREATED, CREATING, ContainerRecord, PodRecord
 
 __all__ = ["ContainerCalls"]
 
 _log = logging.getLogger("nri.proxy")
+#: Statuses after which the runtime may have done what it was asked for, or may still do it.
+_UNCLEAR = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
 #: Lines of the log about one creation; an adjustment may have thousands of entries.
 _MOST_TOLD = 20
 
@@ -101,14 +105,29 @@ class ContainerCalls:
             parts.domain.start(record, call.deadline)
             try:
                 answer = call.forward(data)
-            except BaseException:
-                parts.domain.stop(record, call.deadline)
+            except BaseException as error:
+                self._not_started(record, error, call.deadline)
                 raise
             parts.book.note(record, shown=made(record, parts.facts(record)))
             parts.domain.post_start(record)
         response = pb.StartContainerResponse.FromString(answer)
         parts.after("StartContainer", request, response, Subject(pod, record), call.deadline)
         return answer
+
+    def _not_started(self, record: ContainerRecord, error: BaseException, deadline: float | None) -> None:
+        """Tell plugins what has become of a container whose start has failed, or has not been answered."""
+        if not (isinstance(error, RuntimeFailed) and error.code in _UNCLEAR):
+            self._parts.domain.stop(record, deadline)
+            return
+        facts = self._parts.facts(record)
+        state = facts.status.state if facts is not None else pb.CONTAINER_UNKNOWN
+        _log.warning("whether container %s has started was not answered: %s", record.runtime_id, error)
+        if state == pb.CONTAINER_RUNNING:
+            self._parts.book.note(record, shown=made(record, facts))
+            self._parts.domain.post_start(record)
+        elif state == pb.CONTAINER_EXITED:
+            self.ended(record, deadline)
+        # Else it may still start; its end is told when it is found, or when it is removed.
 
     def update_container_resources(self, data: bytes, call: Call) -> bytes:
         """Give a container other resources, as plugins want them."""
@@ -173,7 +192,7 @@ class ContainerCalls:
         """Stop a container, and tell plugins of it."""
         parts = self._parts
         request = pb.StopContainerRequest.FromString(data)
-        record, pod = parts.container(request.container_id)
+        record, pod = parts.container(request.container_id, ends=True)
         if record is None:
             return call.forward(data)
         data = parts.before("StopContainer", data, request, Subject(pod, record), call.deadline)

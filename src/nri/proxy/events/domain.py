@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from nri.adaptation import Adaptation, CreateReply, StopReply, UpdateReply
 from nri.api import messages as m
@@ -21,6 +21,9 @@ from nri.errors import NriError
 from nri.proxy.state import CREATED, CREATING, REMOVED, STOPPED, Book, ContainerRecord, PodRecord
 
 __all__ = ["Domain"]
+
+#: A pod's resources, in an update and in its configuration; NRI has ``pod_`` before them.
+_RESOURCES: Final = ("overhead", "resources")
 
 _log = logging.getLogger("nri.proxy")
 
@@ -47,13 +50,20 @@ class Domain:
     def update_pod(self, pod: PodRecord, request: pb.UpdatePodSandboxResourcesRequest, deadline: float | None) -> None:
         """Tell of resources that a pod is about to get. Raises what the request fails with."""
         parts = [
-            convert.to_nri(getattr(request, name)).value if request.HasField(name) else None
-            for name in ("overhead", "resources")
+            convert.to_nri(getattr(request, name)).value if request.HasField(name) else None for name in _RESOURCES
         ]
         self.adaptation.update_pod_sandbox(_present(pod.shown), *parts, deadline=deadline)
 
-    def post_update_pod(self, pod: PodRecord) -> None:
-        """Tell that a pod has got new resources."""
+    def post_update_pod(self, pod: PodRecord, request: pb.UpdatePodSandboxResourcesRequest) -> None:
+        """Note that a pod has got new resources, and tell it."""
+        shown, config = m.PodSandbox(), pb.PodSandboxConfig()
+        shown.CopyFrom(pod.shown)
+        config.CopyFrom(pod.config)
+        for name in _RESOURCES:
+            if request.HasField(name):
+                getattr(config.linux, name).CopyFrom(getattr(request, name))
+                getattr(shown.linux, f"pod_{name}").CopyFrom(convert.to_nri(getattr(request, name)).value)
+        self._book.note(pod, shown=shown, config=config)
         self._logged("post_update_pod_sandbox", _present(pod.shown))
 
     def stop_pod(self, pod: PodRecord, deadline: float | None = None) -> None:

@@ -74,7 +74,7 @@ class PodCalls:
         """Stop a pod, and tell plugins of it and of its containers."""
         parts = self._parts
         request = pb.StopPodSandboxRequest.FromString(data)
-        pod = parts.pod(request.pod_sandbox_id)
+        pod = parts.pod(request.pod_sandbox_id, ends=True)
         if pod is None or pod.skipped:
             return call.forward(data)
         data = parts.before("StopPodSandbox", data, request, Subject(pod), call.deadline)
@@ -89,7 +89,7 @@ class PodCalls:
     def remove_pod_sandbox(self, data: bytes, call: Call) -> bytes:
         """Remove a pod, and tell plugins of it and of its containers."""
         parts = self._parts
-        pod = parts.pod(pb.RemovePodSandboxRequest.FromString(data).pod_sandbox_id)
+        pod = parts.pod(pb.RemovePodSandboxRequest.FromString(data).pod_sandbox_id, ends=True)
         answer = call.forward(data)
         if pod is not None and pod.skipped:
             parts.book.drop(pod)
@@ -108,5 +108,5 @@ class PodCalls:
         with parts.domain.block(deadline=call.deadline):
             parts.domain.update_pod(pod, request, call.deadline)
             answer = call.forward(data)
-            parts.domain.post_update_pod(pod)
+            parts.domain.post_update_pod(pod, request)
         return answer
