@@ -77,7 +77,7 @@ class ContainerCalls:
                 raise
             record.runtime_id = pb.CreateContainerResponse.FromString(answer).container_id
             _log.info("container %s is %s to plugins", record.runtime_id, record.id)
-            record.shown = made(record, parts.facts(record))
+            record.shown = made(record, parts.facts(record, call.deadline))
             parts.book.note(record, told=CREATED)
             parts.updates.follow(reply, call.deadline)
             parts.domain.post_create(record)
@@ -108,7 +108,7 @@ class ContainerCalls:
             except BaseException as error:
                 self._not_started(record, error, call.deadline)
                 raise
-            parts.book.note(record, shown=made(record, parts.facts(record)))
+            parts.book.note(record, shown=made(record, parts.facts(record, call.deadline)))
             parts.domain.post_start(record)
         response = pb.StartContainerResponse.FromString(answer)
         parts.after("StartContainer", request, response, Subject(pod, record), call.deadline)
@@ -217,7 +217,7 @@ class ContainerCalls:
     def ended(self, record: ContainerRecord, deadline: float | None = None) -> None:
         """Tell plugins of a container that has ended, with its exit code."""
         if record.told == CREATED:
-            shown = made(record, self._parts.facts(record))
+            shown = made(record, self._parts.facts(record, deadline))
             self._parts.book.note(record, shown=shown)
             self._parts.domain.stop(record, deadline)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from nri.errors import NriError, RpcError
@@ -20,6 +21,7 @@ from nri.proxy.events.inquiry import ContainerFacts, Inquiry
 from nri.proxy.events.updates import Updates
 from nri.proxy.hooks import HookServers, Subject
 from nri.proxy.passing import Backend
+from nri.proxy.passing.backend import CALL_TIMEOUT_S
 from nri.proxy.settings import ProxySettings
 from nri.proxy.state import Book, ContainerRecord, PodRecord
 from nri.text import plain
@@ -27,10 +29,20 @@ from nri.text import plain
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-__all__ = ["Parts"]
+__all__ = ["Parts", "time_for"]
 
 R = TypeVar("R")
+#: So much of the caller's time is left for the answer to reach it, in seconds.
+_ANSWER_S = 0.1
+
 _log = logging.getLogger("nri.proxy")
+
+
+def time_for(deadline: float | None) -> float | None:
+    """How long a question to the runtime may take inside a call with this deadline, in seconds; None for as usual."""
+    if deadline is None:
+        return None
+    return min(max(deadline - monotonic() - _ANSWER_S, 0.001), CALL_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +83,10 @@ class Parts:
             _log.warning("the end of %s passes by plugins: %s", plain(name), error, exc_info=not known)
             return None
 
-    def facts(self, record: ContainerRecord) -> ContainerFacts | None:
-        """A container as the runtime has it; None if that cannot be asked."""
+    def facts(self, record: ContainerRecord, deadline: float | None = None) -> ContainerFacts | None:
+        """A container as the runtime has it; None if that cannot be asked, or not by the caller's deadline."""
         try:
-            return self.inquiry.container(record.runtime_id)
+            return self.inquiry.container(record.runtime_id, time_for(deadline))
         except NriError as error:
             _log.debug("container %s: %s", record.runtime_id, error)
             return None

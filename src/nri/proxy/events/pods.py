@@ -11,7 +11,7 @@ import logging
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy.events.adoption import is_skipped, pod_key
-from nri.proxy.events.parts import Parts
+from nri.proxy.events.parts import Parts, time_for
 from nri.proxy.events.views import pod_shown
 from nri.proxy.hooks import Subject
 from nri.proxy.passing import Call
@@ -52,7 +52,7 @@ class PodCalls:
         """Tell plugins of a pod; undo it and raise if they refuse it."""
         parts = self._parts
         try:
-            facts = parts.inquiry.pod(record.id)
+            facts = parts.inquiry.pod(record.id, time_for(call.deadline))
             record.shown = pod_shown(facts, record.config)
             with parts.domain.block(deadline=call.deadline):
                 parts.book.put(record)

@@ -92,7 +92,7 @@ def test_one_that_two_calls_find_at_once_is_taken_in_once(world: Proxied, monkey
             both.wait(1)
         return ask(runtime_id)
 
-    monkeypatch.setattr(type(parts.inquiry), "container", lambda self, runtime_id: at_once(runtime_id))
+    monkeypatch.setattr(type(parts.inquiry), "container", lambda self, runtime_id, timeout_s=None: at_once(runtime_id))
     with ThreadPoolExecutor(2) as pool:
         first, second = (found[0] for found in pool.map(parts.container, [made, made]))
     assert first is not None

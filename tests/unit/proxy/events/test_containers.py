@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import grpc
 import pytest
 
 import nri
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.services.containers import ContainerCalls
 from nri.proxy.adjust import Unsaid
 from nri.proxy.events import containers
 from nri.proxy.events.views import RUNTIME_ID
@@ -296,6 +299,28 @@ def test_a_start_that_is_not_answered_and_did_not_happen_is_neither_a_start_nor_
         patch.setattr(Call, "forward", lost)
         world.cri.refused("StartContainer", container_id=made)
     assert plugin.of("c")[-2:] == ["start", "stop"]
+
+
+def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_it_has_made(
+    world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = threading.Event()
+    status = ContainerCalls.container_status
+    monkeypatch.setattr(ContainerCalls, "container_status", lambda *asked: (end.wait(60), status(*asked))[1])
+    proxy = world.proxy
+    assert proxy is not None
+    world.stop_runtime()
+    wait_for(lambda: not proxy.connected, "the end of the connection")
+    world.start_runtime()
+    wait_for(lambda: proxy.connected, "the connection")
+    config = pb.ContainerConfig(metadata=pb.ContainerMetadata(name="c"), image=pb.ImageSpec(image="img"), command=["x"])
+    try:
+        pod = world.run_pod()
+        answer = world.cri.call("CreateContainer", timeout_s=3, pod_sandbox_id=pod, config=config)
+    finally:
+        end.set()
+    assert world.spec(answer.container_id)
+    assert plugin.of("c") == ["create", "post_create"]
 
 
 def test_thousands_of_entries_that_are_left_out_are_few_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:

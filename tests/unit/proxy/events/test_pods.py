@@ -171,7 +171,7 @@ def test_a_container_of_a_runtime_that_does_not_tell_its_pod_is_found_in_its_lis
     made = world.create(pod, "quiet-c", world.direct)
     inquiry = world.proxy._adoption._inquiry
     told = inquiry.container
-    inquiry.container = lambda runtime_id: told(runtime_id)._replace(pod_id="")  # type: ignore[method-assign]
+    inquiry.container = lambda *asked: told(*asked)._replace(pod_id="")  # type: ignore[method-assign]
     world.cri.call("StartContainer", container_id=made)
     assert plugin.of("quiet-c") == ["post_create", "start", "post_start"]
     inquiry.container = told  # type: ignore[method-assign]
