@@ -120,12 +120,14 @@ class HooksSettings:
         endpoint: that socket as the proxy sees it, which is not the same in a container; empty: it is the same.
         registration_folder: where the proxy looks for hook servers.
         failure_policy: what the proxy does with a request while the agent cannot be asked.
+        runtime: the runtime behind the proxy, which names the cgroups of containers; the protocol does not say it.
     """
 
     socket: str = "/run/nri/agent-hooks.sock"
     endpoint: str = ""
     registration_folder: Path = Path("/etc/runtime/hookserver.d")
     failure_policy: Literal["Ignore", "Fail"] = "Ignore"
+    runtime: Literal["containerd", "cri-o", "docker", "pouch", "nri-engine"] = "containerd"
 
     def __post_init__(self) -> None:
         check_sockets(self, "socket")
