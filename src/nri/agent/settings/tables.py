@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 from nri.adaptation.plugin_policy.policy import DEFAULT_PATH as POLICY_PATH
+from nri.agent.settings.kubelet_address import kubelet_address
 from nri.api import naming
 from nri.backoff import CAP_S, FIRST_S
 from nri.config import Duration
+from nri.config.complaint import WrongValue
 
 __all__ = [
     "GpuSettings",
@@ -193,7 +195,7 @@ class PodSettings:
     Attributes:
         source: an apiserver, the kubelet, the CRI of the runtime, or files.
         interval: the pause between two questions to the kubelet or to the CRI, in seconds.
-        kubelet: where the kubelet listens.
+        kubelet: where the kubelet listens, as https://HOST:PORT; http, which shows the token to all, at loopback alone.
         kubelet_token: the file of the token that it is shown; empty: the service account's, if there is one.
         kubelet_ca: the file of the CA that it must be known to; empty: its certificate is not checked.
         cri: the runtime's CRI socket.
@@ -210,8 +212,10 @@ class PodSettings:
 
     def __post_init__(self) -> None:
         _times(self, "interval")
-        if not self.kubelet.startswith(("https://", "http://")):
-            raise ValueError(f'kubelet "{self.kubelet}" is no address, such as "https://127.0.0.1:10250"')
+        try:
+            kubelet_address(self.kubelet)
+        except ValueError as error:
+            raise WrongValue("kubelet", f'"{self.kubelet}" {error}', 'such as "https://127.0.0.1:10250"') from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from nri.policies.koordinator import paths
         (HooksSettings, {"socket": "x"}, "no absolute path"),
         (StandaloneSettings, {"interval": -1.0}, "no time to wait"),
         (LoopSettings, {"interval": 0.0}, "no time to wait"),
-        (PodSettings, {"kubelet": "localhost"}, "is no address"),
+        (PodSettings, {"kubelet": "localhost"}, 'kubelet "localhost" is no address; such as "https://127.0.0.1:10250"'),
         (HttpSettings, {"address": "9316"}, "not HOST:PORT"),
         (HttpSettings, {"address": "127.0.0.1:70000"}, "not HOST:PORT"),
     ],
