@@ -198,7 +198,7 @@ class PodSettings:
         kubelet: where the kubelet listens, as https://HOST:PORT; http, which shows the token to all, at loopback alone.
         kubelet_token: the file of the token that it is shown; empty: the service account's, if there is one.
         kubelet_ca: the file of the CA that it must be known to; empty: its certificate is not checked.
-        cri: the runtime's CRI socket.
+        cri: the runtime's CRI socket; empty: in mode proxy that of proxy.runtime_endpoint, else containerd's.
         path: a file, or the folder of files, with manifests of pods, in YAML or JSON.
     """
 
@@ -207,7 +207,7 @@ class PodSettings:
     kubelet: str = "https://127.0.0.1:10250"
     kubelet_token: str = ""
     kubelet_ca: str = ""
-    cri: str = CONTAINERD
+    cri: str = ""
     path: Path = Path("/etc/nri/agent/pods")
 
     def __post_init__(self) -> None:
