@@ -124,8 +124,8 @@ class Proxied:
 
     def _text(self, more: str) -> str:
         return f"""\
-socket = "{self.cri_socket}"
-runtime = "{self.runtime.cri_socket}"
+listen = "{self.cri_socket}"
+runtime_endpoint = "{self.runtime.cri_socket}"
 state = "{self.state}"
 {more}
 

@@ -117,7 +117,7 @@ class ProxyTransport:
             return False, problem or "the agent does not take part in its own proxy yet"
         if not proxy.listening:
             return False, "the kubelet is not let in yet"
-        where = f"{proxy.settings.socket}, before {proxy.runtime}"
+        where = f"{proxy.settings.listen}, before {proxy.runtime}"
         if not proxy.connected:
             return False, f"serving {where}, which is not there"
         return True, f"serving {where}"
@@ -181,8 +181,8 @@ def proxy_settings(settings: Settings) -> ProxySettings:
         admin_socket="",
     )
     return ProxySettings(
-        socket=own.listen,
-        runtime=own.runtime_endpoint,
+        listen=own.listen,
+        runtime_endpoint=own.runtime_endpoint,
         state=own.state,
         skip_label_key=key,
         skip_label_value=value,
