@@ -93,8 +93,9 @@ def test_an_update_of_the_kubelet_and_one_of_a_plugin_are_in_force(
     proxied.cri.update(container, memory_limit_in_bytes=80 << 20)
     assert memory(proxied, container) == str(80 << 20)
     name = plugin.wait_for("PostUpdateContainer", pod=pod.config.metadata.name)["id"]
+    before = len(plugin.lines("Updated"))
     plugin.send({"container": name, "set": {"set_memory_limit": 72 << 20, "set_cpu_shares": 321}})
-    line = plugin.wait_for("Updated", count=len(plugin.lines("Updated")) + 1)
+    line = plugin.wait_for("Updated", count=before + 1)
     assert (line["failed"], line["error"]) == ([], "")
     assert memory(proxied, container) == str(72 << 20)
     assert shares(proxied, container) == 321
@@ -105,8 +106,9 @@ def test_what_the_cri_cannot_say_in_an_update_comes_back_as_failed(
 ) -> None:
     proxied.cri.run(pod, "main")
     name = plugin.wait_for("PostStartContainer", pod=pod.config.metadata.name)["id"]
+    before = len(plugin.lines("Updated"))
     plugin.send({"container": name, "set": {"set_pids_limit": 5}})
-    line = plugin.wait_for("Updated", count=len(plugin.lines("Updated")) + 1)
+    line = plugin.wait_for("Updated", count=before + 1)
     assert line["failed"] == [name]
 
 

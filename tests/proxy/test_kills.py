@@ -81,6 +81,7 @@ def test_containers_and_their_names_outlive_a_kill_of_the_proxy(own: Own) -> Non
         proxied.cri.stop(around)
         assert plugin.wait_for("StopContainer", pod="around")["id"] == around
         proxied.cri.remove_all()
+        plugin.wait_for("RemovePodSandbox", pod="around")
         told = [line["event"] for line in plugin.lines(pod="outlives")]
         assert [told.count(event) for event in ("StopContainer", "RemoveContainer", "RemovePodSandbox")] == [1, 1, 1]
 
@@ -140,6 +141,7 @@ def test_a_kill_of_the_runtime_is_unavailable_and_not_a_hang_and_nothing_has_end
         assert code_of(lambda: proxied.cri.call("ContainerStatus", request)) is grpc.StatusCode.UNAVAILABLE
         assert code_of(lambda: proxied.cri.create(pod, "other")) is grpc.StatusCode.UNAVAILABLE
         assert time.monotonic() - began < 5
+        plugin.wait_for("RemoveContainer", container="other")
         assert not plugin.lines("StopContainer", container="main")
         told = [line["event"] for line in plugin.lines(container="other")]
         asked = ["CreateContainer", "ValidateContainerAdjustment"]
@@ -150,6 +152,7 @@ def test_a_kill_of_the_runtime_is_unavailable_and_not_a_hang_and_nothing_has_end
         other = proxied.cri.run(pod, "other", memory_limit_in_bytes=64 << 20)
         assert memory(proxied, other) == str(LIMIT)
         proxied.cri.remove_pod(pod.id)
+        plugin.wait_for("RemovePodSandbox", pod="held")
         told = [line["event"] for line in plugin.lines(container="main")]
         assert [told.count(event) for event in ("StopContainer", "RemoveContainer")] == [1, 1]
 

@@ -25,6 +25,8 @@ from nri.config.place import Path
 
 _LISTS: dict[Any, Any] = {list: list, set: set, frozenset: frozenset, tuple: tuple}
 _LISTS |= dict.fromkeys((collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection), list)
+#: More choices than this are not listed where the one that was meant is known.
+_MOST_NAMED = 8
 _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 
 
@@ -243,7 +245,8 @@ def _choice(choices: dict[str, Any], value: object, path: Path, problems: list[P
         return choices[shown]
     near = difflib.get_close_matches(shown.lower(), {name.lower(): name for name in choices}, 1, 0.6)
     hint = f'did you mean "{next(name for name in choices if name.lower() == near[0])}"?' if near else ""
-    problems.append(Problem(path, f"expected one of {', '.join(choices)}, not {shorten(value)}", hint))
+    wanted = f"{len(choices)} words" if hint and len(choices) > _MOST_NAMED else ", ".join(choices)
+    problems.append(Problem(path, f"expected one of {wanted}, not {shorten(value)}", hint))
     return None
 
 

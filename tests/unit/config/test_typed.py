@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pytest
 
@@ -76,3 +76,17 @@ def test_defaults_are_copied_for_each_instance() -> None:
     first, second = build(Partial(Outer, {}), (), []), build(Partial(Outer, {}), (), [])
     first.names.append("a")
     assert (second.names, Outer.names) == ([], [])
+
+
+def test_of_many_choices_only_the_one_that_was_meant_is_named() -> None:
+    class Settings:
+        letter: Literal["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota"] = "alpha"
+
+    problems: list[Problem] = []
+    check(Settings, {"letter": "epsilom"}, (), problems)
+    assert [(each.reason, each.suggestion) for each in problems] == [
+        ('expected one of 9 words, not "epsilom"', 'did you mean "epsilon"?')
+    ]
+    problems.clear()
+    check(Settings, {"letter": "x"}, (), problems)
+    assert "alpha, beta, gamma" in problems[0].reason
