@@ -6,13 +6,11 @@ never touches another containerd. Use it as a context manager. Next: `cri` drive
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tools.runtimes import leftovers
 from tools.runtimes.config import DaemonSettings, containerd_config
 from tools.runtimes.daemon import Runtime
 from tools.runtimes.images import image_archive
@@ -63,17 +61,10 @@ class Containerd(Runtime):
     def start(self) -> None:
         """Start the daemon, wait until it serves, and import the images at the first start."""
         search_path = f"{self.installed.bin}:/usr/sbin:/usr/bin:/sbin:/bin"
-        words = [self.installed.bin / "containerd", "-c", self.run_dir / "config.toml", "-l", self._log_level]
-        self._begin(words, PATH=search_path)
+        config = self.run_dir / "config.toml"
+        self._begin([self.installed.bin / "containerd", "-c", config, "-l", self._log_level], PATH=search_path)
         if not (self.run_dir / "imported").exists():
             self._import_images()
-
-    def close(self) -> None:
-        """End everything and remove every trace: pods, processes, mounts, cgroups, bridge, files."""
-        with contextlib.suppress(Exception):
-            self.kill()
-        leftovers.remove(self.run_dir)
-        self._release()
 
     def ctr(self, *arguments: str) -> str:
         """Run containerd's own debugging command on this daemon."""

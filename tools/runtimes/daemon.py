@@ -6,12 +6,14 @@ Next: `containerd`, `engine`, and `proxy`, which stands in front of one of these
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -112,7 +114,7 @@ class Daemon:
             self._cri = None
 
 
-class Runtime(Daemon):
+class Runtime(Daemon, ABC):
     """A daemon in a run directory of its own, which is made here and holds all its files.
 
     They are `in_memory`: much faster than a disk, and inside a container an overlay cannot lie on another one.
@@ -134,6 +136,17 @@ class Runtime(Daemon):
     def enable_pod_network(self) -> None:
         """Give pods that ask for a network of their own one, on a bridge of this run's name."""
         (self.run_dir / "cni/10-bridge.conflist").write_text(cni_config(self.run_dir))
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it and wait until it serves; bring images at the first start."""
+
+    def close(self) -> None:
+        """End everything and remove every trace: pods, processes, mounts, cgroups, bridge, files."""
+        with contextlib.suppress(Exception):
+            self.kill()
+        leftovers.remove(self.run_dir)
+        self._release()
 
     def detach(self) -> None:
         """Leave everything running after this process; `python -m tools.runtimes clean` ends it."""

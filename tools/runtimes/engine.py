@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 
 from nri.engine.images import ImageStore
-from tools.runtimes import leftovers
 from tools.runtimes.daemon import Runtime
 from tools.runtimes.images import BUSYBOX, image_archive
 from tools.runtimes.machine import Say, require_root
@@ -64,13 +63,12 @@ class Engine(Runtime):
         self._begin([*self._program, "engine", "serve", "--config", self.settings])
 
     def close(self) -> None:
-        """End everything and remove every trace: pods, processes, mounts, cgroups, files."""
+        """End everything in order, and remove every trace."""
         with contextlib.suppress(Exception):
             self.cri.remove_all()
         with contextlib.suppress(Exception):
             self.stop()
-        leftovers.remove(self.run_dir)
-        self._release()
+        super().close()
 
     def _settings(self) -> str:
         """The engine's configuration."""
