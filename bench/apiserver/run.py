@@ -3,7 +3,8 @@
 As root. A cluster of one node (etcd, kube-apiserver, kubelet, containerd 2.4, then one with this package's engine in
 its place) runs 1, then 10, then 110 pods of one container that sleeps. With each number the first full view is taken in
 every way, in turns; while pods are made, programs that look on in different ways tell when they learn of each
-container. Prints tables; with --write they go into bench/RESULTS.md.
+container. Prints tables; with --write they go into bench/RESULTS.md. With --grid there is no node: pods of all sizes on
+an API server alone, near and far, and a runtime that has the same ones ready.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.apiserver import observers, tables, views
+from bench.apiserver import grid, observers, tables, views
 from bench.apiserver.tables import Lag, Taken
-from bench.apiserver.views import CACHE, LISTED, NRI, Lists, Way, relayed, same, synchronized
-from bench.cluster import CONTAINERD, ENGINE, NODE_PODS, Cluster, Json, Place, cluster, container_ids, process_ms
+from bench.apiserver.turns import in_turns
+from bench.apiserver.views import CACHE, LISTED, NRI, Lists, Way, relayed, synchronized
+from bench.cluster import CONTAINERD, ENGINE, NODE_PODS, Cluster, Json, Place, cluster, container_ids
 from bench.report import put
 from nri.cri.pb import api_pb2 as pb
 from tests.kubernetes.kubelet import NODE
@@ -91,31 +93,9 @@ def _take(node: Cluster, ready_pid: int, counted: Counted) -> dict[str, Taken]:
     lists = Lists(Place.of(node.plane.kubeconfig))
     chosen = ways(node, lists)
     servers = dict.fromkeys(chosen, node.plane.pids) | {NRI: [node.runtime.pid], views.READY: [ready_pid]}
-    found = {name: Taken([], [], [], 0) for name in chosen}
-    first = chosen[LISTED]().view
-    for name, way in chosen.items():  # warm up, and see that all see the same
-        sample = way()
-        if name != views.BARE and not same(sample.view, first):
-            raise RuntimeError(
-                f"{name} sees {len(sample.view.containers)} containers, {LISTED} {len(first.containers)}"
-            )
-    names = list(chosen)
-    for number in range(counted.rounds):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            _one_round(name, chosen[name], found, servers[name], counted.each)
+    found = in_turns(chosen, servers, counted.rounds, counted.each)
     lists.close()
-    moved = relayed(node.runtime.nri_socket)
-    return {name: taken._replace(bytes=moved) if name == NRI else taken for name, taken in found.items()}
-
-
-def _one_round(name: str, way: Way, found: dict[str, Taken], servers: Sequence[int], each: int) -> None:
-    before = sum(map(process_ms, servers))
-    samples = [way() for _ in range(each)]
-    taken = found[name]
-    taken.server_ms.append((sum(map(process_ms, servers)) - before) / each)
-    taken.ms.append([sample.ms for sample in samples])
-    taken.cpu_ms.append(sum(sample.cpu_ms for sample in samples) / each)
-    found[name] = taken._replace(bytes=samples[-1].bytes)
+    return found | {NRI: found[NRI]._replace(bytes=relayed(node.runtime.nri_socket))}
 
 
 class Watched(NamedTuple):
@@ -226,16 +206,18 @@ def main(arguments: list[str] | None = None) -> int:
     both = [CONTAINERD, ENGINE]
     parser.add_argument("--runtimes", nargs="+", choices=both, default=both, metavar="RUNTIME")
     parser.add_argument("--singles", type=int, default=SINGLES, help="pods that are made one after the other")
+    parser.add_argument("--grid", action="store_true", help="vary pods, containers, annotations and distance instead")
     parser.add_argument("--write", action="store_true", help="put the tables into bench/RESULTS.md")
     options = parser.parse_args(arguments)
+    name = "apiserver-grid" if options.grid else "apiserver"
     try:
-        text = report(options)
+        text = grid.report(options.rounds, options.each, _say) if options.grid else report(options)
     except MissingError as error:
         _say(f"bench: error: {error}")
         return 2
     print(text)
     if options.write:
-        put("apiserver", text)
+        put(name, text)
     return 0
 
 

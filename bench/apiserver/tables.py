@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bench.apiserver.views import CACHED, LISTED, NRI, READY
+from bench.apiserver.views import CACHED, CLIENT, LISTED, NRI, READY
 from bench.report import ratios, table
 
 #: The most that NRI's first view may take of the API server's list, as a ratio of medians.
@@ -61,6 +61,50 @@ def goal(measured: Mapping[int, Mapping[str, Taken]]) -> str:
         if found:
             told.append(f"{name}: {', '.join(found)}")
     return f"To be reached: NRI's p50 at most {GOAL:.2f} of that of the list. Measured: {'; '.join(told)}."
+
+
+class Cell(NamedTuple):
+    """A place on the grid: pods, containers in each, bytes of a pod's annotations, a round trip to the API server."""
+
+    pods: int
+    containers: int
+    annotation_bytes: int
+    distance_ms: float = 0.0
+
+    def __str__(self) -> str:
+        far = f", {self.distance_ms:g} ms away" if self.distance_ms else ""
+        return f"{self.pods} pods of {self.containers}, {self.annotation_bytes} bytes of annotations{far}"
+
+
+def grid(measured: Sequence[tuple[Cell, Mapping[str, Taken]]]) -> str:
+    """The list and NRI with a runtime that has its state ready, by place on the grid; near ones first."""
+    rows = []
+    for cell, ways in measured:
+        listed, ready = ways[LISTED], ways[READY]
+        against = [
+            ratios(_medians(ready), _medians(ways[name])) if name in ways else "" for name in (LISTED, CACHED, CLIENT)
+        ]
+        reached = statistics.median(_medians(ready)) <= GOAL * statistics.median(_medians(listed))
+        used = [statistics.median(taken.cpu_ms) + statistics.median(taken.server_ms) for taken in (listed, ready)]
+        rows.append(
+            [
+                *(str(cell.pods), str(cell.containers), f"{cell.annotation_bytes / 1024:g}", f"{cell.distance_ms:g}"),
+                *(_times(listed), _times(ready), *against, "yes" if reached else "no"),
+                *(f"{each:.1f}" for each in used),
+                *(f"{taken.bytes / 1024:.0f}" for taken in (listed, ready)),
+            ]
+        )
+    head = ["pods", "containers", "annotations KiB", "away ms", "list p50 (p95, p99) ms", "NRI p50 (p95, p99) ms",
+            "NRI to list", "to list from cache", "to the agent's client", f"<= {GOAL:.2f}", "CPU ms, list",
+            "CPU ms, NRI", "KiB, list", "KiB, NRI"]  # fmt: skip
+    return table(head, rows)
+
+
+def _times(taken: Taken) -> str:
+    """`5.1 (7.9, 12.0)`: p50, p95 and p99 of all rounds, in milliseconds."""
+    pooled = [ms for one in taken.ms for ms in one]
+    middle, high, highest = (f"{quantile(pooled, q):.1f}" for q in (0.5, 0.95, 0.99))
+    return f"{middle} ({high}, {highest})"
 
 
 class Lag(NamedTuple):

@@ -193,12 +193,12 @@ def relayed(path: Path) -> int:
 
         def relay() -> None:
             ours, _ = listener.accept()
-            theirs = socket.socket(socket.AF_UNIX)
-            theirs.connect(str(path))
-            back = threading.Thread(target=lambda: counts.append(_pour(theirs, ours)), daemon=True)
-            back.start()
-            counts.append(_pour(ours, theirs))
-            back.join(5)
+            with ours, socket.socket(socket.AF_UNIX) as theirs:
+                theirs.connect(str(path))
+                back = threading.Thread(target=lambda: counts.append(_pour(theirs, ours)), daemon=True)
+                back.start()
+                counts.append(_pour(ours, theirs))
+                back.join(5)
 
         thread = threading.Thread(target=relay, daemon=True)
         thread.start()

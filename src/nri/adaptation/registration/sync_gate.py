@@ -219,11 +219,13 @@ class SyncGate:
                 self._way_from = max(monotonic(), self._rest_until)
             self._waiting += 1
             try:
-                while self._inside or self._events or self._blocks or monotonic() < self._rest_until:
+                while True:
+                    left_s = self._rest_until - monotonic()  # read once: a rest that ends meanwhile is no wait
+                    if not (self._inside or self._events or self._blocks or left_s > 0):
+                        break
                     if stopping():
                         return False
                     most_s = min(1.0, self._preference_s)
-                    left_s = self._rest_until - monotonic()
                     self._turn.wait(min(most_s, left_s) if left_s > 0 else most_s)
                 self._inside = True
                 self._inside_since = monotonic()

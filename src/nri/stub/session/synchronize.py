@@ -62,9 +62,11 @@ class Parts:
 
     def _keep(self, payload: bytes) -> bool:
         """Parse and hold one message; returns whether more follow."""
-        self._objects += sum(number != _MORE for number, _, _ in islice(iter_fields(payload), MAX_STATE_OBJECTS + 2))
-        if self._objects > MAX_STATE_OBJECTS:
-            raise self._refused(f"has over {MAX_STATE_OBJECTS} pods and containers")
+        # An object takes two bytes at least: most states are too short to have too many, and need no count before.
+        if self._objects + len(payload) // 2 > MAX_STATE_OBJECTS:
+            fields = islice(iter_fields(payload), MAX_STATE_OBJECTS + 2)
+            if self._objects + sum(number != _MORE for number, _, _ in fields) > MAX_STATE_OBJECTS:
+                raise self._refused(f"has over {MAX_STATE_OBJECTS} pods and containers")
         before = _resident_bytes()
         request = m.SynchronizeRequest.FromString(payload)
         # Measured around the parse alone: what other threads of the plugin take meanwhile is theirs.
@@ -73,6 +75,7 @@ class Parts:
         if self._memory > most:
             raise self._refused(f"takes over {most} bytes of memory")
         self._requests.append(request)
+        self._objects += len(request.pods) + len(request.containers)
         return request.more
 
     def _refused(self, why: str) -> StateTooLarge:

@@ -230,6 +230,26 @@ def test_joiners_rest_for_as_long_as_they_have_held_up_others() -> None:
     joiner.join()
 
 
+def test_a_rest_that_ends_while_a_joiner_looks_is_not_slept_over() -> None:
+    gate = SyncGate()
+    waits: list[float | None] = []
+
+    class Noted(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout)
+            return super().wait(timeout)
+
+    gate._turn = Noted(gate._guard)
+    gate.rest(0.05)
+
+    def slow_look() -> bool:
+        time.sleep(0.1)  # the rest is over when the joiner begins to wait
+        return False
+
+    assert gate.join(slow_look)
+    assert [each for each in waits if each is None or each > 0.05] == [], "it waits for a notice that never comes"
+
+
 def test_a_joiner_that_gives_up_and_comes_back_gets_no_new_right_of_way() -> None:
     gate = SyncGate(preference_s=30.0)
     stop = threading.Event()

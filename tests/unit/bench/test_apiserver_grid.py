@@ -1,0 +1,71 @@
+"""The grid of made pods: both ways have the same ones, and far is as far as asked."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+
+import pytest
+
+from bench.apiserver import grid, tables
+from bench.apiserver.tables import Cell, Taken
+from bench.apiserver.views import CACHED, LISTED, READY, View, listed, same
+from tests.peers.drivers import LineProcess
+
+
+def taken(*ms: float) -> Taken:
+    return Taken([[each] for each in ms], [1.0] * len(ms), [2.0] * len(ms), 2048)
+
+
+@pytest.mark.parametrize("cell", [Cell(1, 1, 512), Cell(3, 5, 4096)])
+def test_a_runtime_has_the_pods_and_containers_that_the_api_has(cell: Cell) -> None:
+    items = []
+    for number in reversed(range(cell.pods)):  # the API sorts by name, which is not by number
+        item = grid.manifest(number, cell) | grid.status(number, cell)
+        item["metadata"] |= {"uid": f"uid-{number}"}
+        items.append(item)
+    told = grid.told(items, cell)
+    pods = {pod.id: pod.uid for pod in told.pods}
+    view = View(dict.fromkeys(pods.values()), {each.id: pods[each.pod_sandbox_id] for each in told.containers})
+    assert same(listed(items), view)
+    assert len(view.containers) == cell.pods * cell.containers
+    assert sum(map(len, told.pods[0].annotations.values())) == cell.annotation_bytes
+
+
+def test_a_far_server_answers_after_its_round_trips_and_in_full() -> None:
+    answer = b"answer" * 100_000
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with peer:
+                assert peer.recv(100) == b"question"
+                peer.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        words = [sys.executable, "-m", "bench.apiserver.far", str(server.getsockname()[1]), "100"]
+        with LineProcess(words) as relay, socket.socket() as near:
+            port = int(relay.wait_event("ready")["port"])
+            began = time.monotonic()
+            near.connect(("127.0.0.1", port))
+            near.sendall(b"question")
+            got = b""
+            while data := near.recv(1 << 16):
+                got += data
+            took_s = time.monotonic() - began
+        thread.join()
+    assert got == answer
+    assert took_s >= 0.2, "one round trip for the handshake, one for the question and its answer"
+
+
+def test_each_place_on_the_grid_is_a_row_that_says_whether_the_goal_is_reached() -> None:
+    ways = {LISTED: taken(20.0, 40.0), CACHED: taken(10.0, 20.0), READY: taken(1.0, 2.0)}
+    slow = ways | {READY: taken(10.0, 10.0)}
+    near, far = tables.grid([(Cell(10, 2, 4096), slow), (Cell(1, 1, 512, 5.0), ways)]).splitlines()[2:]
+    assert [each.strip() for each in near.split("|")][1:5] == ["10", "2", "4", "0"]
+    assert "| no " in near
+    assert "0.05 (0.05-0.05)" in far
+    assert "| yes " in far
