@@ -39,7 +39,8 @@ def test_a_decision_is_made_by_the_rules_of_now_and_explained(made: Parts) -> No
     assert (value["container"], value["field"], value["value"]) == ("app", "cpuset", "0-3")
     assert (value["hook"], value["transport"], value["stage"]) == ("CPUSetAllocator", "nri", "PreCreateContainer")
     assert value["reason"] == "all share pools, for LS pods"
-    assert made.observer.count("hook_changes_total", "nri", "PreCreateContainer", "CPUSetAllocator") == 1
+    counted = 'nri_agent_hook_changes_total{transport="nri",stage="PreCreateContainer",hook="CPUSetAllocator"} 1\n'
+    assert counted in made.observer.text()
     other = {
         "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket":0,"node":0,"cpuset":"1"}]'}}
     }
@@ -74,7 +75,8 @@ def test_a_bad_annotation_is_an_error_of_its_hook_alone(made: Parts) -> None:
     found = made.history.of(UID)
     assert found is not None
     assert found["errors"]
-    assert made.observer.count("hook_errors_total", "nri", "PreRunPodSandbox", "CPUSetAllocator") == 1
+    counted = 'nri_agent_hook_errors_total{transport="nri",stage="PreRunPodSandbox",hook="CPUSetAllocator"} 1\n'
+    assert counted in made.observer.text()
 
 
 def test_a_bad_annotation_never_clears_what_was_applied(made: Parts) -> None:

@@ -200,8 +200,7 @@ def test_the_rules_of_now_reach_what_runs(tmp_path: Path) -> None:
         assert "cpus" not in world.spec(made)["linux"]["resources"].get("cpu", {})
         for kind, document in case.documents.items():
             parts.book.put(kind, document, "a test")
-        assert transport.refresher.idle(20)
-        assert world.spec(made)["linux"]["resources"]["cpu"]["cpus"] == "0-1,2-3"
+        wait_for(lambda: world.spec(made)["linux"]["resources"].get("cpu", {}).get("cpus") == "0-1,2-3", "its CPUs")
     finally:
         transport.stop()
         world.close()
