@@ -53,8 +53,8 @@ class Proxied(Node):
         self.hooks.mkdir()
         self.stack = stack
         self.settings = ProxySettings(
-            socket=str(folder / "p/proxy.sock"),
-            runtime=str(daemon.cri_socket),
+            listen=str(folder / "p/proxy.sock"),
+            runtime_endpoint=str(daemon.cri_socket),
             state=folder / "kept",
             nri=PluginSettings(
                 socket_path=str(folder / "nri.sock"),

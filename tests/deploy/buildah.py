@@ -53,12 +53,16 @@ def buildah_with_base() -> Iterator[Buildah]:
 
 
 def build_bundled(tool: Buildah, image: str, wheels: Path) -> None:
-    """Build the image of all bundled plugins of the tree; see `build_image`."""
-    build_image(tool, image, wheels, "base", ROOT / "deploy/Containerfile")
+    """Build the image of all bundled plugins of the tree, without a network; `wheels` gets what it is built of."""
+    _build(tool, image, wheels, "base", ROOT / "deploy/Containerfile")
 
 
-def build_image(tool: Buildah, image: str, wheels: Path, requirements: str, containerfile: Path) -> None:
-    """Build an image of the tree, without a network; `wheels` gets what it is built of."""
+def build_agent(tool: Buildah, image: str, wheels: Path) -> None:
+    """Build the image of the node agent, as `build_bundled` does that of plugins."""
+    _build(tool, image, wheels, "agent", ROOT / "deploy/agent.Containerfile")
+
+
+def _build(tool: Buildah, image: str, wheels: Path, requirements: str, containerfile: Path) -> None:
     for name in (requirements, "build"):
         words = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
         run([*words, "--require-hashes", "--dest", wheels, "-r", ROOT / f"requirements/{name}.txt"])

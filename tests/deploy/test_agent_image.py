@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.buildah import ROOT, Buildah, build_image, container
+from tests.deploy.buildah import Buildah, build_agent, container
 from tests.deploy.rendered import kustomized
 from tests.deploy.test_agent_manifests import named
 from tests.peers.drivers import GoRuntime
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture(scope="module")
 def image(buildah: Buildah, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image, from the tree as .dockerignore leaves it."""
-    build_image(buildah, IMAGE, tmp_path_factory.mktemp("wheels"), "agent", ROOT / "deploy/agent.Containerfile")
+    build_agent(buildah, IMAGE, tmp_path_factory.mktemp("wheels"))
     return IMAGE
 
 

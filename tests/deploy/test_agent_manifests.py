@@ -80,7 +80,7 @@ def check(spec: Json, rows: list[Row]) -> None:
     for mount in (mount for row in rows for mount in row.mounts):
         mounts[mount.name] = (
             mount.host,
-            mount.path,
+            mount.at,
             mount.type,
             mount.write or mounts.get(mount.name, (0, 0, 0, 0))[3],
         )

@@ -119,7 +119,7 @@ def test_it_has_root_s_name_and_of_root_s_power_what_the_table_gives_a_reason_fo
 @pytest.mark.parametrize("name", PLUGINS)
 def test_it_sees_of_the_node_the_socket_s_folder_and_what_the_table_gives_a_reason_for(name: str) -> None:
     wanted = {"nri-socket": ("/var/run/nri", "/var/run/nri", "Directory")}
-    wanted |= {mount.name: (mount.host, mount.path, mount.type) for mount in NEEDS[name].mounts}
+    wanted |= {mount.name: (mount.host, mount.at, mount.type) for mount in NEEDS[name].mounts}
     for text in both(name):
         volumes = {each["name"]: each["hostPath"] for each in pod(text)["volumes"]}
         mounts = {each["name"]: each for each in container(text)["volumeMounts"]}

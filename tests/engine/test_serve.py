@@ -105,9 +105,7 @@ def test_following_goes_on_when_the_log_is_rotated_and_ends_with_the_container(
 
 def test_a_killed_engine_finds_its_containers_again_and_they_have_run_on(engine: Engine, talker: str) -> None:
     pid = engine.cri.info(talker)["pid"]
-    assert engine._process is not None
-    engine._process.send_signal(signal.SIGKILL)
-    engine._process.wait()
+    engine.kill()
     size = log_of_file(engine).stat().st_size
     engine.restart()
     rows = nri("ps", "-q", "--cri-socket", engine.cri_socket).stdout.split()

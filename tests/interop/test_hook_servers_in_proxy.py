@@ -42,8 +42,8 @@ class Node:
         self.engine.start()
         self.stack.callback(self.engine.stop)
         self.settings = ProxySettings(
-            socket=str(folder / "p/proxy.sock"),
-            runtime=str(folder / "r/cri.sock"),
+            listen=str(folder / "p/proxy.sock"),
+            runtime_endpoint=str(folder / "r/cri.sock"),
             state=folder / "kept",
             nri=PluginSettings(
                 socket_path=str(folder / "nri.sock"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.buildah import Buildah, buildah_with_base
 from tests.engine.machine import wait_for
 from tests.kubernetes import build
 from tests.kubernetes.cluster import Cluster, make_bridge
@@ -20,7 +21,7 @@ from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.runtimes import PROXIED, RUNTIMES, NodeRuntime
 from tests.real.plugin_process import PluginProcess
 from tests.support.needs import need, need_root
-from tools.runtimes import MissingError
+from tools.runtimes import Containerd, MissingError
 from tools.runtimes.config import pod_gateway
 from tools.runtimes.leftovers import sweep
 
@@ -73,6 +74,23 @@ def started(runtime_name: str, kubelet_program: Path, gates: Sequence[str] = ())
         stack.callback(kubelet.close)
         kubelet.start()
         yield Node(kubelet, runtime)
+
+
+@contextmanager
+def started_with_image(
+    image: str, build: Callable[[Buildah, str, Path], None], folder: Path, kubelet_program: Path
+) -> Iterator[Node]:
+    """A node on containerd with an image of this tree on it: into the engine an image gets from a registry only."""
+    archive = folder / "image.tar"
+    (folder / "wheels").mkdir()
+    with buildah_with_base() as tool:
+        build(tool, image, folder / "wheels")
+        tool("push", "--quiet", image, f"docker-archive:{archive}:{image}")
+    with started("containerd", kubelet_program) as made:
+        runtime = made.runtime
+        assert isinstance(runtime, Containerd)
+        runtime.ctr("images", "import", "--local", "--snapshotter", runtime.snapshotter, str(archive))
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -130,7 +148,7 @@ def cluster(runtime_name: str, kubelet_program: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def run(node: Node) -> Iterator[RunPod]:
-    """Run pods on the shared node; their manifests go with the test."""
+    """Run pods on the node; their manifests go with the test, the last one first."""
     pods: list[StaticPod] = []
 
     def run_one(manifest: dict[str, object]) -> StaticPod:
@@ -138,7 +156,7 @@ def run(node: Node) -> Iterator[RunPod]:
         return pods[-1]
 
     yield run_one
-    for pod in pods:
+    for pod in reversed(pods):
         pod.file.unlink(missing_ok=True)
 
 

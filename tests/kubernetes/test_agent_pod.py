@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.deploy.buildah import ROOT, build_image, buildah_with_base
+from tests.deploy.buildah import build_agent
 from tests.deploy.rendered import charted
 from tests.deploy.test_agent_manifests import named
 from tests.engine.machine import wait_for
-from tests.kubernetes.conftest import RunPod, started
+from tests.kubernetes.conftest import RunPod, started_with_image
 from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.pods import container, pod
-from tools.runtimes import Containerd
 
-IMAGE = "localhost/nri-agent:here"
 TOPOLOGY = {
     "kind": "NodeResourceTopology",
     "metadata": {
@@ -36,44 +34,11 @@ BATCH = {
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The agent's image as a file."""
+def node(kubelet_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node with the agent's image on it."""
     folder = tmp_path_factory.mktemp("image")
-    (folder / "wheels").mkdir()
-    with buildah_with_base() as tool:
-        build_image(tool, IMAGE, folder / "wheels", "agent", ROOT / "deploy/agent.Containerfile")
-        tool("push", "--quiet", IMAGE, f"docker-archive:{folder}/image.tar:{IMAGE}")
-    return folder / "image.tar"
-
-
-@pytest.fixture(scope="module")
-def runtime_name() -> str:
-    """Containerd alone: an image gets into the engine from a registry only."""
-    return "containerd"
-
-
-@pytest.fixture(scope="module")
-def node(runtime_name: str, kubelet_program: Path, archive: Path) -> Iterator[Node]:
-    """A node with the image on it."""
-    with started(runtime_name, kubelet_program) as made:
-        runtime = made.runtime
-        assert isinstance(runtime, Containerd)
-        runtime.ctr("images", "import", "--local", "--snapshotter", runtime.snapshotter, str(archive))
+    with started_with_image("localhost/nri-agent:here", build_agent, folder, kubelet_program) as made:
         yield made
-
-
-@pytest.fixture
-def run(node: Node) -> Iterator[RunPod]:
-    """Run pods on that node; they go in the opposite order, the agent last."""
-    pods: list[StaticPod] = []
-
-    def run_one(manifest: dict[str, object]) -> StaticPod:
-        pods.append(node.run(manifest))
-        return pods[-1]
-
-    yield run_one
-    for made in reversed(pods):
-        made.file.unlink(missing_ok=True)
 
 
 def agent_pod(node: Node, folder: Path) -> dict[str, object]:

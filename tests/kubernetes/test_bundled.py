@@ -10,57 +10,21 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.deploy.buildah import build_bundled, buildah_with_base
+from tests.deploy.buildah import build_bundled
 from tests.deploy.rendered import charted, objects
 from tests.engine.machine import wait_for
-from tests.kubernetes.conftest import RunPod, started
+from tests.kubernetes.conftest import RunPod, started_with_image
 from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.pods import pod
 from tests.support.needs import need_tool
-from tools.runtimes import Containerd
-
-IMAGE = "localhost/nri-plugins:here"
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The image of all bundled plugins as a file."""
+def node(kubelet_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node with the image of all bundled plugins on it."""
     folder = tmp_path_factory.mktemp("image")
-    (folder / "wheels").mkdir()
-    with buildah_with_base() as tool:
-        build_bundled(tool, IMAGE, folder / "wheels")
-        tool("push", "--quiet", IMAGE, f"docker-archive:{folder}/image.tar:{IMAGE}")
-    return folder / "image.tar"
-
-
-@pytest.fixture(scope="module")
-def runtime_name() -> str:
-    """Containerd alone: an image gets into the engine from a registry only."""
-    return "containerd"
-
-
-@pytest.fixture(scope="module")
-def node(runtime_name: str, kubelet_program: Path, archive: Path) -> Iterator[Node]:
-    """A node with the image on it."""
-    with started(runtime_name, kubelet_program) as made:
-        runtime = made.runtime
-        assert isinstance(runtime, Containerd)
-        runtime.ctr("images", "import", "--local", "--snapshotter", runtime.snapshotter, str(archive))
+    with started_with_image("localhost/nri-plugins:here", build_bundled, folder, kubelet_program) as made:
         yield made
-
-
-@pytest.fixture
-def run(node: Node) -> Iterator[RunPod]:
-    """Run pods on that node; they go in the opposite order, plugins last."""
-    pods: list[StaticPod] = []
-
-    def run_one(manifest: dict[str, object]) -> StaticPod:
-        pods.append(node.run(manifest))
-        return pods[-1]
-
-    yield run_one
-    for made in reversed(pods):
-        made.file.unlink(missing_ok=True)
 
 
 def plugin_pod(node: Node, name: str, *settings: str) -> dict[str, object]:

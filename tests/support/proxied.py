@@ -41,8 +41,8 @@ class Proxied:
             admin_socket="",
         )
         self.settings = ProxySettings(
-            socket=str(folder / "p" / "proxy.sock"),
-            runtime=str(folder / "r" / "cri.sock"),
+            listen=str(folder / "p" / "proxy.sock"),
+            runtime_endpoint=str(folder / "r" / "cri.sock"),
             state=folder / "kept",
             nri=nri_settings,
             **settings,
@@ -107,12 +107,12 @@ class Proxied:
     @property
     def cri(self) -> CriClient:
         """A client of the proxy."""
-        return self.client(self.settings.socket)
+        return self.client(self.settings.listen)
 
     @property
     def direct(self) -> CriClient:
         """A client of the runtime, around the proxy."""
-        return self.client(self.settings.runtime)
+        return self.client(self.settings.runtime_endpoint)
 
     def pod_config(self, name: str = "pod", **more: Any) -> pb.PodSandboxConfig:
         config = pb.PodSandboxConfig(

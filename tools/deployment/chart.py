@@ -19,16 +19,19 @@ LIBRARY = "nri-plugin"
 Json = dict[str, Any]
 PATH: Json = {"type": "string", "pattern": "^/[^.]"}
 
-VALUES = """\
-# What an operator may choose. What the plugin needs of a node is in needs.yaml.
+IMAGE_VALUES = """\
 image:
-  # Build it with deploy/Containerfile, push it to your registry, and name it here.
+  # Build it with deploy/{containerfile}, push it to your registry, and name it here.
   repository: {image}
   tag: "" # the chart's appVersion
   digest: "" # sha256:..., in place of the tag
   pullPolicy: IfNotPresent
 imagePullSecrets: []
+"""
 
+VALUES = """\
+# What an operator may choose. What the plugin needs of a node is in needs.yaml.
+{of_image}
 {place}
 # Further flags, word by word, for example ["-verbose"].
 args: []
@@ -54,13 +57,16 @@ seLinuxOptions: {{}}
 # Let nothing talk to it, and it to nothing: all it needs is the socket.{no_policy}
 networkPolicy: true
 
+{of_pod}"""
+
+POD_VALUES = """\
 priorityClassName: system-node-critical
 resources:
   requests:
-    cpu: 2m
-    memory: 24Mi
+    cpu: {cpu}
+    memory: {memory}
   limits:
-    memory: 128Mi
+    memory: {limit}
 nodeSelector: {{}}
 tolerations:
   - operator: Exists
@@ -92,7 +98,7 @@ def files(need: Need) -> dict[str, str]:
 
 def library() -> dict[str, str]:
     """The files of the library chart that have a version in them."""
-    text = _yaml(
+    text = as_yaml(
         {
             "apiVersion": "v2",
             "name": LIBRARY,
@@ -106,26 +112,23 @@ def library() -> dict[str, str]:
 
 def chart(need: Need) -> str:
     """Chart.yaml; the library lies in charts/ as a link, so that nothing has to be fetched."""
-    return _yaml(
-        {
-            "apiVersion": "v2",
-            "name": need.name,
-            "description": need.does,
-            "type": "application",
-            "version": semantic_version(),
-            "appVersion": version(),
-            "dependencies": [{"name": LIBRARY, "version": semantic_version(), "repository": f"file://../{LIBRARY}"}],
-        }
-    )
+    library = {"name": LIBRARY, "version": semantic_version(), "repository": f"file://../{LIBRARY}"}
+    return application(need.name, need.does, dependencies=[library])
+
+
+def application(name: str, does: str, **more: Any) -> str:
+    """Chart.yaml of a chart that can be installed."""
+    head = {"apiVersion": "v2", "name": name, "description": does, "type": "application"}
+    return as_yaml({**head, "version": semantic_version(), "appVersion": version(), **more})
 
 
 def needs(need: Need) -> str:
     """needs.yaml: what the plugin needs of a node, with the reasons."""
     mounts = [
-        {"name": one.name, "host": one.host, "at": one.path, "type": one.type, "changes": one.changes, "why": one.why}
+        {"name": one.name, "host": one.host, "at": one.at, "type": one.type, "changes": one.changes, "why": one.why}
         for one in need.mounts
     ]
-    return _yaml(
+    return as_yaml(
         {
             "plugin": need.name,
             "hostNetwork": need.host_network,  # the reason, or nothing
@@ -146,7 +149,8 @@ def values(need: Need) -> str:
     if need.config:
         config += " For example:" + "".join(f"\n#   {line}" for line in yaml.safe_dump(need.config).splitlines())
     return VALUES.format(
-        image=IMAGE,
+        of_image=IMAGE_VALUES.format(containerfile="Containerfile", image=IMAGE),
+        of_pod=POD_VALUES.format(cpu="2m", memory="24Mi", limit="128Mi"),
         place=place.rstrip("\n"),
         config=config,
         port=HEALTH_PORT,
@@ -165,45 +169,53 @@ def schema(need: Need) -> Json:
     if not need.indexed:
         place = {"indices": {"type": "string", "pattern": "^[0-9]{2}(,[0-9]{2})+$"}}
     if need.mounts:
-        place["hostPaths"] = _object(**{mount.name: PATH for mount in need.mounts})
+        place["hostPaths"] = an_object(**{mount.name: PATH for mount in need.mounts})
+    own: Json = {
+        **place,
+        "args": {"type": "array", "items": {"type": "string"}},
+        "config": config_schema(need.name),
+        "log": an_object(
+            level={"enum": ["debug", "info", "warning", "error"]},
+            format={"enum": ["text", "json"]},
+        ),
+        "health": an_object(enabled={"type": "boolean"}, port={"type": "integer", "minimum": 1, "maximum": 65535}),
+        "socketDir": PATH,
+        "readOnlyPaths": {"type": "array", "items": PATH},
+        "runAsUser": {"type": "integer", "minimum": 0},
+        "runAsGroup": {"type": "integer", "minimum": 0},
+        "networkPolicy": {"type": "boolean"},
+        LIBRARY: {"type": "object"},  # Helm itself puts it there
+    }
+    return schema_of(need.name, own)
+
+
+def schema_of(title: str, own: Json) -> Json:
+    """The schema of values: its own keys, and those of every chart about the image and the pod."""
     properties: Json = {
-        "image": _object(
+        "image": an_object(
             repository={"type": "string", "minLength": 1},
             tag={"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"},
             digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
             pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
         ),
-        "imagePullSecrets": {"type": "array", "items": _object(name={"type": "string"})},
-        **place,
-        "args": {"type": "array", "items": {"type": "string"}},
-        "config": config_schema(need.name),
-        "log": _object(
-            level={"enum": ["debug", "info", "warning", "error"]},
-            format={"enum": ["text", "json"]},
-        ),
-        "health": _object(enabled={"type": "boolean"}, port={"type": "integer", "minimum": 1, "maximum": 65535}),
-        "socketDir": PATH,
-        "readOnlyPaths": {"type": "array", "items": PATH},
-        "runAsUser": {"type": "integer", "minimum": 0},
-        "runAsGroup": {"type": "integer", "minimum": 0},
-        "seLinuxOptions": _object(**{key: {"type": "string"} for key in ("user", "role", "type", "level")}),
-        "networkPolicy": {"type": "boolean"},
+        "imagePullSecrets": {"type": "array", "items": an_object(name={"type": "string"})},
+        **own,
+        "seLinuxOptions": an_object(**{key: {"type": "string"} for key in ("user", "role", "type", "level")}),
         "priorityClassName": {"type": "string"},
-        "resources": _object(requests=_map("string", "number"), limits=_map("string", "number")),
+        "resources": an_object(requests=_map("string", "number"), limits=_map("string", "number")),
         "nodeSelector": _map("string"),
         "tolerations": {"type": "array", "items": {"type": "object"}},
         "affinity": {"type": "object"},
         "maxUnavailable": {"type": ["integer", "string"], "minimum": 1, "pattern": "^[0-9]{1,3}%$"},
         "podAnnotations": _map("string"),
         "podLabels": _map("string"),
-        # Helm itself puts these there.
-        "global": {"type": "object"},
-        LIBRARY: {"type": "object"},
+        "global": {"type": "object"},  # Helm itself puts it there
     }
-    return {"$schema": "http://json-schema.org/draft-07/schema#", "title": need.name, **_object(**properties)}
+    return {"$schema": "http://json-schema.org/draft-07/schema#", "title": title, **an_object(**properties)}
 
 
-def _object(**properties: Json) -> Json:
+def an_object(**properties: Json) -> Json:
+    """The schema of an object with these keys and no others."""
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
@@ -211,5 +223,6 @@ def _map(*types: str) -> Json:
     return {"type": "object", "additionalProperties": {"type": list(types)}}
 
 
-def _yaml(value: Json) -> str:
+def as_yaml(value: Json) -> str:
+    """A generated file's text."""
     return yaml.safe_dump(value, sort_keys=False, width=118)

@@ -7,6 +7,8 @@ Next: `chart`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import yaml
 
 from tools.deployment.table import CONFIG_DIR, SOCKET_DIR, Mount, Need, version
@@ -129,6 +131,14 @@ patches:
         value: {policy}
 """
 
+#: What every folder has over its base: a release of the image, and the newest one.
+OVER_BASE = {
+    "kustomization.yaml": f"{KUSTOMIZATION}resources:\n  - base\ncomponents:\n  - ../components/image-stable\n",
+    "unstable/kustomization.yaml": (
+        f"{KUSTOMIZATION}resources:\n  - ../base\ncomponents:\n  - ../../components/image-unstable\n"
+    ),
+}
+
 NETWORK_POLICY = """\
 # Nothing may talk to plugins, and they to nothing: all that they need is the socket.
 apiVersion: networking.k8s.io/v1
@@ -152,10 +162,7 @@ def files(need: Need) -> dict[str, str]:
     made = {
         "base/daemonset.yaml": daemon_set(need),
         "base/kustomization.yaml": base,
-        "kustomization.yaml": f"{KUSTOMIZATION}resources:\n  - base\ncomponents:\n  - ../components/image-stable\n",
-        "unstable/kustomization.yaml": (
-            f"{KUSTOMIZATION}resources:\n  - ../base\ncomponents:\n  - ../../components/image-unstable\n"
-        ),
+        **OVER_BASE,
     }
     if need.config:  # an overlay that gives the plugin the file config.yaml beside it
         configured = CONFIGURED.format(name=need.object_name, folder=CONFIG_DIR)
@@ -178,8 +185,7 @@ def daemon_set(need: Need) -> str:
         host_network=f"      # {need.host_network}\n      hostNetwork: true\n" if need.host_network else "",
         args="\n".join(f'            - "{word}"' for word in need.args),
         capabilities="\n".join(_capabilities(need)),
-        mounts="".join(map(_mount, need.mounts)),
-        volumes="".join(map(_volume, need.mounts)),
+        **of_pod(need.mounts),
     )
 
 
@@ -191,12 +197,17 @@ def _capabilities(need: Need) -> list[str]:
     return lines
 
 
+def of_pod(mounts: Sequence[Mount]) -> dict[str, str]:
+    """The `mounts` of a container and the `volumes` of its pod, as a DaemonSet's text has them."""
+    return {"mounts": "".join(map(_mount, mounts)), "volumes": "".join(map(_volume, mounts))}
+
+
 def _mount(mount: Mount) -> str:
     lines = [
         f"            # {mount.why}",
         f"            - name: {mount.name}",
-        f"              mountPath: {mount.path}",
-        "              readOnly: true",
+        f"              mountPath: {mount.at}",
+        f"              readOnly: {str(not mount.write).lower()}",
     ]
     if mount.changes:
         lines.append("              mountPropagation: HostToContainer")

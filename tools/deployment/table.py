@@ -13,6 +13,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "deploy/plugins.yaml"
 MOUNT_TYPES = ("Directory", "DirectoryOrCreate", "File")
+MOUNT_KEYS = {"name", "host", "type", "why", "at"}
 #: Where a container finds the folder of the runtime's socket, and where nodes have it.
 SOCKET_DIR = "/var/run/nri"
 CONFIG_DIR = "/etc/nri-plugin"
@@ -21,19 +22,18 @@ HEALTH_PORT = 8080
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A path of the node that a plugin reads. `changes`: mounts that come later must be seen."""
+    """A path of the node.
+
+    `at` is where the container has it; `write`: it writes there; `changes`: mounts that come later must be seen.
+    """
 
     name: str
     host: str
     type: str
     why: str
-    at: str = ""
+    at: str
+    write: bool = False
     changes: bool = False
-
-    @property
-    def path(self) -> str:
-        """Where the container has it."""
-        return self.at or self.host
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +84,27 @@ def _need(name: str, row: dict[str, Any]) -> Need:
     for key in ("args", "unit_args"):
         if key in row:
             values[key] = tuple(row[key])
-    values["mounts"] = tuple(Mount(**mount) for mount in row.get("mounts", ()))
-    values["unit"] = tuple(Line(key, **line) for key, line in row.get("unit", {}).items())
-    for mount in values["mounts"]:
-        if mount.type not in MOUNT_TYPES:
-            raise ValueError(f"{name}: mount {mount.name}: type {mount.type} is none of {', '.join(MOUNT_TYPES)}")
-    return Need(name=name, **values)
+    return Need(name=name, **values | opened(name, row, "changes"))
+
+
+def opened(name: str, row: dict[str, Any], flag: str, root: str = "") -> dict[str, Any]:
+    """The mounts and the unit's lines of a row. Raises ValueError for what they cannot mean.
+
+    Args:
+        name: the row's, for errors.
+        row: its keys.
+        flag: what may be said of its mounts besides: `write` or `changes`.
+        root: where the container has the node's paths, unless a mount says otherwise.
+    """
+    for mount in row.get("mounts", ()):
+        if unknown := mount.keys() - MOUNT_KEYS - {flag}:
+            raise ValueError(f"{name}: mount {mount['name']}: unknown key {min(unknown)}")
+        if mount["type"] not in MOUNT_TYPES:
+            raise ValueError(f"{name}: mount {mount['name']}: type {mount['type']} is none of {', '.join(MOUNT_TYPES)}")
+    return {
+        "mounts": tuple(Mount(**{"at": root + mount["host"]} | mount) for mount in row.get("mounts", ())),
+        "unit": tuple(Line(key, **line) for key, line in row.get("unit", {}).items()),
+    }
 
 
 def version() -> str:

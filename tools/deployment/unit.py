@@ -5,8 +5,10 @@ Next: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tools.deployment.kustomize import HEAD
-from tools.deployment.table import Need
+from tools.deployment.table import Line, Need
 
 #: Where the units look for the project: python3 -m venv, then pip install.
 VENV = "/opt/nri-plugins"
@@ -56,6 +58,8 @@ CLOSED = {
     "TasksMax": "64",
     "UMask": "0077",
 }
+#: The end of every unit.
+INSTALL = ("", "[Install]", "WantedBy=multi-user.target", "")
 
 
 def files(need: Need) -> dict[str, str]:
@@ -67,11 +71,13 @@ def text(need: Need) -> str:
     """The unit: what it runs, what of the machine it has, and why."""
     args = " ".join((*need.args, *need.unit_args))
     head = UNIT.format(name=need.name, object_name=need.object_name, does=need.does.rstrip("."), venv=VENV, args=args)
-    opened = {line.key for line in need.unit}
-    lines = [head, "# Root because of the runtime's socket, with nothing of root's power and nothing of the machine."]
+    root = "# Root because of the runtime's socket, with nothing of root's power and nothing of the machine."
     if need.unit:
-        lines[1] = "# Root because of the runtime's socket. What it needs besides comes first, each with its reason."
-    for line in need.unit:
-        lines += [f"# {line.why}", f"{line.key}={line.value}"]
-    lines += [f"{key}={value}" for key, value in CLOSED.items() if key not in opened]
-    return "\n".join([*lines, "", "[Install]", "WantedBy=multi-user.target", ""])
+        root = "# Root because of the runtime's socket. What it needs besides comes first, each with its reason."
+    return "\n".join([head, root, *rights(need.unit), *INSTALL])
+
+
+def rights(opened: Sequence[Line]) -> list[str]:
+    """What is open, each with its reason, and everything else, which is closed."""
+    lines = [text for line in opened for text in (f"# {line.why}", f"{line.key}={line.value}")]
+    return lines + [f"{key}={value}" for key, value in CLOSED.items() if key not in {line.key for line in opened}]

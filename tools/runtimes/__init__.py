@@ -6,8 +6,9 @@ Everything that a runtime leaves behind carries one name, `nri-rt-XXXXXXXX`: its
 directory, cgroups and bridge; so cleaning up is by name and never by guess.
 
 Reading order: `releases` (which runtimes), `machine` (what must be there), `mirror` and `debs`
-or `gobuild` (where binaries come from), `images`, `config`, `containerd` (a running one),
-`cri` (to drive it), `leftovers` (to clean up). `python -m tools.runtimes --help` is the command.
+or `gobuild` (where binaries come from), `images`, `config`, `daemon` (what those that serve have in common),
+`containerd`, `engine` and `proxy` (running ones), `cri` (to drive them), `leftovers` (to clean up).
+`python -m tools.runtimes --help` is the command.
 """
 
 from tools.runtimes.containerd import Containerd

@@ -17,7 +17,12 @@ from nri.agent.explain import History, Subject
 from nri.agent.observe import Observer
 from nri.agent.shapes import Rules
 from nri.host import Result
-from nri.policies.koordinator.contexts import ContainerContext, KubeQosContext, PodContext
+from nri.policies.koordinator.contexts import (
+    ContainerContext,
+    HostApplicationContext,
+    KubeQosContext,
+    PodContext,
+)
 from nri.policies.koordinator.profile import PROFILE, STAGES, Because, Node, Outcome, decide
 from nri.policies.koordinator.values import Changes, HookError
 from nri.text import plain
@@ -25,6 +30,8 @@ from nri.text import plain
 __all__ = ["Decisions", "subject_of", "values_of"]
 
 _FIELDS: Final = tuple(each.name for each in fields(Changes))
+#: All labels and annotations that a hook reads.
+_KEYS: Final = frozenset(key for row in PROFILE for key in row.keys)
 
 
 class Decisions:
@@ -71,6 +78,7 @@ class Decisions:
         subject = subject_of(context)
         self._history.decided(subject, stage, transport, values_of(outcome.because))
         self._history.failed(subject, stage, transport, ((each.hook, plain(each.reason)) for each in errors))
+        self._history.has(subject, _keys_of(context))
         return outcome
 
     def told(self, context: Context, transport: str, results: Sequence[Result]) -> None:
@@ -98,6 +106,14 @@ def subject_of(context: Context) -> Subject:
     if isinstance(context, KubeQosContext):
         return Subject(f"kube-qos/{context.kube_class}", name=context.kube_class)
     return Subject(f"host-application/{context.name}", name=context.name)
+
+
+def _keys_of(context: Context) -> frozenset[str]:
+    """The labels and annotations that a pod has of those that hooks read."""
+    if isinstance(context, (KubeQosContext, HostApplicationContext)):
+        return frozenset()
+    pod = context.pod if isinstance(context, ContainerContext) else context
+    return _KEYS.intersection((*pod.labels, *pod.annotations))
 
 
 def reason_of(outcome: Outcome) -> str:

@@ -64,6 +64,7 @@ class _Pod:
     values: OrderedDict[tuple[str, str], Value] = field(default_factory=OrderedDict)
     writes: OrderedDict[tuple[str, str], dict[str, Any]] = field(default_factory=OrderedDict)
     errors: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MOST_ERRORS))
+    keys: tuple[str, ...] = ()
     size: int = 0
     ended: bool = False
 
@@ -125,6 +126,13 @@ class History:
                 pod.errors.append({**row, "container": subject.container, "at": self._now()})
             self._settle(subject.key, pod)
 
+    def has(self, subject: Subject, keys: Iterable[str]) -> None:
+        """Keep which of the labels and annotations that hooks read a pod has, if anything is known of it."""
+        with self._lock:
+            pod = self._pods.get(subject.key)
+            if pod is not None:
+                pod.keys = tuple(sorted(keys))
+
     def told(self, subject: Subject, transport: str, results: Iterable[Result]) -> None:
         """Keep what came of writes."""
         at, rows = self._now(), list(results)
@@ -180,6 +188,7 @@ class History:
                 "namespace": pod.namespace,
                 "name": pod.name,
                 "ended": pod.ended,
+                "keys": list(pod.keys),
                 "values": [
                     {"container": container, **{each: getattr(row, each) for each in Value.__slots__}}
                     for (container, _), row in pod.values.items()

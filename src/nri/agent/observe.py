@@ -90,11 +90,6 @@ class Observer:
         with self._lock:
             self._gauges[f"{name} {len(self._gauges)}"] = read
 
-    def count(self, name: str, *labels: str) -> int:
-        """Return how often something was counted."""
-        with self._lock:
-            return self._counts[name][labels]
-
     def text(self) -> str:
         """All metrics in the text format of Prometheus, version 0.0.4."""
         with self._lock:

@@ -37,6 +37,20 @@ class Problem(typing.NamedTuple):
     suggestion: str = ""
 
 
+class WrongValue(ValueError):
+    """The value of one key cannot be used: raised where a table checks itself, so that the key's own place is told.
+
+    Attributes:
+        key: the name of the field.
+        reason: what is wrong, with the value.
+        suggestion: what to do about it.
+    """
+
+    def __init__(self, key: str, reason: str, suggestion: str) -> None:
+        super().__init__(f"{key} {reason}; {suggestion}")
+        self.key, self.reason, self.suggestion = key, reason, suggestion
+
+
 def together(errors: Sequence[ConfigError]) -> ConfigError:
     """The first of several errors, to be raised, with all further ones in `others`."""
     first, *others = errors

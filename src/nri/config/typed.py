@@ -19,7 +19,7 @@ import types
 import typing
 from typing import Any
 
-from nri.config.complaint import MOST_PROBLEMS, Problem, shorten, suggest, translate, written
+from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, shorten, suggest, translate, written
 from nri.config.duration import DURATION, parse_duration
 from nri.config.place import Path
 
@@ -90,6 +90,9 @@ def build(partial: Partial, path: Path, problems: list[Problem]) -> Any:
         return None
     try:
         return _instance(cls, values)
+    except WrongValue as error:
+        problems.append(Problem((*path, error.key), error.reason, error.suggestion))
+        return None
     except ValueError as error:
         problems.append(Problem(path, str(error)))
         return None

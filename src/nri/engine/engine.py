@@ -144,11 +144,6 @@ class Engine:
         ready = Condition("RuntimeReady", not missing, "ProgramsMissing" if missing else "", why)
         return [ready, row]
 
-    @property
-    def network_ready(self) -> bool:
-        """Whether there is a network for pods."""
-        return all(row.holds for row in self.conditions if row.kind == "NetworkReady")
-
     def _describe(self, event: pb.ContainerEventResponse, pod_id: str) -> None:
         """Add the statuses of a pod and its containers to an event."""
         try:

@@ -1,6 +1,6 @@
 """NRI for runtimes that lack it: a proxy between the kubelet and a CRI runtime that gives plugins their events.
 
-    with Proxy(ProxySettings(runtime="/run/containerd/containerd.sock")) as proxy:
+    with Proxy(ProxySettings(runtime_endpoint="/run/containerd/containerd.sock")) as proxy:
         ...
 
 `Proxy` is the way in. Rooms, each of which stands on those after it: `events` (the calls at which plugins are asked),

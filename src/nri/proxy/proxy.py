@@ -65,7 +65,7 @@ class Proxy:
         admit: Callable[[Adaptation], object] = lambda _: None,
     ) -> None:
         self.settings, self._admit = settings, admit
-        self.runtime = (settings.runtime or find_socket("--runtime-endpoint")).removeprefix("unix://")
+        self.runtime = (settings.runtime_endpoint or find_socket("--runtime-endpoint")).removeprefix("unix://")
         self._stopped = threading.Event()
         hook_servers = self._hook_servers = hook_servers or RegisteredServers.of(settings)
         self._checkpoint = Checkpoint(settings.state)
@@ -83,7 +83,7 @@ class Proxy:
         containers = ContainerCalls(parts)
         self._exits = Exits(parts, containers.ended)
         taken = _taken(PodCalls(parts), containers, self._exits)
-        self._front = Front(settings.socket.removeprefix("unix://"), self.backend, taken)
+        self._front = Front(settings.listen.removeprefix("unix://"), self.backend, taken)
         self._reconciler = Reconciler(self._adoption)
 
     def _adaptation(self, builtin: Sequence[BuiltinPlugin], observer: Observer | None) -> Adaptation:
@@ -163,7 +163,7 @@ class Proxy:
         """Say in one line where it listens and which runtime it stands before."""
         nri = self.settings.nri
         plugins = f"plugins in {nri.plugin_path} only" if nri.disable_connections else f"NRI at {nri.socket_path}"
-        return f"CRI at {self.settings.socket}, {plugins}, runtime at {self.runtime}"
+        return f"CRI at {self.settings.listen}, {plugins}, runtime at {self.runtime}"
 
     def asked(self, container_id: str) -> pb.LinuxContainerResources | None:
         """The resources that the kubelet asks for a container, by the plugins' name; None if they are not known."""

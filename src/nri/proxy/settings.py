@@ -85,8 +85,8 @@ class ProxySettings:
     """A CRI proxy.
 
     Attributes:
-        socket: where the kubelet connects.
-        runtime: the CRI socket of the runtime; empty for the first one of the known places that is there.
+        listen: the socket where the kubelet connects.
+        runtime_endpoint: the CRI socket of the runtime; empty for the first one of the known places that is there.
         state: the folder of what the proxy keeps over its own restarts.
         unsayable: what happens with an adjustment that the CRI has no word for: ``report`` leaves it out and says so
             in the log, ``refuse`` fails the request.
@@ -97,8 +97,8 @@ class ProxySettings:
         hook_servers: Koordinator's hook servers.
     """
 
-    socket: str = "/run/nri-proxy/proxy.sock"
-    runtime: str = ""
+    listen: str = "/run/nri-proxy/proxy.sock"
+    runtime_endpoint: str = ""
     state: Path = Path("/var/lib/nri-proxy")
     unsayable: Literal["report", "refuse"] = "report"
     skip_label_key: str = "runtimeproxy.koordinator.sh/skip-hookserver"
@@ -108,13 +108,13 @@ class ProxySettings:
     hook_servers: HookServerSettings = field(default_factory=HookServerSettings)
 
     def __post_init__(self) -> None:
-        for name in ("socket", "runtime"):
+        for name in ("listen", "runtime_endpoint"):
             path = getattr(self, name).removeprefix("unix://")
             if len(path.encode()) > _MOST_PATH:
                 raise ValueError(f"{name} {path} is longer than a socket's path can be ({_MOST_PATH} bytes)")
-        if not self.socket:
-            raise ValueError("socket is empty: the kubelet needs one")
-        if self.socket.removeprefix("unix://") == self.runtime.removeprefix("unix://"):
-            raise ValueError(f"socket and runtime are both {self.socket}: the proxy would call itself")
+        if not self.listen:
+            raise ValueError("listen is empty: the kubelet needs a socket")
+        if self.listen.removeprefix("unix://") == self.runtime_endpoint.removeprefix("unix://"):
+            raise ValueError(f"listen and runtime_endpoint are both {self.listen}: the proxy would call itself")
         if self.poll_interval < _SHORTEST_S:
             raise ValueError(f"poll_interval {self.poll_interval:g} s is no time to wait; say 1s or more")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nri.errors import CODE_NAMES, DeadlineExceeded, RpcError, describe
+from nri.errors import DeadlineExceeded, RpcError, describe
 
-__all__ = ["Code", "code_of", "name_of", "status_of"]
+__all__ = ["Code", "code_of", "status_of"]
 
 
 class Code:
@@ -58,8 +58,3 @@ def status_of(error: Exception) -> tuple[int, str]:
         return error.code, error.message
     code = code_of(error)
     return code, describe(error) if code == Code.UNKNOWN else str(error) or type(error).__name__
-
-
-def name_of(code: int) -> str:
-    """`DeadlineExceeded` for 4; `Code(99)` for a number without a name."""
-    return CODE_NAMES[code] if 0 <= code < len(CODE_NAMES) else f"Code({code})"

@@ -14,6 +14,7 @@ from nri.policies.koordinator import profile
 from nri.policies.koordinator.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
 from nri.policies.koordinator.profile import Node
 from nri.policies.koordinator.values import Decision
+from nri.policies.koordinator.writes import Write
 from tests.support.agents import POD, TOPOLOGY, UID, parts, text
 from tests.support.host_trees import v1
 
@@ -38,12 +39,32 @@ def test_a_decision_is_made_by_the_rules_of_now_and_explained(made: Parts) -> No
     assert (value["container"], value["field"], value["value"]) == ("app", "cpuset", "0-3")
     assert (value["hook"], value["transport"], value["stage"]) == ("CPUSetAllocator", "nri", "PreCreateContainer")
     assert value["reason"] == "all share pools, for LS pods"
-    assert made.observer.count("hook_changes_total", "nri", "PreCreateContainer", "CPUSetAllocator") == 1
+    counted = 'nri_agent_hook_changes_total{transport="nri",stage="PreCreateContainer",hook="CPUSetAllocator"} 1\n'
+    assert counted in made.observer.text()
     other = {
         "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket":0,"node":0,"cpuset":"1"}]'}}
     }
     made.book.put("NodeResourceTopology", other, "a test")
     assert made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri").changes.cpuset == "1"
+
+
+def test_of_labels_and_annotations_it_is_kept_which_ones_the_pod_has_that_a_hook_reads(made: Parts) -> None:
+    def keys(key: str) -> list[str]:
+        found = made.history.of(key)
+        assert found is not None
+        return list(found["keys"])
+
+    made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
+    assert keys(UID) == ["koordinator.sh/qosClass"]
+    pod = PodContext("shop", "web", UID, {**LS.labels, "app": "x"}, {EXTENDED: "{", "other": "1"}, POD)
+    made.decisions.decide("PreRunPodSandbox", pod, "nri")
+    assert keys(UID) == ["koordinator.sh/qosClass", EXTENDED]
+    made.decisions.decide("PreRunPodSandbox", PodContext("shop", "other", "nothing-known"), "nri")
+    assert made.history.of("nothing-known") is None
+    made.decisions.told(
+        KubeQosContext("Burstable"), "standalone", made.executor.write([Write(POD, "cpu.shares", "2", "")])
+    )
+    assert keys("kube-qos/Burstable") == []
 
 
 def test_a_bad_annotation_is_an_error_of_its_hook_alone(made: Parts) -> None:
@@ -54,7 +75,8 @@ def test_a_bad_annotation_is_an_error_of_its_hook_alone(made: Parts) -> None:
     found = made.history.of(UID)
     assert found is not None
     assert found["errors"]
-    assert made.observer.count("hook_errors_total", "nri", "PreRunPodSandbox", "CPUSetAllocator") == 1
+    counted = 'nri_agent_hook_errors_total{transport="nri",stage="PreRunPodSandbox",hook="CPUSetAllocator"} 1\n'
+    assert counted in made.observer.text()
 
 
 def test_a_bad_annotation_never_clears_what_was_applied(made: Parts) -> None:

@@ -55,7 +55,7 @@ def test_values_of_a_pod_are_written_with_what_came_of_each(root: Root) -> None:
     }
     assert text(root, "cpu,cpuacct", POD, "cpu.shares") == "512"
     assert text(root, "memory", POD, "memory.limit_in_bytes") == str(1 << 30)
-    assert made.observer.count("writes_total", "cpu.shares", "applied") == 1
+    assert 'nri_agent_writes_total{knob="cpu.shares",outcome="applied"} 1\n' in made.observer.text()
     assert next(result.reason for result in results if result.name == "cpu.bvt")
 
 
@@ -151,7 +151,7 @@ def test_writes_that_wait_are_bounded_and_counted(tmp_path: Path) -> None:
     for number in range(2100):
         made.executor.write([Write(f"kubepods/pod{number}", "cpu.shares", "512")])
     assert made.executor.held()["waiting writes"] == 2048
-    assert made.observer.count("left_out_total", "pending") == 52
+    assert 'nri_agent_left_out_total{reason="pending"} 52\n' in made.observer.text()
 
 
 def test_a_removed_pod_leaves_nothing(root: Root) -> None:

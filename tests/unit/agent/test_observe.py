@@ -44,9 +44,10 @@ def test_writes_are_counted_by_knob_and_outcome() -> None:
             Result("a", 'what"ever\n', "", Outcome.UNSUPPORTED, "no"),
         ]
     )
-    assert observer.count("writes_total", "cpu.shares", "applied") == 1
-    assert observer.count("writes_total", "schemata", "unsupported") == 1
-    assert observer.count("writes_total", "other", "unsupported") == 1, "no pod's text becomes a label"
+    found = observer.text()
+    assert 'nri_agent_writes_total{knob="cpu.shares",outcome="applied"} 1\n' in found
+    assert 'nri_agent_writes_total{knob="schemata",outcome="unsupported"} 1\n' in found
+    assert 'nri_agent_writes_total{knob="other",outcome="unsupported"} 1\n' in found, "no pod's text becomes a label"
 
 
 def test_gauges_are_read_at_a_scrape() -> None:
@@ -63,8 +64,8 @@ def test_what_was_left_out_and_met_is_counted() -> None:
     observer = Observer()
     observer.left_out("pending", 3)
     observer.met("nri", "connected")
-    assert observer.count("left_out_total", "pending") == 3
-    assert observer.count("events_total", "nri", "connected") == 1
+    assert 'nri_agent_left_out_total{reason="pending"} 3\n' in observer.text()
+    assert 'nri_agent_events_total{transport="nri",event="connected"} 1\n' in observer.text()
 
 
 def test_a_label_may_hold_any_text() -> None:

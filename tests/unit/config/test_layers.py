@@ -3,6 +3,7 @@
 import pytest
 
 from nri.config import Source
+from nri.config.complaint import WrongValue
 from nri.config.layers import Layer, layer_of, merge
 from nri.errors import ConfigError
 
@@ -32,6 +33,26 @@ def test_tables_that_are_replaced_whole_take_their_places_with_them() -> None:
     merged = merge(Config, [layer("a", "[tables.one]\nsize = 3"), layer("b", "\n[tables.two]\nsize = 4")])
     assert [*merged.value.tables] == ["two"]
     assert merged.origins == {"tables": "b", "tables.two": "b:2", "tables.two.size": "b:3"}
+
+
+class Checked:
+    port: int = 1
+    name: str = "x"
+
+    def __post_init__(self) -> None:
+        if self.port > 9:
+            raise WrongValue("port", f"{self.port} is too big", "9 is the biggest")
+
+
+class Whole:
+    inner: Checked
+    path: str = "/"
+
+
+def test_a_table_that_finds_fault_with_one_of_its_keys_has_the_place_of_that_key() -> None:
+    with pytest.raises(ConfigError) as caught:
+        merge(Whole, [layer("a", "[inner]\nname = 'y'\nport = 10"), layer("b", 'path = "/b"')])
+    assert str(caught.value) == "a:3: inner.port: 10 is too big (9 is the biggest)"
 
 
 def test_mistakes_of_all_layers_are_told_together() -> None:

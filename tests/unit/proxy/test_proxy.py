@@ -160,7 +160,7 @@ def test_a_proxy_that_is_killed_in_the_middle_of_a_create_keeps_its_name_for_the
         folder = Path({str(world.folder)!r})
         plugins = PluginSettings(socket_path=str(folder / "nri.sock"), plugin_path=str(folder / "plugins"),
                                  policy_path="", admin_socket="")
-        settings = ProxySettings(socket=str(folder / "p/proxy.sock"), runtime=str(folder / "r/cri.sock"),
+        settings = ProxySettings(listen=str(folder / "p/proxy.sock"), runtime_endpoint=str(folder / "r/cri.sock"),
                                  state=folder / "kept", nri=plugins)
         proxy = Proxy(settings, builtin=[BuiltinPlugin("10", "test", Plugin())])
         proxy.start()
@@ -238,9 +238,9 @@ def test_two_proxies_cannot_have_one_socket_or_one_folder(world: Proxied) -> Non
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"socket": "/s", "runtime": "unix:///s"}, "would call itself"),
-        ({"socket": ""}, "the kubelet needs one"),
-        ({"socket": "/" + "s" * 200}, "longer than a socket's path"),
+        ({"listen": "/s", "runtime_endpoint": "unix:///s"}, "would call itself"),
+        ({"listen": ""}, "the kubelet needs a socket"),
+        ({"listen": "/" + "s" * 200}, "longer than a socket's path"),
         ({"poll_interval": 0}, "no time to wait"),
     ],
 )
@@ -268,7 +268,9 @@ def test_it_runs_until_it_is_told_to_end_and_says_where_it_is(tmp_path: Path) ->
     try:
         wait_for(lambda: proxy.listening, "its start")
         own = world.settings
-        assert proxy.describe() == f"CRI at {own.socket}, NRI at {own.nri.socket_path}, runtime at {own.runtime}"
+        assert (
+            proxy.describe() == f"CRI at {own.listen}, NRI at {own.nri.socket_path}, runtime at {own.runtime_endpoint}"
+        )
         assert (proxy.runtime_name, proxy.connected) == ("", False)
         world.start_runtime()
         wait_for(lambda: proxy.connected, "the connection")

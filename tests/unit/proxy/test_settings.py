@@ -10,9 +10,9 @@ from nri.proxy.settings import HookServerSettings, PluginSettings, ProxySettings
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"socket": ""}, "socket is empty"),
-        ({"socket": f"/{'x' * 200}"}, "longer than a socket's path"),
-        ({"socket": "/a.sock", "runtime": "unix:///a.sock"}, "would call itself"),
+        ({"listen": ""}, "listen is empty"),
+        ({"listen": f"/{'x' * 200}"}, "longer than a socket's path"),
+        ({"listen": "/a.sock", "runtime_endpoint": "unix:///a.sock"}, "would call itself"),
         ({"poll_interval": 0.0}, "poll_interval 0 s"),
     ],
 )

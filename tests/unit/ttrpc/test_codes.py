@@ -6,7 +6,7 @@ import pytest
 
 from nri.errors import DeadlineExceeded, RpcError
 from nri.ttrpc import Code
-from nri.ttrpc.codes import code_of, name_of, status_of
+from nri.ttrpc.codes import code_of, status_of
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,6 @@ def test_where_the_code_says_it_all_the_text_is_the_errors() -> None:
 
 
 def test_codes_have_names_and_numbers_without_one_are_shown() -> None:
-    assert name_of(Code.DEADLINE_EXCEEDED) == "DeadlineExceeded"
-    assert name_of(Code.UNAUTHENTICATED) == "Unauthenticated"
-    assert [name_of(number) for number in (17, -1)] == ["Code(17)", "Code(-1)"]
+    assert str(RpcError(Code.DEADLINE_EXCEEDED, "late")) == "rpc error: code = DeadlineExceeded desc = late"
+    told = [str(RpcError(number, "")) for number in (Code.UNAUTHENTICATED, 17, -1)]
+    assert told == [f"rpc error: code = {name} desc = " for name in ("Unauthenticated", "Code(17)", "Code(-1)")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import textwrap
 import typing
 from pathlib import Path
 from typing import Any
@@ -31,21 +32,13 @@ from tools.deployment.agent.table import (
     read,
     roles,
 )
-from tools.deployment.chart import PATH, _map, _object, _yaml
-from tools.deployment.table import semantic_version, version
+from tools.deployment.chart import IMAGE_VALUES, PATH, POD_VALUES, an_object, application, as_yaml, schema_of
 
 Json = dict[str, Any]
 
 VALUES = """\
 # What an operator may choose. What each choice opens of a node is in needs.yaml.
-image:
-  # Build it with deploy/agent.Containerfile, push it to your registry, and name it here.
-  repository: {image}
-  tag: "" # the chart's appVersion
-  digest: "" # sha256:..., in place of the tag
-  pullPolicy: IfNotPresent
-imagePullSecrets: []
-
+{of_image}
 # The agent's settings: nri agent keys explains them. A hook that is switched on opens what it needs.
 config:
 {config}
@@ -62,52 +55,32 @@ rbac: true
 # With SELinux, a type that may connect to the runtime's socket and write cgroups, for example {{type: spc_t}}.
 seLinuxOptions: {{}}
 
-priorityClassName: system-node-critical
-resources:
-  requests:
-    cpu: 10m
-    memory: 64Mi
-  limits:
-    memory: 256Mi
-nodeSelector: {{}}
-tolerations:
-  - operator: Exists
-affinity: {{}}
-maxUnavailable: 1
-podAnnotations: {{}}
-podLabels: {{}}
-"""
+{of_pod}"""
 
 
 def files() -> dict[str, str]:
     """The chart's files below deploy/helm, by path."""
-    config = yaml.safe_dump(DEFAULTS, sort_keys=False)
     made = {
-        "Chart.yaml": HEAD + chart(),
+        "Chart.yaml": HEAD + application("agent", "Koordinator's QoS rules for the pods of each node."),
         "needs.yaml": HEAD + needs(),
-        "values.yaml": HEAD + VALUES.format(image=IMAGE, config="".join(f"  {each}\n" for each in config.splitlines())),
+        "values.yaml": HEAD + values(),
         "values.schema.json": json.dumps(schema(), indent=2) + "\n",
     }
     return {f"agent/{path}": text for path, text in made.items()}
 
 
-def chart() -> str:
-    """Chart.yaml."""
-    return _yaml(
-        {
-            "apiVersion": "v2",
-            "name": "agent",
-            "description": "Koordinator's QoS rules for the pods of each node.",
-            "type": "application",
-            "version": semantic_version(),
-            "appVersion": version(),
-        }
+def values() -> str:
+    """values.yaml, with a line on each choice."""
+    return VALUES.format(
+        of_image=IMAGE_VALUES.format(containerfile="agent.Containerfile", image=IMAGE),
+        of_pod=POD_VALUES.format(cpu="10m", memory="64Mi", limit="256Mi"),
+        config=textwrap.indent(yaml.safe_dump(DEFAULTS, sort_keys=False), "  "),
     )
 
 
 def needs() -> str:
     """needs.yaml: what each choice opens, with the reasons, and the roles of the apiserver."""
-    return _yaml(
+    return as_yaml(
         {
             "name": NAME,
             "paths": {"config": CONFIG_DIR, "socket": SOCKET_DIR},
@@ -121,31 +94,14 @@ def needs() -> str:
 
 def schema() -> Json:
     """values.schema.json: every key by name."""
-    properties: Json = {
-        "image": _object(
-            repository={"type": "string", "minLength": 1},
-            tag={"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"},
-            digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
-            pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
-        ),
-        "imagePullSecrets": {"type": "array", "items": _object(name={"type": "string"})},
+    own: Json = {
         "config": settings_schema(),
         "anolis": {"type": "boolean"},
         "args": {"type": "array", "items": {"type": "string"}},
-        "hostPaths": _object(**{mount.name: PATH for row in read() for mount in row.mounts}),
+        "hostPaths": an_object(**{mount.name: PATH for row in read() for mount in row.mounts}),
         "rbac": {"type": "boolean"},
-        "seLinuxOptions": _object(**{key: {"type": "string"} for key in ("user", "role", "type", "level")}),
-        "priorityClassName": {"type": "string"},
-        "resources": _object(requests=_map("string", "number"), limits=_map("string", "number")),
-        "nodeSelector": _map("string"),
-        "tolerations": {"type": "array", "items": {"type": "object"}},
-        "affinity": {"type": "object"},
-        "maxUnavailable": {"type": ["integer", "string"], "minimum": 1, "pattern": "^[0-9]{1,3}%$"},
-        "podAnnotations": _map("string"),
-        "podLabels": _map("string"),
-        "global": {"type": "object"},  # Helm itself puts it there
     }
-    return {"$schema": "http://json-schema.org/draft-07/schema#", "title": "agent", **_object(**properties)}
+    return schema_of("agent", own)
 
 
 def settings_schema() -> Json:
@@ -166,7 +122,7 @@ def _type(annotation: Any) -> Json:
     """The schema of a type of `nri.agent.settings.values`."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
-        return _object(**{name: _type(kind) for name, kind in fields_of(annotation).items()})
+        return an_object(**{name: _type(kind) for name, kind in fields_of(annotation).items()})
     if DURATION in getattr(annotation, "__metadata__", ()):
         return {"type": ["string", "number"]}
     if origin is typing.Literal:
@@ -174,13 +130,13 @@ def _type(annotation: Any) -> Json:
     if origin is tuple:
         return {"type": "array", "items": _type(args[0])}
     if origin is not None:  # a table by names that are known
-        return _object(**{name: _type(args[1]) for name in typing.get_args(args[0])})
+        return an_object(**{name: _type(args[1]) for name in typing.get_args(args[0])})
     return {"type": {bool: "boolean", int: "integer", str: "string", Path: "string"}[annotation]}
 
 
 def _row(row: Row) -> Json:
     mounts = [
-        {"name": one.name, "host": one.host, "at": one.path, "type": one.type, "write": one.write, "why": one.why}
+        {"name": one.name, "host": one.host, "at": one.at, "type": one.type, "write": one.write, "why": one.why}
         for one in row.mounts
     ]
     return {

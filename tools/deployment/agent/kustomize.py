@@ -19,11 +19,11 @@ from tools.deployment.agent.table import (
     NAME,
     RBAC,
     SOCKET_DIR,
-    Mount,
     Row,
     read,
 )
-from tools.deployment.kustomize import COMPONENT, KUSTOMIZATION
+from tools.deployment.kustomize import COMPONENT, KUSTOMIZATION, OVER_BASE, of_pod
+from tools.deployment.table import Mount
 
 HEAD = "# Written by tools/generate_deploy.py from deploy/agent.yaml.\n"
 
@@ -145,10 +145,7 @@ def files() -> dict[str, str]:
         "base/agent.yaml": yaml.safe_dump(DEFAULTS | FIXED, sort_keys=False),
         "base/kustomization.yaml": BASE.format(kustomization=KUSTOMIZATION, image=IMAGE, name=NAME),
         "base/rbac.yaml": RBAC.read_text(encoding="utf-8"),
-        "kustomization.yaml": f"{KUSTOMIZATION}resources:\n  - base\ncomponents:\n  - ../components/image-stable\n",
-        "unstable/kustomization.yaml": (
-            f"{KUSTOMIZATION}resources:\n  - ../base\ncomponents:\n  - ../../components/image-unstable\n"
-        ),
+        **OVER_BASE,
     }
     for row in rows:
         if row.opens and not row.in_base and not row.unit_only:
@@ -164,8 +161,7 @@ def daemon_set(mounts: list[Mount]) -> str:
         socket_dir=SOCKET_DIR,
         socket=FIXED["socket"],
         port=HEALTH_PORT,
-        mounts="".join(map(_mount, mounts)),
-        volumes="".join(map(_volume, mounts)),
+        **of_pod(mounts),
     )
 
 
@@ -237,26 +233,4 @@ def _merge(mount: Mount) -> dict[str, Any]:
 
 
 def _mount_value(mount: Mount) -> dict[str, Any]:
-    value: dict[str, Any] = {"name": mount.name, "mountPath": mount.path, "readOnly": not mount.write}
-    return value | ({"mountPropagation": "HostToContainer"} if mount.changes else {})
-
-
-def _mount(mount: Mount) -> str:
-    lines = [
-        f"            # {mount.why}",
-        f"            - name: {mount.name}",
-        f"              mountPath: {mount.path}",
-        f"              readOnly: {str(not mount.write).lower()}",
-    ]
-    if mount.changes:
-        lines.append("              mountPropagation: HostToContainer")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _volume(mount: Mount) -> str:
-    return (
-        f"        - name: {mount.name}\n"
-        "          hostPath:\n"
-        f"            path: {mount.host}\n"
-        f"            type: {mount.type}\n"
-    )
+    return {"name": mount.name, "mountPath": mount.at, "readOnly": not mount.write}

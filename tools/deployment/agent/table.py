@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tools.deployment.table import MOUNT_TYPES, ROOT, Line
+from tools.deployment.table import ROOT, Line, Mount, opened
 
 TABLE = ROOT / "deploy/agent.yaml"
 RBAC = ROOT / "deploy/agent/rbac.yaml"
@@ -29,24 +29,6 @@ FIXED: dict[str, Any] = {
 }
 #: The first word of a row's name, and what it stands for in the settings.
 CHOICES = ("always", "mode", "pods", "gate", "kernel")
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A path of the node. `at` is where the container has it; `write`: the agent writes there."""
-
-    name: str
-    host: str
-    type: str
-    why: str
-    at: str = ""
-    write: bool = False
-    changes: bool = False
-
-    @property
-    def path(self) -> str:
-        """Where the container has it: below the agent's root, unless the table says otherwise."""
-        return self.at or f"{HOST}{self.host}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +76,4 @@ def _row(name: str, row: dict[str, Any]) -> Row:
     choice, _, value = name.partition(" ")
     if choice not in CHOICES or bool(value) is (choice == "always"):
         raise ValueError(f"{name}: not one of {', '.join(CHOICES)} with what is chosen")
-    values = {
-        **row,
-        "mounts": tuple(Mount(**mount) for mount in row.get("mounts", ())),
-        "unit": tuple(Line(key, **line) for key, line in row.get("unit", {}).items()),
-    }
-    for mount in values["mounts"]:
-        if mount.type not in MOUNT_TYPES:
-            raise ValueError(f"{name}: mount {mount.name}: type {mount.type} is none of {', '.join(MOUNT_TYPES)}")
-    return Row(choice, value, **values)
+    return Row(choice, value, **row | opened(name, row, "write", HOST))

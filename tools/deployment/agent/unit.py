@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tools.deployment.agent.kustomize import HEAD
 from tools.deployment.agent.table import NAME, Row, read
-from tools.deployment.unit import CLOSED
+from tools.deployment.unit import INSTALL, rights
 
 #: Where the unit looks for the project: python3 -m venv, then pip install.
 VENV = "/opt/nri-agent"
@@ -38,18 +38,15 @@ def text() -> str:
     """The unit: what it runs, what of the machine it has, and why."""
     rows = read()
     shared = [row for row in rows if row.choice in ("always", "mode")]
-    opened = {line.key for row in shared for line in row.unit}
     lines = [
         UNIT.format(name=NAME, venv=VENV),
         "# Root because of cgroups and the runtime's sockets; what it needs besides:",
+        *rights([line for row in shared for line in row.unit]),
+        "",
+        "# Hooks that are off at first need more. Put their lines into a drop-in: systemctl edit nri-agent",
     ]
-    for row in shared:
-        for line in row.unit:
-            lines += [f"# {line.why}", f"{line.key}={line.value}"]
-    lines += [f"{key}={value}" for key, value in CLOSED.items() if key not in opened]
-    lines += ["", "# Hooks that are off at first need more. Put their lines into a drop-in: systemctl edit nri-agent"]
     lines += [line for row in rows if row not in shared for line in _comments(row)]
-    return "\n".join([*lines, "", "[Install]", "WantedBy=multi-user.target", ""])
+    return "\n".join([*lines, *INSTALL])
 
 
 def _comments(row: Row) -> list[str]:

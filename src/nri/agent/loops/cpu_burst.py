@@ -98,6 +98,8 @@ class CpuBurst:
         """Quotas of the containers; the pod's grows or shrinks with them."""
         if _normalized(moment):
             return
+        if config.scales:
+            moment.cannot(NAME, "no quota grows", moment.sample.no_cpu)
         grown = 0
         for container in pod.containers:
             base = formulas.quota_us(_limit_milli(pod, container))

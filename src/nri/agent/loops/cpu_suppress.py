@@ -50,6 +50,7 @@ class CpuSuppress:
             self._free_cpus(moment, why)
             return
         if moment.sample.milli is None:
+            moment.cannot(NAME, "best-effort pods are not held back", moment.sample.no_cpu)
             return
         capacity = moment.sample.cpus * 1000
         used = _used(moment)

@@ -70,6 +70,9 @@ class CpuEvict(_Evict):
         if not rule.enabled or rule.satisfied_upper is None or rule.satisfied_lower is None:
             self._window.clear()
             return
+        if not moment.sample.cpus:
+            moment.cannot(CPU, "no pod is evicted", moment.sample.no_cpu)
+            return
         now = moment.sample.at
         sample = self._sample(moment)
         if sample is None:
@@ -116,6 +119,9 @@ class MemoryEvict(_Evict):
         """Decide whether pods have to go."""
         rule, sample = moment.strategies.threshold, moment.sample
         if not rule.enabled or rule.memory_percent is None or sample.at < self._again:
+            return
+        if sample.memory_total is None or sample.memory_used is None:
+            moment.cannot(MEMORY, "no pod is evicted", sample.no_memory)
             return
         try:
             need = by_usage(sample.memory_used, sample.memory_total, rule.memory_percent, rule.memory_lower)

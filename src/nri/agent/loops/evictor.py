@@ -92,4 +92,4 @@ def evictor_of(settings: Settings) -> Evictor:
     """The evictor that the settings make possible."""
     if settings.pods.source == "apiserver" or settings.rules.source == "apiserver":
         return ApiserverEvictor(settings.rules.kubeconfig)
-    return CriEvictor(settings.pods.cri) if settings.pods.source == "cri" else NoEvictor()
+    return CriEvictor(settings.cri_socket) if settings.pods.source == "cri" else NoEvictor()

@@ -74,6 +74,8 @@ class MemoryQosLoop:
     ) -> None:
         for container in pod.containers:
             limit = pod.amount(container.name, "limits", *reversed(_MEMORY))
+            if limit <= 0 and qos.enabled and qos.throttling_percent and moment.sample.memory_total is None:
+                moment.cannot(NAME, "no memory.high for containers without a limit", moment.sample.no_memory)
             values = container_values(qos, _request(pod, container.name), limit, moment.sample.memory_total)
             for knob, value in values.items():
                 wanted[container.cgroup_parent, knob] = value, pod.subject(container.name)

@@ -112,6 +112,7 @@ class Moment:
         wishes: what strategies want written.
         evictions: whom they want gone.
         errors: what could not be decided.
+        unsupported: what this machine does not tell, and so cannot be decided on it, a line each.
     """
 
     parts: Parts
@@ -122,6 +123,7 @@ class Moment:
     wishes: list[Wish] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    unsupported: dict[str, None] = field(default_factory=dict)
 
     @property
     def best_effort_folder(self) -> str:
@@ -143,6 +145,11 @@ class Moment:
             self.errors.append(f"{pod.key}: {error}")
 
         return of_pod(self.strategies, pod.qos, pod.annotations, failed)
+
+    def cannot(self, loop: str, what: str, why: str) -> None:
+        """Note what a strategy cannot do, because this machine does not tell what it takes; nothing if `why` is ""."""
+        if why:
+            self.unsupported[f"{loop}: {what}: unsupported here: {why}"] = None
 
     def wish(self, subject: Subject, folder: str, knob: str, value: object, loop: str, reason: str) -> None:
         """Add a wish."""

@@ -1,7 +1,8 @@
 """Samples of the machine: what the node, its pods and their containers have used since the sample before.
 
 Rules: reads only; a share of time is a difference of two counters, so the first sample of a cgroup has none, and one
-that was made anew begins again. What is remembered is what the last sample has met, and nothing else. Next:
+that was made anew begins again. What the machine does not tell is None with the reason, and costs no other value of
+the sample. What is remembered is what the last sample has met, and nothing else. Next:
 :mod:`nri.agent.loops.moment`.
 """
 
@@ -12,10 +13,12 @@ from typing import NamedTuple
 
 from nri.host import Hierarchies, Root, cgroup_usage, cpu_times
 from nri.host.usage import CgroupUsage, CpuTimes, memory
+from nri.text import plain
 
 __all__ = ["Sample", "Sampler", "Used"]
 
 _MS_PER_NS = 1_000_000
+_TIMES, _SIZES = "/proc/stat", "/proc/meminfo"
 
 
 class Used(NamedTuple):
@@ -38,18 +41,22 @@ class Sample(NamedTuple):
     Attributes:
         at: monotonic seconds.
         cpus: how many there are.
-        milli: thousandths of CPUs that are busy; None in the first sample.
-        memory_total: bytes.
-        memory_used: bytes that are not available to programs.
+        milli: thousandths of CPUs that are busy; None in the first sample, and where that cannot be known.
+        memory_total: bytes; None if that cannot be known.
+        memory_used: bytes that are not available to programs; None if that cannot be known.
         cgroups: by folder, those that were asked for and are there.
+        no_cpu: why the use of CPUs cannot be known; "" if it can.
+        no_memory: why the use of memory cannot be known; "" if it can.
     """
 
     at: float
     cpus: int
     milli: int | None
-    memory_total: int
-    memory_used: int
+    memory_total: int | None
+    memory_used: int | None
     cgroups: dict[str, Used]
+    no_cpu: str = ""
+    no_memory: str = ""
 
     def of(self, folder: str) -> Used:
         """Return the use of a cgroup; nothing is known of one that is not there."""
@@ -80,12 +87,10 @@ class Sampler:
         return len(self._before)
 
     def take(self, folders: Iterable[str], cpus: int) -> Sample:
-        """Look at the machine and at these cgroups. Raises OSError or ValueError if the machine cannot be asked."""
-        at, times = self._now(), cpu_times(self._root)
-        sizes = memory(self._root)
-        total = sizes.get("MemTotal", 0)
-        busy = None if self._times is None else int(times.share(self._times) * cpus * 1000)
-        self._times = times
+        """Look at the machine and at these cgroups."""
+        at = self._now()
+        busy, no_cpu = self._busy(cpus)
+        total, used, no_memory = self._memory()
         fresh: dict[str, _Before] = {}
         found: dict[str, Used] = {}
         for folder in folders:
@@ -96,7 +101,35 @@ class Sampler:
             fresh[folder] = _Before(at, usage)
             found[folder] = _since(self._before.get(folder), fresh[folder])
         self._before = fresh
-        return Sample(at, cpus, busy, total, total - sizes.get("MemAvailable", total), found)
+        return Sample(at, cpus, busy, total, used, found, no_cpu, no_memory)
+
+    def _busy(self, cpus: int) -> tuple[int | None, str]:
+        """Thousandths of CPUs that are busy since the look before, and why that cannot be known."""
+        before, self._times = self._times, None
+        if not cpus:
+            return None, "/sys/devices/system/cpu names no CPU"
+        try:
+            self._times = cpu_times(self._root)
+        except (OSError, ValueError) as error:
+            return None, _why(_TIMES, error)
+        return (None if before is None else int(self._times.share(before) * cpus * 1000)), ""
+
+    def _memory(self) -> tuple[int | None, int | None, str]:
+        """The machine's memory and its use in bytes, and why that cannot be known."""
+        try:
+            sizes = memory(self._root)
+        except (OSError, ValueError) as error:
+            return None, None, _why(_SIZES, error)
+        total, free = sizes.get("MemTotal"), sizes.get("MemAvailable")
+        if total is None or free is None:
+            return total, None, f"{_SIZES} has no {'MemTotal' if total is None else 'MemAvailable'}"
+        return total, total - free, ""
+
+
+def _why(path: str, error: OSError | ValueError) -> str:
+    """Why a file of the machine tells nothing, in one line that names it."""
+    words = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+    return plain(words if path in words else f"{path}: {words}", 200)
 
 
 def _since(before: _Before | None, now: _Before) -> Used:

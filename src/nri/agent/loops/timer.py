@@ -89,6 +89,8 @@ class Loops:
         self._cpus: Topology | None = None
         self._worker = Worker("nri-loops", self.round, settings.loops.interval, now=now)
         self.errors: list[str] = []
+        #: What this machine does not support; the log has had it.
+        self._unsupported: dict[str, None] = {}
         #: The error of each strategy that broke off its last round; the log has had it.
         self._broken: dict[str, str] = {}
 
@@ -142,7 +144,12 @@ class Loops:
         self._write(moment)
         for eviction in moment.evictions:
             self._evict(eviction, moment)
-        self.errors = [plain(each, 200) for each in (*self._strategies.errors, *moment.errors)][:100]
+        for text in moment.unsupported:
+            if text not in self._unsupported:
+                _log.warning("%s", text)
+        self._unsupported = moment.unsupported
+        every = (*self._strategies.errors, *moment.unsupported, *moment.errors)
+        self.errors = [plain(each, 200) for each in every][:100]
 
     def _pods(self, senseless: list[str]) -> list[LoopPod]:
         """The pods that run; one of which the resources cannot be read is left out, and told."""
@@ -162,7 +169,7 @@ class Loops:
 
     def _moment(self, pods: list[LoopPod], loops: list[_Loop]) -> Moment:
         topology = self._topology()
-        empty = Sample(0.0, len(topology.cpus), None, 0, 0, {})
+        empty = Sample(0.0, len(topology.cpus), None, None, None, {})
         moment = Moment(self._parts, self._strategies, pods, empty, topology)
         folders = [pod.folder for pod in pods] + [folder for folder, _ in program_folders(moment)]
         folders.append(moment.best_effort_folder)

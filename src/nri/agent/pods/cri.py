@@ -41,7 +41,7 @@ class CriPods(KnownPods):
     """The source of pods that asks the runtime.
 
     Args:
-        settings: `pods.cri` and `pods.interval` are read.
+        settings: `cri_socket` and `pods.interval` are read.
 
     Raises:
         NriError: grpcio is not installed; told when it starts to ask.
@@ -49,7 +49,7 @@ class CriPods(KnownPods):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(Known())
-        self._socket = settings.pods.cri
+        self._socket = settings.cri_socket
         self._worker = Worker("pods of the runtime", self._round, settings.pods.interval)
         self._events = CriEvents(self._socket, lambda: self._worker.poke(_EVENT))
         self._client: CriClient | None = None

@@ -1,25 +1,33 @@
 """Pods from files: manifests with their status, as `kubectl get pods -o yaml` prints them; for tests and laptops.
 
-Rules: a pod that names another node is passed over, and so is what is no pod; a file that cannot be read leaves what it
-said last. Next: `nri.kube.folder`, which looks at the files.
+Rules: a pod that names another node is passed over, and so is what is no pod; one without a uid is told once and left
+out, because folders of cgroups and records are named by it; a file that cannot be read leaves what it said last. Next:
+`nri.kube.folder`, which looks at the files.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
+from nri.agent.pods.running import key_of, uid_of
 from nri.agent.pods.source import Known, KnownPods
 from nri.agent.settings.node_name import node_name
 from nri.agent.worker import Worker
 from nri.kube.folder import Folder
+from nri.text import plain
 
 if TYPE_CHECKING:
     from nri.agent.settings import Settings
+    from nri.kube.document import Document
 
 __all__ = ["FilePods"]
 
+_log = logging.getLogger(__name__)
 #: The pause between two looks at the files, in seconds.
 LOOK_S = 1.0
+#: Pods without a uid that are told one by one: each costs a search for its line.
+_MOST_TOLD = 20
 
 
 class FilePods(KnownPods):
@@ -33,6 +41,7 @@ class FilePods(KnownPods):
         super().__init__(Known())
         self._node = node_name(settings)
         self._folder = Folder(settings.pods.path)
+        self._told: frozenset[str] = frozenset()
         self._worker = Worker("pods of files", lambda _: self.look(), LOOK_S)
 
     def start(self) -> None:
@@ -49,8 +58,20 @@ class FilePods(KnownPods):
         if not self._folder.changed():
             return
         self._known.failed("; ".join(str(error) for error in self._folder.errors.values())[:1000])
-        found = (thing for each in self._folder.files.values() for _, thing in each)
-        self._known.replace(thing for thing in found if self._ours(thing))
+        found = [(document, thing) for each in self._folder.files.values() for document, thing in each]
+        ours = [(document, thing) for document, thing in found if self._ours(thing)]
+        self._tell([(document, pod) for document, pod in ours if not uid_of(pod)])
+        self._known.replace(pod for _, pod in ours if uid_of(pod))
+
+    def _tell(self, lacking: list[tuple[Document, dict[str, Any]]]) -> None:
+        """Warn of pods without a uid that were not told yet."""
+        texts = [_without_uid(document, pod) for document, pod in lacking[:_MOST_TOLD]]
+        if len(lacking) > _MOST_TOLD:
+            texts.append(f"{len(lacking) - _MOST_TOLD} more pods have no uid and are left alone")
+        for text in texts:
+            if text not in self._told:
+                _log.warning("%s", text)
+        self._told = frozenset(texts)
 
     def _ours(self, thing: dict[str, Any]) -> bool:
         """Whether an object is a pod of this node: it names it, or none."""
@@ -58,3 +79,11 @@ class FilePods(KnownPods):
         if thing.get("kind") != "Pod" or not isinstance(meta, dict) or not isinstance(spec, dict):
             return False
         return spec.get("nodeName") in (None, "", self._node)
+
+
+def _without_uid(document: Document, pod: dict[str, Any]) -> str:
+    name = plain(key_of(pod).strip("/"))
+    return (
+        f"{document.place(pod, 'metadata')}: pod {name} has no uid and is left alone: give it the metadata.uid that "
+        "its cgroups have, which kubectl get pod -o yaml prints"
+    )

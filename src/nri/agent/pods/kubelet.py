@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from nri.agent.pods.source import Known, KnownPods, Pod
+from nri.agent.settings.kubelet_address import KubeletAddress, kubelet_address
 from nri.agent.worker import Worker
 from nri.errors import ConfigError
 from nri.text import plain
@@ -38,7 +38,6 @@ _MOST_BYTES = 64 << 20
 #: One read of the connection, and a whole answer, in seconds.
 _READ_S, _ANSWER_S = 5.0, 15.0
 _TOO_LATE = "the answer takes too long"
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class KubeletPods(KnownPods):
@@ -53,9 +52,9 @@ class KubeletPods(KnownPods):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(Known())
-        where = urlsplit(settings.pods.kubelet)
-        self._host, self._port = where.hostname or "127.0.0.1", where.port or 10250
-        self._tls = _context(settings.pods.kubelet_ca, self._host) if where.scheme == "https" else None
+        where = kubelet_address(settings.pods.kubelet)
+        self._host, self._port = where.host, where.port
+        self._tls = _context(settings.pods.kubelet_ca, where) if where.tls else None
         self._token = settings.pods.kubelet_token or (_ACCOUNT_TOKEN if os.path.exists(_ACCOUNT_TOKEN) else "")
         if self._token and not settings.pods.kubelet_ca:
             _log.warning("pods.kubelet_ca is not set: the token goes to whatever listens at %s", settings.pods.kubelet)
@@ -143,7 +142,7 @@ def _token(path: str) -> str:
     return found
 
 
-def _context(ca: str, host: str) -> ssl.SSLContext:
+def _context(ca: str, where: KubeletAddress) -> ssl.SSLContext:
     """TLS that checks the kubelet by a CA, if there is one.
 
     A kubelet's certificate is made out to the node, never to the loopback address, so there only the CA is checked.
@@ -152,7 +151,7 @@ def _context(ca: str, host: str) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=ca or None)
     except (OSError, ValueError) as error:
         raise ConfigError(ca, "", f"it cannot be used as a CA: {error}") from None
-    if not ca or host in _LOOPBACK:
+    if not ca or where.loopback:
         context.check_hostname = False
     if not ca:
         context.verify_mode = ssl.CERT_NONE

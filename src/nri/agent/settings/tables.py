@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 from nri.adaptation.plugin_policy.policy import DEFAULT_PATH as POLICY_PATH
+from nri.agent.settings.kubelet_address import kubelet_address
 from nri.api import naming
 from nri.backoff import CAP_S, FIRST_S
 from nri.config import Duration
+from nri.config.complaint import WrongValue
 
 __all__ = [
     "GpuSettings",
@@ -120,12 +122,14 @@ class HooksSettings:
         endpoint: that socket as the proxy sees it, which is not the same in a container; empty: it is the same.
         registration_folder: where the proxy looks for hook servers.
         failure_policy: what the proxy does with a request while the agent cannot be asked.
+        runtime: the runtime behind the proxy, which names the cgroups of containers; the protocol does not say it.
     """
 
     socket: str = "/run/nri/agent-hooks.sock"
     endpoint: str = ""
     registration_folder: Path = Path("/etc/runtime/hookserver.d")
     failure_policy: Literal["Ignore", "Fail"] = "Ignore"
+    runtime: Literal["containerd", "cri-o", "docker", "pouch", "nri-engine"] = "containerd"
 
     def __post_init__(self) -> None:
         check_sockets(self, "socket")
@@ -191,10 +195,10 @@ class PodSettings:
     Attributes:
         source: an apiserver, the kubelet, the CRI of the runtime, or files.
         interval: the pause between two questions to the kubelet or to the CRI, in seconds.
-        kubelet: where the kubelet listens.
+        kubelet: where the kubelet listens, as https://HOST:PORT; http, which shows the token to all, at loopback alone.
         kubelet_token: the file of the token that it is shown; empty: the service account's, if there is one.
         kubelet_ca: the file of the CA that it must be known to; empty: its certificate is not checked.
-        cri: the runtime's CRI socket.
+        cri: the runtime's CRI socket; empty: in mode proxy that of proxy.runtime_endpoint, else containerd's.
         path: a file, or the folder of files, with manifests of pods, in YAML or JSON.
     """
 
@@ -203,13 +207,15 @@ class PodSettings:
     kubelet: str = "https://127.0.0.1:10250"
     kubelet_token: str = ""
     kubelet_ca: str = ""
-    cri: str = CONTAINERD
+    cri: str = ""
     path: Path = Path("/etc/nri/agent/pods")
 
     def __post_init__(self) -> None:
         _times(self, "interval")
-        if not self.kubelet.startswith(("https://", "http://")):
-            raise ValueError(f'kubelet "{self.kubelet}" is no address, such as "https://127.0.0.1:10250"')
+        try:
+            kubelet_address(self.kubelet)
+        except ValueError as error:
+            raise WrongValue("kubelet", f'"{self.kubelet}" {error}', 'such as "https://127.0.0.1:10250"') from None
 
 
 @dataclass(frozen=True, slots=True)

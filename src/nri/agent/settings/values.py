@@ -13,6 +13,7 @@ from typing import Literal
 
 from nri.agent.settings.gates import Gate, hooks_on, loops_on
 from nri.agent.settings.tables import (
+    CONTAINERD,
     GpuSettings,
     HooksSettings,
     HttpSettings,
@@ -110,6 +111,12 @@ class Settings:
     def loops_on(self) -> frozenset[str]:
         """The names of the strategies that run."""
         return loops_on(self.gates)
+
+    @property
+    def cri_socket(self) -> str:
+        """The socket of the runtime's CRI; behind the agent's own proxy the one that the proxy has been told."""
+        behind = self.proxy.runtime_endpoint if "proxy" in self.modes else ""
+        return self.pods.cri or behind or CONTAINERD
 
     @property
     def batch_pools(self) -> bool:

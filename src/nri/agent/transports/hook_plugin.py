@@ -30,6 +30,7 @@ from nri.agent.transports.clears import clear, is_clear
 from nri.agent.transports.gpu_folder import make_folder
 from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.reapply import Reapply
+from nri.agent.transports.refresher import Refresher
 from nri.agent.transports.registration import EVENTS, subscription
 from nri.api import messages as m
 from nri.api import naming
@@ -68,7 +69,7 @@ class HookPlugin(Plugin):
     Attributes:
         held: what runs, as far as the runtime has told.
         reapply: decides again for what runs.
-        stale: called when something was decided by rules that have changed since.
+        refresher: the thread for it, which the transport starts and stops.
     """
 
     name = "nri-agent"
@@ -82,7 +83,13 @@ class HookPlugin(Plugin):
         self._parts, self._transport, self._fail = parts, transport, fail
         self.held = Held(transport)
         self.reapply = Reapply(parts, self.held, transport)
-        self.stale: Callable[[], None] = lambda: None
+        self.refresher = Refresher(lambda: self.reapply.run(self.runtime), f"nri-agent-{transport}-refresh")
+        parts.observer.gauge("held", self.held.counts)
+
+    def rules_changed(self) -> None:
+        """Have what runs decided again."""
+        self.reapply.rules_changed()
+        self.refresher.ask()
 
     # -- the connection -----------------------------------------------------------------------------------------------
 
@@ -111,7 +118,7 @@ class HookPlugin(Plugin):
                 self._quietly("container", partial(self._found, owner, container, asked, generation))
         updates = self.reapply.synchronized({each.id: each for each in containers}, self.time_left())
         if self.reapply.left:
-            self.stale()
+            self.refresher.ask()
         return [Update.of(each) for each in updates]
 
     @every(SWEEP_S)
@@ -168,7 +175,7 @@ class HookPlugin(Plugin):
         if known.changes:
             self._compare(known, container)
         if known.generation != self.reapply.generation:
-            self.stale()
+            self.refresher.ask()
 
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Do by writes what could not be said, before the container's first instruction."""
@@ -238,13 +245,10 @@ class HookPlugin(Plugin):
         """Take in a container that runs already; what is known of an earlier connection stays known."""
         context = places.container_context(pod, container, self._scheme)
         before = self.held.container(container.id)
-        told = asked.get((pod.uid, container.name))
         if before is not None:
             resources = before.context.resources
-        elif told is not None:
-            resources = told
         else:
-            resources = asked_before(pod, container, context.resources)
+            resources = asked.get((pod.uid, container.name)) or asked_before(pod, container, context.resources)
         context = replace(context, resources=resources)
         self.held.put(container.id, HeldContainer(pod.id, context, None, now, created=True))
 
@@ -264,7 +268,7 @@ class HookPlugin(Plugin):
         results = self._parts.decisions.carry_out(known.context, Outcome(changes), self._transport)
         if any(result.outcome is host.Outcome.APPLIED for result in results):
             known.changes = None  # it has to know of them as well
-            self.stale()
+            self.refresher.ask()
 
     def _clear(self, known: HeldContainer) -> None:
         if is_clear(known.changes):

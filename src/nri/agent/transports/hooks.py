@@ -53,7 +53,7 @@ class HooksTransport:
     def __init__(self, settings: Settings, parts: Parts) -> None:
         self._settings = settings.hooks
         self._parts = parts
-        self._calls = HookCalls(parts)
+        self._calls = HookCalls(parts, self._settings.runtime)
         self._socket = self._settings.socket.removeprefix("unix://")
         self._file = self._settings.registration_folder / FILE_NAME
         self._running: tuple[SocketServer, ThreadPoolExecutor, threading.Thread] | None = None

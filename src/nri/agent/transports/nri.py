@@ -22,7 +22,6 @@ from typing import Final
 from nri.agent.parts import Parts
 from nri.agent.settings import Settings
 from nri.agent.transports.hook_plugin import HookPlugin
-from nri.agent.transports.refresher import Refresher
 from nri.agent.transports.registration import Registration, TakenError
 from nri.api import naming
 from nri.backoff import Backoff
@@ -50,7 +49,6 @@ class NriTransport:
     Attributes:
         name: "nri".
         plugin: what is registered.
-        refresher: the thread that decides again for what runs.
     """
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
@@ -59,15 +57,12 @@ class NriTransport:
         self._settings, self._observer = own, parts.observer
         self.label = naming.full_name(own.index, own.name)
         self.plugin = HookPlugin(parts, self.name, fail=settings.failure_policy == "Fail")
-        self.refresher = Refresher(lambda: self.plugin.reapply.run(self.plugin.runtime), "nri-agent-refresh")
-        self.plugin.stale = self.refresher.ask
         self.plugin._log_name = self.label
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._program: Program | None = None
         self._problem = ""
-        parts.observer.gauge("held", self.plugin.held.counts)
 
     def start(self) -> None:
         """Begin to wait for the runtime; a second call does nothing."""
@@ -77,7 +72,7 @@ class NriTransport:
             self._stopped.clear()
             self._thread = threading.Thread(target=self._run, name="nri-agent-plugin", daemon=True)
             self._thread.start()
-        self.refresher.start()
+        self.plugin.refresher.start()
 
     def stop(self) -> None:
         """End after the reply to the request at hand; what has been applied stays. A second call does nothing."""
@@ -88,12 +83,11 @@ class NriTransport:
                 self._program.stop.take(signal.SIGTERM)
         if thread is not None:
             thread.join(_JOIN_S)
-        self.refresher.stop()
+        self.plugin.refresher.stop()
 
     def rules_changed(self, kinds: frozenset[str]) -> None:  # noqa: ARG002 - hooks read several kinds
         """Have what runs decided again."""
-        self.plugin.reapply.rules_changed()
-        self.refresher.ask()
+        self.plugin.rules_changed()
 
     def health(self) -> tuple[bool, str]:
         """Whether the plugin takes part; else what it waits for."""

@@ -23,7 +23,6 @@ from nri.adaptation import Adaptation
 from nri.agent.parts import Parts
 from nri.agent.settings import Settings
 from nri.agent.transports.proxy_plugin import ProxyPlugin
-from nri.agent.transports.refresher import Refresher
 from nri.api import naming
 from nri.backoff import Backoff
 from nri.cri.pb import api_pb2 as pb
@@ -51,7 +50,6 @@ class ProxyTransport:
         name: "proxy".
         proxy: the proxy; another one after each start.
         plugin: what takes part in it.
-        refresher: the thread that decides again for what runs.
     """
 
     def __init__(self, settings: Settings, parts: Parts) -> None:
@@ -60,14 +58,11 @@ class ProxyTransport:
         self.label = naming.full_name(settings.nri.index, settings.nri.name)
         self.proxy: Proxy | None = None
         self.plugin = ProxyPlugin(parts, self._runtime_name, self._asked, fail=settings.failure_policy == "Fail")
-        self.refresher = Refresher(lambda: self.plugin.reapply.run(self.plugin.runtime), "nri-agent-proxy-refresh")
-        self.plugin.stale = self.refresher.ask
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._session: Session | None = None
         self._problem = ""
-        parts.observer.gauge("held", self.plugin.held.counts)
 
     def start(self) -> None:
         """Listen for the kubelet; a second call does nothing. Raises NriError if the proxy cannot be had."""
@@ -84,7 +79,7 @@ class ProxyTransport:
         except BaseException:
             self.stop()
             raise
-        self.refresher.start()
+        self.plugin.refresher.start()
 
     def stop(self) -> None:
         """End: the kubelet is shut out, containers run on as they are. A second call does nothing."""
@@ -99,12 +94,11 @@ class ProxyTransport:
             session.stop()
         if thread is not None:
             thread.join(_JOIN_S)
-        self.refresher.stop()
+        self.plugin.refresher.stop()
 
     def rules_changed(self, kinds: frozenset[str]) -> None:  # noqa: ARG002 - hooks read several kinds
         """Have what runs decided again."""
-        self.plugin.reapply.rules_changed()
-        self.refresher.ask()
+        self.plugin.rules_changed()
 
     def health(self) -> tuple[bool, str]:
         """Whether the kubelet is served and the plugin takes part."""
@@ -117,7 +111,7 @@ class ProxyTransport:
             return False, problem or "the agent does not take part in its own proxy yet"
         if not proxy.listening:
             return False, "the kubelet is not let in yet"
-        where = f"{proxy.settings.socket}, before {proxy.runtime}"
+        where = f"{proxy.settings.listen}, before {proxy.runtime}"
         if not proxy.connected:
             return False, f"serving {where}, which is not there"
         return True, f"serving {where}"
@@ -181,8 +175,8 @@ def proxy_settings(settings: Settings) -> ProxySettings:
         admin_socket="",
     )
     return ProxySettings(
-        socket=own.listen,
-        runtime=own.runtime_endpoint,
+        listen=own.listen,
+        runtime_endpoint=own.runtime_endpoint,
         state=own.state,
         skip_label_key=key,
         skip_label_value=value,

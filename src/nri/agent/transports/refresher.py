@@ -31,7 +31,7 @@ class Refresher:
         self._run, self._name = run, name
         self._backoff = backoff or Backoff()
         self._condition = threading.Condition()
-        self._asked = self._stopped = self._busy = False
+        self._asked = self._stopped = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -57,21 +57,14 @@ class Refresher:
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout_s)
 
-    def idle(self, timeout_s: float) -> bool:
-        """Wait until nothing is asked for and nothing is at work; return whether that came."""
-        with self._condition:
-            return self._condition.wait_for(lambda: not (self._asked or self._busy), timeout_s)
-
     def _loop(self) -> None:
         tries = 0
         while True:
             with self._condition:
-                self._busy = False
-                self._condition.notify_all()
                 self._condition.wait_for(lambda: self._asked or self._stopped)
                 if self._stopped:
                     return
-                self._asked, self._busy = False, True
+                self._asked = False
             try:
                 done = self._run()
             except Exception:  # noqa: BLE001 - the thread goes on

@@ -13,6 +13,7 @@ from nri.policies.koordinator.names import BEST_EFFORT, BURSTABLE, GUARANTEED
 
 __all__ = [
     "CGROUPFS",
+    "RUNTIMES",
     "SYSTEMD",
     "container_folder",
     "container_path",
@@ -36,6 +37,8 @@ _POD_PREFIXES = {
 #: What systemd's scopes are called, by the runtime in the id.
 _SCOPES = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
 _SCOPES["nri-engine"] = "nri-"  # this project's own
+#: The runtimes whose containers' folders are known, as the ids of containers name them.
+RUNTIMES = frozenset(_SCOPES)
 #: Folders of host applications that do not say where they are, by class.
 _HOST_FOLDERS = {"LSE": "host-latency-sensitive", "LSR": "host-latency-sensitive", "LS": "host-latency-sensitive"}
 _HOST_FOLDERS["BE"] = "host-best-effort"

@@ -66,11 +66,6 @@ class Registrations:
             self._look()
             return [self._good[name] for name in sorted(self._good)]
 
-    def problems(self) -> dict[str, str]:
-        """The errors of files, by their names, as of the last look."""
-        with self._lock:
-            return dict(self._problems)
-
     def _look(self) -> None:
         try:
             names = sorted(name for name in os.listdir(self.folder) if name.endswith(".json"))
@@ -82,16 +77,15 @@ class Registrations:
             self._unreadable = str(error)
             return
         self._unreadable = ""
-        there = set(names)
-        self._problems = {name: problem for name, problem in self._problems.items() if name in there}
-        for name in names[MOST_FILES:]:
-            self._told(name, f"it is more than {MOST_FILES} files")
-        names = names[:MOST_FILES]
+        for name in self._problems.keys() - set(names):
+            del self._problems[name]
+        names, too_many = names[:MOST_FILES], names[MOST_FILES:]
         for name in self._seen.keys() - set(names):
             del self._seen[name]
-            self._problems.pop(name, None)
             if self._good.pop(name, None):
                 _log.info("%s: the hook server is no longer registered", self.folder / name)
+        for name in too_many:
+            self._told(name, f"it is more than {MOST_FILES} files")
         for name in names:
             self._read(name)
 

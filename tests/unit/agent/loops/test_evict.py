@@ -66,7 +66,7 @@ def test_a_refused_eviction_is_told(tmp_path: Path) -> None:
     world.memory(100 * GIB, 10 * GIB)
     world.loop()
     assert "BEMemoryEvict: a disruption budget forbids it" in world.loops.health()[1]
-    assert world.observer.count("events_total", "loops", "eviction refused") == 1
+    assert 'nri_agent_events_total{transport="loops",event="eviction refused"} 1\n' in world.observer.text()
 
 
 def test_thresholds_that_contradict_each_other_evict_nobody(tmp_path: Path) -> None:

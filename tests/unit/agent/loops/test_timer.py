@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -92,22 +93,76 @@ def test_it_runs_by_its_thread_and_ends_with_it(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
-def test_a_machine_that_cannot_be_asked_fails_the_round_and_the_next_one_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stat", [None, "nonsense", "cpu a b c d e f g h i\n"])
+def test_without_the_times_of_cpus_what_needs_them_is_unsupported_once_and_the_other_strategies_go_on(
+    tmp_path: Path, stat: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = LoopWorld(tmp_path, ALL)
+    ls = pod("a", n.LS, containers=[{"name": "c", "resources": {"requests": {"memory": "2Mi"}}}])
+    folder = world.pod(ls)
+    world.source.replace([ls])
+    text = (tmp_path / "proc/stat").read_text()
+    (tmp_path / "proc/stat").unlink()
+    if stat is not None:
+        (tmp_path / "proc/stat").write_text(stat)
+    for _ in range(3):
+        world.clock.now += 1
+        world.loops.round()
+    assert world.text(folder, "memory.min") == str(1 << 20)
+    told = [record.getMessage() for record in caplog.records if "unsupported" in record.getMessage()]
+    assert sorted(each.partition(": unsupported here: /proc/stat")[0] for each in told) == [
+        "BECPUSuppress: best-effort pods are not held back", "CPUBurst: no quota grows",
+    ]  # fmt: skip
+    assert not any(record.exc_info for record in caplog.records)
+    assert told[0] in world.loops.health()[1]
+    (tmp_path / "proc/stat").write_text(text)
+    world.loop(2)
+    assert "unsupported" not in world.loops.health()[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "/proc/meminfo: no such file or directory"),
+        ("", "/proc/meminfo has no MemTotal"),
+        ("MemTotal: 100 kB\n", "/proc/meminfo has no MemAvailable"),
+    ],
+)
+def test_without_the_sizes_of_memory_what_needs_them_is_unsupported_once_and_the_other_strategies_go_on(
+    tmp_path: Path, text: str | None, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    slo = {**ALL, "resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, "throttlingPercent": 50}}}}
+    world = LoopWorld(tmp_path, slo)
+    pods = [pod("a", n.LS, containers=[{"name": "c"}]), batch("b")]
+    folder, _ = (world.pod(each) for each in pods)
+    world.source.replace(pods)
+    world.node_milli = 4000
+    (tmp_path / "proc/meminfo").unlink()
+    if text is not None:
+        (tmp_path / "proc/meminfo").write_text(text)
+    high = world.text(f"{folder}/ac", "memory.high")
+    world.loop(3)
+    told = [record.getMessage() for record in caplog.records if "unsupported" in record.getMessage()]
+    wanted = [f"BEMemoryEvict: no pod is evicted: unsupported here: {reason}"]
+    if "MemTotal: " not in (text or ""):
+        wanted.append(f"CgroupReconcile: no memory.high for containers without a limit: unsupported here: {reason}")
+        assert world.text(f"{folder}/ac", "memory.high") == high
+    assert told == wanted
+    assert not any(record.exc_info for record in caplog.records)
+    assert world.asked.pods == []
+    assert world.observer.text().count('outcome="applied"') > 0
+
+
+def test_on_a_machine_that_names_no_cpus_evictions_for_cpu_are_unsupported_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     world = LoopWorld(tmp_path, ALL)
     world.source.replace([batch("a")])
-    text = (tmp_path / "proc/stat").read_text()
-    (tmp_path / "proc/stat").write_text("nonsense")
-    loops = Loops(Settings(loops=LoopSettings(interval=0.01)), world.parts, evictor=Asked())
-    loops.start()
-    end = time.monotonic() + 10
-    while loops.health()[0] and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not loops.health()[0]
-    (tmp_path / "proc/stat").write_text(text)
-    while not loops.health()[0] and time.monotonic() < end:
-        time.sleep(0.01)
-    loops.stop()
-    assert loops.health()[0]
+    world.pod(batch("a"))
+    shutil.rmtree(tmp_path / "sys/devices/system/cpu")
+    world.loop(3)
+    assert world.asked.pods == []
+    assert "BECPUEvict: no pod is evicted: unsupported here: /sys/devices/system/cpu names no CPU" in caplog.messages
 
 
 def test_nothing_is_left_after_rounds_in_which_pods_come_and_go(tmp_path: Path) -> None:

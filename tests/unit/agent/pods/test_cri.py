@@ -14,7 +14,7 @@ import pytest
 
 from nri.agent.pods.cri import CriPods
 from nri.agent.settings import Settings
-from nri.agent.settings.values import PodSettings
+from nri.agent.settings.values import PodSettings, ProxySettings
 from nri.cri.pb import api_pb2 as pb
 from nri.policies.koordinator.convert import manifest
 from tests.support.cri_server import CriServer
@@ -102,6 +102,17 @@ def test_a_pod_is_put_together_as_the_api_has_it(runtime: Runtime, source: CriPo
         },
         "cgroupParent": f"/kubepods/burstable/pod{UID}",
     }
+
+
+def test_in_mode_proxy_the_runtime_behind_the_proxy_is_asked_without_being_named_twice(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    runtime.pod("p1")
+    behind = ProxySettings(runtime_endpoint=f"unix://{tmp_path}/cri.sock")
+    pods = CriPods(Settings(modes=("proxy", "standalone"), proxy=behind))
+    pods.ask()
+    assert ([pod["metadata"]["uid"] for pod in pods.pods()], pods.problem) == ([UID], "")
+    pods.stop()
 
 
 def test_the_policy_reads_it_as_it_reads_a_pod_of_the_api(runtime: Runtime, source: CriPods) -> None:

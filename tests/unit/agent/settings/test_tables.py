@@ -1,6 +1,6 @@
 """Tables of settings that contradict themselves are refused, with the value."""
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -13,6 +13,7 @@ from nri.agent.settings.tables import (
     ProxySettings,
     StandaloneSettings,
 )
+from nri.policies.koordinator import paths
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ from nri.agent.settings.tables import (
         (HooksSettings, {"socket": "x"}, "no absolute path"),
         (StandaloneSettings, {"interval": -1.0}, "no time to wait"),
         (LoopSettings, {"interval": 0.0}, "no time to wait"),
-        (PodSettings, {"kubelet": "localhost"}, "is no address"),
+        (PodSettings, {"kubelet": "localhost"}, 'kubelet "localhost" is no address; such as "https://127.0.0.1:10250"'),
         (HttpSettings, {"address": "9316"}, "not HOST:PORT"),
         (HttpSettings, {"address": "127.0.0.1:70000"}, "not HOST:PORT"),
     ],
@@ -34,3 +35,7 @@ from nri.agent.settings.tables import (
 def test_what_cannot_work_is_refused_with_its_value(table: Any, values: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         table(**values)
+
+
+def test_mode_hooks_can_be_told_every_runtime_whose_cgroups_are_known() -> None:
+    assert set(get_args(get_type_hints(HooksSettings)["runtime"])) == paths.RUNTIMES

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from nri.agent.settings import Settings, settings_keys
+from nri.agent.settings.values import PodSettings, ProxySettings
 from nri.config import Source, read
 
 
@@ -29,6 +30,22 @@ def test_every_key_has_a_meaning_and_can_be_written_with_its_default() -> None:
         if key.default and "list" not in key.kind:
             value = key.default if key.kind in ("number", "true or false") else f'"{key.default}"'
             assert read(Settings, [Source("f", f"{key.key} = {value}", "toml")]) == Settings(), key.key
+
+
+@pytest.mark.parametrize(
+    ("values", "socket"),
+    [
+        ({}, "/run/containerd/containerd.sock"),
+        ({"modes": ("standalone",)}, "/run/containerd/containerd.sock"),
+        ({"modes": ("proxy", "standalone")}, "/run/crio/crio.sock"),
+        ({"modes": ("proxy",), "pods": PodSettings(cri="/run/own.sock")}, "/run/own.sock"),
+        ({"modes": ("proxy",), "proxy": ProxySettings(runtime_endpoint="")}, "/run/containerd/containerd.sock"),
+    ],
+)
+def test_in_mode_proxy_pods_come_from_the_runtime_behind_the_proxy_unless_a_socket_is_given(
+    values: dict[str, Any], socket: str
+) -> None:
+    assert Settings(**{"proxy": ProxySettings(runtime_endpoint="/run/crio/crio.sock"), **values}).cri_socket == socket
 
 
 def test_settings_are_frozen_and_can_be_compared() -> None:

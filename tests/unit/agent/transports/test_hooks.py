@@ -22,9 +22,9 @@ from nri.policies.koordinator import names as n
 from nri.policies.koordinator.contexts import PodContext
 from nri.policies.koordinator.profile import Node, Outcome
 from nri.proxy.hook_servers.registrations import Registrations
-from tests.support.agents import POD, UID, parts, text
+from tests.support.agents import POD, TOPOLOGY, UID, parts, text
 from tests.support.hook_peers import ask
-from tests.support.host_trees import v1
+from tests.support.host_trees import TOP, v1, write_files
 
 META = {"name": "p", "namespace": "ns", "uid": UID}
 
@@ -65,6 +65,29 @@ def test_it_serves_and_is_registered_as_a_proxy_reads_it(place: Path, started: l
     transport.stop()
     assert [*(place / "hookserver.d").iterdir()] == []
     assert not (place / "run/hooks.sock").exists()
+
+
+@pytest.mark.parametrize(("runtime", "prefix"), [("containerd", "cri-containerd-"), ("cri-o", "crio-")])
+def test_later_writes_hit_the_cgroups_of_the_runtime_that_the_settings_name(
+    place: Path, started: list[HooksTransport], runtime: str, prefix: str
+) -> None:
+    """Under systemd's driver the runtime is a part of the folder's name."""
+    slices = f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{UID.replace('-', '_')}.slice"
+    scope = f"{slices}/{prefix}{'c' * 64}.scope"
+    root = v1(place / "root", slices, scope)
+    write_files(Path(root.path), {f"{TOP}/cpuset/{slices}/cpuset.cpus": "1-2\n"})
+    options = HooksSettings(
+        socket=str(place / "run/hooks.sock"), registration_folder=place / "hookserver.d", runtime=runtime
+    )
+    transport = HooksTransport(Settings(hooks=options), parts(root, rules={"NodeResourceTopology": TOPOLOGY}))
+    started.append(transport)
+    transport.start()
+    request = {
+        "pod_meta": META, "pod_labels": {n.LABEL_QOS: n.BE}, "pod_cgroup_parent": f"/{slices}",
+        "container_meta": {"name": "app", "id": "c" * 64}, "container_resources": {"cpuset_cpus": "1"},
+    }  # fmt: skip
+    ask(place / "run/hooks.sock", "PreUpdateContainerResources", **request)
+    assert text(root, "cpuset", scope, "cpuset.cpus") == "1-2"
 
 
 def test_under_the_policy_fail_the_registration_outlives_the_agent(place: Path, started: list[HooksTransport]) -> None:

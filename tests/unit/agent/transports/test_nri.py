@@ -69,10 +69,6 @@ def ready(transport: NriTransport) -> bool:
     return transport.health()[0]
 
 
-def events(transport: NriTransport, parts: Parts, event: str) -> int:
-    return parts.observer.count("events_total", transport.name, event)
-
-
 # -- connecting -------------------------------------------------------------------------------------------------------
 
 
@@ -109,7 +105,7 @@ def test_it_connects_again_after_the_runtime_was_away(run_dir: Path, transport: 
     with FakeRuntime(socket_path=path) as runtime:
         wait_for(lambda: ready(transport), "the second registration")
         assert runtime.create_container(pod, container).cpuset_cpus == "0-1,2-3"
-        assert events(transport, parts, "connected") == 2
+        assert 'nri_agent_events_total{transport="nri",event="connected"} 2\n' in parts.observer.text()
         transport.stop()
 
 
@@ -287,7 +283,6 @@ def test_a_changed_rule_changes_what_runs_and_the_source_does_not_wait(
         parts.book.put("NodeResourceTopology", agents.TOPOLOGY, "a test")
         wait_for(lambda: runtime.updates, "the update")
         assert [(update.container_id, update.cpuset_cpus) for update in runtime.updates] == [(CONTAINER_ID, "0-3")]
-        assert transport.refresher.idle(PATIENCE_S)
         transport.stop()
 
 

@@ -120,7 +120,7 @@ def in_spec(spec: dict[str, Any], case: Case) -> dict[tuple[str, str], str]:
 def agent_settings(world: Proxied) -> Settings:
     """An agent's settings for the proxy before that runtime."""
     own = world.settings
-    proxy = ProxySettings(listen=own.socket, runtime_endpoint=own.runtime, state=own.state, policy_path="")
+    proxy = ProxySettings(listen=own.listen, runtime_endpoint=own.runtime_endpoint, state=own.state, policy_path="")
     return Settings(modes=("proxy",), proxy=proxy)
 
 
@@ -133,7 +133,7 @@ def live(folder: Path, case: Case, *, update: bool) -> dict[tuple[str, str], str
     try:
         world.start_runtime()
         transport.start()
-        served = (True, f"serving {world.settings.socket}, before {world.settings.runtime}")
+        served = (True, f"serving {world.settings.listen}, before {world.settings.runtime_endpoint}")
         wait_for(lambda: transport.health() == served, "that it serves")
         return _life(world, transport, root, parts, case, update=update)
     finally:
@@ -200,8 +200,7 @@ def test_the_rules_of_now_reach_what_runs(tmp_path: Path) -> None:
         assert "cpus" not in world.spec(made)["linux"]["resources"].get("cpu", {})
         for kind, document in case.documents.items():
             parts.book.put(kind, document, "a test")
-        assert transport.refresher.idle(20)
-        assert world.spec(made)["linux"]["resources"]["cpu"]["cpus"] == "0-1,2-3"
+        wait_for(lambda: world.spec(made)["linux"]["resources"].get("cpu", {}).get("cpus") == "0-1,2-3", "its CPUs")
     finally:
         transport.stop()
         world.close()

@@ -124,7 +124,7 @@ def test_one_bad_pod_does_not_keep_the_others_from_their_values(tmp_path: Path) 
 def test_what_the_time_is_too_short_for_follows_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin, _ = made(tmp_path, BATCH)
     asked: list[int] = []
-    plugin.stale = lambda: asked.append(1)
+    monkeypatch.setattr(plugin.refresher, "ask", lambda: asked.append(1))
     monkeypatch.setattr(reapply, "_SHARE", -1.0)
     sandbox, container = running(BATCH.pod)
     with FakeRuntime(pods=[sandbox], containers=[container]) as runtime:
@@ -306,10 +306,12 @@ def test_many_containers_are_updated_in_portions(tmp_path: Path, monkeypatch: py
         assert sizes == [reapply.PORTION, reapply.PORTION, 5]
 
 
-def test_a_container_that_is_being_created_while_a_rule_changes_is_looked_at_afterwards(tmp_path: Path) -> None:
+def test_a_container_that_is_being_created_while_a_rule_changes_is_looked_at_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plugin, parts = made(tmp_path, SHARED)
     asked: list[int] = []
-    plugin.stale = lambda: asked.append(1)
+    monkeypatch.setattr(plugin.refresher, "ask", lambda: asked.append(1))
     sandbox, container = SHARED.pod.messages()
     with FakeRuntime() as runtime:
         created = runtime.add(plugin).create_container(sandbox, container).container

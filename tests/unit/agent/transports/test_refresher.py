@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator
 
@@ -58,23 +57,31 @@ def test_nothing_is_done_unasked_and_requests_meanwhile_are_one(made: list[Refre
     for _ in range(10):
         refresher.ask()
     work.may.release(1000)
-    assert refresher.idle(PATIENCE_S)
+    assert work.begun.acquire(timeout=PATIENCE_S)
+    assert not work.begun.acquire(timeout=0.2)
     assert work.times == 2
 
 
-def test_what_is_left_is_tried_again_a_few_times(made: list[Refresher], caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_left_is_tried_again_until_it_is_done(made: list[Refresher], caplog: pytest.LogCaptureFixture) -> None:
     work = Work(False, RuntimeError("a defect"), True)
-    refresher = start(work, made)
-    refresher.ask()
-    assert refresher.idle(PATIENCE_S)
-    assert work.times == 3
+    start(work, made).ask()
+    for _ in range(3):
+        assert work.begun.acquire(timeout=PATIENCE_S)
+    assert not work.begun.acquire(timeout=0.2)
     assert "a defect" in caplog.text
-    work.outcomes = [False] * 100
-    with caplog.at_level(logging.WARNING):
+
+
+def test_what_is_never_done_is_tried_a_few_times_for_each_request(
+    made: list[Refresher], caplog: pytest.LogCaptureFixture
+) -> None:
+    work = Work(*[False] * 100)
+    refresher = start(work, made)
+    for asked in (1, 2):
         refresher.ask()
-        assert refresher.idle(PATIENCE_S)
-    assert work.times == 3 + 5
-    assert "next when a rule changes" in caplog.text
+        for _ in range(5):
+            assert work.begun.acquire(timeout=PATIENCE_S)
+        assert not work.begun.acquire(timeout=0.2)
+        assert caplog.text.count("next when a rule changes") == asked
 
 
 def test_it_ends_also_in_a_pause_and_can_begin_again(made: list[Refresher]) -> None:

@@ -121,7 +121,7 @@ def test_of_two_answers_the_later_one_counts_whichever_is_done_first(asker: Aske
         nri.Adjustment(),
         [nri.Update(target).set_cpu_shares(values[container.name])],
     )
-    cri = asker.world.client(asker.world.settings.socket)
+    cri = asker.world.client(asker.world.settings.listen)
     thread = threading.Thread(target=lambda: asker.world.create(asker.pod, "first", cri))
     thread.start()
     assert begun.wait(20)

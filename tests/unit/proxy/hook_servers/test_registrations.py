@@ -94,39 +94,61 @@ def test_a_bad_file_is_named_and_passed_over_and_its_last_good_server_stays(
     (tmp_path / "b.json").write_text("{half")
     found = Registrations(tmp_path)
     assert endpoints(found) == ["/a.sock"]
-    assert "b.json" in found.problems()
     (tmp_path / "a.json").write_text("")
     for _ in range(3):
         assert endpoints(found) == ["/a.sock"]
-    assert set(found.problems()) == {"a.json", "b.json"}
-    assert [record.getMessage().partition(";")[2] for record in caplog.records] == [
-        " it is passed over",
-        " what was last good of it stays",
+    assert [(each.getMessage().split(": ")[0], each.getMessage().split("; ")[1]) for each in caplog.records] == [
+        (f"{tmp_path}/b.json", "it is passed over"),
+        (f"{tmp_path}/a.json", "what was last good of it stays"),
     ]
     write(tmp_path, "b.json", "/b.sock")
     (tmp_path / "a.json").unlink()
     assert endpoints(found) == ["/b.sock"]
-    assert found.problems() == {}
+    caplog.clear()
+    (tmp_path / "a.json").write_text("")
+    (tmp_path / "b.json").write_text("{half")
+    assert endpoints(found) == ["/b.sock"]
+    assert len(caplog.records) == 2, "the same again, after it was mended or gone, is told again"
 
 
-def test_a_file_that_others_may_write_is_passed_over(tmp_path: Path) -> None:
+def test_a_file_that_others_may_write_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path, "a.json").chmod(0o666)
     (tmp_path / "b.json").mkdir()
     found = Registrations(tmp_path)
     assert endpoints(found) == []
-    assert "others may write to it (mode 0666" in found.problems()["a.json"]
-    assert found.problems()["b.json"] == "it is no file"
+    assert f"{tmp_path}/a.json: others may write to it (mode 0666" in caplog.text
+    assert f"{tmp_path}/b.json: it is no file; it is passed over" in caplog.text
 
 
-def test_files_beyond_bounds_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_beyond_bounds_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "a.json").write_text(" " * (registrations.MOST_BYTES + 1))
     monkeypatch.setattr(registrations, "MOST_FILES", 2)
     write(tmp_path, "b.json", "/b.sock")
     write(tmp_path, "c.json", "/c.sock")
     found = Registrations(tmp_path)
     assert endpoints(found) == ["/b.sock"]
-    assert "longer than" in found.problems()["a.json"]
-    assert "more than 2 files" in found.problems()["c.json"]
+    assert f"{tmp_path}/a.json: it is longer than" in caplog.text
+    assert f"{tmp_path}/c.json: it is more than 2 files; it is passed over" in caplog.text
+
+
+def test_a_good_file_that_others_push_beyond_the_bound_goes_and_comes_back_with_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(registrations, "MOST_FILES", 1)
+    write(tmp_path, "b.json", "/b.sock")
+    found = Registrations(tmp_path)
+    assert endpoints(found) == ["/b.sock"]
+    for _ in range(2):
+        caplog.clear()
+        first = write(tmp_path, "a.json", "/a.sock")
+        for _ in range(3):
+            assert endpoints(found) == ["/a.sock"]
+        warned = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+        assert warned == [f"{tmp_path}/b.json: it is more than 1 files; it is passed over"]
+        first.unlink()
+        assert endpoints(found) == ["/b.sock"]
 
 
 def test_a_folder_that_cannot_be_read_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

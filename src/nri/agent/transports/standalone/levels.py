@@ -27,7 +27,7 @@ from nri.policies.koordinator.hooks import (
 )
 from nri.policies.koordinator.names import BE, LS, LSE, LSR, NONE, SYSTEM
 
-__all__ = ["ALL_CLASSES", "ROWS", "Level", "LevelConflict", "Row", "check", "rows_for"]
+__all__ = ["ALL_CLASSES", "ROWS", "Level", "LevelConflict", "Row", "check"]
 
 ALL_CLASSES: Final = frozenset({LSE, LSR, LS, BE, SYSTEM, NONE})
 
@@ -113,12 +113,3 @@ def check(rows: Iterable[Row]) -> None:
     for one, two in itertools.combinations(rows, 2):
         if one.meets(two):
             raise LevelConflict(one, two)
-
-
-def rows_for(rows: Iterable[Row], level: Level, qos: str, own_cpus: bool) -> dict[str, str]:
-    """Return the hook whose word counts for a pod, by knob."""
-    return {
-        row.knob: row.hook
-        for row in rows
-        if row.level is level and qos in row.classes and row.own_cpus in (None, own_cpus)
-    }

@@ -12,7 +12,7 @@ from nri.cli.output import Column, Painted
 from nri.policies.koordinator.profile import PROFILE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from nri.cli.output import Output
 
@@ -49,8 +49,11 @@ ERRORS = (
 
 
 def enriched(found: Mapping[str, Any]) -> dict[str, Any]:
-    """An explanation in which each value and each error names the rules and the labels and annotations of its hook."""
-    both = {part: [_with_reads(row) for row in found.get(part, ())] for part in ("values", "errors")}
+    """An explanation in which each value and each error names the rules and the labels and annotations of its hook.
+
+    Of these it names the ones that the pod has, where the agent tells which.
+    """
+    both = {part: [_with_reads(row, found.get("keys")) for row in found.get(part, ())] for part in ("values", "errors")}
     return {**found, **both}
 
 
@@ -83,6 +86,6 @@ def show(out: Output, found: Mapping[str, Any]) -> None:
         out.text(note)
 
 
-def _with_reads(row: Mapping[str, Any]) -> dict[str, Any]:
+def _with_reads(row: Mapping[str, Any], has: Collection[str] | None) -> dict[str, Any]:
     rules, keys = _READS.get(row.get("hook", ""), ((), ()))
-    return {"reads": list(keys), **row, "rules": list(rules)}
+    return {"reads": [key for key in keys if has is None or key in has], **row, "rules": list(rules)}

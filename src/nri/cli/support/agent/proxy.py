@@ -36,8 +36,8 @@ DEFAULT_PATH = "/etc/nri/proxy.toml"
 VARIABLE = "NRI_PROXY_CONFIG"
 #: The key that each option sets.
 KEYS = {
-    "listen": "socket",
-    "runtime_endpoint": "runtime",
+    "listen": "listen",
+    "runtime_endpoint": "runtime_endpoint",
     "plugin_path": "nri.plugin_path",
     "plugin_config_path": "nri.plugin_config_path",
     "policy": "nri.policy_path",

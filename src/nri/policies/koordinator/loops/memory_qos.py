@@ -49,8 +49,10 @@ def pod_values(qos: MemoryQos, request: int) -> dict[str, int]:
     return _values(qos, max(request, 0))
 
 
-def container_values(qos: MemoryQos, request: int, limit: int, allocatable: int) -> dict[str, int]:
+def container_values(qos: MemoryQos, request: int, limit: int, allocatable: int | None) -> dict[str, int]:
     """Return the knobs of a container, in bytes. Without a limit it is slowed down by what the node can give.
+
+    Where that is not known (None), there is no `memory.high` for it.
 
     `memory.high` is between request and limit, in whole pages, one at least, and never below
     `memory.min`.
@@ -62,6 +64,8 @@ def container_values(qos: MemoryQos, request: int, limit: int, allocatable: int)
             values["memory.high"] = UNLIMITED
             return values
         end = limit if limit > 0 else allocatable
+        if end is None:
+            return values
         high = (request + (end - request) * qos.throttling_percent // 100) // _PAGE * _PAGE
         values["memory.high"] = max(high, values.get("memory.min", 0), _PAGE)
     return values

@@ -11,7 +11,7 @@ import pytest
 
 from nri.agent.settings.values import Settings
 from nri.agent.transports.standalone import Standalone
-from nri.agent.transports.standalone.levels import ALL_CLASSES, ROWS, Level, LevelConflict, Row, check, rows_for
+from nri.agent.transports.standalone.levels import ALL_CLASSES, ROWS, Level, LevelConflict, Row, check
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.contexts import ContainerContext, ExtendedResources, PodContext, Resources
 from nri.policies.koordinator.hooks.batch_resource import BatchRule
@@ -75,5 +75,6 @@ def test_the_table_says_whose_word_counts_for_each_class_of_pods(qos: str, own: 
             given = {knob: getattr(because.changes, name) for name, knob in KNOBS.items()}
             given["oom_score_adj"] = because.changes.oom_score_adj
             whose.update({knob: because.hook for knob, value in given.items() if value is not None})
-        table = rows_for(ROWS, level, qos, own)
+        rows = [row for row in ROWS if row.level is level and qos in row.classes and row.own_cpus in (None, own)]
+        table = {row.knob: row.hook for row in rows}
         assert {knob: table.get(knob) for knob in whose} == whose

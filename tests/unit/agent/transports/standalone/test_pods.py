@@ -174,7 +174,7 @@ def test_values_of_a_pod_and_its_containers_are_found_with_their_hook_and_reason
     rows = {(row["container"], row["field"]): (row["hook"], row["value"]) for row in told["values"]}
     assert rows["", "cpu_shares"] == rows["c", "cpu_shares"] == ("BatchResource", "512")
     assert {row["outcome"] for row in told["writes"]} <= {"applied", "unchanged"}
-    assert world.observer.count("decisions_total", "standalone", "ReconcileContainer") == 1
+    assert 'nri_agent_decisions_total{transport="standalone",stage="ReconcileContainer"} 1\n' in world.observer.text()
 
 
 def test_nothing_is_left_of_pods_that_came_and_went(tmp_path: Path) -> None:

@@ -102,4 +102,4 @@ def test_more_pods_than_any_node_has_are_left_out_and_counted(tmp_path: Path) ->
     world = World(tmp_path, Node())
     world.source.replace([{"metadata": {"uid": str(number)}} for number in range(4100)])
     world.standalone.round(frozenset({"timer"}))
-    assert world.observer.count("left_out_total", "pods") == 4
+    assert 'nri_agent_left_out_total{reason="pods"} 4\n' in world.observer.text()

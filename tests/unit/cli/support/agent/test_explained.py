@@ -28,6 +28,14 @@ def test_each_value_and_error_names_the_rules_and_keys_of_its_hook() -> None:
     assert (found["errors"][1]["rules"], found["errors"][1]["reads"]) == ([], [])
 
 
+def test_of_the_keys_of_a_hook_those_are_named_that_the_pod_has() -> None:
+    found = enriched(
+        {**FOUND, "keys": ["koordinator.sh/qosClass"], "values": [{**VALUE, "hook": "GroupIdentity"}, VALUE]}
+    )
+    assert [row["reads"] for row in found["values"]] == [["koordinator.sh/qosClass"], ["koordinator.sh/qosClass"]]
+    assert enriched({**FOUND, "keys": []})["values"][0]["reads"] == []
+
+
 def test_keys_that_are_known_to_be_there_stay() -> None:
     found = enriched({**FOUND, "values": [{**VALUE, "reads": ["koordinator.sh/qosClass"]}]})
     assert found["values"][0]["reads"] == ["koordinator.sh/qosClass"]

@@ -26,6 +26,8 @@ def test_memory_without_a_limit_is_throttled_by_the_node_and_zero_is_no_throttli
     assert values["memory.high"] == ((1 << 30) + (2 << 30) * 80 // 100) // 4096 * 4096
     assert values["memory.low"] == values["memory.min"] == 1 << 29
     assert values["memory.wmark_ratio"] == 95
+    unknown = memory_qos.container_values(QOS, 1 << 30, -1, None)
+    assert unknown == {name: value for name, value in values.items() if name != "memory.high"}
     free = QOS._replace(throttling_percent=0)
     assert memory_qos.container_values(free, 1, 2, 3)["memory.high"] == -1
     assert "memory.high" not in memory_qos.pod_values(QOS, 1 << 30)
