@@ -84,7 +84,7 @@ def test_a_proxy_stops_although_its_runtime_hangs(tmp_path: Path, monkeypatch: p
 
     world = Proxied(tmp_path)
     proxy = world.start()
-    server = bind(world.settings.runtime, ThreadPoolExecutor(4), [Hangs()])
+    server = bind(world.settings.runtime_endpoint, ThreadPoolExecutor(4), [Hangs()])
     server.start()
     try:
         assert asked.wait(20)
