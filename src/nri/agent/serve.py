@@ -6,8 +6,8 @@
     GET /explain?pod=NAMESPACE/NAME, GET /explain, GET /capabilities    JSON, over the unix socket alone
 
 Rules: a connection is one request, of bounded length, in bounded time; there are never more than a few at once by
-either way, and those beyond are refused; who connects to the unix socket has to be root, or the agent's own user. Next:
-`nri.agent.agent`.
+either way, and `nri.agent.visitors` says which; who connects to the unix socket has to be root, or the agent's own
+user. Next: `nri.agent.agent`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+from nri.agent.visitors import Visitor, Visitors
 from nri.errors import NriError
 from nri.unix import UnixListener, credentials, make_folder
 
@@ -82,7 +83,7 @@ class Server:
         self._handlers, self._public, self._deadline_s = handlers, public, deadline_s
         self._brief = brief or {}
         # Places of their own, so that who comes by TCP cannot keep root from asking.
-        self._places = {trusted: threading.BoundedSemaphore(_MOST_AT_ONCE) for trusted in (True, False)}
+        self._visitors = {trusted: Visitors(_MOST_AT_ONCE) for trusted in (True, False)}
         self._closing = False
         self._unix: UnixListener | None = None
         self._tcp: socket.socket | None = None
@@ -127,31 +128,36 @@ class Server:
     def _accept(self, listener: socket.socket, trusted: bool) -> None:
         while not self._closing:
             try:
-                connection, _ = listener.accept()
+                connection, address = listener.accept()
             except OSError as error:
                 if self._closing or listener.fileno() < 0:
                     return
                 _log.warning("no connection can be accepted: %s", error)
                 time.sleep(0.1)  # mostly no descriptors are left, which passes
                 continue
-            if not self._places[trusted].acquire(blocking=False):
+            visitor = Visitor(connection, str(address[0]) if isinstance(address, tuple) else "")
+            if not self._visitors[trusted].enter(visitor):
                 connection.close()
                 continue
-            threading.Thread(target=self._serve, args=(connection, trusted), name="nri-agent-http", daemon=True).start()
+            threading.Thread(target=self._serve, args=(visitor, trusted), name="nri-agent-http", daemon=True).start()
 
-    def _serve(self, connection: socket.socket, trusted: bool) -> None:
+    def _serve(self, visitor: Visitor, trusted: bool) -> None:
+        connection, visitors = visitor.connection, self._visitors[trusted]
         try:
             with connection:
                 deadline = time.monotonic() + self._deadline_s
                 head = _read_head(connection, deadline)
+                if not visitors.answer(visitor):
+                    return
                 answer = self._answer(head, connection, trusted)
+                visitors.wait(visitor)
                 _send(connection, answer, deadline, body=not head.startswith(b"HEAD "))
         except OSError:
             pass  # it went away, or was too slow
         except Exception:  # noqa: BLE001 - one request never ends the others
             _log.exception("a request could not be answered")
         finally:
-            self._places[trusted].release()
+            visitors.leave(visitor)
 
     def _answer(self, head: bytes, connection: socket.socket, trusted: bool) -> Answer:
         if trusted and credentials(connection).uid not in (0, os.geteuid()):
