@@ -112,7 +112,8 @@ class Hierarchies:
                 if error.errno in (errno.ENODEV, errno.EOPNOTSUPP):  # removed meanwhile; not a domain of its own
                     continue
                 raise
-            return sorted({int(word) for word in text.split()})
+            # 0 is one that is not seen from here, in another pid namespace; every call would take it for the caller.
+            return sorted({int(word) for word in text.split()} - {0})
         raise FileNotFoundError(errno.ENOENT, "no hierarchy has this cgroup", cgroup)
 
 

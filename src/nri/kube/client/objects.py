@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 __all__ = ["Event", "Object", "Page", "key_of", "read_event", "read_page", "read_status", "version_of"]
 
 Object = dict[str, Any]
+#: No refusal asks for a longer pause that counts, in seconds; JSON has numbers that no float can hold.
+_LONGEST_S = 86_400
 _EVENTS = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
 
 
@@ -65,7 +67,8 @@ def status_of(found: Object) -> tuple[int, str, float]:
     code, details = found.get("code"), found.get("details")
     after = details.get("retryAfterSeconds") if isinstance(details, dict) else 0
     words = str(found.get("message") or found.get("reason") or "")
-    return code if isinstance(code, int) else 0, words, float(after) if isinstance(after, int) and after > 0 else 0.0
+    after_s = float(min(max(after, 0), _LONGEST_S)) if isinstance(after, int) else 0.0
+    return code if isinstance(code, int) else 0, words, after_s
 
 
 def key_of(thing: Object) -> tuple[str, str]:

@@ -118,3 +118,11 @@ def test_a_cgroup_that_is_removed_meanwhile_is_not_there(tmp_path: Path) -> None
 def test_blanks_in_a_mount_table_are_three_digits() -> None:
     assert unescape("/a\\040b\\011\\012\\134") == "/a b\t\n\\"
     assert unescape("/plain") == "/plain"
+
+
+def test_processes_that_are_not_seen_from_here_are_left_out(tmp_path: Path) -> None:
+    """The kernel lists those of another pid namespace as 0, which every call takes for the caller."""
+    root = host_trees.v2(tmp_path, "pod")
+    for name in ("cgroup.procs", "cgroup.threads"):
+        (tmp_path / "sys/fs/cgroup/pod" / name).write_text("0\n7\n0\n")
+    assert detect(root).processes("pod") == detect(root).threads("pod") == [7]
