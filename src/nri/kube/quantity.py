@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from nri.config.quantity import parse
 
-__all__ = ["CPU_PERIOD_US", "MOST", "bounded", "ceil", "cpu_quota_us", "cpu_shares", "parse"]
+__all__ = ["CPU_PERIOD_US", "MOST", "bounded", "capped", "ceil", "cpu_quota_us", "cpu_shares", "parse"]
 
 #: The largest quantity that messages can hold.
 MOST = 2**63 - 1
@@ -24,6 +24,11 @@ def bounded(value: object, most: int) -> Fraction:
     if not 0 <= found <= most:
         raise ValueError(f'"{value}" is {"less than 0" if found < 0 else f"more than {most}"}')
     return found
+
+
+def capped(value: object) -> Fraction:
+    """Return the value of a quantity, at most `MOST` on either side of 0, as Kubernetes has it. Raises ValueError."""
+    return max(min(parse(value), Fraction(MOST)), Fraction(-MOST))
 
 
 def ceil(value: Fraction) -> int:

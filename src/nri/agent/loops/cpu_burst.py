@@ -12,7 +12,7 @@ from typing import Final
 from nri.agent.loops.moment import LoopPod, Moment
 from nri.agent.loops.strategy import Strategies
 from nri.host import Unsupported, probe
-from nri.kube.quantity import ceil, parse
+from nri.kube.quantity import capped, ceil
 from nri.policies.koordinator import formulas
 from nri.policies.koordinator.contexts import ContainerContext
 from nri.policies.koordinator.hooks import cpu_normalization
@@ -173,5 +173,5 @@ def _milli(pod: LoopPod, name: str, part: str) -> int:
     for spec in pod.specs:
         if spec.get("name") == name:
             asked = ((spec.get("resources") or {}).get(part) or {}).get("cpu")
-            return 0 if asked is None else ceil(parse(asked) * 1000)
+            return 0 if asked is None else ceil(capped(asked) * 1000)
     return 0

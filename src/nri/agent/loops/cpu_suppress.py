@@ -14,7 +14,7 @@ from nri.agent.loops.moment import LoopPod, Moment, folder_subject
 from nri.agent.loops.strategy import Strategies
 from nri.api import cpuset
 from nri.host.topology import Cpu as HostCpu
-from nri.kube.quantity import ceil, parse
+from nri.kube.quantity import capped, ceil
 from nri.policies.koordinator.formulas import UNLIMITED
 from nri.policies.koordinator.hooks.host_application import context_of
 from nri.policies.koordinator.loops.cpu_suppress import Cpu, Used, budget_milli, chosen_cpus, cpu_count, quota_us
@@ -146,7 +146,7 @@ def _reserved(moment: Moment) -> int:
     """Thousandths of CPUs that the node keeps from pods, as its status tells."""
     status = (moment.parts.book.document("Node") or {}).get("status") or {}
     try:
-        amounts = [ceil(parse((status.get(part) or {})["cpu"]) * 1000) for part in ("capacity", "allocatable")]
+        amounts = [ceil(capped((status.get(part) or {})["cpu"]) * 1000) for part in ("capacity", "allocatable")]
     except (KeyError, TypeError, ValueError):
         return 0
     return max(amounts[0] - amounts[1], 0)

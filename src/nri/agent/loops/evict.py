@@ -7,10 +7,13 @@ counts as gone. One round evicts only as many as the need takes. Next: :mod:`nri
 from __future__ import annotations
 
 from collections import deque
+from fractions import Fraction
 from typing import Final
 
 from nri.agent.loops.moment import Eviction, LoopPod, Moment
 from nri.agent.loops.strategy import Strategies
+from nri.kube.quantity import ceil
+from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.loops.evict import BatchCpu, Candidate, by_satisfaction, by_usage, victims
 from nri.policies.koordinator.names import BATCH_CPU
 from nri.policies.koordinator.writes import KNOBS
@@ -20,6 +23,7 @@ __all__ = ["CPU", "MEMORY", "CpuEvict", "MemoryEvict"]
 CPU: Final = "BECPUEvict"
 MEMORY: Final = "BEMemoryEvict"
 _QUOTA, _CPUS, _PERIOD_US = KNOBS["cfs_quota"], KNOBS["cpuset"], 100_000
+_NONE: Final = Fraction(0)
 #: Samples of a window that are kept at most, and the seconds for which an evicted pod is remembered.
 _MOST_SAMPLES: Final = 4096
 _KEPT_S: Final = 600.0
@@ -87,7 +91,8 @@ class CpuEvict(_Evict):
         need = by_satisfaction(average, sample, rule.satisfied_lower, rule.satisfied_upper, rule.usage_percent)
         if need > 0:
             pods = [pod for pod in moment.pods if pod.best_effort]
-            asked = {pod.uid: _batch_milli(pod) for pod in pods}
+            most = moment.sample.cpus * 1000
+            asked = {pod.uid: _batch_milli(pod, most) for pod in pods}
             used = {pod.uid: moment.sample.of(pod.folder).milli or 0 for pod in pods}
             share = int(100 * sample.limit / sample.request)
             self._evict(moment, need, asked, used, f"batch pods get {share} % of the CPU that they ask for")
@@ -98,13 +103,13 @@ class CpuEvict(_Evict):
         used = moment.sample.of(folder).milli
         if used is None:
             return None
-        limit = moment.sample.cpus * 1000
+        limit = most = moment.sample.cpus * 1000
         quota, cpus = moment.read(folder, _QUOTA), moment.read(folder, _CPUS)
         if isinstance(quota, int) and quota > 0:
             limit = min(limit, quota * 1000 // _PERIOD_US)
         if isinstance(cpus, frozenset) and cpus:
             limit = min(limit, len(cpus) * 1000)
-        return BatchCpu(used, sum(_batch_milli(pod) for pod in moment.pods if pod.best_effort), limit)
+        return BatchCpu(used, sum(_batch_milli(pod, most) for pod in moment.pods if pod.best_effort), limit)
 
 
 class MemoryEvict(_Evict):
@@ -134,7 +139,13 @@ class MemoryEvict(_Evict):
             self._evict(moment, need, sizes, sizes, f"the node uses {share} % of its memory")
 
 
-def _batch_milli(pod: LoopPod) -> int:
-    """Thousandths of a CPU that a pod asks for as batch resources, by its spec or its annotation."""
-    found = pod.running.context().extended or {}
-    return sum(max(int(each.requests.get(BATCH_CPU, 0)), 0) for each in found.values())
+def _batch_milli(pod: LoopPod, most: int) -> int:
+    """Thousandths of a CPU that a pod asks for as batch resources, not more than the machine has.
+
+    By its spec, which the scheduler has counted. An annotation says so of pods of a runtime, which has no word for it;
+    else it could have all others evicted, for anybody may write one.
+    """
+    found = [extended for spec in pod.specs if (extended := manifest.extended_of(spec)) is not None]
+    if not found and pod.manifest.get("cgroupParent"):
+        found = list((manifest.annotated(pod.annotations) or {}).values())
+    return min(sum(max(ceil(each.requests.get(BATCH_CPU, _NONE)), 0) for each in found), most)

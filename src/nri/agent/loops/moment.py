@@ -18,7 +18,7 @@ from nri.agent.parts import Parts
 from nri.agent.pods.running import key_of, plain_context, uid_of
 from nri.host import Topology, Unsupported, Writer
 from nri.host.cgroups.units import Value
-from nri.kube.quantity import ceil, parse
+from nri.kube.quantity import capped, ceil
 from nri.policies.koordinator import paths
 from nri.policies.koordinator.contexts import ContainerContext
 from nri.policies.koordinator.convert import manifest
@@ -90,7 +90,7 @@ class LoopPod:
         for spec in self.specs:
             if spec.get("name") == container:
                 asked = (spec.get("resources") or {}).get(part) or {}
-                return next((ceil(parse(asked[name])) for name in names if name in asked), -1)
+                return next((ceil(capped(asked[name])) for name in names if name in asked), -1)
         return -1
 
     def subject(self, container: str = "") -> Subject:

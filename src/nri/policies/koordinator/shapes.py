@@ -94,7 +94,7 @@ def _scalar(value: Any, shape: Any, where: str) -> Any:
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             _wrong(value, QUANTITY, where)
         try:
-            return quantity.parse(value)
+            return quantity.capped(value)
         except ValueError as error:
             raise ValueError(f"{_place(where)}{error}") from None
     if isinstance(value, str) and not value.isascii():  # half of a surrogate pair, which no message can hold

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from nri.policies.koordinator import names as n
 from tests.support.host_trees import write_files
@@ -105,3 +108,29 @@ def test_batch_pods_that_do_not_use_what_they_get_stay(tmp_path: Path) -> None:
     world = cpu_world(tmp_path, 1000)
     world.loop(60)
     assert world.asked.pods == []
+
+
+@pytest.mark.parametrize("claim", ["8000000", "9" * 4300 + "E"])
+def test_an_annotation_that_claims_batch_cpu_evicts_nobody_and_keeps_nobody(tmp_path: Path, claim: str) -> None:
+    """The scheduler counts the spec alone, and so does Koordinator; an annotation is for anybody to write."""
+    world = cpu_world(tmp_path, 2000)
+    liar = pod("z", n.BE, n.BEST_EFFORT, annotations={n.ANNOTATION_EXTENDED: claims(claim)})
+    world.pod(liar)
+    world.source.replace([batch("a"), batch("b"), liar])
+    world.loop(15)
+    assert world.asked.pods == ["a"]  # as without it: one is enough
+    assert "errors" not in world.loops.health()[1]
+
+
+def test_where_only_the_annotation_can_say_it_a_pod_asks_for_no_more_than_the_machine_has(tmp_path: Path) -> None:
+    world = cpu_world(tmp_path, 2000)
+    liar = pod("z", n.BE, n.BEST_EFFORT, annotations={n.ANNOTATION_EXTENDED: claims("9" * 4300 + "E")})
+    world.source.replace([{**liar, "cgroupParent": "/" + world.pod(liar)}])
+    world.loop(15)
+    assert world.asked.pods == ["z"]
+    told = world.history.of("ns/z")
+    assert told is not None and told["values"][0]["reason"] == "batch pods get 25 % of the CPU that they ask for"
+
+
+def claims(milli: str) -> str:
+    return json.dumps({"containers": {"c": {"requests": {n.BATCH_CPU: milli}}}})

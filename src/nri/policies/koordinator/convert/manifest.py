@@ -190,7 +190,7 @@ def _part(container: Mapping[str, Any], part: str) -> dict[str, Fraction]:
 
 
 def _quantities(given: Mapping[str, Any] | None) -> dict[str, Fraction]:
-    return {name: quantity.parse(value) for name, value in (given or {}).items()}
+    return {name: quantity.capped(value) for name, value in (given or {}).items()}
 
 
 def _flat(container: Mapping[str, Any]) -> dict[str, Fraction]:

@@ -87,7 +87,7 @@ def pod_limits(annotations: Mapping[str, str], quirks: Quirks = Quirks.DEFAULT) 
 
 
 def _bytes(text: str, quirks: Quirks) -> int:
-    bits = quantity.ceil(quantity.parse(text))
+    bits = quantity.ceil(quantity.capped(text))
     if bits < 0 and quirks.negative_bandwidth_refused:
         raise ValueError(f"a bandwidth is not {bits}")
     return bits % (1 << 64) // 8

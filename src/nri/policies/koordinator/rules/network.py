@@ -86,7 +86,7 @@ def tc_bits_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.D
     if isinstance(value, int):
         return total * value // 100 if 0 <= value <= 100 else 0
     try:
-        return _unsigned(quantity.ceil(quantity.parse(value)), quirks)
+        return _unsigned(quantity.ceil(quantity.capped(value)), quirks)
     except ValueError:
         return 0
 
@@ -116,7 +116,7 @@ def bytes_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEF
         return 0
     if isinstance(value, int):
         return _unsigned(value, quirks) * total % _UINT64 // 100
-    found = _unsigned(quantity.ceil(quantity.parse(value)), quirks) // 8
+    found = _unsigned(quantity.ceil(quantity.capped(value)), quirks) // 8
     if found > total:
         raise ValueError(f"{value!r} is more than the node's {total}")
     return found

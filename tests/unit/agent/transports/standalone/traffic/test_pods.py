@@ -129,3 +129,15 @@ def test_a_pod_of_no_form_is_told_and_the_other_pods_keep_their_classes(tmp_path
     world.round("NodeSLO")
     assert int(world.text(folders[1], "net_cls.classid")) == 0x10003
     assert world.standalone.last_network.errors == 1
+
+
+def test_a_limit_of_thousands_of_digits_costs_no_other_pod_its_class(tmp_path: Path) -> None:
+    world = World(tmp_path, NODE)
+    huge = at(limited("a", json.dumps({"ingressLimit": "9" * 4300 + "E", "egressLimit": "9" * 4300 + "E"})), "10.1.0.1")
+    good = at(limited("b", json.dumps({"egressLimit": "10M"})), "10.1.0.2")
+    folder = world.pod(good)
+    world.source.replace([huge, good])
+    world.book.put("NodeSLO", slo(), "test")
+    world.round("NodeSLO")
+    assert int(world.text(folder, "net_cls.classid")) > 0x10000
+    assert "-s 10.1.0.2/32" in chain(world)
