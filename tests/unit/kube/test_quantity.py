@@ -47,7 +47,8 @@ def test_cpu_limits_become_a_quota_that_the_kernel_takes(cpus, quota):
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("1e99", quantity.MOST), ("-1e99", -quantity.MOST), ("9E", 9 * 10**18), ("500m", Fraction(1, 2))]
+    ("text", "value"),
+    [("1e99", quantity.MOST), ("-1e99", -quantity.MOST), ("9E", 9 * 10**18), ("500m", Fraction(1, 2))],
 )
 def test_a_quantity_is_capped_as_kubernetes_does_it(text: str, value: Fraction) -> None:
     assert quantity.capped(text) == value

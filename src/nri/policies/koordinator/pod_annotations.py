@@ -1,16 +1,18 @@
 """Read what stands in a pod's annotations: one function each, which raises ValueError for what cannot be read.
 
-The error's text begins with the annotation's key, so that it can be shown as it is. Next:
-`nri.policies.koordinator.shapes`, which knows how such texts are read.
+The error's text begins with the annotation's key, so that it can be shown as it is. What is returned is not to be
+changed: `nri.policies.koordinator.memo` has it for who asks next. Next: `nri.policies.koordinator.shapes`, which knows
+how such texts are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nri.policies.koordinator import names
 from nri.policies.koordinator.contexts import ExtendedResources
+from nri.policies.koordinator.memo import LONG, Memo
 from nri.policies.koordinator.shapes import INT32, QUANTITY, Items, Record, Table, decode
 
 __all__ = ["cpu_qos", "device_allocations", "extended_resources", "own_cpuset", "read", "resctrl", "resource_status"]
@@ -27,6 +29,7 @@ _PART = Record({"schemata": Record(_SCHEMATA), "schemataPerCache": Items(Record(
 _RESCTRL = Record({"llc": _PART, "mb": _PART})
 #: What the kernel takes as an identity.
 _IDENTITIES = range(-1, 3)
+_memo = Memo()
 
 
 def read(annotations: Mapping[str, str], key: str, shape: Any) -> Any | None:
@@ -34,8 +37,12 @@ def read(annotations: Mapping[str, str], key: str, shape: Any) -> Any | None:
     text = annotations.get(key)
     if text is None:
         return None
+    return _remembered(key, text, repr(shape) if len(text) >= LONG else "", lambda text: decode(text, shape))
+
+
+def _remembered(key: str, text: str, reader: str, parse: Callable[[str], Any]) -> Any:
     try:
-        return decode(text, shape)
+        return _memo.get(reader, text, parse)
     except ValueError as error:
         raise ValueError(f"annotation {key}: {error}") from None
 
@@ -62,7 +69,15 @@ def cpu_qos(annotations: Mapping[str, str]) -> dict[str, Any] | None:
 
 def extended_resources(annotations: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
     """Return what each container asks of batch resources; None without the annotation, or if it names no containers."""
-    spec = (read(annotations, names.ANNOTATION_EXTENDED, _EXTENDED) or {}).get("containers")
+    text = annotations.get(names.ANNOTATION_EXTENDED)
+    found: dict[str, ExtendedResources] | None = None
+    if text is not None:
+        found = _remembered(names.ANNOTATION_EXTENDED, text, "extended", _extended)
+    return found
+
+
+def _extended(text: str) -> dict[str, ExtendedResources] | None:
+    spec = decode(text, _EXTENDED).get("containers")
     if spec is None:
         return None
     return {

@@ -64,7 +64,7 @@ def fit(value: Any, shape: Any, where: str) -> Any:
         if not isinstance(value, dict):
             _wrong(value, "an object", where)
         return {
-            key: _empty(shape.values) if each is None else fit(each, shape.values, f"{where}.{key}")
+            key: _empty(shape.values) if each is None else fit(each, shape.values, f"{where}.{cut(key, _MOST_SHOWN)}")
             for key, each in value.items()
         }
     if isinstance(shape, Items):

@@ -79,9 +79,14 @@ def pod_context(pod: Mapping[str, Any], folder: str, tasks: Mapping[str, tuple[i
     )
 
 
-def container_context(pod: Mapping[str, Any], folder: str, name: str, driver: str = paths.SYSTEMD) -> ContainerContext:
-    """Return the context of a container by its name; one without an id yet has no folder."""
-    context = pod_context(pod, folder)
+def container_context(
+    pod: Mapping[str, Any], folder: str, name: str, driver: str = paths.SYSTEMD, of_pod: PodContext | None = None
+) -> ContainerContext:
+    """Return the context of a container by its name; one without an id yet has no folder.
+
+    `of_pod` is the pod's own context, for who has it already: it takes a look at all containers.
+    """
+    context = of_pod or pod_context(pod, folder)
     status, spec = pod.get("status") or {}, pod.get("spec") or {}
     found = _named(status.get("containerStatuses"), name)
     specs = "initContainers" if found is None else "containers"
@@ -101,11 +106,15 @@ def container_context(pod: Mapping[str, Any], folder: str, name: str, driver: st
 
 
 def sandbox_context(
-    pod: Mapping[str, Any], folder: str, container_id: str, driver: str = paths.SYSTEMD
+    pod: Mapping[str, Any],
+    folder: str,
+    container_id: str,
+    driver: str = paths.SYSTEMD,
+    of_pod: PodContext | None = None,
 ) -> ContainerContext:
     """Return the context of a pod's pause container; "" as its id gives it no folder."""
     path = paths.container_path(folder, container_id, driver) if container_id else ""
-    return ContainerContext(pod_context(pod, folder), id=container_id, cgroup_parent=path, sandbox=True)
+    return ContainerContext(of_pod or pod_context(pod, folder), id=container_id, cgroup_parent=path, sandbox=True)
 
 
 def containers_of(pod: Mapping[str, Any]) -> Iterator[str]:

@@ -29,18 +29,22 @@ class RunningPod:
     folder: str
     sandbox_id: str = ""
     driver: str = paths.SYSTEMD
+    #: The context, once it was asked for: each container's has it, and it takes a look at all of them.
+    _context: list[PodContext] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def context(self) -> PodContext:
         """Return the pod's context."""
-        return manifest.pod_context(self.pod, self.folder)
+        if not self._context:
+            self._context.append(manifest.pod_context(self.pod, self.folder))
+        return self._context[0]
 
     def container(self, name: str) -> ContainerContext:
         """Return a container's context."""
-        return manifest.container_context(self.pod, self.folder, name, self.driver)
+        return manifest.container_context(self.pod, self.folder, name, self.driver, self.context())
 
     def sandbox(self) -> ContainerContext:
         """Return the pause container's context."""
-        return manifest.sandbox_context(self.pod, self.folder, self.sandbox_id, self.driver)
+        return manifest.sandbox_context(self.pod, self.folder, self.sandbox_id, self.driver, self.context())
 
     def main_containers(self) -> Iterator[ContainerContext]:
         """Yield the containers that have a status, without those that initialize the pod."""
