@@ -20,11 +20,14 @@ from nri.policies.koordinator.contexts import PodContext
 from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.names import KUBE_CLASSES
 from nri.policies.koordinator.refresh.running import RunningPod
+from nri.text import plain
 
 __all__ = ["key_of", "plain_context", "running", "uid_of"]
 
 _HASH: Final = "kubernetes.io/config.hash"
 _MIRROR: Final = "kubernetes.io/config.mirror"
+#: A uid, which becomes the name of a folder; a runtime's own pods need not have a UUID.
+_IS_UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _IS_HASH: Final = re.compile(r"[0-9a-f]{32}")
 #: What reading an object of another form than a pod's raises.
 _SENSELESS: Final = (AttributeError, TypeError, ValueError, LookupError, ArithmeticError)
@@ -90,6 +93,10 @@ def _runs(pod: Mapping[str, Any]) -> bool:
 
 def _found(pod: Mapping[str, Any], uids: Counter[str], hierarchies: Hierarchies, driver: str) -> RunningPod:
     uid, hashed = uid_of(pod), _hash_of(pod)
+    if _IS_UID.fullmatch(uid) is None:  # its folder would be another one than a pod's
+        raise ValueError(f"{plain(uid, 40)} is no uid")
+    if not key_of(pod).isprintable():  # it goes into other programs' files
+        raise ValueError(f"{plain(key_of(pod), 80)} is no name of a pod")
     folder, made_by = _told(pod), driver
     if folder:
         made_by = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS

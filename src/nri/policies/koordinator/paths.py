@@ -73,6 +73,8 @@ def container_folder(container_id: str, driver: str = SYSTEMD) -> tuple[str, str
     if runtime not in _SCOPES:
         raise ValueError(f"{container_id!r} is of a runtime that is not known")
     number = rest.split("://")[0]
+    if "/" in number or number in (".", ".."):  # another folder than one in its pod's
+        raise ValueError(f"{container_id!r} has an id that is no name of a folder")
     return runtime, number if driver == CGROUPFS else f"{_SCOPES[runtime]}{number}.scope"
 
 

@@ -128,3 +128,36 @@ def test_a_pod_of_a_class_that_kubernetes_does_not_have_is_told_and_has_no_folde
     told: list[str] = []
     assert list(running([odd], hierarchies, paths.SYSTEMD, lambda _, error: told.append(str(error)))) == []
     assert told == ["'Best' is no class of Kubernetes"]
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"uid": "x/../../../system.slice"},
+        {"uid": ".."},
+        {"uid": "u\n"},
+        {"uid": "u\ud800"},
+        {"uid": "u" * 300},
+        {"name": "a\ud800"},
+        {"namespace": "a\nb"},
+    ],
+)
+@pytest.mark.parametrize("driver", [paths.CGROUPFS, paths.SYSTEMD])
+def test_a_pod_whose_names_are_none_is_left_out_and_told(meta: dict[str, str], driver: str, tmp_path: Path) -> None:
+    """Of such a uid the folder was that of another service, and a name that is no UTF-8 cost all pods their network."""
+    world, told = World(tmp_path, Node(), driver=driver), list[str]()
+    liar = {**pod("u2"), "metadata": {**pod("u2")["metadata"], **meta}}
+    found = running(
+        [liar, pod()], world.parts.executor.hierarchies, driver, lambda _key, error: told.append(str(error))
+    )
+    assert [each.pod["metadata"]["uid"] for each in found] == ["u1"]
+    assert len(told) == 1 and told[0].isprintable() and len(told[0]) < 200
+
+
+@pytest.mark.parametrize("number", ["../../../../system.slice/ssh", "a/b", "..", "."])
+@pytest.mark.parametrize("driver", [paths.CGROUPFS, paths.SYSTEMD])
+def test_a_container_whose_id_leads_elsewhere_has_no_folder(number: str, driver: str, tmp_path: Path) -> None:
+    world, liar = World(tmp_path, Node(), driver=driver), pod()
+    liar["status"]["containerStatuses"][0]["containerID"] = f"containerd://{number}"
+    (found,) = running([liar], world.parts.executor.hierarchies, driver)
+    assert found.container("c").cgroup_parent == ""
