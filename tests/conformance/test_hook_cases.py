@@ -19,6 +19,12 @@ CASES = Path(__file__).parent / "data" / "koordinator-hooks.jsonl.xz"
 HOOKS, HELPERS = 166, 106
 #: Cases that come out otherwise by default, each for a row of docs/deviations.md.
 DEVIATIONS = {
+    "coresched/helper.pod_enabled/004": {"groups_of_labels_apart"},
+    "coresched/helper.pod_enabled/010": {"groups_of_labels_apart"},
+    "coresched/reconcile.container/006": {"groups_of_labels_apart"},
+    "coresched/reconcile.container/010": {"groups_of_labels_apart"},
+    "coresched/rule.apply/006": {"groups_of_labels_apart"},
+    "coresched/setup.load_cookies/002": {"groups_of_labels_apart"},
     "protocol/convert.container_to_nri/010": {"rdt_class_only_at_creation"},
     "resctrl/PreCreateContainer/002": {"resctrl_class_needs_group", "rdt_class_only_at_creation"},
 }

@@ -366,7 +366,7 @@ CASES = (
     Case(
         "CoreSched", "cookie", Pod(n.LS, labels={n.LABEL_CORE_GROUP: "web"}),
         (
-            Effect("container", "cookie", "web-expeller", _ALONE),
+            Effect("container", "cookie", "web/-expeller", _ALONE),
             Effect("BestEffort", "cpu.idle", "1", _ALONE),
         ),
         _CORE,

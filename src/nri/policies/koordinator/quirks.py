@@ -48,6 +48,8 @@ class Quirks:
     """A share pool whose CPUs cannot be read makes the topology rule invalid, and the last good one stays."""
     moved_processes_forgotten: bool = True
     """A process that moves to another core-scheduling group is no longer known as one of the old group."""
+    groups_of_labels_apart: bool = True
+    """No label can name the core-scheduling group of an exclusive pod, or of a class that expels others."""
     disabled_stages_honoured: bool = True
     """Stages that are switched off are so in every mode."""
 

@@ -35,6 +35,7 @@ class _Node:
     def __init__(self, given: Given) -> None:
         self.given, self.tree = given, Tree(given)
         self.rule = inputs.core_rule(given.get("rule"))
+        self.quirks = given.quirks
         self.groups = CookieGroups(Threads(given), given.quirks)
         for group, entry in inputs.mapping(given.get("cookie_cache")).items():
             self.groups.entries[group] = Entry(entry.get("cookie") or 0, entry.get("pids") or ())
@@ -75,7 +76,7 @@ class _Node:
         if not context.pod.uid or not context.id or not self.supported() or not self.rule.known:
             return True
         kube = paths.kube_class_of(context.cgroup_parent)
-        enabled, group = core_sched.membership(context.pod.labels, kube, context.pod.uid, self.rule)
+        enabled, group = core_sched.membership(context.pod.labels, kube, context.pod.uid, self.rule, self.quirks)
         if enabled and self.switched_on():
             return True
         try:
@@ -139,6 +140,7 @@ def _member(given: Given) -> Outcome:
         given.get("kube_qos") or "",
         given.get("uid") or "",
         inputs.core_rule(given.get("rule")),
+        given.quirks,
     )
     return {"enabled": found.enabled, "group": found.group}
 
@@ -151,7 +153,7 @@ def _load(node: _Node, pods: Sequence[RunningPod]) -> bool:
             continue
         context = pod.context()
         kube = manifest.kube_class(pod.pod)
-        group = core_sched.membership(context.labels, kube, context.uid, node.rule).group
+        group = core_sched.membership(context.labels, kube, context.uid, node.rule, node.quirks).group
         for container in (_sandbox(node, pod), *_started(pod)):
             if container is not None:
                 pids = node.tree.processes(container.cgroup_parent)

@@ -149,7 +149,8 @@ class PodRound:
 
 
 def _membership(pod: RunningPod, context: ContainerContext, node: Node) -> core_sched.Membership:
-    return core_sched.membership(context.pod.labels, manifest.kube_class(pod.pod), context.pod.uid, node.core)
+    pod_class = manifest.kube_class(pod.pod)
+    return core_sched.membership(context.pod.labels, pod_class, context.pod.uid, node.core, node.quirks)
 
 
 def switched_on(gates: frozenset[str] | None, hook: str) -> bool:

@@ -1,7 +1,8 @@
 """CoreSched: which pods share a core's threads, by core-scheduling cookies, and `cpu.idle` of the kube-QoS folders.
 
 A pod belongs to the group of its label, or alone to itself (policy `exclusive`); classes that expel others have the
-group's name with `-expeller` behind it. A group's cookie is made on the first process and then shared with its
+group's name with `-expeller` behind it. No label can name the group of an exclusive pod or of an expelling class, for
+`/` is in both. A group's cookie is made on the first process and then shared with its
 siblings, which `nri.policies.koordinator.hooks.cookie_groups` remembers. Core scheduling excludes group identities.
 Next: `nri.policies.koordinator.hooks.cookie_groups`.
 """
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple
 
 from nri.policies.koordinator.contexts import KubeQosContext
 from nri.policies.koordinator.names import LABEL_CORE_GROUP, LABEL_CORE_POLICY, qos_class
+from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules.node_slo import CoreSchedRule
 from nri.policies.koordinator.values import Changes, Decision
 
@@ -29,12 +31,19 @@ class Membership(NamedTuple):
     group: str
 
 
-def membership(labels: Mapping[str, str], kube_class: str, uid: str, rule: CoreSchedRule) -> Membership:
+def membership(
+    labels: Mapping[str, str], kube_class: str, uid: str, rule: CoreSchedRule, quirks: Quirks = Quirks.DEFAULT
+) -> Membership:
     """Decide a pod's group; policy `none` keeps it out."""
     own = rule.of_pod(qos_class(labels), kube_class)
     policy = labels.get(LABEL_CORE_POLICY, "")
-    group = uid if policy == "exclusive" else labels.get(LABEL_CORE_GROUP, "")
-    return Membership(own.enabled and policy != "none", group + (EXPELLER if own.expeller else ""))
+    group = labels.get(LABEL_CORE_GROUP, "")
+    mark = "/" if quirks.groups_of_labels_apart else ""  # which no value of a label has
+    if policy == "exclusive":
+        group = f"pod{mark}{uid}" if mark else uid
+    elif mark:
+        group = group.replace(mark, "_")  # of a source that does not check labels
+    return Membership(own.enabled and policy != "none", group + (mark + EXPELLER if own.expeller else ""))
 
 
 def kube_class(context: KubeQosContext, rule: CoreSchedRule) -> Decision:

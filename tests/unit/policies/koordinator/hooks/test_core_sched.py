@@ -5,6 +5,7 @@ import pytest
 from nri.policies.koordinator import names
 from nri.policies.koordinator.contexts import KubeQosContext
 from nri.policies.koordinator.hooks import core_sched
+from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules.node_slo import CoreSchedClass, CoreSchedRule
 
 RULE = CoreSchedRule(
@@ -30,7 +31,26 @@ RULE = CoreSchedRule(
 def test_a_pods_group_is_its_label_or_itself(
     labels: dict[str, str], rule: CoreSchedRule, enabled: bool, group: str
 ) -> None:
-    assert core_sched.membership(labels, "Guaranteed", "uid", rule) == (enabled, group)
+    assert core_sched.membership(labels, "Guaranteed", "uid", rule, Quirks.REFERENCE) == (enabled, group)
+
+
+@pytest.mark.parametrize(
+    ("victim", "label"),
+    [
+        ({names.LABEL_QOS: "BE", names.LABEL_CORE_POLICY: "exclusive"}, "uid"),
+        ({names.LABEL_QOS: "BE", names.LABEL_CORE_POLICY: "exclusive"}, "pod/uid"),
+        ({names.LABEL_QOS: "LS", names.LABEL_CORE_GROUP: "g"}, "g-expeller"),
+        ({names.LABEL_QOS: "LS", names.LABEL_CORE_GROUP: "g"}, "g/-expeller"),
+        ({names.LABEL_QOS: "LS", names.LABEL_CORE_POLICY: "exclusive"}, "uid-expeller"),
+    ],
+)
+def test_no_label_names_the_group_of_an_exclusive_pod_or_of_an_expelling_class(
+    victim: dict[str, str], label: str
+) -> None:
+    """`groups_of_labels_apart`."""
+    other = {names.LABEL_QOS: "BE", names.LABEL_CORE_GROUP: label}
+    own, others = (core_sched.membership(each, "Burstable", uid, RULE) for each, uid in ((victim, "uid"), (other, "x")))
+    assert own.enabled and others.enabled and own.group != others.group
 
 
 def test_folders_are_idle_if_their_class_is_and_nothing_is_said_before_a_rule() -> None:
