@@ -99,11 +99,12 @@ class History:
         """Keep values: of each its field, the value, the hook and the reason."""
         at = self._now()
         rows = [
-            Value(name, _short(value), hook, _short(reason), stage, transport, at)
+            Value(_short(name), _short(value), hook, _short(reason), stage, transport, at)
             for name, value, hook, reason in values
         ]
         if not rows:
             return
+        subject = _bounded(subject)
         with self._lock:
             pod = self._pod(subject)
             for row in rows:
@@ -116,6 +117,7 @@ class History:
         rows = list(errors)
         if not rows:
             return
+        subject = _bounded(subject)
         with self._lock:
             pod = self._pod(subject)
             for hook, reason in rows:
@@ -129,7 +131,7 @@ class History:
     def has(self, subject: Subject, keys: Iterable[str]) -> None:
         """Keep which of the labels and annotations that hooks read a pod has, if anything is known of it."""
         with self._lock:
-            pod = self._pods.get(subject.key)
+            pod = self._pods.get(_short(subject.key))
             if pod is not None:
                 pod.keys = tuple(sorted(keys))
 
@@ -138,13 +140,14 @@ class History:
         at, rows = self._now(), list(results)
         if not rows:
             return
+        subject = _bounded(subject)
         with self._lock:
             pod = self._pod(subject)
             for result in rows:
-                key = (result.target.strip("/"), result.name)
+                key = (_short(result.target.strip("/")), _short(result.name))
                 row = {
-                    "target": _short(key[0]),
-                    "name": result.name,
+                    "target": key[0],
+                    "name": key[1],
                     "wanted": _short(_text(result.wanted)),
                     "outcome": result.outcome.value,
                     "reason": _short(result.reason),
@@ -158,6 +161,7 @@ class History:
 
     def ended(self, key: str) -> None:
         """A pod was removed: what is known of it may be the first to go."""
+        key = _short(key)
         with self._lock:
             pod = self._pods.get(key)
             if pod is not None:
@@ -216,7 +220,7 @@ class History:
     def _pod(self, subject: Subject) -> _Pod:
         pod = self._pods.get(subject.key)
         if pod is None:
-            pod = self._pods[subject.key] = _Pod(_short(subject.namespace), _short(subject.name))
+            pod = self._pods[subject.key] = _Pod(subject.namespace, subject.name)
         return pod
 
     def _settle(self, key: str, pod: _Pod) -> None:
@@ -225,9 +229,13 @@ class History:
             pod.values.popitem(last=False)
         while len(pod.writes) > _MOST_WRITES:
             pod.writes.popitem(last=False)
-        size = _OVERHEAD + sum(_OVERHEAD + len(row.value) + len(row.reason) for row in pod.values.values())
-        rows = [*pod.writes.values(), *pod.errors]
-        size += sum(_OVERHEAD + len(row["reason"]) + len(row.get("wanted", "")) for row in rows)
+        size = _OVERHEAD + len(key) + len(pod.namespace) + len(pod.name)
+        size += sum(
+            _OVERHEAD + len(container) + len(row.field) + len(row.value) + len(row.reason)
+            for (container, _), row in pod.values.items()
+        )
+        for row in (*pod.writes.values(), *pod.errors):
+            size += _OVERHEAD + sum(len(row.get(name, "")) for name in ("target", "wanted", "reason", "container"))
         self._size += size - pod.size
         pod.size = size
         if not pod.ended:
@@ -247,6 +255,11 @@ def _text(value: Any) -> str:
     if isinstance(value, frozenset):
         return ",".join(map(str, sorted(value)))
     return str(value)
+
+
+def _bounded(subject: Subject) -> Subject:
+    """A subject whose texts have a bound: a runtime may say what it likes."""
+    return Subject(*(_short(getattr(subject, name)) for name in Subject.__slots__))
 
 
 def _short(value: Any) -> str:

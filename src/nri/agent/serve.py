@@ -189,7 +189,7 @@ def _listen(address: str) -> socket.socket:
     name, _, port = address.rpartition(":")
     host = name.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, int(port)), family=family, backlog=16)
+    return socket.create_server((host, int(port)), family=family, backlog=128)
 
 
 def _left(deadline: float) -> float:

@@ -128,3 +128,17 @@ def test_nothing_to_tell_is_no_pod() -> None:
     history.told(WEB, "nri", [])
     assert len(history) == 0
     assert history.of("web") is None
+
+
+def test_names_that_a_runtime_makes_up_are_bounded_as_well() -> None:
+    history, long = History(most_bytes=100_000, now=Clock()), "x" * 100_000
+    for number in range(50):
+        subject = Subject(f"{number}{long}", long, long, f"c{number}{long}")
+        history.decided(subject, "loop", "nri", [(f"env.{number}{long}", "1", "GPUEnvInject", "why")])
+        history.told(subject, "nri", [Result(f"{number}/{long}", long, 1, Outcome.APPLIED)])
+        history.failed(subject, "loop", "nri", [("GPUEnvInject", long)])
+    found = history.of(history.pods()[-1]["key"])
+    assert found is not None and len(json.dumps(found)) < 20_000
+    assert history.size < 100_000 and len(history) < 50
+    history.ended(f"49{long}")
+    assert history.pods()[0]["ended"]

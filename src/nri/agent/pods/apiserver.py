@@ -48,4 +48,6 @@ class ApiserverPods(KnownPods):
         self._api.close()
 
     def _take(self, objects: Mapping[Key, Object]) -> None:
+        for each in objects.values():
+            each.pop("cgroupParent", None)  # a word of ours, which the API does not have
         self._known.replace(objects.values())

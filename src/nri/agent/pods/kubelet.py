@@ -169,4 +169,7 @@ def pods_of(data: bytes) -> list[Pod]:
         return []
     if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
         raise ValueError("the answer is no list of pods")
-    return [each for each in items if isinstance(each.get("metadata"), dict)]
+    pods = [each for each in items if isinstance(each.get("metadata"), dict)]
+    for each in pods:
+        each.pop("cgroupParent", None)  # a word of ours, which the API does not have
+    return pods

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from nri.agent.pods import kubelet
-from nri.agent.pods.kubelet import KubeletPods
+from nri.agent.pods.kubelet import KubeletPods, pods_of
 from nri.agent.settings import Settings
 from nri.agent.settings.values import PodSettings
 from nri.errors import ConfigError
@@ -191,3 +192,9 @@ def test_an_answer_whose_head_trickles_ends_with_its_deadline(
     assert time.monotonic() - before < 4
     assert not pods.synced
     assert pods.problem
+
+
+def test_a_folder_that_the_answer_names_is_none() -> None:
+    """The API has no such word: values of a pod would go to the cgroup of another service."""
+    data = json.dumps({"items": [{"metadata": {"uid": "u"}, "cgroupParent": "system.slice"}]}).encode()
+    assert pods_of(data) == [{"metadata": {"uid": "u"}}]
