@@ -110,7 +110,7 @@ def test_batch_pods_that_do_not_use_what_they_get_stay(tmp_path: Path) -> None:
     assert world.asked.pods == []
 
 
-@pytest.mark.parametrize("claim", ["8000000", "9" * 4300 + "E"])
+@pytest.mark.parametrize("claim", ["8000000", "9" * 4300 + "E"], ids=["big", "huge"])
 def test_an_annotation_that_claims_batch_cpu_evicts_nobody_and_keeps_nobody(tmp_path: Path, claim: str) -> None:
     """The scheduler counts the spec alone, and so does Koordinator; an annotation is for anybody to write."""
     world = cpu_world(tmp_path, 2000)

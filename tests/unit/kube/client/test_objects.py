@@ -92,7 +92,11 @@ def test_an_object_is_known_by_namespace_and_name() -> None:
     assert objects.key_of(thing()) == ("", "a")
 
 
-@pytest.mark.parametrize(("told", "after_s"), [(10**400, 86_400.0), (-(10**400), 0.0), (7, 7.0), ("7", 0.0)])
+@pytest.mark.parametrize(
+    ("told", "after_s"),
+    [(10**400, 86_400.0), (-(10**400), 0.0), (7, 7.0), ("7", 0.0)],
+    ids=["huge", "negative", "short", "text"],
+)
 def test_a_pause_that_no_clock_can_hold_is_bounded(told: object, after_s: float) -> None:
     status = {"code": 429, "reason": "TooManyRequests", "details": {"retryAfterSeconds": told}}
     assert objects.read_status(data(status)) == (429, "TooManyRequests", after_s)
