@@ -15,6 +15,7 @@ from typing import Final
 from nri import host
 from nri.agent.observe import Observer
 from nri.agent.writing.cookies import CoreScheduling
+from nri.agent.writing.cpus import value_of
 from nri.agent.writing.pending import Pending
 from nri.host import Outcome, Result
 from nri.host import process as processes
@@ -281,7 +282,7 @@ def _host_write(folder: str, write: Write) -> host.Write | Result:
     if not folder:
         return Result(folder, write.knob, write.value, Outcome.REFUSED, "the root cgroup is nobody's")
     try:
-        return host.Write(folder, write.knob, host.knob(write.knob).parse(write.value))
+        return host.Write(folder, write.knob, value_of(write.knob, write.value))
     except KeyError:
         return Result(folder, write.knob, write.value, Outcome.UNSUPPORTED, "there is no knob of this name")
     except ValueError as error:

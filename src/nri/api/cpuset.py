@@ -65,6 +65,8 @@ def _range(word: str) -> set[int]:
     used, size = _number(used_text, word), _number(size_text, word)
     if not dash or not slash or not 0 < used <= size:
         raise ValueError(f"{word!r} is no range of groups, such as 0-15:2/4")
+    if used == size:
+        return set(range(first, last + 1))
     groups: set[int] = set()
     for start in range(first, last + 1, size):
         groups.update(range(start, min(start + used, last + 1)))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nri.agent.executor import OOM_SCORE, Executor, tidy
+from nri.api import cpuset
 from nri.host import Outcome, Root
 from nri.policies.koordinator.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
 from nri.policies.koordinator.hooks.core_sched import Membership
@@ -328,3 +329,22 @@ def test_what_is_remembered_is_counted_while_nothing_else_changes_it(
     monkeypatch.setattr(executor, "_pending", Waiting())
     assert executor.held()["waiting writes"] == 3
     assert locked == [True]
+
+
+def test_cpus_that_no_machine_has_are_refused_at_no_cost_for_each_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod's author writes thirty characters: read for each container, they were seconds of every round."""
+    parsed, parse = list[str](), cpuset.parse
+
+    def counted(text: str) -> frozenset[int]:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(cpuset, "parse", counted)
+    executor = Executor(v1(tmp_path, *(f"pod/{number}" for number in range(20))))
+    cpus = "0-65535:1/1,0-65535"
+    results = executor.write([Write(f"pod/{number}", "cpuset.cpus", cpus) for number in range(20)])
+    assert {each.outcome for each in results} == {Outcome.REFUSED}
+    assert "65536 CPUs" in results[0].reason
+    assert parsed == [cpus]

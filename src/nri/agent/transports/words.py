@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from nri.agent.transports.asked import note
+from nri.agent.writing.cpus import cpus
 from nri.api import cpuset
 from nri.api import messages as m
 from nri.host import Outcome, Result
@@ -22,26 +23,19 @@ from nri.text import cut, plain
 
 __all__ = ["adjustment", "compared", "confirmed", "sayable", "updatable", "update"]
 
-#: A list of CPUs is no longer than that; 8192 single numbers are.
-_MOST_TEXT: Final = 1 << 16
 #: What an update can say, by the attribute of `Changes`.
 _UPDATABLE: Final = ("cpu_shares", "cfs_quota", "cpuset", "memory_limit")
 
 
 def sayable(changes: Changes, target: str) -> tuple[Changes, list[Result]]:
     """Return changes without what no runtime could take, and one result for each that was left out."""
-    cpus = changes.cpuset
-    if not cpus:
+    text = changes.cpuset
+    if not text:
         return changes, []
-    try:
-        if len(cpus) > _MOST_TEXT:
-            raise ValueError(f"a list of CPUs of {len(cpus)} characters")
-        if cpuset.parse(cpus):
-            return changes, []
-        reason = "it names no CPU"
-    except ValueError as error:
-        reason = plain(str(error))
-    refused = Result(target, KNOBS["cpuset"], cut(cpus, 80), Outcome.REFUSED, reason)
+    found, reason = cpus(text)
+    if found:
+        return changes, []
+    refused = Result(target, KNOBS["cpuset"], cut(text, 80), Outcome.REFUSED, reason or "it names no CPU")
     return replace(changes, cpuset=None), [refused]
 
 
