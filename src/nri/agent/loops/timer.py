@@ -128,7 +128,7 @@ class Loops:
         if not active and not last:
             self.errors = [plain(each, 200) for each in (*self._strategies.errors, *senseless)][:100]
             return
-        moment = self._moment(pods, [*active, *last])
+        moment = self._moment([pod for pod in pods if _readable(pod, senseless)], [*active, *last])
         moment.errors += senseless
         for loop in (*active, *last):
             try:
@@ -211,6 +211,15 @@ class Loops:
         self._parts.observer.met(self.name, "eviction refused" if refused else "eviction")
         if refused:
             moment.errors.append(f"{eviction.loop}: {refused}")
+
+
+def _readable(pod: LoopPod, senseless: list[str]) -> bool:
+    """Whether the containers of a pod can be read; one pod that makes no sense must not cost the others their round."""
+    try:
+        return pod.containers is not None
+    except Exception as error:  # noqa: BLE001  see above
+        senseless.append(f"{pod.key}: {type(error).__name__}: {error}")
+        return False
 
 
 def _own_words(loop: _Loop, pods: list[LoopPod]) -> bool:

@@ -211,3 +211,19 @@ def test_a_strategy_that_breaks_off_each_round_is_one_entry_of_the_log(
         world.loop()
     assert "CPUBurst: LookupError: a defect" in world.loops.health()[1]
     assert caplog.text.count("the round has failed") == 1
+
+
+@pytest.mark.parametrize("env", [[["A", "b"]], 5, [{"name": {}}]])
+def test_a_pod_whose_containers_make_no_sense_costs_no_other_its_round(tmp_path: Path, env: object) -> None:
+    world = LoopWorld(tmp_path, ALL)
+    odd, good = pod("odd", n.LS, containers=[{"name": "c", "env": env}]), pod("good", n.LS)
+    world.pod(odd)
+    world.pod(good)
+    world.memory(100 << 30, 10 << 30)
+    victim = batch("a")
+    world.uses[world.pod(victim)] = 1000
+    (tmp_path / TOP / "memory" / "kubepods/besteffort/poda/memory.usage_in_bytes").write_text(f"{50 << 30}\n")
+    world.source.replace([odd, good, victim])
+    world.loop()
+    assert world.asked.pods == ["a"]
+    assert "ns/odd: " in world.loops.health()[1]
