@@ -20,9 +20,9 @@ from urllib.parse import urlencode, urlparse
 
 from tests.kubernetes import build
 from tests.kubernetes.cluster import make_bridge
-from tests.kubernetes.control_plane import ADDRESS, ControlPlane
+from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.kubelet import NODE, Kubelet
-from tools.runtimes.config import DaemonSettings
+from tools.runtimes.config import DaemonSettings, pod_gateway
 from tools.runtimes.containerd import Containerd
 from tools.runtimes.engine import PACKAGES, Engine
 from tools.runtimes.machine import FOR_CONTAINERD, Say, ensure_packages
@@ -165,12 +165,12 @@ def cluster(say: Say, arguments: Sequence[str] = (), runtime_name: str = CONTAIN
             runtime = Containerd(install("2.4", say), DaemonSettings(log_level="warn"), say)
         stack.callback(runtime.close)
         runtime.enable_pod_network()
-        make_bridge(runtime.run_dir.name)
+        make_bridge(runtime.run_dir)
         runtime.start()
         plane = ControlPlane(runtime.run_dir, say, arguments)
         stack.callback(plane.close)
         plane.start()
-        kubelet = Kubelet(program, runtime.cri_socket, runtime.run_dir, plane.kubeconfig, ADDRESS)
+        kubelet = Kubelet(program, runtime.cri_socket, runtime.run_dir, plane.kubeconfig, pod_gateway(runtime.run_dir))
         stack.callback(kubelet.close)
         kubelet.start()
         _weigh(runtime.run_dir.name)

@@ -6,7 +6,8 @@ Rules of this file:
 - what is removed in the end is the socket that was made here, and not another one that has taken its place.
 
 How connections are accepted is up to the two that listen: `nri.ttrpc.services.server` and
-`nri.adaptation.registration.listener`. gRPC, which binds by itself, has only the room made for it (`remove_dead`).
+`nri.adaptation.registration.listener`. gRPC binds by itself: where nobody sees it, and then the socket is moved to its
+place (`put_in_place`).
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from contextlib import suppress
 from time import monotonic, sleep
 from typing import NamedTuple
 
-__all__ = ["Credentials", "UnixListener", "credentials", "make_folder", "remove_dead"]
+__all__ = ["Credentials", "Identity", "UnixListener", "credentials", "make_folder", "put_in_place", "remove_own"]
 
 #: How long a start waits for another one in the same folder, in seconds; no start takes so long.
 LOCK_S = 1.0
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _UCRED = struct.Struct("3i")
+#: What tells a file from another that takes its place: its device and inode.
+Identity = tuple[int, int]
 
 
 class Credentials(NamedTuple):
@@ -85,12 +88,12 @@ class UnixListener:
     def __init__(self, path: str, *, mode: int = 0o600, backlog: int = 128, replace_live: bool = False) -> None:
         self.path = path
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._identity: tuple[int, int] | None = None
+        self._identity: Identity | None = None
         try:
             # A socket that is bound and does not listen yet looks dead to others, so they have to wait outside.
             lock = _lock(os.path.dirname(path) or ".")
             try:
-                remove_dead(path, replace_live)
+                _remove_dead(path, replace_live)
                 os.fchmod(self.socket.fileno(), mode & 0o600)  # bind takes it over, less the umask
                 self.socket.bind(path)
                 self._identity = _identity(path)
@@ -106,14 +109,36 @@ class UnixListener:
     def close(self) -> None:
         """Remove the socket, if the one at the path is still this one, and stop listening."""
         # In this order: as long as it is open, no other file can have its inode number.
-        if self._identity is not None and _identity(self.path) == self._identity:
-            with suppress(FileNotFoundError):
-                os.unlink(self.path)
+        if self._identity is not None:
+            remove_own(self.path, self._identity)
         self._identity = None
         self.socket.close()
 
 
-def remove_dead(path: str, replace_live: bool = False) -> None:
+def put_in_place(made: str, path: str) -> Identity | None:
+    """Move a socket that listens already to `path`, as `UnixListener` would make it there; returns its identity.
+
+    Both are on one file system. Raises OSError: EADDRINUSE as `UnixListener`; else as the kernel says.
+    """
+    lock = _lock(os.path.dirname(path) or ".")
+    try:
+        _remove_dead(path)
+        identity = _identity(made)
+        os.rename(made, path)
+        return identity
+    finally:
+        if lock >= 0:
+            os.close(lock)
+
+
+def remove_own(path: str, identity: Identity) -> None:
+    """Remove a socket, if the one at the path is still this one. Call it while the socket is open."""
+    if _identity(path) == identity:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def _remove_dead(path: str, replace_live: bool = False) -> None:
     """Make room for a socket: take away one that nobody listens on. Raises OSError (EADDRINUSE) for anything else."""
     try:
         mode = os.lstat(path).st_mode
@@ -158,7 +183,7 @@ def _lock(folder: str) -> int:
         return fd
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def _identity(path: str) -> Identity | None:
     """The identity of the file at a path, to tell it from another that takes its place; None if there is none."""
     try:
         found = os.lstat(path)

@@ -9,13 +9,15 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from tests.kubernetes.control_plane import ADDRESS, ControlPlane
+from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.kubelet import NODE, Kubelet
 from tests.kubernetes.node import WAIT_S, Node, condition, one_container
 from tests.kubernetes.runtimes import NodeRuntime
 from tests.support.needs import need_tool
+from tools.runtimes.config import pod_gateway, pod_network
 
 Json = dict[str, Any]
 
@@ -63,12 +65,12 @@ class Cluster:
         return self.api.kubectl(*words, stdin=stdin, check=False)
 
 
-def make_bridge(name: str) -> None:
+def make_bridge(run_dir: Path) -> None:
     """Make the pods' bridge before the first pod does, so that the node has its address from the start."""
-    ip = need_tool("ip")
+    ip, name = need_tool("ip"), run_dir.name
     for words in (
         ["link", "add", name, "type", "bridge"],
-        ["address", "add", f"{ADDRESS}/16", "dev", name],
+        ["address", "add", f"{pod_gateway(run_dir)}/{pod_network(run_dir).prefixlen}", "dev", name],
         ["link", "set", name, "up"],
     ):
         subprocess.run([ip, *words], check=True, capture_output=True, timeout=20)

@@ -15,13 +15,14 @@ from tests.deploy.buildah import Buildah, buildah_with_base
 from tests.engine.machine import wait_for
 from tests.kubernetes import build
 from tests.kubernetes.cluster import Cluster, make_bridge
-from tests.kubernetes.control_plane import ADDRESS, ControlPlane
+from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.kubelet import NODE, Kubelet
 from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.runtimes import PROXIED, RUNTIMES, NodeRuntime
 from tests.real.plugin_process import PluginProcess
 from tests.support.needs import need, need_root
 from tools.runtimes import Containerd, MissingError
+from tools.runtimes.config import pod_gateway
 from tools.runtimes.leftovers import sweep
 
 HERE = Path(__file__).parent
@@ -80,16 +81,20 @@ def started_with_image(
     image: str, build: Callable[[Buildah, str, Path], None], folder: Path, kubelet_program: Path
 ) -> Iterator[Node]:
     """A node on containerd with an image of this tree on it: into the engine an image gets from a registry only."""
+    with started("containerd", kubelet_program) as made:
+        add_image(made.runtime, image, build, folder)
+        yield made
+
+
+def add_image(runtime: NodeRuntime, image: str, build: Callable[[Buildah, str, Path], None], folder: Path) -> None:
+    """Build an image and give it to a containerd."""
     archive = folder / "image.tar"
     (folder / "wheels").mkdir()
     with buildah_with_base() as tool:
         build(tool, image, folder / "wheels")
         tool("push", "--quiet", image, f"docker-archive:{archive}:{image}")
-    with started("containerd", kubelet_program) as made:
-        runtime = made.runtime
-        assert isinstance(runtime, Containerd)
-        runtime.ctr("images", "import", "--local", "--snapshotter", runtime.snapshotter, str(archive))
-        yield made
+    assert isinstance(runtime, Containerd)
+    runtime.ctr("images", "import", "--local", "--snapshotter", runtime.snapshotter, str(archive))
 
 
 @pytest.fixture(scope="session")
@@ -108,22 +113,36 @@ def plugin(node: Node) -> Iterator[PluginProcess]:
 
 
 @contextmanager
-def joined(runtime_name: str, kubelet_program: Path, *, guarded: bool = False) -> Iterator[Cluster]:
-    """A node that has joined an API server; with `guarded` its kubelet answers only those who may ask."""
+def joined(
+    runtime_name: str, kubelet_program: Path, *, guarded: bool = False, for_pods: bool = False
+) -> Iterator[Cluster]:
+    """A node that has joined an API server.
+
+    Args:
+        guarded: its kubelet answers only those who may ask.
+        for_pods: pods reach the API server and get credentials of their accounts.
+    """
     with ExitStack() as stack:
         runtime = make_runtime(runtime_name)
         stack.callback(runtime.close)
-        make_bridge(runtime.run_dir.name)
+        make_bridge(runtime.run_dir)
         runtime.start()
         try:
-            api = ControlPlane(runtime.run_dir, print)
+            api = ControlPlane(runtime.run_dir, print, for_pods=for_pods)
         except MissingError as error:
             need(False, str(error))
             raise
         stack.callback(api.close)
         api.start()
         token = api.token if guarded else ""
-        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, api.kubeconfig, ADDRESS, token=token)
+        kubelet = Kubelet(
+            kubelet_program,
+            runtime.cri_socket,
+            runtime.run_dir,
+            api.kubeconfig,
+            pod_gateway(runtime.run_dir),
+            token=token,
+        )
         stack.callback(kubelet.close)
         kubelet.start()
         # It serves before it has told the API of itself.

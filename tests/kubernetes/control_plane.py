@@ -23,11 +23,10 @@ from tests.kubernetes import build
 from tests.kubernetes.kubelet import free_port
 from tests.support.needs import need_tool
 from tools.runtimes import debs
+from tools.runtimes.config import pod_gateway
 from tools.runtimes.machine import Say, architecture, cache_dir, cache_lock
 
 Json = dict[str, Any]
-#: The gateway of the pods' bridge (tools/runtimes/config.py).
-ADDRESS = "10.199.0.1"
 ETCD_SUITE = "bookworm"
 START_TIMEOUT_S = 90.0
 
@@ -47,16 +46,21 @@ def install_etcd(say: Say) -> Path:
 
 
 class ControlPlane:
-    """An API server with its etcd; `start()` it, use `kubectl`, `close()` it. `arguments` are further ones of it."""
+    """An API server with its etcd; `start()` it, use `kubectl`, `close()` it. `arguments` are further ones of it.
 
-    def __init__(self, run_dir: Path, say: Say, arguments: Sequence[str] = ()) -> None:
+    With `for_pods` it also listens where pods reach it, and gives them the credentials of their service accounts, which
+    must be there then: no controller makes one.
+    """
+
+    def __init__(self, run_dir: Path, say: Say, arguments: Sequence[str] = (), *, for_pods: bool = False) -> None:
         self.folder = run_dir / "api"
         (self.folder / "pki").mkdir(parents=True)
         self.kubeconfig = self.folder / "kubeconfig"
         self._programs = {name: build.program(name) for name in ("kube-apiserver", "kubectl")}
         self._etcd = install_etcd(say)
-        self._port = free_port()
-        self._arguments = arguments
+        self.port, self.address = free_port(), pod_gateway(run_dir)
+        self._listen = "0.0.0.0" if for_pods else "127.0.0.1"
+        self._arguments = [*arguments, *(() if for_pods else ("--disable-admission-plugins", "ServiceAccount"))]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._commands: dict[str, list[str | Path]] = {}
         #: The administrator's.
@@ -86,11 +90,11 @@ class ControlPlane:
             "kube-apiserver",
             self._programs["kube-apiserver"],
             *("--etcd-servers", etcd, "--cert-dir", f"{folder}/pki", "--token-auth-file", f"{tokens}"),
-            *("--bind-address", "127.0.0.1", "--secure-port", str(self._port), "--advertise-address", ADDRESS),
+            *("--bind-address", self._listen, "--secure-port", str(self.port), "--advertise-address", self.address),
             *("--endpoint-reconciler-type", "none", "--service-cluster-ip-range", "10.96.0.0/24"),
             *("--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", f"{public}"),
             *("--service-account-signing-key-file", f"{key}", "--authorization-mode", "RBAC"),
-            *("--disable-admission-plugins", "ServiceAccount", "--kubelet-preferred-address-types", "InternalIP"),
+            *("--kubelet-preferred-address-types", "InternalIP"),
             *self._arguments,
         )
         self.kubeconfig.write_text(json.dumps(self.kubeconfig_of(self.token)))
@@ -114,7 +118,7 @@ class ControlPlane:
 
     def kubeconfig_of(self, token: str) -> Json:
         """How to reach it with a token."""
-        return _kubeconfig(self._port, token)
+        return _kubeconfig(self.port, token)
 
     def _wait(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S

@@ -11,6 +11,7 @@ import pytest
 from tests.kubernetes.conftest import started
 from tests.kubernetes.node import Node, one_container
 from tests.kubernetes.pods import container, pod
+from tools.runtimes.config import pod_gateway
 
 GATES = ("EventedPLEG", "PodAndContainerStatsFromCRI")
 
@@ -37,7 +38,8 @@ def test_kubelet_learns_of_starts_and_ends_from_the_runtimes_events(gated: Node)
 
 
 def test_kubelet_passes_on_what_the_runtime_measures_of_a_pod(gated: Node) -> None:
-    talk = "while :; do ping -c 1 -w 1 10.199.0.1 >/dev/null; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; done"
+    ping = f"ping -c 1 -w 1 {pod_gateway(gated.runtime.run_dir)} >/dev/null"
+    talk = f"while :; do {ping}; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; done"
     static = gated.run(pod("measured", container("main", talk), container("other")))
     static.wait_ready()
     deadline = time.monotonic() + 60

@@ -11,6 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -182,7 +183,11 @@ def test_exec_and_attach_of_a_client_end_at_the_runtime(
 @pytest.mark.parametrize("over", ["spdy"])
 def test_a_port_of_a_pod_is_reached(proxied: Proxied, plugin: PluginProcess, streams: Client, over: str) -> None:
     made = proxied.cri.run_pod("ported", own_network=True)
-    proxied.cri.run(made, "main", ["/bin/sh", "-c", "while :; do echo forwarded | nc -l -p 7070; done"])
+    script = "while :; do echo forwarded | nc -l -p 7070; done"
+    pid = proxied.cri.info(proxied.cri.run(made, "main", ["/bin/sh", "-c", script]))["pid"]
+    table = Path(f"/proc/{pid}/net/tcp6"), Path(f"/proc/{pid}/net/tcp")
+    # The client gives its port up with the first connection that the pod refuses.
+    wait_for(lambda: any(f":{7070:04X} " in each.read_text() for each in table if each.exists()), "the listener")
     url = proxied.cri.call("PortForward", pb.PortForwardRequest(pod_sandbox_id=made.id, port=[7070])).url
     session = streams.begin("forward", url, over, ports=["0:7070"])
     (port,) = session.ports()

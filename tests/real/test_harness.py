@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from nri.cri.pb import api_pb2 as pb
 from tests.real.conftest import HERE, Start
 from tools.runtimes import Installed, leftovers
 
@@ -88,3 +89,14 @@ def test_a_closed_runtime_leaves_no_trace(start: Start) -> None:
     daemon.cri.run(daemon.cri.run_pod("gone", own_network=True), "main")
     daemon.close()
     assert traces(daemon.run_dir) == []
+
+
+def test_pods_of_two_runs_are_reached_by_addresses_of_their_own(start: Start) -> None:
+    """The machine has one table of routes: with one network for all runs, what is meant for a pod reached another's."""
+    daemons = [start(prepare=lambda new: new.enable_pod_network()) for _ in range(2)]
+    for daemon in daemons:
+        pod = daemon.cri.run_pod("reached", own_network=True)
+        request = pb.PodSandboxStatusRequest(pod_sandbox_id=pod.id)
+        address = daemon.cri.call("PodSandboxStatus", request).status.network.ip
+        ran = subprocess.run(["ip", "-o", "route", "get", address], capture_output=True, text=True, check=True)
+        assert f" dev {daemon.run_dir.name} " in ran.stdout

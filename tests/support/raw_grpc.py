@@ -10,6 +10,8 @@ from typing import Any
 
 import grpc
 
+from nri.cri.server import LIMITS
+
 Behave = Callable[[Any, Any], Any]
 
 
@@ -33,7 +35,7 @@ class RawServer(grpc.GenericRpcHandler):  # type: ignore[misc]
     @contextmanager
     def listening(self, path: Path) -> Iterator[None]:
         """Serve at a socket while the block lasts."""
-        server = grpc.server(futures.ThreadPoolExecutor(16), handlers=[self])
+        server = grpc.server(futures.ThreadPoolExecutor(16), handlers=[self], options=LIMITS)
         server.add_insecure_port(f"unix://{path}")
         server.start()
         try:
@@ -45,5 +47,5 @@ class RawServer(grpc.GenericRpcHandler):  # type: ignore[misc]
 @contextmanager
 def raw_channel(path: Path) -> Iterator[grpc.Channel]:
     """A channel to a socket."""
-    with grpc.insecure_channel(f"unix://{path}", options=[("grpc.enable_http_proxy", 0)]) as channel:
+    with grpc.insecure_channel(f"unix://{path}", options=[("grpc.enable_http_proxy", 0), *LIMITS]) as channel:
         yield channel

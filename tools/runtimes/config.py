@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from tools.runtimes.images import PAUSE
 
 Table = dict[str, Any]
 CNI_PLUGINS = "/usr/lib/cni"
+#: Where the pods' networks begin; they end before 10.192.0.0.
+_FIRST_POD = int(IPv4Address("10.128.0.0"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +108,26 @@ def _cri_tables(version: int, run_dir: Path, runc: str, snapshotter: str, settin
     }
 
 
+def pod_network(run_dir: Path) -> IPv4Network:
+    """The network of a run's pods: one of 4096 with 1022 addresses each, chosen by the run's name.
+
+    Runs on one machine have bridges of their own in its one table of routes. With the same addresses on two of them
+    the first one would get what is meant for the pods of either.
+    """
+    return IPv4Network((_FIRST_POD + crc32(run_dir.name.encode()) % 4096 * 1024, 22))
+
+
+def pod_gateway(run_dir: Path) -> str:
+    """The host's address on the bridge of a run's pods."""
+    return str(pod_network(run_dir)[1])
+
+
 def cni_config(run_dir: Path) -> str:
-    """A bridge network without iptables: pods have an address on 10.199.0.0/16, the host has .0.1."""
+    """A bridge network without iptables: pods have an address on `pod_network`, the host has `pod_gateway`."""
     plugins = (
         f'{{"type": "bridge", "bridge": "{run_dir.name}", "isGateway": true, "ipMasq": false, '
         f'"ipam": {{"type": "host-local", "dataDir": "{run_dir}/ipam", '
-        '"ranges": [[{"subnet": "10.199.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}}'
+        f'"ranges": [[{{"subnet": "{pod_network(run_dir)}"}}]], "routes": [{{"dst": "0.0.0.0/0"}}]}}}}'
     )
     return f'{{"cniVersion": "1.0.0", "name": "{run_dir.name}", "plugins": [{plugins}]}}\n'
 

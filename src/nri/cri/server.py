@@ -1,25 +1,64 @@
 """A gRPC server at a unix socket of its own, for what serves the CRI. Needs the extra `cri`.
 
 Rules: grpcio tells nothing of who connects to a unix socket, so the socket's mode is the gate: it is never wider than
-0600, and its folder must not be one that others may write to. A socket that a live process listens on stays that
-process's; a dead one is replaced. Next: `nri.cri.codes`, from errors to statuses.
+0600, and its folder must not be one that others may write to. gRPC binds by itself, with whatever mode the process's
+umask gives: so it does in a folder that is its owner's alone, and the socket is moved to its place with the right mode.
+A socket that a live process listens on stays that process's; a dead one is replaced. Next: `nri.cri.codes`, from errors
+to statuses.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import stat
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import grpc
 
-from nri.unix import make_folder, remove_dead
+from nri.unix import Identity, make_folder, put_in_place, remove_own
 
-__all__ = ["MESSAGE_BYTES", "bind"]
+__all__ = ["LIMITS", "MESSAGE_BYTES", "SocketServer", "bind"]
 
 #: The longest message in either direction, as with containerd: lists of a big node are over gRPC's own 4 MiB.
 MESSAGE_BYTES = 16 << 20
+#: The longest metadata, in bytes. A status's text is part of them, and gRPC's own 8 KiB are less than an OCI runtime's
+#: word on a long command line; in Go, which the other programs of a node are written in, there is no such limit.
+METADATA_BYTES = 1 << 20
+#: The options of a channel or server for these sizes.
+LIMITS = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.max_metadata_size", METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", METADATA_BYTES),
+)
+_ATTEMPTS = 64
+
+
+class SocketServer:
+    """A gRPC server and the socket that it listens on. Attribute `path`: the socket's."""
+
+    def __init__(self, server: grpc.Server, path: str, identity: Identity | None) -> None:
+        self.path = path
+        self._server, self._identity = server, identity
+
+    def start(self) -> None:
+        """Answer calls."""
+        self._server.start()
+
+    def stop(self, grace_s: float) -> threading.Event:
+        """Remove the socket if it is still this one, take no more calls, and give those that run so many seconds.
+
+        Returns at once; the event says when no call runs any more.
+        """
+        if self._identity is not None:
+            remove_own(self.path, self._identity)
+        self._identity = None
+        stopped: threading.Event = self._server.stop(grace_s)
+        return stopped
 
 
 def bind(
@@ -29,7 +68,7 @@ def bind(
     *,
     folder_mode: int = 0o700,
     most_calls: int | None = None,
-) -> grpc.Server:
+) -> SocketServer:
     """Make a server with these handlers at a path, not started yet.
 
     Args:
@@ -41,16 +80,32 @@ def bind(
         RuntimeError: gRPC cannot bind it.
     """
     make_folder(path, folder_mode)
-    _check_folder(os.path.dirname(os.path.abspath(path)))
-    remove_dead(path)
-    options = [("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.max_send_message_length", MESSAGE_BYTES)]
-    server = grpc.server(pool, handlers=handlers, options=options, maximum_concurrent_rpcs=most_calls)
-    before = os.umask(0o177)  # grpc binds by itself; stricter for other threads' files, and only for a moment
+    folder = os.path.dirname(os.path.abspath(path))
+    _check_folder(folder)
+    server = grpc.server(pool, handlers=handlers, options=LIMITS, maximum_concurrent_rpcs=most_calls)
+    private = _private(folder)
+    made = f"{private}/s"
     try:
-        server.add_insecure_port(f"unix:{path}")
+        server.add_insecure_port(f"unix:{made}")
+        os.chmod(made, 0o600)
+        return SocketServer(server, path, put_in_place(made, path))
+    except BaseException:
+        server.stop(0)
+        raise
     finally:
-        os.umask(before)
-    return server
+        with suppress(FileNotFoundError):
+            os.unlink(made)
+        os.rmdir(private)
+
+
+def _private(folder: str) -> str:
+    """Make a folder in this one for its owner alone; its name is short, because a socket's path can hardly be long."""
+    for _ in range(_ATTEMPTS):
+        with suppress(FileExistsError):
+            private = f"{folder}/.{secrets.token_hex(1)}"
+            os.mkdir(private, 0o700)
+            return private
+    raise FileExistsError(f"{folder} is full of folders with short names")
 
 
 def _check_folder(folder: str) -> None:

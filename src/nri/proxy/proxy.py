@@ -10,13 +10,14 @@ import importlib.metadata
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from nri.adaptation import Adaptation
 from nri.cri.client import find_socket
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
-from nri.proxy.events import Adoption, ContainerCalls, Domain, Exits, Inquiry, Parts, PodCalls, Updates
+from nri.proxy.events import Adoption, ContainerCalls, Domain, Exits, Inquiry, Parts, PodCalls, Reconciler, Updates
 from nri.proxy.hook_servers import RegisteredServers
 from nri.proxy.passing import Backend, Front
 from nri.proxy.passing.backend import RUNTIME_SERVICE
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Proxy"]
 
 _ASK_S = 2.0
+#: How long a start waits for the runtime's words on what it has, in seconds; the rest comes when the kubelet is let in.
+_TAKE_IN_S = 20.0
 _log = logging.getLogger("nri.proxy")
 
 
@@ -81,8 +84,7 @@ class Proxy:
         self._exits = Exits(parts, containers.ended)
         taken = _taken(PodCalls(parts), containers, self._exits)
         self._front = Front(settings.listen.removeprefix("unix://"), self.backend, taken)
-        self._connected = threading.Event()
-        self._reconciler = threading.Thread(target=self._reconcile, name="nri-proxy-reconcile", daemon=True)
+        self._reconciler = Reconciler(self._adoption)
 
     def _adaptation(self, builtin: Sequence[BuiltinPlugin], observer: Observer | None) -> Adaptation:
         nri = self.settings.nri
@@ -119,17 +121,18 @@ class Proxy:
         try:
             self._checkpoint.open()
             self.book.load()
+            self.backend.on_connect(self._reconciler.wake)  # from now on: it may come while plugins are let in
             self.backend.start()
             try:
-                self._adoption.everything(late=False)
+                self._adoption.everything(late=False, deadline=monotonic() + _TAKE_IN_S)
             except NriError as error:
                 _log.warning("the runtime does not answer yet: %s", error)
+                self._reconciler.wake()
             self.adaptation.start()
             if self._hook_servers is not None:
                 self._hook_servers.start()
             self._admit(self.adaptation)
             self._reconciler.start()
-            self.backend.on_connect(self._connected.set)
             self._exits.start()
             self._front.start()
         except BaseException:
@@ -141,15 +144,14 @@ class Proxy:
         if self._stopped.is_set():
             return
         self._stopped.set()
-        self._connected.set()
         self._front.stop()
+        self.backend.stop()  # whatever waits for the runtime ends
         self._exits.stop()
-        if self._reconciler.is_alive():
-            self._reconciler.join()
+        self._reconciler.stop()
+        self._updates.stop()
         if self._hook_servers is not None:
             self._hook_servers.stop()
         self.adaptation.stop()
-        self.backend.stop()
         self._checkpoint.close()
 
     def run(self, end: threading.Event) -> None:
@@ -192,20 +194,6 @@ class Proxy:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _reconcile(self) -> None:
-        """Bring records and runtime together each time that the runtime is connected to."""
-        while True:
-            self._connected.wait()
-            if self._stopped.is_set():
-                return
-            self._connected.clear()
-            try:
-                self._adoption.everything(late=True)
-            except NriError as error:
-                _log.warning("the runtime's pods and containers are not known: %s", error)
-            except Exception:  # noqa: BLE001  one bad answer must not end the looking
-                _log.exception("the runtime's pods and containers could not be taken in")
 
 
 def _taken(pods: PodCalls, containers: ContainerCalls, exits: Exits) -> dict[str, Answer]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from nri.cri.server import bind
+from nri.cri.server import SocketServer, bind
 
 
 class Echo(grpc.GenericRpcHandler):
@@ -19,7 +19,7 @@ class Echo(grpc.GenericRpcHandler):
         return grpc.unary_unary_rpc_method_handler(lambda request, _: request)
 
 
-def started(path: Path) -> grpc.Server:
+def started(path: Path) -> SocketServer:
     server = bind(str(path), ThreadPoolExecutor(2), [Echo()])
     server.start()
     return server
@@ -57,3 +57,61 @@ def test_a_dead_socket_is_replaced_and_a_live_one_is_not(tmp_path: Path) -> None
     other.close()
     assert os.path.exists(path)
     started(path).stop(0).wait()
+
+
+def test_neither_the_umask_is_touched_nor_can_others_connect_at_any_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The umask is the whole process's: files that other threads make meanwhile would get another mode."""
+    path, seen = tmp_path / "s.sock", list[tuple[int, int]]()
+    before = os.umask(0)  # the loosest one
+    rename = os.rename
+
+    def looked_at(made: str, place: str) -> None:
+        seen.append((stat.S_IMODE(os.stat(made).st_mode), stat.S_IMODE(os.stat(os.path.dirname(made)).st_mode)))
+        rename(made, place)
+
+    def touched(mask: int) -> int:
+        raise AssertionError(f"the umask is set to {mask:o}")
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "umask", touched)
+            patch.setattr(os, "rename", looked_at)
+            server = started(path)
+    finally:
+        os.umask(before)
+    try:
+        assert seen == [(0o600, 0o700)]
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert os.listdir(tmp_path) == ["s.sock"], "something is left of the making"
+    finally:
+        server.stop(0).wait()
+
+
+def test_a_path_may_be_as_long_as_a_sockets_path_can_be(tmp_path: Path) -> None:
+    folder = tmp_path / ("f" * (107 - len(os.fsencode(tmp_path)) - len("//s.sock")))
+    path = folder / "s.sock"
+    assert len(os.fsencode(path)) == 107
+    started(path).stop(0).wait()
+
+
+def test_it_removes_its_own_socket_when_it_stops_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    server = started(path)
+    server.stop(0).wait()
+    assert not path.exists()
+    server = started(path)
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        server.stop(0).wait()
+        assert path.exists(), "the socket of another process is gone"
+
+
+def test_a_bind_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    path.write_text("no socket")
+    with pytest.raises(OSError, match="not a socket"):
+        bind(str(path), ThreadPoolExecutor(1), [Echo()])
+    assert os.listdir(tmp_path) == ["s.sock"]

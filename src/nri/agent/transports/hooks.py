@@ -24,7 +24,7 @@ from google.protobuf.message import Message
 from nri.agent.parts import Parts
 from nri.agent.settings import Settings
 from nri.agent.transports.hook_calls import HookCalls, HookRefused, stages_of
-from nri.cri.server import bind
+from nri.cri.server import SocketServer, bind
 from nri.errors import NriError
 from nri.proxy.hook_servers.messages import METHODS, SERVICE, Method, fields_of
 
@@ -56,7 +56,7 @@ class HooksTransport:
         self._calls = HookCalls(parts, self._settings.runtime)
         self._socket = self._settings.socket.removeprefix("unix://")
         self._file = self._settings.registration_folder / FILE_NAME
-        self._running: tuple[grpc.Server, ThreadPoolExecutor, threading.Thread] | None = None
+        self._running: tuple[SocketServer, ThreadPoolExecutor, threading.Thread] | None = None
         self._work, self._end = threading.Event(), threading.Event()
         self._problem = ""
 

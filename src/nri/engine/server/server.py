@@ -14,7 +14,7 @@ from pathlib import Path
 import grpc
 
 from nri.cri.pb import api_pb2 as pb
-from nri.cri.server import bind
+from nri.cri.server import SocketServer, bind
 from nri.engine.server.methods import Methods
 from nri.engine.support.errors import EngineError
 
@@ -39,7 +39,7 @@ class Server:
         self._groups = [*groups]
         self._before_stop = before_stop
         self._pool = ThreadPoolExecutor(CALLS, thread_name_prefix="cri")
-        self._server: grpc.Server | None = None
+        self._server: SocketServer | None = None
 
     def start(self) -> None:
         """Listen and answer. Raises EngineError if the socket cannot be had."""

@@ -11,6 +11,7 @@ from nri.proxy.events.exits import Exits
 from nri.proxy.events.inquiry import Inquiry
 from nri.proxy.events.parts import Parts
 from nri.proxy.events.pods import PodCalls
+from nri.proxy.events.reconciler import Reconciler
 from nri.proxy.events.updates import Updates
 
-__all__ = ["Adoption", "ContainerCalls", "Domain", "Exits", "Inquiry", "Parts", "PodCalls", "Updates"]
+__all__ = ["Adoption", "ContainerCalls", "Domain", "Exits", "Inquiry", "Parts", "PodCalls", "Reconciler", "Updates"]

@@ -2,8 +2,9 @@
 
 Rules: what the runtime has is true: records without a counterpart are ended, pods and containers without a record get
 one. A container that an earlier proxy was just making is known by its name in the pod, and keeps the name that plugins
-know it by. What plugins that are connected by now have not seen is told them late, by events that have no answer; what
-is being asked for right now is left alone. Next: `nri.proxy.events.domain`.
+know it by. What plugins that are connected by now have not seen is told them late, by events that have no answer, and
+while that is told none joins; what is being asked for right now is left alone. One is taken in at a time, once. Next:
+`nri.proxy.events.domain`.
 """
 
 from __future__ import annotations
@@ -11,17 +12,22 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from time import monotonic
 
 from nri.cri.pb import api_pb2 as pb
-from nri.errors import NriError
+from nri.errors import DeadlineExceeded, NriError, RpcError, RuntimeUnavailable
 from nri.proxy.events.domain import Domain
 from nri.proxy.events.inquiry import Inquiry
 from nri.proxy.events.views import made, pod_shown
 from nri.proxy.settings import ProxySettings
 from nri.proxy.state import CREATED, CREATING, STOPPED, Book, ContainerRecord, PodRecord
 
-__all__ = ["Adoption", "container_key", "is_skipped", "pod_key"]
+__all__ = ["NOT_FOUND", "Adoption", "container_key", "is_skipped", "pod_key"]
+
+#: gRPC's number of NOT_FOUND.
+NOT_FOUND = 5
 
 _log = logging.getLogger("nri.proxy")
 
@@ -43,33 +49,58 @@ def is_skipped(settings: ProxySettings, config: pb.PodSandboxConfig) -> bool:
 
 
 class Adoption:
-    """Takes in what the runtime has. `told` says whether plugins are there that would miss it."""
+    """Takes in what the runtime has; `late` is for when plugins may be there that would miss it."""
 
     def __init__(self, settings: ProxySettings, book: Book, inquiry: Inquiry, domain: Domain) -> None:
         self._settings, self._book = settings, book
         self._inquiry, self._domain = inquiry, domain
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time, self._taking_in = threading.Lock(), threading.Lock()
+        self._failed: dict[str, str] = {}
 
-    def everything(self, *, late: bool) -> None:
-        """Bring records and runtime together; `late` if plugins may be there. Raises RpcError, RuntimeUnavailable."""
+    def everything(self, *, late: bool, deadline: float | None = None) -> None:
+        """Bring records and runtime together.
+
+        Raises RpcError, RuntimeUnavailable; DeadlineExceeded with what is left then.
+        """
         with self._one_at_a_time:
             known_pods = {pod.id for pod in self._book.pods()}
             known = {each.id for each in self._book.containers() if each.runtime_id or not self._in_making(each)}
             pods, containers = self._inquiry.lists()
             self._end_missing(known_pods - {pod.id for pod in pods}, known, {each.id for each in containers})
+            names = {pod.id for pod in pods} | {each.id for each in containers}
+            self._failed = {name: reason for name, reason in self._failed.items() if name in names}
             for pod in pods:
                 if self._book.pod(pod.id) is None and pod_key(pod.metadata) not in self._book.making:
-                    self._one(partial(self.pod, pod.id, late=late))
+                    self._one(pod.id, partial(self.pod, pod.id, late=late), deadline)
             for each in containers:
                 in_making = container_key(each.pod_sandbox_id, each.metadata) in self._book.making
                 if self._book.container(each.id) is None and not in_making:
-                    self._one(partial(self._adopt, each, late=late))
+                    self._one(each.id, partial(self._taken_in, each, late), deadline)
             for record in self._book.containers():  # those that were being made, and are not there
                 if not record.runtime_id and record.id in known:
                     self._book.drop(record)
 
     def pod(self, pod_id: str, *, late: bool = True) -> PodRecord:
         """A pod by the runtime's word. Raises RpcError, RuntimeUnavailable."""
+        with self._taking_in, self._none_joins(late):
+            return self._book.pod(pod_id) or self._pod(pod_id, late)
+
+    def container(self, runtime_id: str, *, late: bool = True) -> ContainerRecord:
+        """A container by the runtime's word. Raises RpcError, RuntimeUnavailable."""
+        facts = self._inquiry.container(runtime_id)
+        found = pb.Container(id=facts.status.id, pod_sandbox_id=facts.pod_id, metadata=facts.status.metadata)
+        if not found.pod_sandbox_id:
+            _, containers = self._inquiry.lists()
+            found.pod_sandbox_id = next((each.pod_sandbox_id for each in containers if each.id == found.id), "")
+        return self._taken_in(found, late)
+
+    # --- inside ---
+
+    def _none_joins(self, late: bool) -> AbstractContextManager[object]:
+        """Keep plugins from joining between the record of one and the event: they would get neither."""
+        return self._domain.block() if late else nullcontext()
+
+    def _pod(self, pod_id: str, late: bool) -> PodRecord:
         facts = self._inquiry.pod(pod_id)
         record = PodRecord(
             id=facts.status.id or pod_id, config=facts.config, runtime_handler=facts.status.runtime_handler
@@ -88,21 +119,14 @@ class Adoption:
                 _log.warning("NRI run_pod_sandbox of %s, which runs already: %s", record.id, error)
         return record
 
-    def container(self, runtime_id: str, *, late: bool = True) -> ContainerRecord:
-        """A container by the runtime's word. Raises RpcError, RuntimeUnavailable."""
-        facts = self._inquiry.container(runtime_id)
-        found = pb.Container(id=facts.status.id, pod_sandbox_id=facts.pod_id, metadata=facts.status.metadata)
-        if not found.pod_sandbox_id:
-            _, containers = self._inquiry.lists()
-            found.pod_sandbox_id = next((each.pod_sandbox_id for each in containers if each.id == found.id), "")
-        return self._adopt(found, late=late)
+    def _taken_in(self, found: pb.Container, late: bool) -> ContainerRecord:
+        with self._taking_in, self._none_joins(late):
+            return self._book.container(found.id) or self._adopt(found, late)
 
-    # --- inside ---
-
-    def _adopt(self, found: pb.Container, *, late: bool) -> ContainerRecord:
+    def _adopt(self, found: pb.Container, late: bool) -> ContainerRecord:
         facts = self._inquiry.container(found.id)
         if self._book.pod(found.pod_sandbox_id) is None:
-            self.pod(found.pod_sandbox_id, late=late)
+            self._pod(found.pod_sandbox_id, late)
         record = self._awaited(found)
         was_known = record is not None
         if record is None:
@@ -144,11 +168,18 @@ class Adoption:
             if (pod := self._book.pod(pod_id)) is not None:
                 self._domain.remove_pod(pod)
 
-    def _one(self, step: Callable[[], object]) -> None:
-        """Take one in; another one that cannot be asked about stops nothing."""
+    def _one(self, name: str, step: Callable[[], object], deadline: float | None) -> None:
+        """Take one in; another one that cannot be asked about stops nothing, and is named in the log once."""
+        if deadline is not None and monotonic() >= deadline:
+            raise DeadlineExceeded("the runtime's words on its pods and containers")
         try:
             step()
-        except NriError as error:
-            _log.warning("a pod or container of the runtime cannot be taken in: %s", error)
-        except Exception:  # noqa: BLE001  whatever a runtime says of one, the others are taken in
-            _log.exception("a pod or container of the runtime could not be taken in")
+        except RuntimeUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever a runtime says of one, the others are taken in
+            if isinstance(error, RpcError) and error.code == NOT_FOUND:
+                return  # it was removed meanwhile
+            if self._failed.get(name) != str(error):
+                known = isinstance(error, NriError)
+                _log.warning("%s of the runtime could not be taken in: %s", name, error, exc_info=not known)
+            self._failed[name] = str(error)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import secrets
 
-from nri.adaptation import CreateReply, UpdateResult
+import grpc
+
+from nri.adaptation import CreateReply, UpdateReply, UpdateResult
 from nri.adaptation.audit.reporting import ANSWERS
 from nri.api import messages as m
 from nri.cri import convert
@@ -22,12 +24,14 @@ from nri.proxy.events.parts import Parts
 from nri.proxy.events.updates import in_force, merged
 from nri.proxy.events.views import asked_for, made
 from nri.proxy.hooks import Subject
-from nri.proxy.passing import Call
+from nri.proxy.passing import Call, RuntimeFailed
 from nri.proxy.state import CREATED, CREATING, ContainerRecord, PodRecord
 
 __all__ = ["ContainerCalls"]
 
 _log = logging.getLogger("nri.proxy")
+#: Statuses after which the runtime may have done what it was asked for, or may still do it.
+_UNCLEAR = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
 #: Lines of the log about one creation; an adjustment may have thousands of entries.
 _MOST_TOLD = 20
 
@@ -69,13 +73,13 @@ class ContainerCalls:
             except BaseException:
                 # What it wants of others is only done once the container is there, so there is nothing to restore.
                 reply.abort(lambda _: None)
-                parts.domain.undo_create(record)
+                parts.domain.undo_create(record, call.deadline)
                 raise
             record.runtime_id = pb.CreateContainerResponse.FromString(answer).container_id
             _log.info("container %s is %s to plugins", record.runtime_id, record.id)
-            record.shown = made(record, parts.facts(record))
+            record.shown = made(record, parts.facts(record, call.deadline))
             parts.book.note(record, told=CREATED)
-            parts.updates.follow(reply)
+            parts.updates.follow(reply, call.deadline)
             parts.domain.post_create(record)
         return answer
 
@@ -101,14 +105,29 @@ class ContainerCalls:
             parts.domain.start(record, call.deadline)
             try:
                 answer = call.forward(data)
-            except BaseException:
-                parts.domain.stop(record)
+            except BaseException as error:
+                self._not_started(record, error, call.deadline)
                 raise
-            parts.book.note(record, shown=made(record, parts.facts(record)))
+            parts.book.note(record, shown=made(record, parts.facts(record, call.deadline)))
             parts.domain.post_start(record)
         response = pb.StartContainerResponse.FromString(answer)
         parts.after("StartContainer", request, response, Subject(pod, record), call.deadline)
         return answer
+
+    def _not_started(self, record: ContainerRecord, error: BaseException, deadline: float | None) -> None:
+        """Tell plugins what has become of a container whose start has failed, or has not been answered."""
+        if not (isinstance(error, RuntimeFailed) and error.code in _UNCLEAR):
+            self._parts.domain.stop(record, deadline)
+            return
+        facts = self._parts.facts(record)
+        state = facts.status.state if facts is not None else pb.CONTAINER_UNKNOWN
+        _log.warning("whether container %s has started was not answered: %s", record.runtime_id, error)
+        if state == pb.CONTAINER_RUNNING:
+            self._parts.book.note(record, shown=made(record, facts))
+            self._parts.domain.post_start(record)
+        elif state == pb.CONTAINER_EXITED:
+            self.ended(record, deadline)
+        # Else it may still start; its end is told when it is found, or when it is removed.
 
     def update_container_resources(self, data: bytes, call: Call) -> bytes:
         """Give a container other resources, as plugins want them."""
@@ -120,17 +139,31 @@ class ContainerCalls:
         subject = Subject(pod, record)
         data = parts.before("UpdateContainerResources", data, request, subject, call.deadline)
         wanted = convert.to_nri(request.linux, "linux").value
-        asked = merged(record.asked, request.linux)
         with parts.domain.block(deadline=call.deadline):
             reply = parts.domain.update(record, wanted, call.deadline)
-            with parts.updates.turn(record) as answers:
-                try:
-                    if reply.changed:
-                        data = self._changed(request, reply.resources, record)
-                    answer = call.forward(data)
-                except BaseException:
-                    reply.abort(lambda _: None)  # nothing of it was done yet
-                    raise
+            answer = self._update(data, request, record, reply, call)
+            parts.updates.follow(reply, call.deadline)
+            parts.domain.post_update(record)
+        response = pb.UpdateContainerResourcesResponse.FromString(answer)
+        parts.after("UpdateContainerResources", request, response, subject, call.deadline)
+        return answer
+
+    def _update(
+        self,
+        data: bytes,
+        request: pb.UpdateContainerResourcesRequest,
+        record: ContainerRecord,
+        reply: UpdateReply,
+        call: Call,
+    ) -> bytes:
+        parts, done = self._parts, False
+        asked = merged(record.asked, request.linux)
+        try:
+            with parts.updates.turn(record, call.deadline) as answers:
+                if reply.changed:
+                    data = self._changed(request, reply.resources, record)
+                answer = call.forward(data)
+                done = True
                 if record.asked.ByteSize():
                     parts.book.note(record, asked=asked)
                 in_force(parts.book, record, request.linux, reply.resources)
@@ -139,10 +172,10 @@ class ContainerCalls:
                 # What comes from the kubelet alone is a later word than all answers so far.
                 number = reply.order_of(own) if reply.changed else next(ANSWERS)
                 answers.update((row.field, number) for row in UpdateResult(own).fields)
-            parts.updates.follow(reply)
-            parts.domain.post_update(record)
-        response = pb.UpdateContainerResourcesResponse.FromString(answer)
-        parts.after("UpdateContainerResources", request, response, subject, call.deadline)
+        except BaseException:
+            if not done:
+                reply.abort(lambda _: None)
+            raise
         return answer
 
     def _changed(
@@ -159,13 +192,13 @@ class ContainerCalls:
         """Stop a container, and tell plugins of it."""
         parts = self._parts
         request = pb.StopContainerRequest.FromString(data)
-        record, pod = parts.container(request.container_id)
+        record, pod = parts.container(request.container_id, ends=True)
         if record is None:
             return call.forward(data)
         data = parts.before("StopContainer", data, request, Subject(pod, record), call.deadline)
         answer = call.forward(data)
         with parts.domain.block(urgent=True):
-            self.ended(record)
+            self.ended(record, call.deadline)
         response = pb.StopContainerResponse.FromString(answer)
         parts.after("StopContainer", request, response, Subject(pod, record), call.deadline)
         return answer
@@ -178,15 +211,15 @@ class ContainerCalls:
         answer = call.forward(data)
         if record is not None:
             with parts.domain.block(urgent=True):
-                parts.domain.remove(record)
+                parts.domain.remove(record, call.deadline)
         return answer
 
-    def ended(self, record: ContainerRecord) -> None:
+    def ended(self, record: ContainerRecord, deadline: float | None = None) -> None:
         """Tell plugins of a container that has ended, with its exit code."""
         if record.told == CREATED:
-            shown = made(record, self._parts.facts(record))
+            shown = made(record, self._parts.facts(record, deadline))
             self._parts.book.note(record, shown=shown)
-            self._parts.domain.stop(record)
+            self._parts.domain.stop(record, deadline)
 
 
 def _report(refuse: bool, request: pb.CreateContainerRequest, unsaid: list[Unsaid]) -> None:

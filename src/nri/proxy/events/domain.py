@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from nri.adaptation import Adaptation, CreateReply, StopReply, UpdateReply
 from nri.api import messages as m
@@ -22,6 +22,9 @@ from nri.proxy.state import CREATED, CREATING, REMOVED, STOPPED, Book, Container
 
 __all__ = ["Domain"]
 
+#: A pod's resources, in an update and in its configuration; NRI has ``pod_`` before them.
+_RESOURCES: Final = ("overhead", "resources")
+
 _log = logging.getLogger("nri.proxy")
 
 
@@ -31,7 +34,7 @@ class Domain:
     def __init__(self, book: Book) -> None:
         self._book = book
         self.adaptation: Adaptation
-        self.follow: Callable[[CreateReply | UpdateReply | StopReply], None]
+        self.follow: Callable[[CreateReply | UpdateReply | StopReply, float | None], None]
 
     def block(self, *, urgent: bool = False, deadline: float | None = None) -> AbstractContextManager[object]:
         """Keep plugins from joining during a request; `urgent` for those that stop or remove."""
@@ -47,27 +50,34 @@ class Domain:
     def update_pod(self, pod: PodRecord, request: pb.UpdatePodSandboxResourcesRequest, deadline: float | None) -> None:
         """Tell of resources that a pod is about to get. Raises what the request fails with."""
         parts = [
-            convert.to_nri(getattr(request, name)).value if request.HasField(name) else None
-            for name in ("overhead", "resources")
+            convert.to_nri(getattr(request, name)).value if request.HasField(name) else None for name in _RESOURCES
         ]
         self.adaptation.update_pod_sandbox(_present(pod.shown), *parts, deadline=deadline)
 
-    def post_update_pod(self, pod: PodRecord) -> None:
-        """Tell that a pod has got new resources."""
+    def post_update_pod(self, pod: PodRecord, request: pb.UpdatePodSandboxResourcesRequest) -> None:
+        """Note that a pod has got new resources, and tell it."""
+        shown, config = m.PodSandbox(), pb.PodSandboxConfig()
+        shown.CopyFrom(pod.shown)
+        config.CopyFrom(pod.config)
+        for name in _RESOURCES:
+            if request.HasField(name):
+                getattr(config.linux, name).CopyFrom(getattr(request, name))
+                getattr(shown.linux, f"pod_{name}").CopyFrom(convert.to_nri(getattr(request, name)).value)
+        self._book.note(pod, shown=shown, config=config)
         self._logged("post_update_pod_sandbox", _present(pod.shown))
 
-    def stop_pod(self, pod: PodRecord) -> None:
+    def stop_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
         """Tell, once, that a pod has stopped; that its containers have comes first."""
         for each in self._book.containers(pod.id):
-            self.stop(each)
+            self.stop(each, deadline)
         if self._book.advance(pod, STOPPED, (CREATED,)):
             self._logged("stop_pod_sandbox", _present(pod.shown))
 
-    def remove_pod(self, pod: PodRecord) -> None:
+    def remove_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
         """Tell, once, that a pod is removed with all that is in it, and forget it."""
         for each in self._book.containers(pod.id):
-            self.remove(each)
-        self.stop_pod(pod)
+            self.remove(each, deadline)
+        self.stop_pod(pod, deadline)
         if self._book.advance(pod, REMOVED, (STOPPED,)):
             self._logged("remove_pod_sandbox", _present(pod.shown))
         self._book.drop(pod)
@@ -78,10 +88,10 @@ class Domain:
         """Ask plugins about a container to be made. Raises what the request fails with."""
         return self.adaptation.create_container(_present(pod.shown), container.shown, deadline=deadline)
 
-    def undo_create(self, container: ContainerRecord) -> None:
+    def undo_create(self, container: ContainerRecord, deadline: float | None = None) -> None:
         """Tell those that were asked that a container is not made after all, and forget it."""
         if self._book.advance(container, REMOVED, (CREATING, CREATED)):
-            self._stopped(container)
+            self._stopped(container, deadline)
             self._pair("remove_container", container)
         self._book.drop(container)
 
@@ -105,15 +115,15 @@ class Domain:
         """Tell that a container has got new resources."""
         self._pair("post_update_container", container)
 
-    def stop(self, container: ContainerRecord) -> None:
-        """Tell, once, that a container has stopped, and do what plugins want of others then."""
+    def stop(self, container: ContainerRecord, deadline: float | None = None) -> None:
+        """Tell, once, that a container has stopped, and do what plugins want of others then, by the deadline."""
         if self._book.advance(container, STOPPED, (CREATED,)):
             container.shown.state = m.ContainerState.CONTAINER_STOPPED
-            self._stopped(container)
+            self._stopped(container, deadline)
 
-    def remove(self, container: ContainerRecord) -> None:
+    def remove(self, container: ContainerRecord, deadline: float | None = None) -> None:
         """Tell, once, that a container is removed, and forget it; that it has stopped comes first."""
-        self.stop(container)
+        self.stop(container, deadline)
         if self._book.advance(container, REMOVED, (STOPPED,)):
             self._pair("remove_container", container)
         self._book.drop(container)
@@ -129,10 +139,10 @@ class Domain:
 
     # --- inside ---
 
-    def _stopped(self, container: ContainerRecord) -> None:
+    def _stopped(self, container: ContainerRecord, deadline: float | None) -> None:
         reply = self._pair("stop_container", container)
         if reply is not None:
-            self.follow(reply)
+            self.follow(reply, deadline)
 
     def _pod_of(self, container: ContainerRecord) -> m.PodSandbox:
         pod = self._book.pod(container.pod_id)

@@ -2,7 +2,8 @@
 
 Rules: the kubelet asks for a list of all containers about once a second, and gets it through the proxy: what it gets is
 read along, after it has been passed on. While it does not ask, the proxy does. The runtime's stream of events is left
-alone, because some runtimes give each event to one listener only. Next: `nri.proxy.events.containers`.
+alone, because some runtimes give each event to one listener only. An end that cannot be told is tried again, less and
+less often, and said once as a warning. Next: `nri.proxy.events.containers`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from nri.proxy.state import CREATED, ContainerRecord
 
 __all__ = ["Exits"]
 
+#: An end that could not be told is tried again after so many seconds, and then after twice as many, up to the second.
+_AGAIN_S, _AGAIN_AT_MOST_S = 1.0, 300.0
+
 _log = logging.getLogger("nri.proxy")
 
 
@@ -32,7 +36,8 @@ class Exits:
         self._parts, self._ended = parts, ended
         self._news = threading.Condition()
         self._list: bytes | None = None
-        self._asked_at = monotonic()
+        self._asked_at = self._own_at = monotonic()
+        self._untold: dict[str, _Untold] = {}
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="nri-proxy-exits", daemon=True)
 
@@ -53,7 +58,7 @@ class Exits:
         answer = call.forward(data)
         with self._news:
             self._list = answer
-            if not data:  # all containers
+            if _is_of_all(data):
                 self._asked_at = monotonic()
             self._news.notify()
         return answer
@@ -69,7 +74,7 @@ class Exits:
                 if found is not None:
                     self._look(pb.ListContainersResponse.FromString(found))
                 else:
-                    self._asked_at = monotonic()
+                    self._asked_at = self._own_at = monotonic()
                     self._look(self._parts.backend.call("ListContainers", pb.ListContainersRequest()))
             except (NriError, DecodeError) as error:
                 _log.debug("which containers have ended is not known: %s", error)
@@ -77,18 +82,62 @@ class Exits:
                 _log.exception("a list of containers could not be read")
 
     def _wait_s(self) -> float:
-        return max(self._asked_at + self._parts.settings.poll_interval - monotonic(), 0.0)
+        at = self._asked_at + self._parts.settings.poll_interval
+        if self._untold:
+            at = min(at, max(self._own_at + _AGAIN_S, min(each.at for each in self._untold.values())))
+        return max(at - monotonic(), 0.0)
 
     def _look(self, found: pb.ListContainersResponse) -> None:
         for each in found.containers:
             if each.state != pb.CONTAINER_EXITED:
                 continue
             record = self._parts.book.container(each.id)
-            if record is not None and record.told == CREATED:
-                try:
-                    with self._parts.domain.block(urgent=True):
-                        self._ended(record)
-                except NriError as error:  # one container must not keep the others' ends from being told
-                    _log.debug("the end of container %s cannot be told: %s", each.id, error)
-                except Exception:  # noqa: BLE001  nor a defect
-                    _log.exception("the end of container %s could not be told", each.id)
+            if record is not None and record.told == CREATED and self._is_due(record.id):
+                self._tell(record)
+        gone = [name for name in self._untold if not self._is_awaited(name)]
+        for name in gone:
+            del self._untold[name]
+
+    def _tell(self, record: ContainerRecord) -> None:
+        """Tell of one end; one that fails keeps no other's from being told."""
+        try:
+            with self._parts.domain.block(urgent=True):
+                self._ended(record)
+        except Exception as error:  # noqa: BLE001  a defect, too, is one container's
+            untold = self._untold.setdefault(record.id, _Untold())
+            if not untold.times:
+                _log.warning(
+                    "the end of container %s (%s) cannot be told to plugins; tried again less and less often: %s",
+                    record.runtime_id, record.id, error, exc_info=not isinstance(error, NriError),
+                )  # fmt: skip
+            untold.failed()
+
+    def _is_due(self, name: str) -> bool:
+        untold = self._untold.get(name)
+        return untold is None or untold.at <= monotonic()
+
+    def _is_awaited(self, name: str) -> bool:
+        record = self._parts.book.named(name)
+        return record is not None and record.told == CREATED
+
+
+class _Untold:
+    """An end that could not be told: how often that failed, and when it is tried again, in monotonic seconds."""
+
+    __slots__ = ("at", "times")
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.at = 0.0
+
+    def failed(self) -> None:
+        self.at = monotonic() + min(_AGAIN_S * 2.0 ** min(self.times, 16), _AGAIN_AT_MOST_S)
+        self.times += 1
+
+
+def _is_of_all(data: bytes) -> bool:
+    """Whether a request for a list wants all containers: the kubelet sends a filter with nothing in it."""
+    try:
+        return not pb.ListContainersRequest.FromString(data).filter.ByteSize()
+    except DecodeError:
+        return False

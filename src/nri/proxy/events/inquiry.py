@@ -44,7 +44,7 @@ class ContainerFacts(NamedTuple):
 
 
 class Inquiry:
-    """Asks the runtime. Every question raises RpcError, RuntimeUnavailable."""
+    """Asks the runtime; `timeout_s` where the asker has less time than usual. Raises RpcError, RuntimeUnavailable."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -55,9 +55,10 @@ class Inquiry:
         containers = self._backend.call("ListContainers", pb.ListContainersRequest()).containers
         return list(pods), list(containers)
 
-    def pod(self, pod_id: str) -> PodFacts:
+    def pod(self, pod_id: str, timeout_s: float | None = None) -> PodFacts:
         """One pod."""
-        answer = self._backend.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=pod_id, verbose=True))
+        request = pb.PodSandboxStatusRequest(pod_sandbox_id=pod_id, verbose=True)
+        answer = self._backend.call("PodSandboxStatus", request, timeout_s)
         status, info = answer.status, _info(answer.info)
         config = _message(info.get("config"), pb.PodSandboxConfig())
         if not config.metadata.name:
@@ -70,9 +71,10 @@ class Inquiry:
             spec = {"linux": {"namespaces": named, "cgroupsPath": str(info.get("cgroupPath") or "")}}
         return PodFacts(status, config, spec, _number(info.get("pid")))
 
-    def container(self, runtime_id: str) -> ContainerFacts:
+    def container(self, runtime_id: str, timeout_s: float | None = None) -> ContainerFacts:
         """One container."""
-        answer = self._backend.call("ContainerStatus", pb.ContainerStatusRequest(container_id=runtime_id, verbose=True))
+        request = pb.ContainerStatusRequest(container_id=runtime_id, verbose=True)
+        answer = self._backend.call("ContainerStatus", request, timeout_s)
         status, info = answer.status, _info(answer.info)
         config = _message(info.get("config"), pb.ContainerConfig())
         if not config.metadata.name:

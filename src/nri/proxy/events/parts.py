@@ -1,31 +1,48 @@
 """What the answers of calls work with, in one place, and the questions that all of them ask.
 
 Rules: a pod or container that is not known is asked for at the runtime; one that the runtime does not know either is
-None, and the call is passed on, so that the runtime says so. Next: `nri.proxy.events.pods`.
+None, and the call is passed on, so that the runtime says so. Where the runtime cannot be asked, a call that makes or
+changes something fails, because it would pass by plugins; one that ends something is passed on. Next:
+`nri.proxy.events.pods`.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
 
-from nri.errors import NriError
-from nri.proxy.events.adoption import Adoption
+from nri.errors import NriError, RpcError
+from nri.proxy.events.adoption import NOT_FOUND, Adoption
 from nri.proxy.events.domain import Domain
 from nri.proxy.events.inquiry import ContainerFacts, Inquiry
 from nri.proxy.events.updates import Updates
 from nri.proxy.hooks import HookServers, Subject
 from nri.proxy.passing import Backend
+from nri.proxy.passing.backend import CALL_TIMEOUT_S
 from nri.proxy.settings import ProxySettings
 from nri.proxy.state import Book, ContainerRecord, PodRecord
+from nri.text import plain
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-__all__ = ["Parts"]
+__all__ = ["Parts", "time_for"]
+
+R = TypeVar("R")
+#: So much of the caller's time is left for the answer to reach it, in seconds.
+_ANSWER_S = 0.1
 
 _log = logging.getLogger("nri.proxy")
+
+
+def time_for(deadline: float | None) -> float | None:
+    """How long a question to the runtime may take inside a call with this deadline, in seconds; None for as usual."""
+    if deadline is None:
+        return None
+    return min(max(deadline - monotonic() - _ANSWER_S, 0.001), CALL_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +58,35 @@ class Parts:
     adoption: Adoption
     hook_servers: HookServers | None
 
-    def pod(self, pod_id: str) -> PodRecord | None:
-        """A pod by the runtime's id."""
+    def pod(self, pod_id: str, *, ends: bool = False) -> PodRecord | None:
+        """A pod by the runtime's id; `ends` is for calls that end something. Raises what the runtime says."""
         found = self.book.pod(pod_id)
-        if found is None and pod_id:
-            try:
-                found = self.adoption.pod(pod_id)
-            except NriError as error:
-                _log.debug("pod %s: %s", pod_id, error)
-        return found
+        return self._asked(self.adoption.pod, pod_id, ends) if found is None and pod_id else found
 
-    def container(self, runtime_id: str) -> tuple[ContainerRecord | None, PodRecord | None]:
-        """A container by the runtime's id, and its pod; both None if plugins are told nothing of it."""
+    def container(self, runtime_id: str, *, ends: bool = False) -> tuple[ContainerRecord | None, PodRecord | None]:
+        """A container by the runtime's id, and its pod, as `pod`; both None if plugins are told nothing of it."""
         found = self.book.container(runtime_id)
         if found is None and runtime_id:
-            try:
-                found = self.adoption.container(runtime_id)
-            except NriError as error:
-                _log.debug("container %s: %s", runtime_id, error)
-        pod = self.pod(found.pod_id) if found is not None else None
+            found = self._asked(self.adoption.container, runtime_id, ends)
+        pod = self.pod(found.pod_id, ends=ends) if found is not None else None
         return (None, None) if pod is None or pod.skipped else (found, pod)
 
-    def facts(self, record: ContainerRecord) -> ContainerFacts | None:
-        """A container as the runtime has it; None if that cannot be asked."""
+    def _asked(self, ask: Callable[[str], R], name: str, ends: bool) -> R | None:
         try:
-            return self.inquiry.container(record.runtime_id)
+            return ask(name)
+        except Exception as error:
+            if isinstance(error, RpcError) and error.code == NOT_FOUND:
+                return None
+            if not ends:
+                raise
+            known = isinstance(error, NriError)
+            _log.warning("the end of %s passes by plugins: %s", plain(name), error, exc_info=not known)
+            return None
+
+    def facts(self, record: ContainerRecord, deadline: float | None = None) -> ContainerFacts | None:
+        """A container as the runtime has it; None if that cannot be asked, or not by the caller's deadline."""
+        try:
+            return self.inquiry.container(record.runtime_id, time_for(deadline))
         except NriError as error:
             _log.debug("container %s: %s", record.runtime_id, error)
             return None

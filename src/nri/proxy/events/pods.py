@@ -11,7 +11,7 @@ import logging
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy.events.adoption import is_skipped, pod_key
-from nri.proxy.events.parts import Parts
+from nri.proxy.events.parts import Parts, time_for
 from nri.proxy.events.views import pod_shown
 from nri.proxy.hooks import Subject
 from nri.proxy.passing import Call
@@ -52,7 +52,7 @@ class PodCalls:
         """Tell plugins of a pod; undo it and raise if they refuse it."""
         parts = self._parts
         try:
-            facts = parts.inquiry.pod(record.id)
+            facts = parts.inquiry.pod(record.id, time_for(call.deadline))
             record.shown = pod_shown(facts, record.config)
             with parts.domain.block(deadline=call.deadline):
                 parts.book.put(record)
@@ -74,13 +74,13 @@ class PodCalls:
         """Stop a pod, and tell plugins of it and of its containers."""
         parts = self._parts
         request = pb.StopPodSandboxRequest.FromString(data)
-        pod = parts.pod(request.pod_sandbox_id)
+        pod = parts.pod(request.pod_sandbox_id, ends=True)
         if pod is None or pod.skipped:
             return call.forward(data)
         data = parts.before("StopPodSandbox", data, request, Subject(pod), call.deadline)
         answer = call.forward(data)
         with parts.domain.block(urgent=True):
-            parts.domain.stop_pod(pod)
+            parts.domain.stop_pod(pod, call.deadline)
         parts.after(
             "StopPodSandbox", request, pb.StopPodSandboxResponse.FromString(answer), Subject(pod), call.deadline
         )
@@ -89,13 +89,13 @@ class PodCalls:
     def remove_pod_sandbox(self, data: bytes, call: Call) -> bytes:
         """Remove a pod, and tell plugins of it and of its containers."""
         parts = self._parts
-        pod = parts.pod(pb.RemovePodSandboxRequest.FromString(data).pod_sandbox_id)
+        pod = parts.pod(pb.RemovePodSandboxRequest.FromString(data).pod_sandbox_id, ends=True)
         answer = call.forward(data)
         if pod is not None and pod.skipped:
             parts.book.drop(pod)
         elif pod is not None:
             with parts.domain.block(urgent=True):
-                parts.domain.remove_pod(pod)
+                parts.domain.remove_pod(pod, call.deadline)
         return answer
 
     def update_pod_sandbox_resources(self, data: bytes, call: Call) -> bytes:
@@ -108,5 +108,5 @@ class PodCalls:
         with parts.domain.block(deadline=call.deadline):
             parts.domain.update_pod(pod, request, call.deadline)
             answer = call.forward(data)
-            parts.domain.post_update_pod(pod)
+            parts.domain.post_update_pod(pod, request)
         return answer

@@ -3,7 +3,8 @@
 Rules: no plugin is asked about it again; of two answers the later one counts, whichever is done first; each update
 comes back field by field as applied, unsupported or stale; what the CRI has no word for is unsupported, and told with
 the plugin's name where a reply has it. Only what plugins set is sent, so that nothing that others have set is
-overwritten. Next: `nri.proxy.events.containers`.
+overwritten. What a reply wants is done inside the call that it answers, as runtimes do, and in that call's time: what
+is left over then is told as failed. Next: `nri.proxy.events.containers`.
 """
 
 from __future__ import annotations
@@ -22,22 +23,27 @@ from nri.api import messages as m
 from nri.api.owners import owners_of
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
-from nri.errors import NriError, RpcError
+from nri.errors import DeadlineExceeded, NriError, RpcError
 from nri.proxy.adjust import ZERO, zeros
 from nri.proxy.events.domain import Domain
 from nri.proxy.passing import Backend
-from nri.proxy.state import CREATED, Book, ContainerRecord
+from nri.proxy.state import CREATED, CREATING, Book, ContainerRecord
 from nri.text import plain
 
 __all__ = ["Updates"]
 
 #: How long a container that plugins want gone has to end by itself, in seconds.
 EVICTION_S = 10
-#: gRPC's number of NOT_FOUND.
-_NOT_FOUND = 5
+#: gRPC's numbers of DEADLINE_EXCEEDED and NOT_FOUND.
+_LATE, _NOT_FOUND = 4, 5
 _UPDATE_S = 30.0
+#: So much of the caller's time is left for the answer to reach it, in seconds.
+_ANSWER_S = 0.2
 #: So many containers more than there are may be remembered before those that are gone are forgotten.
 _FEW = 64
+
+#: Why a container cannot be updated, by what plugins were told of it last; "" is one that is not known.
+_WHY_NOT = {"": "there is no such container", CREATING: "the container is not made yet"}
 
 _log = logging.getLogger("nri.proxy")
 
@@ -48,24 +54,31 @@ class Updates:
     def __init__(self, book: Book, backend: Backend, domain: Domain) -> None:
         self._book, self._backend, self._domain = book, backend, domain
         self._turns: dict[str, _Turn] = {}
-        self._evicting: set[str] = set()
+        self._evicting: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
 
-    def follow(self, reply: CreateReply | UpdateReply | StopReply) -> None:
-        """Do what a reply asks for beside its own container; updates that fail are told, and stop nothing."""
-        results = self.apply(list(reply.updates), reply)
+    def follow(self, reply: CreateReply | UpdateReply | StopReply, deadline: float | None = None) -> None:
+        """Do what a reply asks for beside its own container; updates that fail are told, and stop nothing.
+
+        `deadline` is the caller's, in monotonic seconds: an update that cannot be done in time has failed.
+        """
+        results = self.apply(list(reply.updates), reply, deadline)
         reply.commit([each for each in results if each.failed])
         self.evict(list(getattr(reply, "evictions", ())))
 
     def apply(
-        self, updates: Iterable[m.ContainerUpdate], reply: CreateReply | UpdateReply | StopReply | None = None
+        self,
+        updates: Iterable[m.ContainerUpdate],
+        reply: CreateReply | UpdateReply | StopReply | None = None,
+        deadline: float | None = None,
     ) -> list[UpdateResult]:
         """Apply updates; one result for each, never an error. `reply` is the answer that they stand in."""
         results = []
+        until = None if deadline is None else deadline - _ANSWER_S
         for update in updates:
             result = UpdateResult(update)
             try:
-                self._apply(update, result, next(ANSWERS) if reply is None else reply.order_of(update))
+                self._apply(update, result, next(ANSWERS) if reply is None else reply.order_of(update), until)
             except NriError as error:
                 _fail(result, error)
             results.append(result)
@@ -87,36 +100,55 @@ class Updates:
             with self._lock:
                 if record.id in self._evicting:
                     continue
-                self._evicting.add(record.id)
-            _log.info("plugins want container %s gone: %s", record.runtime_id, plain(each.reason))
-            threading.Thread(target=self._stop, args=(record,), name="nri-proxy-evict", daemon=True).start()
+                thread = threading.Thread(target=self._stop, args=(record,), name="nri-proxy-evict", daemon=True)
+                self._evicting[record.id] = thread
+                _log.info("plugins want container %s gone: %s", record.runtime_id, plain(each.reason))
+                thread.start()
         if missing:
             more = f", nor {len(missing) - 1} more" if len(missing) > 1 else ""
             _log.warning("an eviction is left out: there is no container %s%s", plain(missing[0]), more)
 
+    def stop(self) -> None:
+        """Wait for evictions; the connection to the runtime is closed before, so that they end."""
+        with self._lock:
+            threads = list(self._evicting.values())
+        for each in threads:
+            each.join()
+
     # --- inside ---
 
     @contextmanager
-    def turn(self, record: ContainerRecord) -> Iterator[dict[str, int]]:
-        """One update of a container at a time; gives the numbers of the answers that its fields were set by last."""
+    def turn(self, record: ContainerRecord, deadline: float | None = None) -> Iterator[dict[str, int]]:
+        """One update of a container at a time; gives the numbers of the answers that its fields were set by last.
+
+        Raises DeadlineExceeded if another one is not through by then.
+        """
         with self._lock:
             if len(self._turns) > 2 * len(self._book.containers()) + _FEW:
                 self._turns = {name: each for name, each in self._turns.items() if self._book.named(name) is not None}
             mine = self._turns.setdefault(record.id, _Turn())
-        with mine.lock:
+        if not mine.lock.acquire(timeout=-1 if deadline is None else max(deadline - monotonic(), 0.0)):
+            raise DeadlineExceeded(f"another update of container {record.runtime_id}")
+        try:
             yield mine.answers
+        finally:
+            mine.lock.release()
 
-    def _apply(self, update: m.ContainerUpdate, result: UpdateResult, answer: int) -> None:
+    def _apply(self, update: m.ContainerUpdate, result: UpdateResult, answer: int, until: float | None) -> None:
         record = self._book.named(update.container_id)
-        if record is None or not record.runtime_id or record.told != CREATED:
-            result.stale("there is no such container" if record is None else "the container has ended")
+        if record is None or record.told != CREATED:
+            result.stale(_WHY_NOT.get("" if record is None else record.told, "the container has ended"))
             return
-        with self.turn(record) as answers:
+        now = monotonic()
+        if until is not None and until <= now:
+            raise DeadlineExceeded("its turn: the time of the call that it belongs to is over")
+        until = min(now + _UPDATE_S, until or now + _UPDATE_S)
+        with self.turn(record, until) as answers:
             wanted = not_overtaken(update.linux.resources, answers, answer, result)
-            self._send(record, wanted, result)
+            self._send(record, wanted, result, until)
             answers.update((row.field, answer) for row in result.fields if not row.reason)
 
-    def _send(self, record: ContainerRecord, wanted: m.LinuxResources, result: UpdateResult) -> None:
+    def _send(self, record: ContainerRecord, wanted: m.LinuxResources, result: UpdateResult, until: float) -> None:
         made = convert.to_cri(wanted)
         sent = made.value
         for field in zeros(wanted):
@@ -126,7 +158,7 @@ class Updates:
         if not sent.ListFields():
             return
         request = pb.UpdateContainerResourcesRequest(container_id=record.runtime_id, linux=sent)
-        self._backend.call("UpdateContainerResources", request, timeout_s=_UPDATE_S)
+        self._backend.call("UpdateContainerResources", request, timeout_s=max(until - monotonic(), 0.001))
         in_force(self._book, record, sent, wanted)
 
     def _stop(self, record: ContainerRecord) -> None:
@@ -140,7 +172,7 @@ class Updates:
             _log.warning("container %s could not be evicted: %s", record.runtime_id, error)
         finally:
             with self._lock:
-                self._evicting.discard(record.id)
+                self._evicting.pop(record.id, None)
 
 
 class _Turn:
@@ -186,6 +218,8 @@ def _fail(result: UpdateResult, error: NriError) -> None:
         result.stale("the runtime has no such container")
         return
     reason = error.message if isinstance(error, RpcError) else str(error)
+    if isinstance(error, RpcError) and error.code == _LATE:
+        reason = "the runtime did not answer in time, and may still do it"
     for row in result.fields:
         if not row.reason:
             result.unsupported(row.field, reason)

@@ -58,6 +58,7 @@ class Registrations:
         self._seen: dict[str, _Seen] = {}
         self._good: dict[str, HookServer] = {}
         self._problems: dict[str, str] = {}
+        self._unreadable = ""
 
     def servers(self) -> list[HookServer]:
         """All that are registered now, in the order of their files' names."""
@@ -71,8 +72,11 @@ class Registrations:
         except FileNotFoundError:
             names = []
         except OSError as error:
-            _log.warning("%s cannot be read, and nothing in it changes: %s", self.folder, error)
+            if self._unreadable != str(error):  # said once, not at every request
+                _log.warning("%s cannot be read, and nothing in it changes: %s", self.folder, error)
+            self._unreadable = str(error)
             return
+        self._unreadable = ""
         for name in self._problems.keys() - set(names):
             del self._problems[name]
         names, too_many = names[:MOST_FILES], names[MOST_FILES:]
@@ -93,7 +97,7 @@ class Registrations:
             if self._seen.get(name) == seen:
                 return
             self._seen[name] = seen
-            server = parse(_text(path, found))
+            server = parse(_text(path))
         except (OSError, ValueError) as error:
             self._told(name, str(error))
             return
@@ -109,13 +113,18 @@ class Registrations:
         _log.warning("%s: %s; %s", plain(str(self.folder / name)), plain(problem), kept)
 
 
-def _text(path: Path, found: os.stat_result) -> str:
-    if not stat.S_ISREG(found.st_mode):
-        raise ValueError("it is no file")
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or found.st_uid not in (0, os.geteuid()):
-        raise ValueError(f"others may write to it (mode {found.st_mode & 0o7777:04o}, user {found.st_uid})")
-    with path.open("rb") as file:
-        raw = file.read(MOST_BYTES + 1)
+def _text(path: Path) -> str:
+    # It is judged when it is open, so that it cannot be another one by then; to open a pipe must not wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is no file")
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or found.st_uid not in (0, os.geteuid()):
+            raise ValueError(f"others may write to it (mode {found.st_mode & 0o7777:04o}, user {found.st_uid})")
+        raw = os.read(descriptor, MOST_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(raw) > MOST_BYTES:
         raise ValueError(f"it is longer than {MOST_BYTES} bytes")
     return raw.decode()

@@ -14,12 +14,12 @@ from contextlib import suppress
 from typing import Any
 
 import grpc
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from nri.cri.client import met
 from nri.cri.pb import api_pb2 as pb
-from nri.cri.server import MESSAGE_BYTES
+from nri.cri.server import LIMITS
 from nri.errors import RpcError, RuntimeUnavailable
 
 __all__ = ["CALL_TIMEOUT_S", "RUNTIME_SERVICE", "Backend"]
@@ -29,13 +29,14 @@ _log = logging.getLogger("nri.proxy")
 RUNTIME_SERVICE = "runtime.v1.RuntimeService"
 #: How long the proxy's own calls may take, in seconds.
 CALL_TIMEOUT_S = 10.0
+#: gRPC's number of INTERNAL.
+_INTERNAL = 13
 #: Between attempts to connect, in milliseconds: a runtime that is back is found within the longer one.
 _RETRY_MS, _RETRY_AT_MOST_MS = 50, 500
 _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.default_authority", "localhost"),
-    ("grpc.max_receive_message_length", MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    *LIMITS,
     ("grpc.initial_reconnect_backoff_ms", _RETRY_MS),
     ("grpc.min_reconnect_backoff_ms", _RETRY_MS),
     ("grpc.max_reconnect_backoff_ms", _RETRY_AT_MOST_MS),
@@ -60,15 +61,23 @@ class Backend:
     def unary(self, method: str, request: bytes, timeout_s: float | None, metadata: Metadata) -> Any:
         """Begin a call with one request and one answer, both bytes; returns gRPC's future."""
         known = self._known.get(method) or self._known.setdefault(method, self._channel.unary_unary(method))
-        return known.future(request, timeout=timeout_s, metadata=metadata)
+        return self._begun(known.future, request, timeout_s, metadata)
 
     def server_stream(self, method: str, request: bytes, timeout_s: float | None, metadata: Metadata) -> Any:
         """Begin a call with one request and a stream of answers; returns gRPC's call, which is iterated."""
-        return self._channel.unary_stream(method)(request, timeout=timeout_s, metadata=metadata)
+        return self._begun(self._channel.unary_stream(method), request, timeout_s, metadata)
 
     def stream(self, method: str, requests: Iterable[bytes], timeout_s: float | None, metadata: Metadata) -> Any:
         """Begin a call of which nothing is known: streams both ways, of any number of messages each."""
-        return self._channel.stream_stream(method)(requests, timeout=timeout_s, metadata=metadata)
+        return self._begun(self._channel.stream_stream(method), requests, timeout_s, metadata)
+
+    def _begun(self, begin: Any, request: Any, timeout_s: float | None, metadata: Metadata) -> Any:
+        try:
+            return begin(request, timeout=timeout_s, metadata=metadata)
+        except ValueError as error:
+            if "closed" not in str(error):
+                raise
+            raise RuntimeUnavailable(self.path, "the proxy is being stopped", "It takes no more calls") from None
 
     # --- for the proxy itself ---
 
@@ -88,7 +97,10 @@ class Backend:
                 reason = met(self.path) or error.details() or "it has closed the connection"
                 raise RuntimeUnavailable(self.path, reason, "It is waited for") from None
             raise RpcError(error.code().value[0], error.details() or "") from None
-        return GetMessageClass(method.output_type).FromString(answer)
+        try:
+            return GetMessageClass(method.output_type).FromString(answer)
+        except DecodeError as error:
+            raise RpcError(_INTERNAL, f"{name}: the runtime's answer cannot be read: {error}") from None
 
     @property
     def connected(self) -> bool:
@@ -118,7 +130,7 @@ class Backend:
         if lost:
             _log.warning("the runtime at %s is gone: calls fail until it is back", self.path)
             # Without a call gRPC would not connect again, and there may be none for a while. The answer is not read.
-            with suppress(ValueError):  # we are being stopped
+            with suppress(RuntimeUnavailable):  # we are being stopped
                 self.unary(f"/{RUNTIME_SERVICE}/Version", b"", CALL_TIMEOUT_S, ())
         if news:
             _log.info("connected to the runtime at %s", self.path)

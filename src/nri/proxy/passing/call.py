@@ -8,6 +8,7 @@ Next: `nri.proxy.passing.front`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -108,7 +109,8 @@ class Call:
 
     def _send_along(self, call: Any) -> None:
         if first := _passed(call.initial_metadata()):
-            self._context.send_initial_metadata(first)
+            with suppress(grpc.RpcError):  # the client has gone; the runtime has done it all the same
+                self._context.send_initial_metadata(first)
         if last := _passed(call.trailing_metadata()):
             self._context.set_trailing_metadata(last)
 

@@ -17,7 +17,7 @@ import grpc
 
 from nri.cri.codes import ROWS, Row, status_of
 from nri.cri.pb import api_pb2 as pb
-from nri.cri.server import bind
+from nri.cri.server import SocketServer, bind
 from nri.errors import DeadlineExceeded, NriError, RuntimeUnavailable
 from nri.proxy.passing.backend import Backend
 from nri.proxy.passing.call import Call, RuntimeFailed
@@ -44,7 +44,7 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no type
         self.path = path
         self._backend = backend
         self._pool = ThreadPoolExecutor(CALLS, thread_name_prefix="proxy")
-        self._server: grpc.Server | None = None
+        self._server: SocketServer | None = None
         self._handlers = {
             f"/{service.full_name}/{method.name}": self._known(f"/{service.full_name}/{method.name}", method, taken)
             for service in pb.DESCRIPTOR.services_by_name.values()

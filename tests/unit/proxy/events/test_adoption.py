@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
+from nri.errors import DeadlineExceeded
 from nri.proxy.events.adoption import container_key, is_skipped, pod_key
 from nri.proxy.settings import ProxySettings
 from nri.proxy.state import CREATED, STOPPED
+from tests.engine.node import Recorder
 from tests.support.proxied import Proxied
 
 LABEL = ProxySettings().skip_label_key
@@ -69,4 +76,53 @@ def test_one_that_the_runtime_describes_in_no_known_form_keeps_no_other_out(
     adoption.everything(late=False)
     assert world.proxy.book.pod(pods[0]) is None
     assert world.proxy.book.pod(pods[1]) is not None
-    assert "could not be taken in" in caplog.text
+    adoption.everything(late=False)
+    assert caplog.text.count("could not be taken in") == 1, "it is said once, and not once a minute"
+
+
+def test_one_that_two_calls_find_at_once_is_taken_in_once(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = world.attach(Recorder())
+    assert world.proxy is not None
+    parts, pod = world.proxy._exits._parts, world.run_pod()
+    made = world.create(pod, cri=world.direct)
+    ask, both = parts.inquiry.container, threading.Barrier(2)
+
+    def at_once(runtime_id: str) -> Any:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(1)
+        return ask(runtime_id)
+
+    monkeypatch.setattr(type(parts.inquiry), "container", lambda self, runtime_id, timeout_s=None: at_once(runtime_id))
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (found[0] for found in pool.map(parts.container, [made, made]))
+    assert first is not None
+    assert first is second
+    assert plugin.of("c") == ["post_create"]
+
+
+def test_a_plugin_that_joins_meanwhile_gets_one_that_is_found_late_once(
+    world: Proxied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert world.proxy is not None
+    domain, joiner = world.proxy._domain, Recorder()
+    pod, tell = world.run_pod(cri=world.direct), domain.run_pod
+    joining = threading.Thread(target=lambda: world.attach(joiner))
+
+    def late(*args: Any) -> None:
+        joining.start()
+        joining.join(0.5)  # without a block it is through by now
+        tell(*args)
+
+    monkeypatch.setattr(domain, "run_pod", late)
+    world.proxy._adoption.pod(pod)
+    joining.join()
+    pods, _ = joiner.synchronized[-1]
+    assert pods + [name for event, name in joiner.events if event == "run_pod"] == ["pod"]
+
+
+def test_what_there_is_no_time_for_is_left_for_later(world: Proxied) -> None:
+    assert world.proxy is not None
+    pod = world.run_pod(cri=world.direct)
+    with pytest.raises(DeadlineExceeded):
+        world.proxy._adoption.everything(late=False, deadline=0.0)
+    assert world.proxy.book.pod(pod) is None

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+
 import grpc
 import pytest
 
 import nri
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.services.containers import ContainerCalls
 from nri.proxy.adjust import Unsaid
 from nri.proxy.events import containers
 from nri.proxy.events.views import RUNTIME_ID
+from nri.proxy.passing import Call, RuntimeFailed
 from tests.engine.node import Recorder
 from tests.support.proxied import Proxied, wait_for
 
@@ -247,6 +251,76 @@ def test_an_end_is_seen_in_any_list_also_in_one_by_a_filter(world: Proxied, plug
     over = pb.ContainerFilter(state=pb.ContainerStateValue(state=pb.CONTAINER_EXITED))
     assert [each.id for each in world.cri.call("ListContainers", filter=over).containers] == [made]
     wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (Code.DEADLINE_EXCEEDED, ["start", "post_start"]),
+        (Code.CANCELLED, ["start", "post_start"]),
+        (Code.UNAVAILABLE, ["start", "post_start"]),
+        (Code.INTERNAL, ["start", "stop"]),
+    ],
+)
+def test_a_start_whose_answer_is_lost_is_no_end_if_the_container_runs(
+    world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch, code: Code, told: list[str]
+) -> None:
+    """Else plugins take a container that runs for one that has ended, and what they want of it is refused."""
+    made = world.create(world.run_pod())
+    forward = Call.forward
+
+    def lost(self: Call, request: bytes) -> bytes:
+        answer = forward(self, request)
+        if self.method.endswith("/StartContainer"):
+            raise RuntimeFailed(code, "the answer is lost")
+        return answer
+
+    monkeypatch.setattr(Call, "forward", lost)
+    assert world.cri.refused("StartContainer", container_id=made)[0] is code
+    assert plugin.of("c")[-2:] == told
+
+
+def test_a_start_that_is_not_answered_and_did_not_happen_is_neither_a_start_nor_an_end(
+    world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = world.create(world.run_pod())
+
+    def lost(self: Call, request: bytes) -> bytes:
+        raise RuntimeFailed(Code.UNAVAILABLE, "the runtime is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Call, "forward", lost)
+        world.cri.refused("StartContainer", container_id=made)
+    assert plugin.of("c")[-1] == "start"
+    world.cri.call("StartContainer", container_id=made)
+    assert plugin.of("c")[-2:] == ["start", "post_start"]
+    world.direct.call("StopContainer", container_id=made, timeout=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Call, "forward", lost)
+        world.cri.refused("StartContainer", container_id=made)
+    assert plugin.of("c")[-2:] == ["start", "stop"]
+
+
+def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_it_has_made(
+    world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = threading.Event()
+    status = ContainerCalls.container_status
+    monkeypatch.setattr(ContainerCalls, "container_status", lambda *asked: (end.wait(60), status(*asked))[1])
+    proxy = world.proxy
+    assert proxy is not None
+    world.stop_runtime()
+    wait_for(lambda: not proxy.connected, "the end of the connection")
+    world.start_runtime()
+    wait_for(lambda: proxy.connected, "the connection")
+    config = pb.ContainerConfig(metadata=pb.ContainerMetadata(name="c"), image=pb.ImageSpec(image="img"), command=["x"])
+    try:
+        pod = world.run_pod()
+        answer = world.cri.call("CreateContainer", timeout_s=3, pod_sandbox_id=pod, config=config)
+    finally:
+        end.set()
+    assert world.spec(answer.container_id)
+    assert plugin.of("c") == ["create", "post_create"]
 
 
 def test_thousands_of_entries_that_are_left_out_are_few_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:

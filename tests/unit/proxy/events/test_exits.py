@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -88,3 +89,63 @@ def test_one_whose_end_cannot_be_told_keeps_no_other_from_it(world: Proxied, mon
     world.direct.call("StopContainer", container_id=good, timeout=0)
     exits._look(pb.ListContainersResponse(containers=listed))
     assert plugin.of("good")[-1] == "stop"
+
+
+def test_an_end_that_cannot_be_told_is_said_once_and_tried_again_less_and_less_often(
+    world: Proxied, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.attach(Recorder())
+    assert world.proxy is not None
+    tried = list[float]()
+
+    def breaks(record: ContainerRecord) -> object:
+        tried.append(time.monotonic())
+        raise RequestError("spec", "", "cannot be read")
+
+    monkeypatch.setattr(world.proxy._exits, "_ended", breaks)
+    made = world.run(world.run_pod())
+    cri = world.cri
+    world.direct.call("StopContainer", container_id=made, timeout=0)
+    until = time.monotonic() + 4
+    while time.monotonic() < until:  # a kubelet that asks all the time
+        cri.call("ListContainers")
+        time.sleep(0.02)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
+    assert len(pauses) >= 1, "it is not tried again"
+    assert pauses[0] >= 1.0
+    assert all(later >= 1.5 * earlier for earlier, later in itertools.pairwise(pauses))
+    told = [line for line in caplog.messages if "cannot be told to plugins" in line]
+    assert len(told) == 1, told
+    assert made in told[0]
+    assert "cannot be read" in told[0]
+
+
+def test_an_end_that_could_not_be_told_is_forgotten_with_its_container(
+    world: Proxied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.attach(Recorder())
+    assert world.proxy is not None
+    exits = world.proxy._exits
+
+    def breaks(record: ContainerRecord) -> object:
+        raise RequestError("spec", "", "cannot be read")
+
+    monkeypatch.setattr(exits, "_ended", breaks)
+    made = world.run(world.run_pod())
+    world.direct.call("StopContainer", container_id=made, timeout=0)
+    world.cri.call("ListContainers")
+    wait_for(lambda: exits._untold, "the failure")
+    world.cri.call("RemoveContainer", container_id=made)
+    world.cri.call("ListContainers")
+    wait_for(lambda: not exits._untold, "the end of the trying")
+
+
+def test_a_filter_with_nothing_in_it_asks_for_all_containers(world: Proxied) -> None:
+    """The kubelet's lists are such: while it asks, the proxy need not."""
+    assert world.proxy is not None
+    exits = world.proxy._exits
+    before = exits._asked_at
+    world.cri.call("ListContainers", filter=pb.ContainerFilter(id="none"))
+    assert exits._asked_at == before
+    world.cri.call("ListContainers", filter=pb.ContainerFilter())
+    assert exits._asked_at > before

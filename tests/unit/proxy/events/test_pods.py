@@ -7,6 +7,8 @@ import pytest
 
 import nri
 from nri.cri.pb import api_pb2 as pb
+from nri.errors import RpcError
+from nri.proxy.events.inquiry import Inquiry
 from tests.engine.node import Recorder
 from tests.support.proxied import Proxied
 
@@ -57,6 +59,35 @@ def test_new_resources_of_a_pod_are_told_before_and_after(world: Proxied, plugin
     pod = world.run_pod()
     world.cri.call("UpdatePodSandboxResources", pod_sandbox_id=pod, resources=pb.LinuxContainerResources(cpu_shares=5))
     assert plugin.of("pod")[-2:] == ["update_pod", "post_update_pod"]
+
+
+def test_a_plugin_that_joins_sees_the_resources_that_a_pod_has_by_now(world: Proxied, plugin: Recorder) -> None:
+    shares = list[int]()
+    plugin.on["post_update_pod"] = lambda pod, _: shares.append(pod.linux.pod_resources.cpu.shares.value)
+    pod = world.run_pod()
+    world.cri.call("UpdatePodSandboxResources", pod_sandbox_id=pod, resources=pb.LinuxContainerResources(cpu_shares=5))
+    late = Recorder()
+    late.on["synchronize"] = lambda pods, containers: shares.append(pods[0].linux.pod_resources.cpu.shares.value)
+    world.attach(late, "20", "late")
+    assert shares == [5, 5]
+
+
+def test_what_plugins_cannot_be_asked_about_is_not_made_and_can_be_ended(
+    world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A runtime that is slow with a status must not be a way around plugins."""
+    pod = world.run_pod(cri=world.direct)
+
+    def slow(*_: object) -> None:
+        raise RpcError(4, "Deadline Exceeded")
+
+    monkeypatch.setattr(Inquiry, "pod", slow)
+    config = pb.ContainerConfig(metadata=pb.ContainerMetadata(name="c"), image=pb.ImageSpec(image="img"), command=["x"])
+    _, text = world.cri.refused("CreateContainer", pod_sandbox_id=pod, config=config)
+    assert "Deadline Exceeded" in text
+    assert not world.direct.call("ListContainers").containers, "it was made without a word to plugins"
+    world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
+    assert f"the end of {pod} passes by plugins" in caplog.text
 
 
 def test_a_pod_with_the_skip_label_is_nothing_to_plugins(world: Proxied, plugin: Recorder) -> None:
@@ -140,7 +171,7 @@ def test_a_container_of_a_runtime_that_does_not_tell_its_pod_is_found_in_its_lis
     made = world.create(pod, "quiet-c", world.direct)
     inquiry = world.proxy._adoption._inquiry
     told = inquiry.container
-    inquiry.container = lambda runtime_id: told(runtime_id)._replace(pod_id="")  # type: ignore[method-assign]
+    inquiry.container = lambda *asked: told(*asked)._replace(pod_id="")  # type: ignore[method-assign]
     world.cri.call("StartContainer", container_id=made)
     assert plugin.of("quiet-c") == ["post_create", "start", "post_start"]
     inquiry.container = told  # type: ignore[method-assign]

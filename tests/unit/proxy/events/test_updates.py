@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import pytest
 
 import nri
 from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.process.dry import DryRuntime
+from nri.proxy.state import CREATING, ContainerRecord
 from tests.engine.node import Recorder
 from tests.support.proxied import Proxied, wait_for
 
@@ -105,11 +109,11 @@ def test_of_two_answers_the_later_one_counts_whichever_is_done_first(asker: Aske
     follow = asker.world.proxy._updates.follow
     target = asker.ids["c"]
 
-    def late(reply: Any) -> None:
+    def late(reply: Any, deadline: float | None) -> None:
         if any(each.linux.resources.cpu.shares.value == 100 for each in reply.updates):
             begun.set()
             assert go_on.wait(20)
-        follow(reply)
+        follow(reply, deadline)
 
     asker.world.proxy._updates.follow = late  # type: ignore[method-assign]
     values = {"first": 100, "second": 200}
@@ -126,6 +130,73 @@ def test_of_two_answers_the_later_one_counts_whichever_is_done_first(asker: Aske
     go_on.set()
     thread.join()
     assert asker.resources()["cpu"]["shares"] == 200, "the first answer is the older one"
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A runtime whose updates do not end; gives the containers whose updates have begun."""
+    end, begun = threading.Event(), list[str]()
+
+    def hang(self: DryRuntime, container_id: str, resources: object) -> None:
+        begun.append(container_id)
+        end.wait(60)
+
+    monkeypatch.setattr(DryRuntime, "update", hang)
+    yield begun
+    end.set()
+
+
+def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_plugins_want_of_others(
+    asker: Asker, stuck: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    others = [asker.container, *(asker.world.run(asker.pod, f"other{number}") for number in range(3))]
+    asker.plugin.on["create"] = lambda pod, container: (
+        nri.Adjustment(),
+        [nri.Update(name).set_cpu_shares(7) for name in [*asker.ids.values()]],
+    )
+    config = pb.ContainerConfig(
+        metadata=pb.ContainerMetadata(name="new"), image=pb.ImageSpec(image="img"), command=["sleep"]
+    )
+    answer = asker.world.cri.call("CreateContainer", timeout_s=2, pod_sandbox_id=asker.pod, config=config)
+    assert answer.container_id
+    assert len(stuck) < len(others), "each of them has taken the time of its own"
+    told = [line for line in caplog.messages if "by 10-test" in line and "cpu.shares unsupported" in line]
+    assert len(told) == len(others), "what could not be done is lost in silence"
+    assert "the runtime did not answer in time" in told[0]
+    assert "the time of the call that it belongs to is over" in told[-1]
+
+
+def test_a_stop_is_answered_in_its_time_although_the_runtime_hangs_at_what_plugins_want_of_others(
+    asker: Asker, stuck: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = asker.world.run(asker.pod, "ended")
+    asker.plugin.on["stop"] = lambda pod, container: [nri.Update(asker.ids["c"]).set_cpu_shares(7)]
+    asker.world.cri.call("StopContainer", timeout_s=2, container_id=ended)
+    assert stuck == [asker.container]
+    assert "the runtime did not answer in time" in caplog.text
+
+
+def test_a_kubelets_update_does_not_wait_longer_than_its_time_for_that_of_a_plugin(
+    asker: Asker, stuck: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    asker.plugin.runtime.update(asker.update().set_cpu_shares(7))
+    wait_for(lambda: stuck, "the plugin's update")
+    linux = pb.LinuxContainerResources(cpu_shares=44)
+    with pytest.raises(grpc.RpcError) as caught:
+        asker.world.cri.call("UpdateContainerResources", timeout_s=0.5, container_id=asker.container, linux=linux)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    wait_for(lambda: "waiting for another update of container" in caplog.text, "the end of the call in the proxy")
+    assert stuck == [asker.container]
+
+
+def test_a_container_that_is_being_made_is_not_one_that_has_ended(asker: Asker) -> None:
+    assert asker.world.proxy is not None
+    asker.world.proxy.book.put(ContainerRecord(id="new", pod_id=asker.pod, told=CREATING))
+    update = m.ContainerUpdate(container_id="new")
+    update.linux.resources.cpu.shares.value = 7
+    (result,) = asker.world.proxy._updates.apply([update])
+    assert result.fields[0].reason == "the container is not made yet"
 
 
 def test_a_kubelets_update_that_the_runtime_refuses_changes_nothing_that_is_known(asker: Asker) -> None:

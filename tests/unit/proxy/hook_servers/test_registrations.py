@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -159,4 +160,28 @@ def test_a_folder_that_cannot_be_read_changes_nothing(tmp_path: Path, caplog: py
     folder.rename(tmp_path / "away")
     folder.write_text("a file is no folder")
     assert endpoints(found) == ["/run/a.sock"]
-    assert "cannot be read" in caplog.text
+    assert endpoints(found) == ["/run/a.sock"]
+    assert caplog.text.count("cannot be read") == 1, "it is said once, not at every request"
+
+
+def test_a_file_that_becomes_a_pipe_while_it_is_looked_at_holds_up_no_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is judged is what is read: others could put another file in its place in between."""
+    path, swapped, stat = write(tmp_path, "a.json"), list[bool](), Path.stat
+
+    def swap(self: Path, **more: bool) -> os.stat_result:
+        found = stat(self, **more)
+        if self == path and not swapped:
+            swapped.append(True)
+            path.unlink()
+            os.mkfifo(path)
+        return found
+
+    monkeypatch.setattr(Path, "stat", swap)
+    found, seen = Registrations(tmp_path), list[list[str]]()
+    thread = threading.Thread(target=lambda: seen.append(endpoints(found)), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert seen == [[]]
+    assert "it is no file" in caplog.text

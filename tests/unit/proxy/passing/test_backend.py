@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
+from nri.cri.server import bind
 from nri.errors import RpcError, RuntimeUnavailable
 from nri.proxy.passing.backend import Backend
 from tests.support.raw_grpc import RawServer
@@ -72,10 +74,6 @@ def test_an_error_of_the_runtime_keeps_its_code_and_text(tmp_path: Path) -> None
 
             return grpc.unary_unary_rpc_method_handler(refuse)
 
-    from concurrent.futures import ThreadPoolExecutor
-
-    from nri.cri.server import bind
-
     server = bind(str(tmp_path / "r.sock"), ThreadPoolExecutor(1), [Refuses()])
     server.start()
     backend = Backend(str(tmp_path / "r.sock"))
@@ -86,3 +84,26 @@ def test_an_error_of_the_runtime_keeps_its_code_and_text(tmp_path: Path) -> None
     finally:
         backend.stop()
         server.stop(0).wait()
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_of_the_runtime(tmp_path: Path) -> None:
+    class Garbles(grpc.GenericRpcHandler):
+        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+            return grpc.unary_unary_rpc_method_handler(lambda *_: b"\xff\xff\xff")
+
+    server = bind(str(tmp_path / "r.sock"), ThreadPoolExecutor(1), [Garbles()])
+    server.start()
+    backend = Backend(str(tmp_path / "r.sock"))
+    try:
+        with pytest.raises(RpcError, match="Version: the runtime's answer cannot be read"):
+            backend.call("Version", pb.VersionRequest())
+    finally:
+        backend.stop()
+        server.stop(0).wait()
+
+
+def test_after_the_end_calls_fail_as_without_a_runtime(tmp_path: Path) -> None:
+    backend = Backend(str(tmp_path / "r.sock"))
+    backend.stop()
+    with pytest.raises(RuntimeUnavailable, match="being stopped"):
+        backend.call("Version", pb.VersionRequest())

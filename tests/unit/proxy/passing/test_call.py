@@ -123,3 +123,31 @@ def test_the_call_of_a_client_that_has_gone_ends_at_once() -> None:
     context.gone = True
     list(Call("/a.B/C", context, backend).forward_stream(b"?"))  # type: ignore[arg-type]
     assert backend.answers.cancelled == 2
+
+
+def test_a_client_that_has_gone_does_not_make_what_the_runtime_has_done_fail() -> None:
+    """Else plugins would be told that a container which is there was not made."""
+
+    class Done:
+        def cancel(self) -> None:
+            pass
+
+        def result(self) -> bytes:
+            return b"made"
+
+        def initial_metadata(self) -> Any:
+            return (("x-answer", "1"),)
+
+        def trailing_metadata(self) -> Any:
+            return ()
+
+    class Gone(Context):
+        def send_initial_metadata(self, metadata: Any) -> None:
+            raise grpc.RpcError
+
+    class Runtime:
+        def unary(self, *_: object) -> Done:
+            return Done()
+
+    runtime: Any = Runtime()
+    assert Call("/a.B/C", Gone(5.0), runtime).forward(b"") == b"made"

@@ -280,3 +280,24 @@ def test_an_error_of_the_proxys_own_is_a_status(tmp_path: Path, runtime: RawServ
         with raw_channel(tmp_path / "p.sock") as channel, pytest.raises(grpc.RpcError) as caught:
             channel.unary_unary(VERSION)(b"", timeout=WAIT_S)
     assert (caught.value.code(), caught.value.details()) == (Code.UNKNOWN, "a fault")
+
+
+def test_an_error_of_any_length_reaches_the_client(runtime: RawServer, channel: grpc.Channel) -> None:
+    """An OCI runtime's error may have a whole command line in it; gRPC's own limit is 8 KiB."""
+    text = "failed to create shim task: " + "x" * 200_000
+
+    def fail(_: bytes, context: Any) -> bytes:
+        context.set_trailing_metadata((("grpc-status-details-bin", b"d" * 50_000),))
+        context.abort(Code.NOT_FOUND, text)
+
+    runtime.unary[VERSION] = fail
+    with pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(VERSION)(b"", timeout=WAIT_S)
+    assert (caught.value.code(), caught.value.details()) == (Code.NOT_FOUND, text)
+    assert dict(caught.value.trailing_metadata())["grpc-status-details-bin"] == b"d" * 50_000
+
+
+def test_a_message_as_long_as_the_kubelet_takes_passes_both_ways(runtime: RawServer, channel: grpc.Channel) -> None:
+    runtime.unary[VERSION] = lambda request, _: request
+    sent = b"m" * (16 << 20)
+    assert channel.unary_unary(VERSION)(sent, timeout=60) == sent
