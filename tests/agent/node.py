@@ -22,12 +22,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from nri.cri.pb import api_pb2 as pb
+from tests.agent import files
 from tools.runtimes import Containerd
 from tools.runtimes.cri import Cri, Pod
 from tools.runtimes.machine import PATIENCE
 from tools.runtimes.mounts import unmount
 
-CGROUPS = Path("/sys/fs/cgroup")
 FOLDERS = {"BestEffort": "kubepods/besteffort", "Burstable": "kubepods/burstable", "Guaranteed": "kubepods"}
 WAIT_S = 30.0 * PATIENCE
 
@@ -35,12 +35,11 @@ WAIT_S = 30.0 * PATIENCE
 @contextlib.contextmanager
 def machine(folder: Path, cgroup: str) -> Iterator[Path]:
     """A root path in which a run's own cgroup is the top of each hierarchy, and is also found by its own name."""
-    tops = [top for top in CGROUPS.iterdir() if (top / "cgroup.procs").exists() and not top.is_symlink()]
     places = [(Path("/proc"), folder / "proc"), (Path("/sys/devices"), folder / "sys/devices")]
-    for top in tops:
+    for top in files.tops():
         for name in FOLDERS.values():
-            make_cgroup(top, f"{cgroup}/{name}")
-        here = folder / f"sys/fs/cgroup/{top.name}"
+            files.make_cgroup(top, f"{cgroup}/{name}")
+        here = folder / str(top).lstrip("/")
         places += [(top / cgroup, here), (top / cgroup, here / cgroup)]
     with contextlib.ExitStack() as stack:
         for source, target in places:
@@ -48,17 +47,6 @@ def machine(folder: Path, cgroup: str) -> Iterator[Path]:
             subprocess.run(["mount", "--bind", str(source), str(target)], check=True, timeout=10)
             stack.callback(unmount, target)
         yield folder
-
-
-def make_cgroup(top: Path, cgroup: str) -> None:
-    """Make a cgroup and those above it in one hierarchy; each may use all CPUs of the one above, as kubelet's may."""
-    at = top
-    for name in cgroup.split("/"):
-        above, at = at, at / name
-        at.mkdir(exist_ok=True)
-        for file in ("cpuset.cpus", "cpuset.mems"):
-            if (at / file).exists() and not (at / file).read_text().strip():
-                (at / file).write_text((above / file).read_text())
 
 
 class Node:
@@ -80,9 +68,9 @@ class Node:
         """Run a pod in a cgroup that is there before, as a kubelet does it; `cri` is another way to the runtime."""
         uid = str(uuid.uuid4())
         folder = f"{self.cgroup}/{FOLDERS[kube_class]}/pod{uid}"
-        for top in CGROUPS.iterdir():
-            if (top / self.cgroup).is_dir() and not top.is_symlink():
-                make_cgroup(top, folder)
+        for top in files.tops():
+            if (top / self.cgroup).is_dir():
+                files.make_cgroup(top, folder)
         config = pb.PodSandboxConfig(
             metadata=pb.PodSandboxMetadata(name=name, uid=uid, namespace="shop"),
             log_directory=str(self.daemon.run_dir / "logs"),
@@ -102,23 +90,38 @@ class Node:
         """Remove a pod and its cgroup, as a kubelet does it."""
         self.daemon.cri.remove_pod(pod.id)
         folder = pod.config.linux.cgroup_parent.strip("/")
-        for top in CGROUPS.iterdir():
-            if not top.is_symlink():
-                with contextlib.suppress(OSError):
-                    (top / folder).rmdir()
+        for top in files.tops():
+            with contextlib.suppress(OSError):
+                (top / folder).rmdir()
 
-    def value(self, pod: Pod, controller: str, file: str) -> str:
-        """The text of a file of a pod's own cgroup."""
-        return self.file(pod, controller, file).read_text().strip()
+    def value(self, pod: Pod, file: str) -> str:
+        """The text of a file of a pod's own cgroup, in the words of version 1."""
+        return files.of_cgroup(pod.config.linux.cgroup_parent.strip("/"), file)
 
-    def file(self, pod: Pod, controller: str, file: str) -> Path:
-        """A file of a pod's own cgroup, of version 1."""
-        return CGROUPS / controller / pod.config.linux.cgroup_parent.strip("/") / file
+    def overwrite(self, pod: Pod, file: str, text: str) -> None:
+        """Write a file of a pod's own cgroup, as somebody else."""
+        files.overwrite(pod.config.linux.cgroup_parent.strip("/"), file, text)
+
+    def of(self, container: str, file: str) -> str:
+        """The text of a file of a container's cgroup, in the words of version 1."""
+        return files.of_process(self.pid(container), file)
+
+    def pid(self, container: str) -> int:
+        """A container's first process."""
+        return int(self.daemon.cri.info(container)["pid"])
 
     def said(self, pod: Pod, name: str) -> str:
         """What a container has written, without the times of its log."""
         text = (self.daemon.run_dir / "logs" / f"{pod.id}-{name}.log").read_text()
         return "\n".join(line.split(" ", 3)[3] for line in text.splitlines() if line.count(" ") >= 3)
+
+    def recorded(self, pod: Pod, story: Callable[[], str]) -> list[str]:
+        """What the container's process found at its first instruction: shares, quota, memory, OOM score, CPUs."""
+        until(lambda: len(self.said(pod, "app").splitlines()) >= 5, story)
+        return [
+            line.removeprefix("Cpus_allowed_list:").strip()
+            for line in files.recorded(self.said(pod, "app").splitlines())
+        ]
 
 
 class AgentProgram:

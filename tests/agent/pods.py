@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tests.agent.node import CGROUPS
+from tests.agent.files import UNIFIED, record
 from tests.support.needs import need, need_machine, need_root
 from tools.runtimes import Containerd, MissingError, install
+from tools.runtimes.cgroups import CGROUPS
 from tools.runtimes.leftovers import sweep
 from tools.runtimes.machine import ensure_packages
 
@@ -23,13 +24,21 @@ BATCH: Final[dict[str, Any]] = {"labels": BE, "annotations": SPEC}
 #: The same, with an OOM score.
 SCORED: Final[dict[str, Any]] = {"labels": BE, "annotations": {**SPEC, "koordinator.sh/oom-score-adj": "555"}}
 SENSITIVE: Final[dict[str, Any]] = {"labels": LS}
+#: The first thing that a container's process does is to write down what holds for it.
+COMMAND: Final = record("cat /proc/self/oom_score_adj", "grep Cpus_allowed_list /proc/self/status")
+
+
+def need_controllers() -> None:
+    """Go on only where the controllers of the values that are looked at are on cgroup v1, or all on v2."""
+    unified = UNIFIED and {"cpu", "cpuset", "memory"} <= set((CGROUPS / "cgroup.controllers").read_text().split())
+    need_machine(unified or (CGROUPS / "cpu").is_dir(), "cgroup v1, nor v2 with cpu, cpuset and memory")
 
 
 @contextmanager
 def containerd(version: str = "2.4", **more: Any) -> Iterator[Containerd]:
     """A containerd of a test module's own; skips, or fails where it must run, if this machine cannot have one."""
     need_root()
-    need_machine((CGROUPS / "cpu").is_dir(), "cgroup v1: the values that are looked at are in its files")
+    need_controllers()
     try:
         ensure_packages(print)
         sweep()

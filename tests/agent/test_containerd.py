@@ -7,29 +7,16 @@ import os
 
 import pytest
 
+from tests.agent.files import of_process
 from tests.agent.node import AgentProgram, Node, until
-from tests.agent.pods import BATCH, BE, EXTENDED, SENSITIVE
-from tools.runtimes.cgroups import read
-from tools.runtimes.cri import Pod
+from tests.agent.pods import BATCH, BE, COMMAND, EXTENDED, SENSITIVE
 
 MODES = "nri,standalone"
-#: The first thing that the process does is to write down what holds for it.
-RECORD = (
-    "cat /sys/fs/cgroup/cpu/cpu.shares /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/memory/memory.limit_in_bytes;"
-    " grep Cpus_allowed_list /proc/self/status; sleep 1000"
-)
-COMMAND = ("sh", "-c", RECORD)
 
 
 def topology(cpus: str) -> dict[str, object]:
     pools = json.dumps([{"socket": 0, "node": 0, "cpuset": cpus}])
     return {"metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": pools}}}
-
-
-def recorded(node: Node, pod: Pod, agent: AgentProgram) -> list[str]:
-    """The lines that the container has written down."""
-    until(lambda: len(node.said(pod, "app").splitlines()) >= 4, agent.story)
-    return [line.removeprefix("Cpus_allowed_list:").strip() for line in node.said(pod, "app").splitlines()]
 
 
 @pytest.fixture
@@ -45,10 +32,10 @@ def test_values_hold_before_the_first_instruction_and_are_explained(ruled: Node)
         ruled.daemon.cri.run(batch, "app", COMMAND)
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         ruled.daemon.cri.run(web, "app", COMMAND)
-        assert recorded(ruled, batch, agent)[:3] == ["512", "50000", str(64 << 20)]
-        assert recorded(ruled, web, agent)[3] == "1"
-        assert ruled.value(batch, "cpu", "cpu.cfs_quota_us") == "50000"
-        assert ruled.value(batch, "memory", "memory.limit_in_bytes") == str(64 << 20)
+        assert ruled.recorded(batch, agent.story)[:3] == ["512", "50000", str(64 << 20)]
+        assert ruled.recorded(web, agent.story)[4] == "1"
+        assert ruled.value(batch, "cpu.cfs_quota_us") == "50000"
+        assert ruled.value(batch, "memory.limit_in_bytes") == str(64 << 20)
         told = agent.explain("web")
         cpus = next(row for row in told["values"] if row["field"] == "cpuset" and row["container"] == "app")
         assert (cpus["value"], cpus["hook"]) == ("1", "CPUSetAllocator")
@@ -57,25 +44,25 @@ def test_values_hold_before_the_first_instruction_and_are_explained(ruled: Node)
         assert not [row for row in told["writes"] if row["outcome"] == "refused"], told["writes"]
         assert 'nri_agent_ready{part="nri"} 1' in agent.ask("/metrics")
         assert agent.stop() == 0
-    assert ruled.value(batch, "cpu", "cpu.cfs_quota_us") == "50000", "what was set stays when the agent ends"
+    assert ruled.value(batch, "cpu.cfs_quota_us") == "50000", "what was set stays when the agent ends"
 
 
 def test_a_changed_rule_reaches_what_runs(ruled: Node) -> None:
     with AgentProgram(ruled, "nri") as agent:
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
-        pid = ruled.daemon.cri.info(ruled.daemon.cri.run(web, "app", COMMAND))["pid"]
-        assert read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1"
+        pid = ruled.pid(ruled.daemon.cri.run(web, "app", COMMAND))
+        assert of_process(pid, "cpuset.cpus") == "1"
         ruled.rule("NodeResourceTopology", topology("0"))
-        until(lambda: read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "0", agent.story)
+        until(lambda: of_process(pid, "cpuset.cpus") == "0", agent.story)
 
 
 def test_what_somebody_overwrites_is_back_a_round_later(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         batch = ruled.run_pod("batch", "BestEffort", **BATCH)
         ruled.daemon.cri.run(batch, "app", COMMAND)
-        until(lambda: ruled.value(batch, "cpu", "cpu.cfs_quota_us") == "50000", agent.story)
-        ruled.file(batch, "cpu", "cpu.cfs_quota_us").write_text("-1")
-        until(lambda: ruled.value(batch, "cpu", "cpu.cfs_quota_us") == "50000", agent.story)
+        until(lambda: ruled.value(batch, "cpu.cfs_quota_us") == "50000", agent.story)
+        ruled.overwrite(batch, "cpu.cfs_quota_us", "-1")
+        until(lambda: ruled.value(batch, "cpu.cfs_quota_us") == "50000", agent.story)
 
 
 def test_a_malformed_pod_runs_and_stops_no_other(ruled: Node) -> None:
@@ -85,7 +72,7 @@ def test_a_malformed_pod_runs_and_stops_no_other(ruled: Node) -> None:
         ruled.daemon.cri.run(broken, "app", COMMAND)
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         ruled.daemon.cri.run(web, "app", COMMAND)
-        assert recorded(ruled, web, agent)[3] == "1"
+        assert ruled.recorded(web, agent.story)[4] == "1"
         assert {row["hook"] for row in agent.explain("broken")["errors"]} >= {"CPUSetAllocator"}
         agent.wait_ready()
 
@@ -97,7 +84,7 @@ def test_a_bad_rule_is_told_and_the_last_good_one_holds(ruled: Node) -> None:
         assert "NodeResourceTopology.json" in agent.ask("/readyz")
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         ruled.daemon.cri.run(web, "app", COMMAND)
-        assert recorded(ruled, web, agent)[3] == "1"
+        assert ruled.recorded(web, agent.story)[4] == "1"
         ruled.rule("NodeResourceTopology", topology("0"))
         until(lambda: "NodeResourceTopology.json" not in agent.ask("/readyz"), agent.story)
 
@@ -109,33 +96,33 @@ def test_a_pod_that_vanishes_stops_no_other(ruled: Node) -> None:
             ruled.remove_pod(gone)
         batch = ruled.run_pod("batch", "BestEffort", **BATCH)
         ruled.daemon.cri.run(batch, "app", COMMAND)
-        assert recorded(ruled, batch, agent)[:2] == ["512", "50000"]
+        assert ruled.recorded(batch, agent.story)[:2] == ["512", "50000"]
         agent.wait_ready()
 
 
 def test_a_killed_agent_leaves_all_in_force_and_catches_up(ruled: Node) -> None:
     with AgentProgram(ruled, "nri") as agent:
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
-        pid = ruled.daemon.cri.info(ruled.daemon.cri.run(web, "app", COMMAND))["pid"]
+        pid = ruled.pid(ruled.daemon.cri.run(web, "app", COMMAND))
         agent.kill()
-        assert read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1"
+        assert of_process(pid, "cpuset.cpus") == "1"
         ruled.rule("NodeResourceTopology", topology("0"))
         agent.start()
-        until(lambda: read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "0", agent.story)
+        until(lambda: of_process(pid, "cpuset.cpus") == "0", agent.story)
 
 
 def test_a_killed_runtime_is_found_again(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
-        pid = ruled.daemon.cri.info(ruled.daemon.cri.run(web, "app", COMMAND))["pid"]
+        pid = ruled.pid(ruled.daemon.cri.run(web, "app", COMMAND))
         ruled.daemon.kill()
         agent.wait_ready(False)
-        assert read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1"
+        assert of_process(pid, "cpuset.cpus") == "1"
         ruled.daemon.start()
         agent.wait_ready()
         later = ruled.run_pod("later", "Burstable", **SENSITIVE)
         ruled.daemon.cri.run(later, "app", COMMAND)
-        assert recorded(ruled, later, agent)[3] == "1"
+        assert ruled.recorded(later, agent.story)[4] == "1"
 
 
 def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:

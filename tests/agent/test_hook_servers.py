@@ -19,7 +19,8 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.proxy import HookServerSettings, PluginSettings, Proxy, ProxySettings
-from tests.agent.node import CGROUPS, AgentProgram, Node, machine, until
+from tests.agent.files import of_cgroup, record, recorded
+from tests.agent.node import AgentProgram, Node, machine, until
 from tests.agent.pods import BATCH, containerd
 from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
@@ -28,12 +29,8 @@ from tools.runtimes.config import DaemonSettings
 from tools.runtimes.cri import Cri, Pod
 
 SKIP = {"runtimeproxy.koordinator.sh/skip-hookserver": "true"}
-#: The first thing that the process does is to write down what holds for it.
-RECORD = (
-    "cat /sys/fs/cgroup/cpu/cpu.shares /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/memory/memory.limit_in_bytes;"
-    " echo added=$ADDED; sleep 1000"
-)
-COMMAND = ("sh", "-c", RECORD)
+#: What holds for the process at its start, and whether a variable is there.
+COMMAND = record("echo added=$ADDED")
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +87,10 @@ class Proxied(Node):
         """Run its container through the proxy."""
         return self.cri.run(pod, "app", COMMAND, **options)
 
-    def recorded(self, pod: Pod) -> list[str]:
+    def found(self, pod: Pod) -> list[str]:
         """What the container's first process has written down."""
         until(lambda: len(self.said(pod, "app").splitlines()) >= 4, lambda: self.said(pod, "app"))
-        return self.said(pod, "app").splitlines()
+        return recorded(self.said(pod, "app").splitlines())
 
     def serve(self, policy: str, **answers: Any) -> LineProcess:
         """Start the server in Go, with answers by stage."""
@@ -181,7 +178,7 @@ def test_a_server_in_go_changes_a_pod_and_its_container(proxied: Proxied) -> Non
     )
     pod = proxied.pod("web")
     container = proxied.app(pod, memory_limit_in_bytes=96 << 20)
-    assert proxied.recorded(pod) == ["300", "40000", str(48 << 20), "added=yes"]
+    assert proxied.found(pod) == ["300", "40000", str(48 << 20), "added=yes"]
     direct = proxied.daemon.cri
     status = direct.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=pod.id)).status
     assert (status.annotations["by"], status.labels["seen"]) == ("go", "1")
@@ -192,9 +189,9 @@ def test_a_server_in_go_changes_a_pod_and_its_container(proxied: Proxied) -> Non
     proxied.start_proxy()
     proxied.cri.update(container, memory_limit_in_bytes=64 << 20)
     folder = f"{pod.config.linux.cgroup_parent.strip('/')}/{container}"
-    assert (CGROUPS / "cpu" / folder / "cpu.shares").read_text().strip() == "200"
-    assert (CGROUPS / "cpu" / folder / "cpu.cfs_quota_us").read_text().strip() == "40000"
-    assert (CGROUPS / "memory" / folder / "memory.limit_in_bytes").read_text().strip() == str(64 << 20)
+    assert of_cgroup(folder, "cpu.shares") == "200"
+    assert of_cgroup(folder, "cpu.cfs_quota_us") == "40000"
+    assert of_cgroup(folder, "memory.limit_in_bytes") == str(64 << 20)
     proxied.cri.remove_pod(pod.id)
     told = [line for line in server.lines if line["stage"] != "ready"]
     assert [line["stage"] for line in told] == [
@@ -217,15 +214,15 @@ def test_a_dead_or_refusing_server_counts_by_its_failure_policy(proxied: Proxied
     assert not proxied.daemon.cri.call("ListContainers", pb.ListContainersRequest()).containers
     skipped = proxied.pod("server", labels=SKIP)
     proxied.app(skipped)
-    assert proxied.recorded(skipped)[3] == "added="
+    assert proxied.found(skipped)[3] == "added="
     server = proxied.serve("Ignore", **refuse)
     proxied.app(pod)
-    assert proxied.recorded(pod)[3] == "added="
+    assert proxied.found(pod)[3] == "added="
     server.kill()
     server.wait()
     other = proxied.pod("other")
     proxied.app(other)
-    assert proxied.recorded(other)[3] == "added="
+    assert proxied.found(other)[3] == "added="
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__.lower())
@@ -235,17 +232,17 @@ def test_the_agent_in_mode_hooks_has_its_values_in_force_before_the_first_instru
     with AgentProgram(proxied, "hooks", more) as agent:
         pod = proxied.pod("batch", **BATCH)
         container = proxied.app(pod)
-        assert proxied.recorded(pod)[:3] == ["512", "50000", str(64 << 20)]
-        assert proxied.value(pod, "cpu", "cpu.cfs_quota_us") == "50000"
-        assert proxied.value(pod, "memory", "memory.limit_in_bytes") == str(64 << 20)
+        assert proxied.found(pod)[:3] == ["512", "50000", str(64 << 20)]
+        assert proxied.value(pod, "cpu.cfs_quota_us") == "50000"
+        assert proxied.value(pod, "memory.limit_in_bytes") == str(64 << 20)
         proxied.rule("Node", {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "2"}}})
-        file = CGROUPS / "cpu" / pod.config.linux.cgroup_parent.strip("/") / container / "cpu.cfs_quota_us"
-        until(lambda: file.read_text().strip() == "25000", agent.story)
-        until(lambda: proxied.value(pod, "cpu", "cpu.cfs_quota_us") == "25000", agent.story)
+        folder = f"{pod.config.linux.cgroup_parent.strip('/')}/{container}"
+        until(lambda: of_cgroup(folder, "cpu.cfs_quota_us") == "25000", agent.story)
+        until(lambda: proxied.value(pod, "cpu.cfs_quota_us") == "25000", agent.story)
         told = agent.explain("batch")
         assert {row["transport"] for row in told["values"]} == {"hooks"}
         agent.kill()
         other = proxied.pod("later", **BATCH)
         proxied.app(other)
-        assert proxied.recorded(other)[0] != "512", "Ignore: it runs, without the agent's values"
-        assert file.read_text().strip() == "25000", "what was set stays"
+        assert proxied.found(other)[0] != "512", "Ignore: it runs, without the agent's values"
+        assert of_cgroup(folder, "cpu.cfs_quota_us") == "25000", "what was set stays"

@@ -5,6 +5,7 @@ What a process finds in force it writes down itself, as the first thing that it 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,12 +18,13 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.agent.node import AgentProgram, Node, machine, until
-from tests.agent.pods import SCORED, SENSITIVE
+from tests.agent.files import of_process
+from tests.agent.node import WAIT_S, AgentProgram, Node, machine, until
+from tests.agent.pods import COMMAND, SCORED, SENSITIVE
 from tools.runtimes import Containerd
-from tools.runtimes.cgroups import read
 from tools.runtimes.cri import Pod
 from tools.runtimes.engine import Engine
+from tools.runtimes.machine import PATIENCE
 
 GATES = """
 [gates]
@@ -32,12 +34,9 @@ BECPUSuppress = false
 CPUBurst = false
 """
 FAIL = 'failure_policy = "Fail"\n'
-RECORD = (
-    "cat /sys/fs/cgroup/cpu/cpu.shares /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/memory/memory.limit_in_bytes"
-    " /proc/self/oom_score_adj; grep Cpus_allowed_list /proc/self/status; sleep 1000"
-)
-COMMAND = ("sh", "-c", RECORD)
 ALL_CPUS = "0-1"
+#: When a call has come to the agent surely, and the runtime, which has two seconds of patience, still waits for it.
+REACHED_S = min(0.3 * PATIENCE, 1.5)
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +54,17 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
     """A node of either runtime without pods, under rules: one share pool, CPUs that are twice as fast."""
     if request.param == "containerd":
         daemon: Any = request.getfixturevalue("daemon")
+        running(daemon)
         node = Node(daemon, request.getfixturevalue("root"), tmp_path / "agent")
         yield ruled(node)
+        running(daemon)
         daemon.cri.remove_all()
         return
     own = request.getfixturevalue("engine")
+    running(own)
     with machine(own.run_dir / "host", own.run_dir.name) as root:
         yield ruled(Node(own, root, tmp_path / "agent"))
+        running(own)
         own.cri.remove_all()
 
 
@@ -80,12 +83,6 @@ def ratio(node: Node, text: str) -> None:
     node.rule("Node", {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": text}}})
 
 
-def recorded(node: Node, pod: Pod, agent: AgentProgram) -> list[str]:
-    """What the container's process found at its first instruction: shares, quota, memory, OOM score, CPUs."""
-    until(lambda: len(node.said(pod, "app").splitlines()) >= 5, agent.story)
-    return [line.removeprefix("Cpus_allowed_list:").strip() for line in node.said(pod, "app").splitlines()]
-
-
 def failing(node: Node) -> AgentProgram:
     """An agent with the failure policy Fail."""
     made = AgentProgram(node, "nri", GATES)
@@ -94,24 +91,20 @@ def failing(node: Node) -> AgentProgram:
     return made
 
 
+def running(daemon: Containerd | Engine) -> None:
+    """Start a runtime that a failed test has left dead."""
+    try:
+        _ = daemon.pid
+    except RuntimeError:
+        again(daemon)
+
+
 def again(daemon: Containerd | Engine) -> None:
     """Start a runtime anew that was killed."""
     if isinstance(daemon, Engine):
         daemon.restart()
     else:
         daemon.start()
-
-
-def pid_of(node: Node, container: str) -> int:
-    return int(node.daemon.cri.info(container)["pid"])
-
-
-def quota_of(node: Node, container: str) -> str:
-    return read(pid_of(node, container), "cpu", "cpu.cfs_quota_us", "cpu.max")
-
-
-def cpus_of(node: Node, container: str) -> str:
-    return read(pid_of(node, container), "cpuset", "cpuset.cpus", "cpuset.cpus")
 
 
 def stopped(pid: int) -> bool:
@@ -131,7 +124,7 @@ class Creation(threading.Thread):
         os.kill(agent.pid, signal.SIGSTOP)
         until(lambda: stopped(agent.pid), agent.story)
         self.start()
-        time.sleep(0.3)
+        time.sleep(REACHED_S)
         assert self.is_alive(), "the runtime waits for the agent's answer"
 
     def run(self) -> None:
@@ -141,7 +134,7 @@ class Creation(threading.Thread):
             self.error = error
 
     def over(self) -> Creation:
-        self.join(30)
+        self.join(WAIT_S)
         assert not self.is_alive()
         return self
 
@@ -152,11 +145,11 @@ def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
         place.daemon.cri.run(batch, "app", COMMAND, cpuset_cpus="0", cpu_shares=2)
         web = place.run_pod("web", "Burstable", **SENSITIVE)
         place.daemon.cri.run(web, "app", COMMAND, cpu_quota=100_000, cpu_period=100_000, cpu_shares=1024)
-        assert recorded(place, batch, agent) == ["512", "25000", str(64 << 20), "555", ALL_CPUS]
-        shares, quota, _, _, cpus = recorded(place, web, agent)
+        assert place.recorded(batch, agent.story) == ["512", "25000", str(64 << 20), "555", ALL_CPUS]
+        shares, quota, _, _, cpus = place.recorded(web, agent.story)
         assert (shares, quota, cpus) == ("1024", "50000", "1")
-        assert place.value(batch, "cpu", "cpu.shares") == "512"
-        assert place.value(batch, "memory", "memory.limit_in_bytes") == str(64 << 20)
+        assert place.value(batch, "cpu.shares") == "512"
+        assert place.value(batch, "memory.limit_in_bytes") == str(64 << 20)
         told = {row["name"]: row["outcome"] for row in agent.explain("batch")["writes"] if row["container"] == "app"}
         assert told["cpu.cfs_quota"] == told["memory.limit"] == "applied", told
         assert told["cpuset.cpus"] in ("applied", "unchanged"), told
@@ -195,27 +188,27 @@ def test_the_kubelets_updates_are_scaled_and_cleared_cpus_stay_cleared(place: No
         web = place.run_pod("web", "Burstable", **SENSITIVE)
         served = cri.run(web, "app", COMMAND, cpu_quota=100_000, cpu_period=100_000)
         cri.update(served, cpu_quota=300_000, cpu_period=100_000)
-        assert quota_of(place, served) == "150000"
-        assert cpus_of(place, served) == "1"
+        assert place.of(served, "cpu.cfs_quota_us") == "150000"
+        assert place.of(served, "cpuset.cpus") == "1"
         cri.update(app, cpuset_cpus="0", memory_limit_in_bytes=32 << 20)
-        assert cpus_of(place, app) == ALL_CPUS
-        assert read(pid_of(place, app), "memory", "memory.limit_in_bytes", "memory.max") == str(64 << 20)
+        assert place.of(app, "cpuset.cpus") == ALL_CPUS
+        assert place.of(app, "memory.limit_in_bytes") == str(64 << 20)
 
 
 def test_a_changed_ratio_scales_what_was_asked_for_also_after_a_restart_of_the_agent(place: Node) -> None:
     with AgentProgram(place, "nri", GATES) as agent:
         web = place.run_pod("web", "Burstable", **SENSITIVE)
         served = place.daemon.cri.run(web, "app", COMMAND, cpu_quota=100_000, cpu_period=100_000)
-        assert quota_of(place, served) == "50000"
+        assert place.of(served, "cpu.cfs_quota_us") == "50000"
         ratio(place, "4")
-        until(lambda: quota_of(place, served) == "25000", agent.story)
+        until(lambda: place.of(served, "cpu.cfs_quota_us") == "25000", agent.story)
         ratio(place, "2")
-        until(lambda: quota_of(place, served) == "50000", agent.story)
+        until(lambda: place.of(served, "cpu.cfs_quota_us") == "50000", agent.story)
         assert agent.stop() == 0
         agent.start()
-        assert quota_of(place, served) == "50000", "it is not scaled twice"
+        assert place.of(served, "cpu.cfs_quota_us") == "50000", "it is not scaled twice"
         ratio(place, "4")
-        until(lambda: quota_of(place, served) == "25000", agent.story)
+        until(lambda: place.of(served, "cpu.cfs_quota_us") == "25000", agent.story)
 
 
 def test_an_agent_that_is_killed_in_mid_creation_costs_the_values_until_it_is_back(place: Node) -> None:
@@ -228,7 +221,7 @@ def test_an_agent_that_is_killed_in_mid_creation_costs_the_values_until_it_is_ba
         assert created, creation.error
         agent.start()
         place.daemon.cri.start(created)
-        assert recorded(place, web, agent)[4] == "1"
+        assert place.recorded(web, agent.story)[4] == "1"
 
 
 def test_an_agent_that_is_back_after_the_start_brings_the_values_to_what_runs(place: Node) -> None:
@@ -238,12 +231,12 @@ def test_an_agent_that_is_back_after_the_start_brings_the_values_to_what_runs(pl
         agent.kill()
         created = creation.over().container
         place.daemon.cri.start(created)
-        assert recorded(place, batch, agent)[1] == "-1", "without the agent nothing is in force"
-        assert place.value(batch, "cpu", "cpu.cfs_quota_us") == "25000", "what it had written of the pod stays"
+        assert place.recorded(batch, agent.story)[1] == "-1", "without the agent nothing is in force"
+        assert place.value(batch, "cpu.cfs_quota_us") == "25000", "what it had written of the pod stays"
         agent.start()
-        until(lambda: quota_of(place, created) == "25000", agent.story)
-        assert read(pid_of(place, created), "memory", "memory.limit_in_bytes", "memory.max") == str(64 << 20)
-        score = Path(f"/proc/{pid_of(place, created)}/oom_score_adj")
+        until(lambda: place.of(created, "cpu.cfs_quota_us") == "25000", agent.story)
+        assert place.of(created, "memory.limit_in_bytes") == str(64 << 20)
+        score = Path(f"/proc/{place.pid(created)}/oom_score_adj")
         until(lambda: score.read_text().strip() == "555", agent.story)
 
 
@@ -255,7 +248,7 @@ def test_an_answer_that_is_too_late_is_made_good_before_the_first_instruction(pl
         assert created, creation.error
         os.kill(agent.pid, signal.SIGCONT)
         place.daemon.cri.start(created)
-        assert recorded(place, batch, agent)[:4] == ["512", "25000", str(64 << 20), "555"]
+        assert place.recorded(batch, agent.story)[:4] == ["512", "25000", str(64 << 20), "555"]
         agent.wait_ready()
         if os.environ.get("NRI_CONTAINERD", "2.4") == "2.4":  # older ones hang up
             assert 'nri_agent_events_total{transport="nri",event="connected"} 1' in agent.ask("/metrics"), "it stayed"
@@ -273,7 +266,7 @@ def test_with_the_failure_policy_fail_a_creation_whose_agent_is_killed_is_refuse
         assert "nri-agent" in str(creation.error)
         agent.start()
         place.daemon.cri.run(web, "app", COMMAND)
-        assert recorded(place, web, agent)[4] == "1"
+        assert place.recorded(web, agent.story)[4] == "1"
 
 
 def test_a_malformed_annotation_is_refused_by_the_hooks_name_where_the_policy_is_fail(place: Node) -> None:
@@ -283,7 +276,7 @@ def test_a_malformed_annotation_is_refused_by_the_hooks_name_where_the_policy_is
             place.run_pod("broken", "Burstable", annotations=annotations)
         web = place.run_pod("web", "Burstable", **SENSITIVE)
         place.daemon.cri.run(web, "app", COMMAND)
-        assert recorded(place, web, agent)[4] == "1"
+        assert place.recorded(web, agent.story)[4] == "1"
 
 
 def test_a_runtime_that_is_killed_in_mid_creation_leaves_nothing_half_decided(place: Node) -> None:
@@ -291,18 +284,18 @@ def test_a_runtime_that_is_killed_in_mid_creation_leaves_nothing_half_decided(pl
     with AgentProgram(place, "nri", GATES) as agent:
         batch = place.run_pod("batch", "BestEffort", **SCORED)
         first = daemon.cri.run(batch, "app", COMMAND)
-        pid = pid_of(place, first)
+        pid = place.pid(first)
         web = place.run_pod("web", "Burstable", **SENSITIVE)
         creation = Creation(place, web, agent)
         daemon.kill()
         os.kill(agent.pid, signal.SIGCONT)
         assert creation.over().container == ""
-        assert read(pid, "cpu", "cpu.cfs_quota_us", "cpu.max") == "25000", "what runs keeps its values"
+        assert of_process(pid, "cpu.cfs_quota_us") == "25000", "what runs keeps its values"
         again(daemon)
         agent.wait_ready()
         daemon.cri.run(web, "app", COMMAND)
-        assert recorded(place, web, agent)[4] == "1"
-        assert read(pid, "cpu", "cpu.cfs_quota_us", "cpu.max") == "25000"
+        assert place.recorded(web, agent.story)[4] == "1"
+        assert of_process(pid, "cpu.cfs_quota_us") == "25000"
         daemon.cri.remove_all()
         held = [line for line in agent.ask("/metrics").splitlines() if 'nri_agent_held{what="nri ' in line]
         assert 'nri_agent_held{what="nri containers"} 0' in held
@@ -312,14 +305,15 @@ def test_a_runtime_that_is_killed_in_mid_creation_leaves_nothing_half_decided(pl
 
 def test_of_two_agents_at_one_runtime_the_second_says_who_is_there(place: Node, tmp_path: Path) -> None:
     other = Node(place.daemon, place.root, tmp_path / "other")
-    with AgentProgram(place, "nri", GATES) as agent:
+    with AgentProgram(place, "nri", GATES) as agent, contextlib.ExitStack() as stack:
         second = AgentProgram(other, "nri", GATES)
+        stack.push(second)
         starting = threading.Thread(target=second.start, daemon=True)
         starting.start()
         words = f"by process {agent.pid} already"
         until(lambda: second.process is not None and words in second.story(), second.story)
         agent.stop()
-        starting.join(30)
+        starting.join(WAIT_S)
         second.wait_ready()
         assert second.stop() == 0
 

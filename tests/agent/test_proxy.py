@@ -6,7 +6,6 @@ agent's proxy; what is looked at is read from the kernel.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
@@ -19,12 +18,12 @@ import grpc
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from tests.agent.node import CGROUPS, AgentProgram, Node, machine, until
-from tests.agent.pods import SCORED, SENSITIVE
-from tests.agent.test_nri import ALL_CPUS, COMMAND, FAIL, GATES, again, ratio, ruled, topology
-from tests.support.needs import need, need_machine, need_root
+from tests.agent.files import of_process
+from tests.agent.node import WAIT_S, AgentProgram, Node, machine, until
+from tests.agent.pods import COMMAND, SCORED, SENSITIVE, need_controllers
+from tests.agent.test_nri import ALL_CPUS, FAIL, GATES, REACHED_S, again, ratio, ruled, running, topology
+from tests.support.needs import need, need_root
 from tools.runtimes import Containerd, MissingError, install
-from tools.runtimes.cgroups import read
 from tools.runtimes.config import DaemonSettings
 from tools.runtimes.cri import Cri, Pod
 from tools.runtimes.engine import PACKAGES, Engine
@@ -36,7 +35,7 @@ from tools.runtimes.machine import ensure_packages
 def quiet(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A runtime that serves no NRI."""
     need_root()
-    need_machine((CGROUPS / "cpu").is_dir(), "cgroup v1: the values that are looked at are in its files")
+    need_controllers()
     try:
         ensure_packages(print, PACKAGES if request.param == "engine" else ())
         sweep()
@@ -58,10 +57,11 @@ def quiet(request: pytest.FixtureRequest) -> Iterator[Any]:
 @pytest.fixture
 def place(quiet: Any, tmp_path: Path) -> Iterator[Node]:
     """A node of either runtime without pods, under rules: one share pool, CPUs that are twice as fast."""
+    running(quiet)
     with machine(quiet.run_dir / "host", quiet.run_dir.name) as root:
         yield ruled(Node(quiet, root, tmp_path / "agent"))
-        with contextlib.suppress(RuntimeError):
-            quiet.cri.remove_all()
+        running(quiet)
+        quiet.cri.remove_all()
 
 
 class Behind(AgentProgram):
@@ -102,12 +102,7 @@ policy_path = ""
 
     def recorded(self, pod: Pod) -> list[str]:
         """What the container's process found at its first instruction: shares, quota, memory, OOM score, CPUs."""
-        until(lambda: len(self.node.said(pod, "app").splitlines()) >= 5, self.story)
-        return [line.removeprefix("Cpus_allowed_list:").strip() for line in self.node.said(pod, "app").splitlines()]
-
-    def of(self, container: str, controller: str, file: str) -> str:
-        """A file of a container's cgroup."""
-        return read(int(self.node.daemon.cri.info(container)["pid"]), controller, file, "")
+        return self.node.recorded(pod, self.story)
 
 
 def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
@@ -119,8 +114,8 @@ def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
         assert agent.recorded(batch) == ["512", "25000", str(64 << 20), "555", ALL_CPUS]
         shares, quota, _, _, cpus = agent.recorded(web)
         assert (shares, quota, cpus) == ("1024", "50000", "1")
-        assert place.value(batch, "cpu", "cpu.shares") == "512"
-        assert place.value(batch, "memory", "memory.limit_in_bytes") == str(64 << 20)
+        assert place.value(batch, "cpu.shares") == "512"
+        assert place.value(batch, "memory.limit_in_bytes") == str(64 << 20)
         told = {row["name"]: row["outcome"] for row in agent.explain("batch")["writes"] if row["container"] == "app"}
         assert told["cpu.cfs_quota"] == told["memory.limit"] == "applied", told
 
@@ -130,28 +125,28 @@ def test_the_kubelets_updates_are_scaled_and_cleared_cpus_stay_cleared(place: No
         app = agent.cri.run(agent.batch(), "app", COMMAND)
         served = agent.cri.run(agent.web(), "app", COMMAND, cpu_quota=100_000, cpu_period=100_000)
         agent.cri.update(served, cpu_quota=300_000, cpu_period=100_000)
-        assert agent.of(served, "cpu", "cpu.cfs_quota_us") == "150000"
-        assert agent.of(served, "cpuset", "cpuset.cpus") == "1"
+        assert place.of(served, "cpu.cfs_quota_us") == "150000"
+        assert place.of(served, "cpuset.cpus") == "1"
         agent.cri.update(app, cpuset_cpus="0", memory_limit_in_bytes=32 << 20)
-        assert agent.of(app, "cpuset", "cpuset.cpus") == ALL_CPUS
-        assert agent.of(app, "memory", "memory.limit_in_bytes") == str(64 << 20)
+        assert place.of(app, "cpuset.cpus") == ALL_CPUS
+        assert place.of(app, "memory.limit_in_bytes") == str(64 << 20)
 
 
 def test_a_changed_rule_reaches_what_runs_also_after_a_restart_of_the_agent(place: Node) -> None:
     with Behind(place) as agent:
         served = agent.cri.run(agent.web(), "app", COMMAND, cpu_quota=100_000, cpu_period=100_000)
-        assert agent.of(served, "cpu", "cpu.cfs_quota_us") == "50000"
+        assert place.of(served, "cpu.cfs_quota_us") == "50000"
         ratio(place, "4")
-        until(lambda: agent.of(served, "cpu", "cpu.cfs_quota_us") == "25000", agent.story)
+        until(lambda: place.of(served, "cpu.cfs_quota_us") == "25000", agent.story)
         ratio(place, "2")
-        until(lambda: agent.of(served, "cpu", "cpu.cfs_quota_us") == "50000", agent.story)
+        until(lambda: place.of(served, "cpu.cfs_quota_us") == "50000", agent.story)
         assert agent.stop() == 0
         topology(place, "0")
         agent.start()
-        until(lambda: agent.of(served, "cpuset", "cpuset.cpus") == "0", agent.story)
-        assert agent.of(served, "cpu", "cpu.cfs_quota_us") == "50000", "it is not scaled twice"
+        until(lambda: place.of(served, "cpuset.cpus") == "0", agent.story)
+        assert place.of(served, "cpu.cfs_quota_us") == "50000", "it is not scaled twice"
         ratio(place, "4")
-        until(lambda: agent.of(served, "cpu", "cpu.cfs_quota_us") == "25000", agent.story)
+        until(lambda: place.of(served, "cpu.cfs_quota_us") == "25000", agent.story)
 
 
 class Creation(threading.Thread):
@@ -163,7 +158,7 @@ class Creation(threading.Thread):
         self.error: grpc.RpcError | None = None
         os.kill(agent.pid, signal.SIGSTOP)
         self.start()
-        time.sleep(0.3)
+        time.sleep(REACHED_S)
         assert self.is_alive(), "it waits for the agent"
 
     def run(self) -> None:
@@ -180,7 +175,7 @@ def test_an_agent_that_is_killed_in_mid_creation_leaves_no_container_without_pol
         web = agent.web()
         creation = Creation(agent, web)
         agent.kill()
-        creation.join(30)
+        creation.join(WAIT_S)
         assert creation.container == "" and creation.error is not None
         assert creation.error.code() is grpc.StatusCode.UNAVAILABLE
         containers = place.daemon.cri.call("ListContainers", pb.ListContainersRequest()).containers
@@ -195,14 +190,14 @@ def test_what_runs_keeps_its_values_while_the_agent_is_away_and_is_known_when_it
         batch = agent.batch()
         app = agent.cri.run(batch, "app", COMMAND)
         agent.kill()
-        assert agent.of(app, "cpu", "cpu.cfs_quota_us") == "25000"
+        assert place.of(app, "cpu.cfs_quota_us") == "25000"
         # What is made at the runtime's own socket meanwhile has no policy until the agent is back.
         around = place.run_pod("around", "BestEffort", **SCORED)
         unseen = place.daemon.cri.run(around, "app", COMMAND)
-        assert agent.of(unseen, "cpu", "cpu.cfs_quota_us") == "-1"
+        assert place.of(unseen, "cpu.cfs_quota_us") == "-1"
         agent.start()
-        until(lambda: agent.of(unseen, "cpu", "cpu.cfs_quota_us") == "25000", agent.story)
-        assert agent.of(app, "cpu", "cpu.cfs_quota_us") == "25000"
+        until(lambda: place.of(unseen, "cpu.cfs_quota_us") == "25000", agent.story)
+        assert place.of(app, "cpu.cfs_quota_us") == "25000"
         agent.cri.remove_pod(batch.id)
         agent.cri.remove_pod(around.id)
         assert 'nri_agent_held{what="proxy containers"} 0' in agent.ask("/metrics")
@@ -212,12 +207,12 @@ def test_a_runtime_that_is_killed_is_not_there_for_the_kubelet_and_comes_back(pl
     with Behind(place) as agent:
         batch = agent.batch()
         app = agent.cri.run(batch, "app", COMMAND)
-        pid = int(place.daemon.cri.info(app)["pid"])
+        pid = place.pid(app)
         place.daemon.kill()
         with pytest.raises(grpc.RpcError) as caught:
             agent.cri.create(batch, "other")
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert read(pid, "cpu", "cpu.cfs_quota_us", "cpu.max") == "25000"
+        assert of_process(pid, "cpu.cfs_quota_us") == "25000"
         until(lambda: "which is not there" in agent.story(), agent.story)
         again(place.daemon)
         agent.wait_ready()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.files import of_cgroup, of_process, overwrite
 from tests.agent.node import AgentProgram, Node, until
 from tests.agent.pods import SCORED, SENSITIVE
-from tools.runtimes.cgroups import read
 from tools.runtimes.cri import Pod
 
 GATES = """
@@ -30,8 +30,7 @@ def topology(cpus: str) -> dict[str, object]:
 
 
 def started(node: Node, pod: Pod) -> int:
-    pid: int = node.daemon.cri.info(node.daemon.cri.run(pod, "app", COMMAND))["pid"]
-    return pid
+    return node.pid(node.daemon.cri.run(pod, "app", COMMAND))
 
 
 def oom_score(pid: int) -> str:
@@ -52,14 +51,14 @@ def test_pods_that_run_before_and_after_its_start_get_their_values_and_keep_them
     with AgentProgram(ruled, "standalone", GATES) as agent:
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         second = started(ruled, web)
-        until(lambda: read(first, "cpu", "cpu.cfs_quota_us", "cpu.max") == "50000", agent.story)
-        until(lambda: read(second, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1", agent.story)
-        assert ruled.value(batch, "cpu", "cpu.shares") == "512"
-        assert ruled.value(batch, "memory", "memory.limit_in_bytes") == str(64 << 20)
+        until(lambda: of_process(first, "cpu.cfs_quota_us") == "50000", agent.story)
+        until(lambda: of_process(second, "cpuset.cpus") == "1", agent.story)
+        assert ruled.value(batch, "cpu.shares") == "512"
+        assert ruled.value(batch, "memory.limit_in_bytes") == str(64 << 20)
         until(lambda: oom_score(first) == "555", agent.story)
-        ruled.file(batch, "cpu", "cpu.shares").write_text("10")
+        ruled.overwrite(batch, "cpu.shares", "10")
         Path(f"/proc/{first}/oom_score_adj").write_text("5")
-        until(lambda: (ruled.value(batch, "cpu", "cpu.shares"), oom_score(first)) == ("512", "555"), agent.story)
+        until(lambda: (ruled.value(batch, "cpu.shares"), oom_score(first)) == ("512", "555"), agent.story)
         told = agent.explain("batch")
         assert {row["transport"] for row in told["values"]} == {"standalone"}
         assert agent.stop() == 0
@@ -70,25 +69,25 @@ def test_a_changed_rule_and_a_pod_that_goes_cost_the_others_nothing(ruled: Node)
         web, short = ruled.run_pod("web", "Burstable", **SENSITIVE), ruled.run_pod("short", "BestEffort", **SCORED)
         pid = started(ruled, web)
         started(ruled, short)
-        until(lambda: read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "1", agent.story)
+        until(lambda: of_process(pid, "cpuset.cpus") == "1", agent.story)
         ruled.remove_pod(short)
         ruled.rule("NodeResourceTopology", topology("0"))
-        until(lambda: read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus") == "0", agent.story)
+        until(lambda: of_process(pid, "cpuset.cpus") == "0", agent.story)
         agent.wait_ready()
 
 
 def test_the_folder_of_best_effort_pods_idles_and_the_agents_end_leaves_it_so(ruled: Node) -> None:
-    folder = Path("/sys/fs/cgroup/cpu") / ruled.cgroup / "kubepods/besteffort/cpu.idle"
+    folder = f"{ruled.cgroup}/kubepods/besteffort"
     with AgentProgram(ruled, "standalone", GATES) as agent:
-        until(lambda: folder.read_text().strip() == "1", agent.story)
-        folder.write_text("0")
-        until(lambda: folder.read_text().strip() == "1", agent.story)
+        until(lambda: of_cgroup(folder, "cpu.idle") == "1", agent.story)
+        overwrite(folder, "cpu.idle", "0")
+        until(lambda: of_cgroup(folder, "cpu.idle") == "1", agent.story)
         agent.kill()
-        folder.write_text("0")
+        overwrite(folder, "cpu.idle", "0")
         agent.start()
-        until(lambda: folder.read_text().strip() == "1", agent.story)
+        until(lambda: of_cgroup(folder, "cpu.idle") == "1", agent.story)
         ruled.rule("NodeSLO", {"spec": {}})
-        until(lambda: folder.read_text().strip() == "0", agent.story)
+        until(lambda: of_cgroup(folder, "cpu.idle") == "0", agent.story)
 
 
 EVICT = """
@@ -124,13 +123,13 @@ def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:
 
         first = ruled.run_pod("first", "BestEffort", **SCORED)
         pid = started(ruled, first)
-        until(lambda: read(pid, "cpu", "cpu.cfs_quota_us", "cpu.max") == "50000", agent.story)
+        until(lambda: of_process(pid, "cpu.cfs_quota_us") == "50000", agent.story)
         before = held()
         for number in range(int(os.environ.get("NRI_PODS", "5"))):
             pod = ruled.run_pod(f"pod-{number}", "BestEffort", **SCORED)
             started(ruled, pod)
-            until(lambda pod=pod: ruled.value(pod, "cpu", "cpu.cfs_quota_us") == "50000", agent.story)  # type: ignore[misc]
+            until(lambda pod=pod: ruled.value(pod, "cpu.cfs_quota_us") == "50000", agent.story)  # type: ignore[misc]
             ruled.remove_pod(pod)
-        assert ruled.value(first, "cpu", "cpu.shares") == "512"
+        assert ruled.value(first, "cpu.shares") == "512"
         until(lambda: held()[0] <= before[0] + 2 and held()[1] == 0, agent.story)
         agent.wait_ready()

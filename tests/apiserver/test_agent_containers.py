@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from tests.agent.files import of_process
 from tests.agent.node import AgentProgram, Node, machine, until
 from tests.agent.pods import BATCH, SENSITIVE, containerd
 from tests.apiserver.following import NODE, make_crds, node, slo, topology
 from tests.kubernetes.control_plane import ControlPlane
 from tools.runtimes import Containerd
-from tools.runtimes.cgroups import read
 
 ROLES = Path(__file__).parents[2] / "deploy/agent/rbac.yaml"
 SHARED = "node.koordinator.sh/cpu-shared-pools"
@@ -80,11 +80,11 @@ def started(ruled: Node, name: str, kube_class: str, words: dict[str, Any]) -> i
 
 
 def quota(pid: int) -> str:
-    return read(pid, "cpu", "cpu.cfs_quota_us", "cpu.max")
+    return of_process(pid, "cpu.cfs_quota_us")
 
 
 def cpus(pid: int) -> str:
-    return read(pid, "cpuset", "cpuset.cpus", "cpuset.cpus")
+    return of_process(pid, "cpuset.cpus")
 
 
 def test_changed_custom_resources_change_running_containers(api: ControlPlane, ruled: Node) -> None:

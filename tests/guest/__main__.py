@@ -1,7 +1,7 @@
 """Run tests in a guest with cgroup v2 alone and two NUMA nodes, and report as pytest does.
 
-    python -m tests.guest            the tests of this folder, on the newest containerd: some minutes
-    python -m tests.guest --rest     these on the older containerds, and those of tests/real and tests/engine that fit
+    python -m tests.guest            the tests of this folder, on the newest containerd, and some of the agent: minutes
+    python -m tests.guest --rest     these on the older containerds, and those of tests/real, engine and agent that fit
     python -m tests.guest tests/real/test_oci_spec.py -k memory     what pytest takes
 
 Rules: what has to be fetched or built is got here, because the guest has no network. Exit codes: pytest's; 124 the
@@ -22,15 +22,26 @@ from tools.runtimes import RELEASES, MissingError, install
 from tools.runtimes.images import image_archive
 from tools.runtimes.machine import ensure_packages
 
-SHORT = ("tests/guest", "-k", "not (1.7 or 2.1)")
+_NRI, _PROXY = "tests/agent/test_nri.py::test_", "tests/agent/test_proxy.py::test_"
+SHORT = (
+    "tests/guest",
+    f"{_NRI}what_a_process_finds_at_its_first_instruction[engine]",
+    f"{_NRI}a_changed_ratio_scales_what_was_asked_for_also_after_a_restart_of_the_agent[engine]",
+    f"{_NRI}an_agent_that_is_killed_in_mid_creation_costs_the_values_until_it_is_back[engine]",
+    f"{_PROXY}what_a_process_finds_at_its_first_instruction[engine]",
+    f"{_PROXY}a_changed_rule_reaches_what_runs_also_after_a_restart_of_the_agent[engine]",
+    f"{_PROXY}an_agent_that_is_killed_in_mid_creation_leaves_no_container_without_policy[engine-Ignore]",
+    *("-k", "not (1.7 or 2.1)"),
+)
 REST = (
     "tests/guest/test_controls.py",
     *(f"tests/real/test_{name}.py" for name in ("oci_spec", "example_runtime", "adjustments", "updates", "lifecycle")),
     "tests/engine",
+    *(f"tests/agent/test_{name}.py" for name in ("nri", "proxy", "containerd", "standalone")),
     *("-k", "not (test_controls and 2.4)"),
 )
 #: Seconds: for the short part several times what it takes on two busy processors.
-DEADLINES = {SHORT: 900.0, REST: 7200.0}
+DEADLINES = {SHORT: 900.0, REST: 9000.0}
 #: A guest on two processors that others use as well is so much slower than the machine.
 PATIENCE = 12
 # An import takes twenty times as long as usual in there, so only the plugins that are needed.

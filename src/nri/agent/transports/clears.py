@@ -1,7 +1,8 @@
 """An explicit clear of a container's CPUs, which NRI has no word for: by a write, when its cgroup is there.
 
-On cgroup v2 an empty set is that of the cgroup above. The kernel's v1 takes no empty set where there are processes, so
-there the CPUs of the cgroup above are written. Next: `nri.agent.transports.hook_plugin`, which knows when.
+The kernel takes no empty set where there are processes, on neither cgroup version, so the CPUs of the cgroup above are
+written; on v2 that one's own set may be empty, and then those that are in force there.
+Next: `nri.agent.transports.hook_plugin`, which knows when.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ def is_clear(changes: Changes | None) -> bool:
 def clear(executor: Executor, folder: str) -> list[Result]:
     """Clear the CPUs of a container's cgroup, whatever is believed to be there."""
     path = folder.strip("/")
-    row = executor.hierarchies.of("cpuset")
-    if not path or row is None or row.version == 2:
+    if not path or executor.hierarchies.of("cpuset") is None:
         return executor.write([Write(path, _CPUS, "", "an explicit clear")], force=True, keep=False)
     above = path.rpartition("/")[0]
     try:
         cpus = knob_file.read(executor.hierarchies, above, _CPUS)
+        if not cpus:
+            cpus = knob_file.in_force(executor.hierarchies, above, _CPUS) or cpus
     except (OSError, ValueError) as error:
         return [Result(path, _CPUS, "", Outcome.GONE, f"the cgroup above: {error}")]
     if not isinstance(cpus, frozenset):

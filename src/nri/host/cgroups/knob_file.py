@@ -17,7 +17,7 @@ from nri.host.cgroups.support import Located, locate, missing_file
 from nri.host.cgroups.units import Value
 from nri.host.outcome import GONE_ERRORS, Outcome, Result, Unsupported, explain
 
-__all__ = ["find", "present", "put", "read"]
+__all__ = ["find", "in_force", "present", "put", "read"]
 
 _NOT_ABOVE, _USED_BELOW = "the cgroup above has not all of these", "a cgroup below uses what this takes away"
 #: Why a kernel refuses a value, in the words of the knob.
@@ -56,6 +56,15 @@ def read(hierarchies: Hierarchies, cgroup: str, name: str) -> Value | Unsupporte
     if outcome is Outcome.GONE:
         raise FileNotFoundError(errno.ENOENT, reason, cgroup)
     return Unsupported(reason)
+
+
+def in_force(hierarchies: Hierarchies, cgroup: str, name: str) -> frozenset[int] | None:
+    """What is in force of a knob that is a set; None if the kernel does not tell, or there is no such cgroup.
+
+    On cgroup v2 an empty set is that of the cgroup above. Raises KeyError and ValueError as :func:`read` does.
+    """
+    found = locate(hierarchies, knob(name), cgroup)
+    return None if isinstance(found, Unsupported) else _effective(hierarchies, found)
 
 
 def find(hierarchies: Hierarchies, write: Write, row: Knob) -> Located | Result:
@@ -109,13 +118,19 @@ def put(hierarchies: Hierarchies, write: Write, row: Knob, located: Located, val
 
 def _less(hierarchies: Hierarchies, located: Located, value: Value) -> frozenset[int] | None:
     """What is in force of a set, if that is not all of it."""
-    if not located.place.effective or not value:
+    found = _effective(hierarchies, located) if value else None
+    return found if found != value else None
+
+
+def _effective(hierarchies: Hierarchies, located: Located) -> frozenset[int] | None:
+    """What is in force of a set, where the kernel tells."""
+    if not located.place.effective:
         return None
     try:
         found = located.place.codec.decode(hierarchies.files.read(f"{located.folder}/{located.place.effective}"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, frozenset) and found != value else None
+    return found if isinstance(found, frozenset) else None
 
 
 def _failure(hierarchies: Hierarchies, row: Knob, located: Located, error: OSError | ValueError) -> tuple[Outcome, str]:

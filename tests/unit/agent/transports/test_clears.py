@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from nri.agent.transports.clears import clear, is_clear
 from nri.host import Outcome
 from nri.policies.koordinator.values import Changes
@@ -27,12 +29,17 @@ def test_on_v1_a_container_gets_all_that_its_pod_has(tmp_path: Path) -> None:
     assert agents.text(root, "cpuset", f"{POD}/c", "cpuset.cpus") == "1-2"
 
 
-def test_on_v2_it_is_empty(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("own", "cpus"), [("\n", "0-3"), ("2-3\n", "2-3")], ids=["as above", "of its own"])
+def test_on_v2_it_gets_what_is_in_force_in_its_pod(tmp_path: Path, own: str, cpus: str) -> None:
+    """The kernel refuses the empty set: the container has processes."""
     root = v2(tmp_path, POD, f"{POD}/c")
-    file = tmp_path / "sys/fs/cgroup" / POD / "c/cpuset.cpus"
-    file.write_text("1\n")
+    pod = tmp_path / "sys/fs/cgroup" / POD
+    (pod / "cpuset.cpus").write_text(own)
+    (pod / "cpuset.cpus.effective").write_text(f"{cpus}\n")
+    (pod / "c/cpuset.cpus").write_text("1\n")
+    (pod / "c/cpuset.cpus.effective").unlink(missing_ok=True)
     (result,) = clear(agents.parts(root).executor, f"{POD}/c")
-    assert (file.read_text(), result.outcome) == ("\n", Outcome.APPLIED)
+    assert ((pod / "c/cpuset.cpus").read_text(), result.outcome) == (cpus, Outcome.APPLIED)
 
 
 def test_what_is_not_there_is_gone_and_does_not_wait(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_cpus_are_cleared_when_the_container_is_about_to_start_and_not_before(tm
     assert writes(parts)["cpuset.cpus"]["reason"] == ""
 
 
-def test_on_cgroup_v2_cleared_is_empty(tmp_path: Path) -> None:
+def test_on_cgroup_v2_cleared_is_what_is_in_force_above(tmp_path: Path) -> None:
     folder = f"{CLEAR.pod.folder}/{CONTAINER_ID}"
     root = v2(tmp_path, CLEAR.pod.folder, folder)
     parts = agents.parts(root, node=CLEAR.base(), rules=CLEAR.documents)
@@ -208,7 +208,7 @@ def test_on_cgroup_v2_cleared_is_empty(tmp_path: Path) -> None:
     with FakeRuntime() as runtime:
         created = runtime.add(HookPlugin(parts)).create_container(pod, container)
         runtime.start_container(pod, created.container)
-    assert file.read_text().strip() == ""
+    assert file.read_text().strip() == "0-3"
 
 
 # -- updates ----------------------------------------------------------------------------------------------------------

@@ -180,6 +180,14 @@ def test_values_are_read_by_their_neutral_name(tmp_path: Path) -> None:
         knob_file.read(hierarchies, "pod", "cpu.idle")
 
 
+def test_what_is_in_force_of_a_set_is_told_where_the_kernel_tells(tmp_path: Path) -> None:
+    hierarchies = detect(host_trees.v2(tmp_path, "pod"))
+    assert knob_file.in_force(hierarchies, "pod", "cpuset.cpus") == frozenset(range(4))
+    assert knob_file.in_force(hierarchies, "pod", "cpu.shares") is None, "no set"
+    assert knob_file.in_force(hierarchies, "other", "cpuset.cpus") is None, "no such cgroup"
+    assert knob_file.in_force(hierarchies, "pod", "cpu.qos_level") is None, "not on this version"
+
+
 def test_a_long_text_is_cut_in_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hierarchies = detect(host_trees.v2(tmp_path, "pod"))
     path = tmp_path / "sys/fs/cgroup/pod/io.max"
