@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from nri.interfaces import Socket
 
-__all__ = ["SentInPart", "Stream", "connect_unix"]
+__all__ = ["SentInPart", "Stream", "connect_unix", "look_up_each"]
 
 # So many short waits in a row, and the next one polls; polling in vain asks for twice as many, up to a limit.
 _FEW, _MANY = 2, 256
@@ -69,6 +69,14 @@ def connect_unix(path: str) -> _socket.socket:
         sock.close()
         raise
     return sock
+
+
+def look_up_each(sock: Socket, seconds: int) -> None:
+    """Have a read without a deadline look up now and then, for a signal that came in the instant before it waited.
+
+    Such a signal does not interrupt the wait that begins, so without this its handler runs when the peer sends again.
+    """
+    sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, seconds.to_bytes(8, sys.byteorder) + bytes(8))
 
 
 def _poll_for(sock: Socket, *, reading: bool) -> Any:
@@ -130,7 +138,9 @@ class Stream:
         try:
             data = self._sock.recv(size, flags)
         except BlockingIOError:
-            raise DeadlineExceeded("data") from None
+            if deadline is not None:
+                raise DeadlineExceeded("data") from None
+            data = self._read_on(size)
         except OSError as error:
             raise ConnectionClosed(f"closed ({error.strerror or error})") from None
         if not data:
@@ -138,6 +148,17 @@ class Stream:
         if self._credit < 0:
             self._count(monotonic() - began)
         return data
+
+    def _read_on(self, size: int) -> bytes:
+        """Read without a deadline where the kernel has a read look up now and then (`look_up_each`)."""
+        while True:
+            heed()
+            try:
+                return self._sock.recv(size)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise ConnectionClosed(f"closed ({error.strerror or error})") from None
 
     def _polling(self) -> Any:
         """The kernel's poll for our descriptor, kept for next time: there is one reader at a time."""

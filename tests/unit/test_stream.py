@@ -4,6 +4,7 @@ import _socket
 import posix
 import signal
 import time
+from contextlib import closing
 
 import pytest
 
@@ -131,6 +132,18 @@ def test_a_poll_sees_the_end_of_the_connection(pair):
     peer.close()
     with pytest.raises(stream.ConnectionClosed):
         one.read(10, None)
+
+
+def test_a_read_that_looks_up_now_and_then_waits_on_until_there_is_something():
+    ours, theirs = _socket.socketpair()
+    with closing(ours), closing(theirs):
+        stream.look_up_each(ours, 1)
+        before = signal.signal(signal.SIGALRM, lambda *_: theirs.send(b"late"))
+        signal.setitimer(signal.ITIMER_REAL, 1.5)
+        try:
+            assert stream.Stream(ours).read(10, None) == b"late"
+        finally:
+            signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize(

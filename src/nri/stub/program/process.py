@@ -24,6 +24,7 @@ import sys
 
 from nri.api import naming
 from nri.errors import ConfigError, ConnectionClosed, DeadlineExceeded, RegistrationError
+from nri.stream import look_up_each
 from nri.stub.handler.coroutines import stop_loop
 from nri.stub.program.reconnect import GiveUp, Reconnect
 from nri.stub.program.stop import Stop
@@ -47,6 +48,8 @@ __all__ = ["Program", "make_log_if_due", "notify_systemd"]
 
 #: Exit code of a plugin that cannot work as it is.
 CANNOT_WORK = 1
+#: How often an idle plugin looks whether it is to stop, in seconds: Kubernetes kills ten or more after SIGTERM.
+LOOK_UP_S = 4
 
 
 def make_log_if_due() -> None:
@@ -171,6 +174,7 @@ class Program:
     def _serve(self, sock: _socket.socket) -> str:
         """Run one session to its end; returns why it ended, if that is no reason to end the program."""
         options = self.options
+        look_up_each(sock, LOOK_UP_S)
         session = self._session = Session(
             self.plugin,
             sock,

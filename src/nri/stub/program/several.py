@@ -25,7 +25,7 @@ from functools import partial
 from nri.api import naming
 from nri.errors import ConfigError, describe
 from nri.stub.handler.coroutines import stop_loop
-from nri.stub.program.process import CANNOT_WORK, Program, notify_systemd
+from nri.stub.program.process import CANNOT_WORK, LOOK_UP_S, Program, notify_systemd
 from nri.stub.program.reconnect import GiveUp
 from nri.stub.program.stop import Stop
 
@@ -93,7 +93,8 @@ class Several:
                 thread.start()
             self._serve(first)
             for thread in threads:
-                thread.join()
+                while thread.is_alive():
+                    thread.join(LOOK_UP_S)  # not for ever: a signal may have come in the instant before
         finally:
             if health is not None:
                 health.close()

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import pytest
 import nri
 from nri.api import messages as m
 from nri.api import naming
+from nri.stub.program import process
 from nri.stub.program.failure_note import read_notes, write_note
 from nri.stub.program.options import Options
 from nri.stub.program.process import Program
@@ -185,6 +187,19 @@ def test_a_signal_ends_the_program_with_its_code(options: Options, number: int, 
         assert runtime.closed_by_plugin()
 
     assert run(Program(Names(), options), begin_and_signal) == code
+
+
+def test_a_signal_in_the_instant_before_the_wait_is_not_lost(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "LOOK_UP_S", 1)
+
+    def begin_and_signal(runtime: ScriptedRuntime) -> None:
+        runtime.begin()
+        time.sleep(0.3)  # the main thread waits by now
+        # Another thread takes it, so that the main thread's wait goes on, as if it had begun just afterwards.
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        assert runtime.closed_by_plugin()
+
+    assert run(Program(Names(), options), begin_and_signal) == 0
 
 
 def test_a_program_without_a_runtime_is_exit_3(options: Options, capsys: pytest.CaptureFixture[str]) -> None:

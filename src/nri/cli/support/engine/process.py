@@ -26,6 +26,8 @@ _log = logging.getLogger("nri.engine")
 
 #: A second signal while the engine stops ends it at once, with this code.
 _AT_ONCE = 1
+#: How often a daemon that waits for a signal looks up, in seconds.
+_LOOK_UP_S = 4.0
 
 
 class Signals:
@@ -45,7 +47,8 @@ class Signals:
 
     def wait(self) -> int:
         """Wait for one, and return its number."""
-        self._came.wait()
+        while not self._came.wait(_LOOK_UP_S):
+            pass  # one that came in the instant before the wait has its handler run now
         return self.first
 
 
