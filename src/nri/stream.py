@@ -71,7 +71,7 @@ def connect_unix(path: str) -> _socket.socket:
     return sock
 
 
-def look_up_each(sock: Socket, seconds: int) -> None:
+def look_up_each(sock: _socket.socket, seconds: int) -> None:
     """Have a read without a deadline look up now and then, for a signal that came in the instant before it waited.
 
     Such a signal does not interrupt the wait that begins, so without this its handler runs when the peer sends again.

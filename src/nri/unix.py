@@ -22,7 +22,16 @@ from contextlib import suppress
 from time import monotonic, sleep
 from typing import NamedTuple
 
-__all__ = ["Credentials", "Identity", "UnixListener", "credentials", "make_folder", "put_in_place", "remove_own"]
+__all__ = [
+    "Credentials",
+    "Identity",
+    "UnixListener",
+    "check_free",
+    "credentials",
+    "make_folder",
+    "put_in_place",
+    "remove_own",
+]
 
 #: How long a start waits for another one in the same folder, in seconds; no start takes so long.
 LOCK_S = 1.0
@@ -138,17 +147,26 @@ def remove_own(path: str, identity: Identity) -> None:
             os.unlink(path)
 
 
-def _remove_dead(path: str, replace_live: bool = False) -> None:
-    """Make room for a socket: take away one that nobody listens on. Raises OSError (EADDRINUSE) for anything else."""
+def check_free(path: str, *, replace_live: bool = False) -> bool:
+    """Whether a dead socket is at a path, to be replaced. Raises OSError (EADDRINUSE) for anything else that is there.
+
+    For those that cannot undo what they do before `put_in_place`, which looks again.
+    """
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
-        return
+        return False
     if not stat.S_ISSOCK(mode):
         raise OSError(errno.EADDRINUSE, f"{path} is in use: it is not a socket; remove it or choose another path")
     if not replace_live and _is_live(path):
         raise OSError(errno.EADDRINUSE, f"{path} is in use: another process listens there; choose another path")
-    os.unlink(path)
+    return True
+
+
+def _remove_dead(path: str, replace_live: bool = False) -> None:
+    """Make room for a socket: take away one that nobody listens on. Raises OSError (EADDRINUSE) for anything else."""
+    if check_free(path, replace_live=replace_live):
+        os.unlink(path)
 
 
 def _is_live(path: str) -> bool:

@@ -19,7 +19,7 @@ from contextlib import suppress
 
 import grpc
 
-from nri.unix import Identity, make_folder, put_in_place, remove_own
+from nri.unix import Identity, check_free, make_folder, put_in_place, remove_own
 
 __all__ = ["LIMITS", "MESSAGE_BYTES", "SocketServer", "bind"]
 
@@ -82,6 +82,7 @@ def bind(
     make_folder(path, folder_mode)
     folder = os.path.dirname(os.path.abspath(path))
     _check_folder(folder)
+    check_free(path)  # before gRPC binds: a server that was never started does not let go of its socket
     server = grpc.server(pool, handlers=handlers, options=LIMITS, maximum_concurrent_rpcs=most_calls)
     private = _private(folder)
     made = f"{private}/s"
@@ -90,6 +91,7 @@ def bind(
         os.chmod(made, 0o600)
         return SocketServer(server, path, put_in_place(made, path))
     except BaseException:
+        server.start()  # only one that has been started lets go of its socket; nobody else can reach it here
         server.stop(0)
         raise
     finally:

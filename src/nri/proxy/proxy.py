@@ -145,6 +145,7 @@ class Proxy:
             return
         self._stopped.set()
         self._front.stop()
+        self._reconciler.give_up()
         self.backend.stop()  # whatever waits for the runtime ends
         self._exits.stop()
         self._reconciler.stop()

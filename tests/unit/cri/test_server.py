@@ -11,7 +11,9 @@ from pathlib import Path
 import grpc
 import pytest
 
+from nri.cri import server as server_module
 from nri.cri.server import SocketServer, bind
+from tests.engine.machine import wait_for
 
 
 class Echo(grpc.GenericRpcHandler):
@@ -115,3 +117,38 @@ def test_a_bind_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a socket"):
         bind(str(path), ThreadPoolExecutor(1), [Echo()])
     assert os.listdir(tmp_path) == ["s.sock"]
+
+
+def test_one_that_finds_another_at_its_place_in_the_end_lets_go_of_its_own_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(made: str, path: str) -> None:
+        raise OSError(f"{path} is in use")
+
+    monkeypatch.setattr(server_module, "put_in_place", taken)
+    before = listening()
+    with pytest.raises(OSError, match="in use") as refused:
+        bind(str(tmp_path / "s.sock"), ThreadPoolExecutor(1), [Echo()])
+    assert refused.value
+    wait_for(lambda: listening() == before, "an end of the socket that was made")
+    assert os.listdir(tmp_path) == []
+
+
+def listening() -> set[str]:
+    """The sockets of this process that listen."""
+    mine = {os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()}
+    lines = Path("/proc/net/unix").read_text().splitlines()[1:]
+    return {name for line in lines if line.split()[3] == "00010000" and (name := f"socket:[{line.split()[6]}]") in mine}
+
+
+def test_names_that_are_all_taken_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module.secrets, "token_hex", lambda _: "aa")
+    (tmp_path / ".aa").mkdir()
+    with pytest.raises(FileExistsError, match="full of folders"):
+        bind(str(tmp_path / "s.sock"), ThreadPoolExecutor(1), [Echo()])
+
+
+def test_it_can_be_stopped_twice(tmp_path: Path) -> None:
+    server = started(tmp_path / "s.sock")
+    server.stop(0).wait()
+    server.stop(0).wait()

@@ -39,10 +39,14 @@ class Reconciler:
         """Begin."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """End it; the connection to the runtime is closed before, so that nothing waits for that."""
+    def give_up(self) -> None:
+        """Begin no more, and say nothing of what fails from now on: the connection to the runtime is being closed."""
         self._stopping.set()
         self._wanted.set()
+
+    def stop(self) -> None:
+        """End it; the connection to the runtime is closed before, so that nothing waits for that."""
+        self.give_up()
         if self._thread.is_alive():
             self._thread.join()
 

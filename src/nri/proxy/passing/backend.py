@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from time import monotonic, sleep
 from typing import Any
 
 import grpc
@@ -31,6 +32,8 @@ RUNTIME_SERVICE = "runtime.v1.RuntimeService"
 CALL_TIMEOUT_S = 10.0
 #: gRPC's number of INTERNAL.
 _INTERNAL = 13
+#: How long to wait for gRPC's own thread at the end, in seconds.
+_LOOKING_S = 1.0
 #: Between attempts to connect, in milliseconds: a runtime that is back is found within the longer one.
 _RETRY_MS, _RETRY_AT_MOST_MS = 50, 500
 _OPTIONS = [
@@ -120,6 +123,11 @@ class Backend:
     def stop(self) -> None:
         """End the connection; calls that run fail."""
         self._channel.unsubscribe(self._note)
+        # gRPC's thread that looks at the connection ends within 0.2 s; closed under it, the channel is a traceback.
+        looking = getattr(self._channel, "_connectivity_state", None)
+        until = monotonic() + _LOOKING_S
+        while getattr(looking, "polling", False) and monotonic() < until:
+            sleep(0.005)
         self._channel.close()
 
     def _note(self, state: Any) -> None:
