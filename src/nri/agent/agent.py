@@ -32,7 +32,7 @@ from nri.agent.shapes import Component
 from nri.agent.sources import load, pod_source, rule_sources
 from nri.agent.transports import Transport
 from nri.stub.program.health import notify
-from nri.stub.program.stop import Stop
+from nri.stub.program.stop import LOOK_UP_S, Stop
 
 __all__ = ["Agent", "Health", "Row"]
 
@@ -173,7 +173,8 @@ class Agent:
         self._stop.listen()
         self.start()
         try:
-            self.wait()
+            while not self.wait(LOOK_UP_S):
+                pass  # a signal that came in the instant before the wait has its handler run now
             _log.info("stopping after %s; what was set stays", signal.Signals(self._stop.signal).name)
         finally:
             self.stop()

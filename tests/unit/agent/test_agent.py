@@ -290,6 +290,29 @@ def test_a_signal_ends_it_cleanly_and_systemd_is_told(number: int, code: int, tm
         told.close()
 
 
+def test_a_signal_in_the_instant_before_the_wait_is_not_lost(
+    make: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_UP_S", 0.5)
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def signal_this_thread() -> None:
+        # This thread takes it, so that the main thread's wait goes on, as if it had begun just afterwards.
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        ended.wait(20)
+
+    ended = threading.Event()
+    thread = threading.Timer(0.5, signal_this_thread)
+    thread.start()
+    try:
+        assert make().run() == 0
+    finally:
+        ended.set()
+        thread.join()
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
 def test_over_tcp_it_says_which_parts_are_ready_and_not_why(make: Callable[..., Agent]) -> None:
     agent = make(http=HttpSettings("127.0.0.1:0"))
     agent.parts.book.put("NodeResourceTopology", {"metadata": {"annotations": "SECRET" * 9}}, "a test")

@@ -27,7 +27,7 @@ from nri.errors import ConfigError, ConnectionClosed, DeadlineExceeded, Registra
 from nri.stream import look_up_each
 from nri.stub.handler.coroutines import stop_loop
 from nri.stub.program.reconnect import GiveUp, Reconnect
-from nri.stub.program.stop import Stop
+from nri.stub.program.stop import LOOK_UP_S, Stop
 from nri.stub.session import settings
 from nri.stub.session.background import Background
 from nri.stub.session.session import Session
@@ -48,8 +48,6 @@ __all__ = ["Program", "make_log_if_due", "notify_systemd"]
 
 #: Exit code of a plugin that cannot work as it is.
 CANNOT_WORK = 1
-#: How often an idle plugin looks whether it is to stop, in seconds: Kubernetes kills ten or more after SIGTERM.
-LOOK_UP_S = 4
 
 
 def make_log_if_due() -> None:

@@ -25,9 +25,9 @@ from functools import partial
 from nri.api import naming
 from nri.errors import ConfigError, describe
 from nri.stub.handler.coroutines import stop_loop
-from nri.stub.program.process import CANNOT_WORK, LOOK_UP_S, Program, notify_systemd
+from nri.stub.program.process import CANNOT_WORK, Program, notify_systemd
 from nri.stub.program.reconnect import GiveUp
-from nri.stub.program.stop import Stop
+from nri.stub.program.stop import LOOK_UP_S, Stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

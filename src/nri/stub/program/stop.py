@@ -13,7 +13,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Stop"]
+__all__ = ["LOOK_UP_S", "Stop"]
+
+#: How often what waits without an end looks whether a signal has come, in seconds: one that comes in the instant before
+#: a wait does not interrupt it. Kubernetes kills ten seconds or more after SIGTERM.
+LOOK_UP_S = 4
 
 
 class Stop:

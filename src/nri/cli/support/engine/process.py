@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from nri.cli.errors import FAILED, INTERRUPTED, Failure
 from nri.cri.client import INSTALL
 from nri.stub.program.health import notify
+from nri.stub.program.stop import LOOK_UP_S
 from nri.stub.support import logs
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ _log = logging.getLogger("nri.engine")
 
 #: A second signal while the engine stops ends it at once, with this code.
 _AT_ONCE = 1
-#: How often a daemon that waits for a signal looks up, in seconds.
-_LOOK_UP_S = 4.0
 
 
 class Signals:
@@ -47,7 +46,7 @@ class Signals:
 
     def wait(self) -> int:
         """Wait for one, and return its number."""
-        while not self._came.wait(_LOOK_UP_S):
+        while not self._came.wait(LOOK_UP_S):
             pass  # one that came in the instant before the wait has its handler run now
         return self.first
 

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,28 @@ def test_an_engine_that_cannot_start_names_the_examination(quiet_root, tmp_path:
         with pytest.raises(Failure, match=r"the engine cannot start: .*root.* try: nri engine check"):
             engine_process.serve(Settings(), LoadedConfig(config, {}, (), ("a note",)))
     finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGHUP, signal.SIGINT), kept, strict=True):
+            signal.signal(number, handler)
+
+
+def test_a_signal_in_the_instant_before_the_wait_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_process, "LOOK_UP_S", 0.5)
+    kept = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)]
+    signals = engine_process.Signals()
+
+    def signal_this_thread() -> None:
+        # This thread takes it, so that the main thread's wait goes on, as if it had begun just afterwards.
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        ended.wait(20)
+
+    ended = threading.Event()
+    thread = threading.Timer(0.2, signal_this_thread)
+    thread.start()
+    try:
+        assert signals.wait() == signal.SIGTERM
+    finally:
+        ended.set()
+        thread.join()
         for number, handler in zip((signal.SIGTERM, signal.SIGHUP, signal.SIGINT), kept, strict=True):
             signal.signal(number, handler)
 
