@@ -118,7 +118,9 @@ def test_the_page_shows_what_is_said_of_a_broken_file(
     assert example is not None
     hooks.mkdir()
     nri_runtime.add(HookInjector(), config=config(hooks))
-    (hooks / "10-gpu.json").write_text(example[1].replace("createRuntime", "createruntime"))
+    written = hooks.with_name("10-gpu.json")
+    written.write_text(example[1].replace("createRuntime", "createruntime"))
+    written.rename(hooks / "10-gpu.json")  # in one step: the plugin looks by itself as well
     nri_runtime.create_container()
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     line = said.replace(str(hooks), "/etc/containers/oci/hooks.d").partition(" [pod")[0]
