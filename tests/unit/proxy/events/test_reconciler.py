@@ -66,7 +66,7 @@ def test_what_is_made_and_removed_around_the_proxy_is_found_without_a_call_that_
     world.direct.call("StopPodSandbox", pod_sandbox_id=pod)
     world.direct.call("RemovePodSandbox", pod_sandbox_id=pod)
     wait_for(lambda: plugin.of("pod") == ["run_pod", "stop_pod", "remove_pod"], "its end, told")
-    assert proxy.book.pods() == []
+    wait_for(lambda: proxy.book.pods() == [], "its record, dropped")
 
 
 def test_a_proxy_stops_although_its_runtime_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
