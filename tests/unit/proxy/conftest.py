@@ -12,11 +12,15 @@ from tests.support.proxied import Proxied
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[Proxied]:
-    """A runtime and a proxy that run."""
+    """A runtime and a proxy that run; what is done around the proxy it finds only by calls.
+
+    Its comparison of records and runtime, which comes at some moment after the connection, is over: tests of it start
+    a proxy of their own.
+    """
     made = Proxied(tmp_path)
     try:
         made.start_runtime()
-        made.start()
+        made.start()._reconciler.stop()
         yield made
     finally:
         made.close()

@@ -122,7 +122,6 @@ def test_a_plugin_that_joins_meanwhile_gets_one_that_is_found_late_once(
 
 def test_what_there_is_no_time_for_is_left_for_later(world: Proxied) -> None:
     assert world.proxy is not None
-    world.proxy._reconciler.stop()  # which takes in everything once it is connected
     pod = world.run_pod(cri=world.direct)
     with pytest.raises(DeadlineExceeded):
         world.proxy._adoption.everything(late=False, deadline=0.0)
