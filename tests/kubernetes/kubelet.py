@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.kubernetes.client import KubeletClient
 from tests.support.needs import need_tool
+from tools.runtimes.daemon import end_process
 from tools.runtimes.mounts import unmount_all
 
 NODE = "node"
@@ -125,14 +126,7 @@ class Kubelet:
 
     def _end(self, number: int) -> None:
         process, self._process = self._process, None
-        if process is None or process.poll() is not None:
-            return
-        process.send_signal(number)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(process, number, STOP_TIMEOUT_S)
 
 
 def configuration(folder: Path, cri_socket: Path, *, cgroup_root: str, port: int) -> dict[str, Any]:

@@ -27,6 +27,18 @@ START_TIMEOUT_S = 30.0 * PATIENCE
 STOP_TIMEOUT_S = 10.0 * PATIENCE
 
 
+def end_process(process: subprocess.Popen[bytes] | None, number: int, timeout_s: float = STOP_TIMEOUT_S) -> None:
+    """End a process by a signal, and kill it if it does not in time; nothing if there is none, or it has ended."""
+    if process is None or process.poll() is not None:
+        return
+    process.send_signal(number)
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class Daemon:
     """A process with a log, and a client of what it serves.
 
@@ -99,14 +111,7 @@ class Daemon:
     def _end(self, number: int) -> None:
         process, self._process = self._process, None
         self._disconnect()
-        if process is None or process.poll() is not None:
-            return
-        process.send_signal(number)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(process, number)
 
     def _disconnect(self) -> None:
         if self._cri is not None:

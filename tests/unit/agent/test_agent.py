@@ -27,6 +27,7 @@ from nri.errors import NriError
 from nri.policies.koordinator.contexts import ContainerContext, PodContext
 from tests.support.agents import TOPOLOGY, UID, Pods
 from tests.support.host_trees import v1, write_files
+from tests.support.signals import signal_in_a_wait
 
 STEPS: list[str] = []
 
@@ -294,23 +295,8 @@ def test_a_signal_in_the_instant_before_the_wait_is_not_lost(
     make: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOOK_UP_S", 0.5)
-    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def signal_this_thread() -> None:
-        # This thread takes it, so that the main thread's wait goes on, as if it had begun just afterwards.
-        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-        ended.wait(20)
-
-    ended = threading.Event()
-    thread = threading.Timer(0.5, signal_this_thread)
-    thread.start()
-    try:
+    with signal_in_a_wait(signal.SIGTERM):
         assert make().run() == 0
-    finally:
-        ended.set()
-        thread.join()
-        for number, handler in kept.items():
-            signal.signal(number, handler)
 
 
 def test_over_tcp_it_says_which_parts_are_ready_and_not_why(make: Callable[..., Agent]) -> None:

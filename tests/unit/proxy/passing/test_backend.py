@@ -41,6 +41,16 @@ def test_a_runtime_that_comes_later_is_noticed(tmp_path: Path) -> None:
         backend.stop()
 
 
+def test_its_channel_is_closed_when_no_thread_of_grpcs_looks_at_it_any_more(tmp_path: Path) -> None:
+    """A thread that does gets a traceback; grpcio does not say in public when it has ended."""
+    backend = Backend(str(tmp_path / "r.sock"))
+    backend.start()
+    looking = backend._channel._connectivity_state
+    assert looking.polling
+    backend.stop()
+    assert not looking.polling
+
+
 def test_a_runtime_that_goes_and_comes_back_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     backend = Backend(str(tmp_path / "r.sock"))
     words = [f"connected to the runtime at {backend.path}", f"the runtime at {backend.path} is gone"]

@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from nri.cli.settings import Settings
 from nri.cli.support.engine import process as engine_process
 from nri.engine.check import Check
 from nri.engine.config import EngineConfig, LoadedConfig, NriConfig
+from tests.support.signals import signal_in_a_wait
 
 
 @pytest.fixture
@@ -59,24 +59,8 @@ def test_an_engine_that_cannot_start_names_the_examination(quiet_root, tmp_path:
 
 def test_a_signal_in_the_instant_before_the_wait_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_process, "LOOK_UP_S", 0.5)
-    kept = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)]
-    signals = engine_process.Signals()
-
-    def signal_this_thread() -> None:
-        # This thread takes it, so that the main thread's wait goes on, as if it had begun just afterwards.
-        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-        ended.wait(20)
-
-    ended = threading.Event()
-    thread = threading.Timer(0.2, signal_this_thread)
-    thread.start()
-    try:
-        assert signals.wait() == signal.SIGTERM
-    finally:
-        ended.set()
-        thread.join()
-        for number, handler in zip((signal.SIGTERM, signal.SIGHUP, signal.SIGINT), kept, strict=True):
-            signal.signal(number, handler)
+    with signal_in_a_wait(signal.SIGTERM):
+        assert engine_process.Signals().wait() == signal.SIGTERM
 
 
 def test_the_first_signal_counts_and_the_second_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
