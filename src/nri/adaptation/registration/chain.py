@@ -46,6 +46,8 @@ class Chain:
         """Put a plugin into its place. To be called between `gate.join` and `gate.joined`."""
         with self._lock:
             self._replace((*self.peers, peer))
+        # Not only once it has taken the state in: events wait for that at its lock, and are not refused meanwhile.
+        self.note_absent()
 
     def leave(self) -> None:
         """Drop the plugins that are gone, as soon as no event is under way."""

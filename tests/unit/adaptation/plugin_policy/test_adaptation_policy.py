@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,49 @@ def test_a_required_plugin_that_goes_is_missed_at_once() -> None:
         with pytest.raises(PluginUnavailable):
             runtime.start_container()
         runtime.stop_container()
+
+
+class Joining(nri.Plugin):
+    """Is in the middle of Synchronize until it is let go; fails there if it is told to."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+        self.inside, self.go_on = threading.Event(), threading.Event()
+        self.started: list[str] = []
+
+    def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+        self.inside.set()
+        self.go_on.wait(20)
+        if self.fails:
+            raise RuntimeError("no")
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self.started.append(container.name)
+
+
+def started_while_joining(plugin: Joining) -> Future[None]:
+    """What becomes of a start that comes while a required plugin takes the runtime's state in."""
+    with runtime_with('["10-joining"]\nrequired = true\n', timeout_s=20) as runtime, ThreadPoolExecutor(2) as pool:
+        joined = pool.submit(runtime.add, plugin)
+        assert plugin.inside.wait(20)
+        start = pool.submit(runtime.start_container)
+        with pytest.raises(TimeoutError):
+            start.result(0.1)
+        plugin.go_on.set()
+        wait([start, joined], 20)
+        return start
+
+
+def test_an_event_waits_for_a_required_plugin_that_is_joining() -> None:
+    plugin = Joining()
+    assert started_while_joining(plugin).result() is None
+    assert len(plugin.started) == 1
+
+
+def test_an_event_that_waited_for_a_required_plugin_is_refused_if_that_fails_to_join() -> None:
+    refusal = started_while_joining(Joining(fails=True)).exception()
+    assert isinstance(refusal, PluginUnavailable)
+    assert "plugin 10-joining: required for StartContainer, but " in str(refusal)
 
 
 def test_a_required_plugin_that_is_late_refuses_the_request_and_names_itself() -> None:
