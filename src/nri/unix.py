@@ -70,11 +70,15 @@ def make_folder(path: str, mode: int) -> None:
     folder = os.open(above, _FOLDER)
     try:
         for place, name in enumerate(reversed(missing), 1):
+            above = os.path.join(above, name)
             with suppress(FileExistsError):  # another start has just made it
                 os.mkdir(name, 0o700, dir_fd=folder)
                 os.chmod(name, mode if place == len(missing) else 0o755, dir_fd=folder)
             above_it, folder = folder, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
             os.close(above_it)
+    except OSError as error:
+        error.filename = above  # the kernel was told its last part only
+        raise
     finally:
         os.close(folder)
 

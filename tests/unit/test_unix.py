@@ -85,6 +85,16 @@ def test_folders_are_made_with_their_modes_whatever_the_umask(tmp_path: Path, um
     assert [mode_of(folder) for folder in (path.parent, *path.parents[1:3])] == [mode, 0o755, 0o755]
 
 
+def test_a_folder_that_cannot_be_made_is_named_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, mode: int, *, dir_fd: int) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+
+    monkeypatch.setattr(os, "mkdir", refuse)  # root may make any folder
+    with pytest.raises(PermissionError) as caught:
+        make_folder(str(tmp_path / "nri" / "plugins" / "s.sock"), 0o755)
+    assert caught.value.filename == str(tmp_path / "nri")
+
+
 def test_a_link_in_the_place_of_a_folder_that_is_to_be_made_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,9 +72,14 @@ def rehearse(
 
 
 def _configuration(config: Path | None, drop_ins: Path, file_name: str) -> tuple[bytes, str]:
-    """Return the configuration that the plugin would get, and the file that it comes from."""
+    """Return the configuration that the plugin would get, and the file that it comes from. Failure if it is no text."""
     if config is not None:
-        return config.read_bytes(), str(config)
+        raw = config.read_bytes()
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            raise Failure(f"{config}: not UTF-8 text: byte {error.start} is 0x{raw[error.start]:02x}") from None
+        return raw, str(config)
     text, path = config_text(str(drop_ins), *split_file_name(file_name))
     return text.encode(), path or ""
 
