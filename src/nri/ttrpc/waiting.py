@@ -98,8 +98,8 @@ def _wait_for_turn(waiter: Waiter, deadline: float | None) -> None:
 def send_and_read(link: Link, answerer: Answerer, conn_id: int, frame: list[bytes], deadline: float | None) -> None:
     """Write a frame as `Transport.send` does; while that waits, read what comes, if no other thread does.
 
-    For connections that neither a loop nor a monitor reads: a peer that cannot write to us may not read either, and both
-    would wait. The caller has the role of the sender. What a stream must not take yet is not read.
+    For connections that neither a loop nor a monitor reads: a peer that cannot write to us may not read either, and
+    both would wait. The caller has the role of the sender. What a stream must not take yet is not read.
     """
     write_by, in_part = NOW, False
     while True:
