@@ -8,7 +8,6 @@ sent after its reply. Set once, by whichever thread reads the runtime's answer. 
 from __future__ import annotations
 
 from _thread import allocate_lock
-
 from time import monotonic
 
 from nri.errors import DeadlineExceeded, NriError
