@@ -164,6 +164,15 @@ def test_a_file_that_is_not_a_socket_stays(path: str) -> None:
     assert Path(path).read_text() == "precious"
 
 
+def test_a_path_that_is_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
+    path = str(tmp_path / ("x" * 120))
+    with pytest.raises(
+        OSError, match=f"{path}: AF_UNIX path too long; a socket's path has at most 107 bytes"
+    ) as caught:
+        UnixListener(path)
+    assert caught.value.errno == errno.ENAMETOOLONG
+
+
 def test_a_missing_folder_is_an_error_that_leaves_nothing_open(tmp_path: Path) -> None:
     before = descriptors()
     with pytest.raises(FileNotFoundError):
