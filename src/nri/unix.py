@@ -6,7 +6,7 @@ Rules of this file:
 - what is removed in the end is the socket that was made here, and not another one that has taken its place.
 
 How connections are accepted is up to the two that listen: `nri.ttrpc.services.server` and
-`nri.adaptation.registration.listener`. gRPC binds by itself: where nobody sees it, and then the socket is moved to its
+`nri.adaptation.registration.listener`. gRPC binds by itself: out of sight, and then the socket is moved to its
 place (`put_in_place`).
 """
 
@@ -164,7 +164,7 @@ def check_free(path: str, *, replace_live: bool = False) -> bool:
 
 
 def _remove_dead(path: str, replace_live: bool = False) -> None:
-    """Make room for a socket: take away one that nobody listens on. Raises OSError (EADDRINUSE) for anything else."""
+    """Make room for a socket: take away a dead one. Raises OSError (EADDRINUSE) for anything else."""
     if check_free(path, replace_live=replace_live):
         os.unlink(path)
 

@@ -262,13 +262,13 @@ class Adaptation(Events):
 
     @property
     def plugins(self) -> list[PluginHealth]:
-        """How every plugin is that is or was connected, or is installed; by index."""
+        """The health of every plugin that is or was connected, or is installed; by index."""
         rows = [health_of(peer) for peer in self._registry.peers() if peer.label not in self._installed]
         return sorted([*rows, *self._installed.health], key=lambda row: row.plugin)
 
     @property
     def provenance(self) -> Provenance | None:
-        """Who changed what in which container; None if no record of that is kept."""
+        """The record of changes, by container and plugin; None if none is kept."""
         return self._trail.provenance
 
     def _describe(self) -> list[dict[str, Any]]:

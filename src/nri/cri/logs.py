@@ -155,7 +155,7 @@ class _Tracked:
 
     @staticmethod
     def _count(block: bytes, *, whole: bool) -> int:
-        """How many full lines a block has; its first line may be cut."""
+        """Count the full lines of a block; its first line may be cut."""
         lines = block.split(b"\n")
         found = [parse_line(line) for line in (lines if whole else lines[1:])]
         return sum(entry is not None and not entry.partial for entry in found)

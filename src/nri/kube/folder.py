@@ -1,7 +1,7 @@
 """Files of manifests that are read again when they change: one file, or those of a folder.
 
 Rules: one `stat` a file tells whether to read it; what a file held stays until it can be read again or is gone; every
-file is by itself, so that a bad one spoils no other. Bounded: more files or bigger ones than anybody writes are told.
+file is by itself, so that a bad one spoils no other. Bounded: more files or bigger ones than people write are told.
 Next: `nri.kube.document`, which reads one.
 """
 

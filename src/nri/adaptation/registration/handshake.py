@@ -167,7 +167,7 @@ class Handshake:
         peer.signal(Signal.CONFIGURED)
 
     def _patience_s(self, policy: PluginPolicy) -> float:
-        """How long one step of the handshake may take, in seconds.
+        """Seconds that one step of the handshake may take.
 
         A short timeout in the policy bounds what a plugin costs each request. No request waits for a handshake, so it
         does not keep out a plugin that starts on a busy machine; a long one holds here as well.
@@ -175,7 +175,7 @@ class Handshake:
         return max(policy.timeout_s() or 0.0, self._settings.request_timeout_s)
 
     def refusal(self, peer: Peer, index: str, name: str) -> str:
-        """Why the operator's policy does not let this plugin bear a name; "" if it does."""
+        """Say why the operator's policy does not let this plugin bear a name; "" if it does."""
         if peer.kind == BUILTIN:
             return ""
         policy = self._policies.for_plugin(index, name)

@@ -1,4 +1,4 @@
-"""What a restarted engine does with what it finds: records, processes, mounts.
+"""The first work of a restarted engine, with what it finds: records, processes, mounts.
 
 Rules: what runs runs on; what was half made is taken back; what has ended meanwhile goes through the same door as every
 end; after a restart of the machine all has ended. What cannot be taken back is told and left for the next removal.

@@ -1,6 +1,6 @@
 """The client's connection and what else a session waits for: one thread, many descriptors, no wait without an end.
 
-Rules: nothing here blocks but :meth:`Watch.wait`; what is to be sent is kept until it goes, and whoever fills the link
+Rules: nothing here blocks but :meth:`Watch.wait`; what is to be sent is kept until it goes, and what fills the link
 looks at :attr:`Link.waiting` first.
 Next: :mod:`nri.engine.streaming.programs`.
 """
@@ -22,7 +22,7 @@ _LINGER_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a client may take, in seconds, and how much is kept for it, in bytes.
+    """The bounds of a client: the time that it may take, in seconds, and what is kept for it, in bytes.
 
     Attributes:
         token_s: for coming with its token.
@@ -91,22 +91,22 @@ class Link:
 
     @property
     def waiting(self) -> int:
-        """How many bytes wait to be sent."""
+        """The number of bytes that wait to be sent."""
         return len(self._out)
 
     def mask(self, *, read: bool) -> int:
-        """What to wait for at the socket; a client that goes is noticed also while it is not read."""
+        """The events to wait for at the socket; a client that goes is noticed also while it is not read."""
         return (select.POLLIN if read else select.POLLRDHUP) | (select.POLLOUT if self._out else 0)
 
     def hear(self, ready: Mapping[int, int], *, read: bool) -> bytes:
-        """What has come, after a wait for :meth:`mask`."""
+        """Read what has come, after a wait for :meth:`mask`."""
         events = ready.get(self.fileno(), 0) & ~select.POLLOUT
         if events and not read:
             self.lost = True
         return self.read() if events and read else b""
 
     def read(self) -> bytes:
-        """What has come; nothing if that is nothing, or the end, then :attr:`lost` is set."""
+        """Read what has come; nothing if that is nothing, or the end, then :attr:`lost` is set."""
         try:
             data = self._socket.recv(2 * CHUNK)
         except BlockingIOError:
@@ -159,7 +159,7 @@ class Link:
 
 
 def read_some(descriptor: int, size: int) -> bytes | None:
-    """What a pipe or terminal has; None if that is nothing now. Empty at its end, which for a terminal is an error."""
+    """Read what a pipe or terminal has; None if nothing now. Empty at its end, which for a terminal is an error."""
     try:
         return os.read(descriptor, size)
     except BlockingIOError:

@@ -64,7 +64,7 @@ class StreamingServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, as the beginning of every address that it gives out; "" before its start."""
+        """The beginning of every address that it gives out; "" before its start."""
         return self._url
 
     def stop(self) -> None:
@@ -94,7 +94,7 @@ class StreamingServer:
         stdout: bool = False,
         stderr: bool = False,
     ) -> str:
-        """Where a client can run a program. Raises RequestError, TooMany."""
+        """Give out an address at which a client can run a program. Raises RequestError, TooMany."""
         if not argv:
             raise RequestError("cmd", "", "no program to run")
         ask = Ask("exec", container_id, tuple(argv), tty, stdin, stdout, stderr)
@@ -103,7 +103,7 @@ class StreamingServer:
     def attach_url(
         self, container_id: str, *, tty: bool = False, stdin: bool = False, stdout: bool = False, stderr: bool = False
     ) -> str:
-        """Where a client can attach to a container. Raises RequestError, TooMany."""
+        """Give out an address at which a client can attach to a container. Raises RequestError, TooMany."""
         return self._command_url(Ask("attach", container_id, (), tty, stdin, stdout, stderr))
 
     def _command_url(self, ask: Ask) -> str:
@@ -116,7 +116,7 @@ class StreamingServer:
         return self._put(ask)
 
     def port_forward_url(self, pod_id: str, ports: Sequence[int] = ()) -> str:
-        """Where a client can reach ports of a pod; over SPDY the client names them. Raises RequestError, TooMany."""
+        """Give out an address for ports of a pod; over SPDY the client names them. Raises RequestError, TooMany."""
         if not pod_id:
             raise RequestError("pod_sandbox_id", "", "no pod is named")
         for port in ports:
@@ -198,7 +198,7 @@ class StreamingServer:
         return None
 
     def _ask_of(self, request: Request) -> tuple[Ask, Upgrade]:
-        """What was asked for, and the protocol. Raises Refused."""
+        """Read from a request what it asks for, and the protocol. Raises Refused."""
         if request.method not in ("GET", "POST"):
             raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "GET and POST are served", ("Allow", "GET, POST"))
         found = _PATH.fullmatch(request.path)

@@ -48,7 +48,7 @@ class Entry:
 
     @property
     def valid(self) -> bool:
-        """Whether it is of use: a real cookie that somebody has."""
+        """Whether it is of use: a real cookie that a process has."""
         return self.cookie > NO_COOKIE and bool(self.pids)
 
 
