@@ -1,6 +1,6 @@
 """The client's connection and what else a session waits for: one thread, many descriptors, no wait without an end.
 
-Rules: nothing here blocks but :meth:`Watch.wait`; what is to be sent is kept until it goes, and what fills the link
+Rules: nothing here blocks but :meth:`Poller.wait`; what is to be sent is kept until it goes, and what fills the link
 looks at :attr:`Link.waiting` first.
 Next: :mod:`nri.engine.streaming.programs`.
 """
@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["CHUNK", "Limits", "Link", "Stopped", "Watch"]
+__all__ = ["CHUNK", "Limits", "Link", "Poller", "Stopped"]
 
 CHUNK = 32768
 _LINGER_S = 5.0
@@ -47,7 +47,7 @@ class Stopped(Exception):
     """The server stops."""
 
 
-class Watch:
+class Poller:
     """Waits for descriptors, and for the end of the server, which is `stop` becoming readable."""
 
     def __init__(self, stop: int) -> None:
@@ -86,7 +86,7 @@ class Link:
         self.heard = time.monotonic()
 
     def fileno(self) -> int:
-        """The socket, for :class:`Watch`."""
+        """The socket, for :class:`Poller`."""
         return self._socket.fileno()
 
     @property
@@ -133,7 +133,7 @@ class Link:
         del self._out[:sent]
         self.heard = time.monotonic()
 
-    def finish(self, watch: Watch, idle_s: float) -> None:
+    def finish(self, poller: Poller, idle_s: float) -> None:
         """Send what waits, end our half, and hear the client out for a moment: else it may lose what it was sent.
 
         `idle_s` is how long it may take nothing before it is left.
@@ -151,7 +151,7 @@ class Link:
             left = heard + idle_s - time.monotonic()
             if left <= 0:
                 return
-            ready = watch.wait({self.fileno(): self.mask(read=True)}, left).get(self.fileno(), 0)
+            ready = poller.wait({self.fileno(): self.mask(read=True)}, left).get(self.fileno(), 0)
             if ready & ~select.POLLOUT:
                 self.read()
                 self.heard = heard  # what it says now is of no interest any more

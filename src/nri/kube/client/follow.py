@@ -21,7 +21,7 @@ from nri.kube.client.errors import ApiserverError
 from nri.kube.client.objects import Event, Object, key_of, version_of
 
 if TYPE_CHECKING:
-    from nri.kube.client.connection import Apiserver, Watch
+    from nri.kube.client.connection import Apiserver, WatchStream
     from nri.kube.client.kinds import Kind
 
 __all__ = ["Follower"]
@@ -77,7 +77,7 @@ class Follower:
         self._backoff = Backoff(clock=clock)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._open: Watch | None = None
+        self._open: WatchStream | None = None
         self._objects: dict[Key, Object] = {}
         #: The version to watch from, "" if all must be listed first.
         self._version = ""
