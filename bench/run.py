@@ -13,37 +13,16 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from bench import against, report
 from bench.against import BUILDS, SITTING
 from bench.builds import RevisionError
 from bench.cases import CASES, EVERYTHING, SYNC, Case
-from bench.pairs import BARE, NAMES, PAIRINGS, RECORDED, Pairing, Round, bare_ms, pairing, rss_kb, spawn_ms
+from bench.measured import Measured
+from bench.pairs import BARE, NAMES, PAIRINGS, RECORDED, Pairing, bare_ms, pairing, rss_kb, spawn_ms
 from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
-
-
-@dataclass
-class Measured:
-    """Per pairing, one value per round."""
-
-    p50: dict[str, list[float]] = field(default_factory=dict)
-    p99: dict[str, list[float]] = field(default_factory=dict)
-    rate: dict[str, list[float]] = field(default_factory=dict)
-    cpu: dict[str, list[float]] = field(default_factory=dict)
-    floor_us: list[float] = field(default_factory=list)
-
-    def add(self, name: str, result: Round) -> None:
-        """Take one round of one pairing."""
-        for table, value in (
-            (self.p50, result.quantile(0.5)),
-            (self.p99, result.quantile(0.99)),
-            (self.rate, result.per_second),
-            (self.cpu, result.cpu_us),
-        ):
-            table.setdefault(name, []).append(value)
 
 
 def say(text: str) -> None:

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import grimp
+import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "nri"
 MODULES = [path for path in SOURCE.rglob("*.py") if path.parent.name != "pb"]
@@ -40,8 +41,9 @@ def test_no_folder_holds_more_modules_than_one_surveys() -> None:
     assert not full, f"more than {MOST_MODULES} modules: {full}"
 
 
-def test_no_import_comes_back_to_where_it_started_also_for_type_checkers() -> None:
-    graph = grimp.build_graph("nri", cache_dir=None, exclude_type_checking_imports=False)
+@pytest.mark.parametrize("package", ["nri", "bench", "tools"])
+def test_no_import_comes_back_to_where_it_started_also_for_type_checkers(package: str) -> None:
+    graph = grimp.build_graph(package, cache_dir=None, exclude_type_checking_imports=False)
     order = graphlib.TopologicalSorter({name: graph.find_modules_directly_imported_by(name) for name in graph.modules})
     try:
         order.prepare()
@@ -68,3 +70,16 @@ def test_the_first_line_of_a_docstring_stands_alone() -> None:
 def test_docstrings_say_who_does_it() -> None:
     vague = [f"{place}: {found[0]}" for place, text in docstrings() if (found := PEOPLE.search(text))]
     assert not vague, "name the plugin, process, user or caller:\n" + "\n".join(vague)
+
+
+def test_a_reading_order_has_every_module_of_its_room() -> None:
+    orders = 0
+    for path in MODULES:
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+        if path.name == "__init__.py" and "Reading order: " in text:
+            orders += 1
+            room = path.parent
+            inside = [*room.glob("*.py"), *(face.parent for face in room.glob("*/__init__.py"))]
+            missing = [each.stem for each in inside if each != path and not re.search(rf"[`.]{each.stem}`", text)]
+            assert not missing, f"{room.relative_to(SOURCE)}: {missing}"
+    assert orders > 10
