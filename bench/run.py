@@ -122,7 +122,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--build", choices=[*BUILDS, "both"], default="both", help="with --against: measure this build only"
     )
-    parser.add_argument("--rounds", type=int, help="of each case (default 11; with --against 24)")
+    parser.add_argument("--rounds", type=int, metavar="N", help="of each case (default 11; with --against 24)")
     parser.add_argument(
         "--quick", action="store_true", help="3 rounds of a third of the events: only to see that it works"
     )
@@ -130,6 +130,8 @@ def _options() -> argparse.Namespace:
     unknown = set(options.cases) - set(EVERYTHING)
     if unknown:
         parser.error(f"unknown case {', '.join(sorted(unknown))}")
+    if options.rounds is not None and options.rounds < 1:
+        parser.error(f"--rounds {options.rounds}: at least 1")
     if options.build != "both" and not options.against:
         parser.error("--build is for --against")
     return options
