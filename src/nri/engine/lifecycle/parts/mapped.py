@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nri.engine.support.errors import EngineError, ToolMissing
@@ -35,15 +35,15 @@ def mapped_process(kinds: set[str], mappings: IdMappings) -> Iterator[int]:
         raise ToolMissing("unshare (util-linux), for pods with a user namespace")
     argv = [program, "--user", *(flag for kind, flag in _FLAGS.items() if kind in kinds), cat]
     with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", bufsize=0
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         try:
             # What comes back has been through the program that is started when all namespaces are there.
-            process.stdin.write(b"\n")
-            process.stdin.flush()
+            with suppress(BrokenPipeError):  # it has ended already, and says why
+                process.stdin.write(b"\n")
             if process.stdout.read(1) != b"\n":
                 raise EngineError(f"no user namespace: {process.stderr.read(1000).decode(errors='replace').strip()}")
             for key, name in _FILES.items():
