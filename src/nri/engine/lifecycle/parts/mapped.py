@@ -7,6 +7,7 @@ as all is pinned; its namespaces belong to its namespace of users. Next:
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ def mapped_process(kinds: set[str], mappings: IdMappings) -> Iterator[int]:
         raise ToolMissing("unshare (util-linux), for pods with a user namespace")
     argv = [program, "--user", *(flag for kind, flag in _FLAGS.items() if kind in kinds), cat]
     with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", bufsize=0
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -43,7 +44,7 @@ def mapped_process(kinds: set[str], mappings: IdMappings) -> Iterator[int]:
         try:
             # What comes back has been through the program that is started when all namespaces are there.
             with suppress(BrokenPipeError):  # it has ended already, and says why
-                process.stdin.write(b"\n")
+                os.write(process.stdin.fileno(), b"\n")  # past the buffer, which would try again at its end
             if process.stdout.read(1) != b"\n":
                 raise EngineError(f"no user namespace: {process.stderr.read(1000).decode(errors='replace').strip()}")
             for key, name in _FILES.items():

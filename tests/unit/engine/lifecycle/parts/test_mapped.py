@@ -50,8 +50,11 @@ def test_ids_are_mapped_when_the_namespaces_are_there_and_the_process_ends_with_
 def test_a_kernel_that_refuses_is_told_in_the_programs_words(
     tmp_path: Path, written: dict[str, str], begin: str
 ) -> None:
-    unshare(tmp_path, f'{begin}echo "unshare failed: No space left on device" >&2; exit 1')
-    with pytest.raises(EngineError, match=r"no user namespace: .*No space left"), mapped_process({"ipc"}, MAPPINGS):
+    unshare(tmp_path, f'{begin}printf "unshare failed: " >&2; echo "No space left" >&2; exit 1')
+    with (
+        pytest.raises(EngineError, match=r"no user namespace: unshare failed: No space left"),
+        mapped_process({"ipc"}, MAPPINGS),
+    ):
         pass
     assert written == {}
 
