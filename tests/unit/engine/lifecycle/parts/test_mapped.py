@@ -52,7 +52,7 @@ def test_a_kernel_that_refuses_is_told_in_the_programs_words(
 ) -> None:
     unshare(tmp_path, f'{begin}printf "unshare failed: " >&2; echo "No space left" >&2; exit 1')
     with (
-        pytest.raises(EngineError, match=r"no user namespace: unshare failed: No space left"),
+        pytest.raises(EngineError, match=r"namespace: unshare failed: No space"),
         mapped_process({"ipc"}, MAPPINGS),
     ):
         pass
