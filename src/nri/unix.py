@@ -70,11 +70,15 @@ def make_folder(path: str, mode: int) -> None:
     folder = os.open(above, _FOLDER)
     try:
         for place, name in enumerate(reversed(missing), 1):
+            above = os.path.join(above, name)
             with suppress(FileExistsError):  # another start has just made it
                 os.mkdir(name, 0o700, dir_fd=folder)
                 os.chmod(name, mode if place == len(missing) else 0o755, dir_fd=folder)
             above_it, folder = folder, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
             os.close(above_it)
+    except OSError as error:
+        error.filename = above  # the kernel was told its last part only
+        raise
     finally:
         os.close(folder)
 
@@ -89,7 +93,8 @@ class UnixListener:
         replace_live: take the path also from a process that listens there, which then hears nothing any more.
 
     Raises:
-        OSError: EADDRINUSE if a process listens there, or if what is there is not a socket; else as the kernel says.
+        OSError: EADDRINUSE if a process listens there, or if what is there is not a socket; ENAMETOOLONG if no socket
+            can have the path; else as the kernel says.
     """
 
     __slots__ = ("_identity", "path", "socket")
@@ -104,7 +109,7 @@ class UnixListener:
             try:
                 _remove_dead(path, replace_live)
                 os.fchmod(self.socket.fileno(), mode & 0o600)  # bind takes it over, less the umask
-                self.socket.bind(path)
+                self._bind(path)
                 self._identity = _identity(path)
                 self.socket.listen(backlog)
             finally:
@@ -114,6 +119,14 @@ class UnixListener:
         except BaseException:
             self.close()
             raise
+
+    def _bind(self, path: str) -> None:
+        try:
+            self.socket.bind(path)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise OSError(errno.ENAMETOOLONG, f"{path}: {error}; a socket's path has at most 107 bytes") from None
 
     def close(self) -> None:
         """Remove the socket, if the one at the path is still this one, and stop listening."""
