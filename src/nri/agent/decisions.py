@@ -77,9 +77,15 @@ class Decisions:
         )
         subject = subject_of(context)
         self._history.decided(subject, stage, transport, values_of(outcome.because))
-        self._history.failed(subject, stage, transport, ((each.hook, plain(each.reason)) for each in errors))
+        wrong = ((each.hook, plain(each.reason)) for each in errors)
+        self._history.failed(subject, stage, transport, wrong, outcome.asked)
         self._history.has(subject, _keys_of(context))
         return outcome
+
+    def failed(self, context: Context, transport: str, hook: str, reason: str) -> None:
+        """Record what a hook without a stage makes of one pod: that it failed, or with "" that it did not."""
+        rows = [(hook, plain(reason))] if reason else []
+        self._history.failed(subject_of(context), transport, transport, rows, (hook,))
 
     def told(self, context: Context, transport: str, results: Sequence[Result]) -> None:
         """Record what came of what was decided."""
@@ -130,11 +136,12 @@ def _one_by_one(stage: str, context: Context, node: Node) -> Outcome:
         try:
             found = decide(stage, context, replace(node, gates=frozenset({row.name})))
         except Exception as error:  # noqa: BLE001 - see `decide`
-            found = Outcome(errors=[HookError(row.name, plain(f"{type(error).__name__}: {error}"))])
+            found = Outcome(asked=[row.name], errors=[HookError(row.name, plain(f"{type(error).__name__}: {error}"))])
             found.failed = found.errors[0] if node.fail else None
         outcome.changes |= found.changes
         outcome.because += found.because
         outcome.errors += found.errors
+        outcome.asked += found.asked
         if found.failed is not None:
             outcome.failed = found.failed
             break

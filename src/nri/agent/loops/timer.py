@@ -22,6 +22,7 @@ from nri.agent.loops.moment import Eviction, LoopPod, Moment, Wish
 from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.loops.strategy import ANNOTATION_BLOCK_IO, ANNOTATION_BURST, ANNOTATION_MEMORY, Strategies
 from nri.agent.parts import Parts
+from nri.agent.pods.last_good import LastGood
 from nri.agent.pods.running import key_of, running
 from nri.agent.settings.values import Settings
 from nri.agent.worker import Worker
@@ -93,6 +94,7 @@ class Loops:
         self._unsupported: dict[str, None] = {}
         #: The error of each strategy that broke off its last round; the log has had it.
         self._broken: dict[str, str] = {}
+        self._good = LastGood()
 
     def start(self) -> None:
         """Begin; the first round is at once."""
@@ -141,6 +143,9 @@ class Loops:
                 self._broken[loop.name] = text
             else:
                 self._broken.pop(loop.name, None)
+        for (subject, name), reason in moment.misread.items():
+            rows = [(name, plain(reason))] if reason else []
+            self._parts.history.failed(subject, _STAGE, self.name, rows, (name,))
         self._write(moment)
         for eviction in moment.evictions:
             self._evict(eviction, moment)
@@ -170,7 +175,8 @@ class Loops:
     def _moment(self, pods: list[LoopPod], loops: list[_Loop]) -> Moment:
         topology = self._topology()
         empty = Sample(0.0, len(topology.cpus), None, None, None, {})
-        moment = Moment(self._parts, self._strategies, pods, empty, topology)
+        moment = Moment(self._parts, self._strategies, pods, empty, topology, good=self._good)
+        self._good.only({pod.uid for pod in pods})
         folders = [pod.folder for pod in pods] + [folder for folder, _ in program_folders(moment)]
         folders.append(moment.best_effort_folder)
         if any(isinstance(loop, CpuBurst) for loop in loops):

@@ -67,7 +67,7 @@ def check(loaded: LoadedSettings | ConfigError, default: Settings, rules: bool, 
         else:
             words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
             wrong += [] if listed else [_of(no_pods(pods))]
-            rows = [explained(pod, node or book_of(settings).node, {}) for pod in listed]
+            rows = [explained(pod, node or book_of(settings).node, {}, settings.loops_on) for pod in listed]
             wrong += [_hook_error(pods, row, error) for row in rows for error in row["errors"]]
             # The machine is not looked at, so these are about the pod: what is misspelt, and what has no effect.
             notes += [f"{pods}: {_name(row)}: {note}" for row in rows for note in row["notes"]]
