@@ -86,7 +86,8 @@ def _identity_folder(given: Given) -> Outcome:
     tree, kube = Tree(given), given.get("kube_qos") or ""
     rule = _in_effect(given, tree)
     changes = NO_CHANGES if rule is None else group_identity.kube_class(KubeQosContext(kube), rule).changes
-    return _outcome(tree, paths.kube_class_path(kube), changes, False)
+    tree.write(writes.folder_writes(paths.kube_class_path(kube), changes))
+    return {**inputs.shown(changes), "error": False, "files": tree.files}
 
 
 def _identity_program(given: Given) -> Outcome:
