@@ -119,15 +119,19 @@ class History:
         transport: str,
         errors: Iterable[tuple[str, str]],
         asked: Collection[str] = (),
-    ) -> None:
-        """Keep errors: of each the hook and its reason. Those that hooks which were asked had before are over."""
+    ) -> list[tuple[str, str]]:
+        """Keep errors: of each the hook and its reason. Those that hooks which were asked had before are over.
+
+        Returns those that are new.
+        """
         rows = list(errors)
         with self._lock:
             known = self._pods.get(_short(subject.key))
             if not rows and (known is None or not known.errors):
-                return
+                return []
             subject = _bounded(subject)
             pod = self._pod(subject)
+            before = {(each["hook"], each["reason"]) for each in pod.errors if each["container"] == subject.container}
             newest = {(hook, _short(reason)) for hook, reason in rows}
             left = [each for each in pod.errors if not _superseded(each, subject.container, newest, asked)]
             at = self._now()
@@ -136,6 +140,7 @@ class History:
                 left.append({**row, "container": subject.container, "at": at})
             pod.errors = deque(left, maxlen=_MOST_ERRORS)
             self._settle(subject.key, pod)
+            return [(hook, reason) for hook, reason in rows if (hook, _short(reason)) not in before]
 
     def has(self, subject: Subject, keys: Iterable[str]) -> None:
         """Keep which of the labels and annotations that hooks read a pod has, if anything is known of it."""

@@ -144,8 +144,8 @@ class Loops:
             else:
                 self._broken.pop(loop.name, None)
         for (subject, name), reason in moment.misread.items():
-            rows = [(name, plain(reason))] if reason else []
-            self._parts.history.failed(subject, _STAGE, self.name, rows, (name,))
+            rows = [(name, reason)] if reason else []
+            self._parts.decisions.errors(subject, _STAGE, self.name, rows, (name,))
         self._write(moment)
         for eviction in moment.evictions:
             self._evict(eviction, moment)
