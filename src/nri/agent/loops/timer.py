@@ -95,6 +95,7 @@ class Loops:
         #: The error of each strategy that broke off its last round; the log has had it.
         self._broken: dict[str, str] = {}
         self._good = LastGood()
+        self._misread: list[str] = []
 
     def start(self) -> None:
         """Begin; the first round is at once."""
@@ -119,6 +120,7 @@ class Loops:
     def round(self, _reasons: frozenset[str] = frozenset()) -> None:
         """One round: sample, decide, write, evict."""
         self._strategies.take(self._parts.book.document("NodeSLO"))
+        self._tell(self._strategies.errors)
         if not (self._strategies.known and self._parts.pods.synced):
             return
         senseless: list[str] = []
@@ -155,6 +157,13 @@ class Loops:
         self._unsupported = moment.unsupported
         every = (*self._strategies.errors, *moment.unsupported, *moment.errors)
         self.errors = [plain(each, 200) for each in every][:100]
+
+    def _tell(self, errors: list[str]) -> None:
+        """Log what of NodeSLO is not used, once, until it is over."""
+        for text in errors:
+            if text not in self._misread:
+                _log.warning("NodeSLO: %s; what it said last of that is in force", plain(text, 400))
+        self._misread = errors
 
     def _pods(self, senseless: list[str]) -> list[LoopPod]:
         """The pods that run; one of which the resources cannot be read is left out, and told."""
