@@ -21,6 +21,7 @@ from nri.agent.rules.files import FileRules
 from nri.agent.rules.parsed import KINDS
 from nri.agent.settings import base_node
 from nri.agent.settings.node_name import node_name
+from nri.cli.support.agent.misread import misread
 from nri.cli.support.agent.misspelt import misspelt
 from nri.config.complaint import together
 from nri.errors import ConfigError
@@ -33,7 +34,7 @@ from nri.policies.koordinator.profile import CREATE, PROFILE, RUN_POD, decide
 from nri.policies.koordinator.writes import KNOBS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from nri.agent.settings import LoadedSettings, Settings
     from nri.kube.document import Document
@@ -124,11 +125,13 @@ def explain_manifests(settings: Settings, path: str) -> list[dict[str, Any]]:
     if not pods:
         raise no_pods(path)
     table = {row.what: row for row in capabilities(host.Root(settings.root))}
-    return [{**explained(pod, book.node, table), "rules": book.sources()} for pod in pods]
+    return [{**explained(pod, book.node, table, settings.loops_on), "rules": book.sources()} for pod in pods]
 
 
-def explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability]) -> dict[str, Any]:
-    """Work out what one pod would get by these rules; `table` is what the machine can do."""
+def explained(
+    pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability], loops: Collection[str] = ()
+) -> dict[str, Any]:
+    """Work out what one pod would get: `table` is what the machine can do, `loops` the strategies that are on."""
     history = History()
     context = manifest.pod_context(pod, manifest.pod_folder(pod))
     if not context.uid:
@@ -140,6 +143,7 @@ def explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability
         about = subject_of(subject)
         history.decided(about, stage, "", values_of(outcome.because))
         history.failed(about, stage, "", ((each.hook, each.reason) for each in outcome.errors))
+    history.failed(subject_of(context), "", "", misread(context, node, loops).items())
     found = history.of(context.uid) or {"key": context.uid, "values": [], "writes": [], "errors": []}
     notes = [*misspelt(context.labels, context.annotations), *_without_effect(context, node)]
     found |= {"namespace": context.namespace, "name": context.name, "notes": notes}
