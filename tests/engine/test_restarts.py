@@ -259,6 +259,7 @@ def test_an_engine_killed_while_it_ends_something_ends_it_when_it_is_asked_again
 def test_what_runs_runs_on_over_a_kill_of_the_engine_and_what_ended_is_told_once(node: Node) -> None:
     pod = node.pod(network=pb.POD, pid=pb.POD)
     made = {name: node.run(pod, name, POLITE) for name in ("on", "ended", "later")}
+    node.wait_for(lambda: "ready" in (node.folder / "logs/pod/later.log").read_text(), "its trap")
     with pytest.raises(NriError, match="nonesuch"):
         node.create(pod, "never", ("/nonesuch",))
     killed_while(node, lambda _: die())
@@ -434,10 +435,11 @@ def test_a_call_whose_runtime_is_killed_can_be_made_again(
         mortal("")
         engine.containers.stop(made)
     else:
-        engine.machinery.runtime("runc").timeout_s = 2  # it tries so long
+        monkeypatch.setattr(engine.machinery.runtime("runc"), "timeout_s", 2)  # it tries so long
         engine.containers.stop(made)
         with pytest.raises(EngineError, match="delete"):
             engine.containers.remove(made)
+        monkeypatch.undo()
         mortal("")
         engine.containers.remove(made)
     node.remove(pod)
