@@ -241,6 +241,7 @@ def test_a_program_that_reads_no_input_does_not_hold_up_its_client(world: World)
         session.tell("type", text="x" * 65536, repeat=40)
         ended = session.end()
         assert ended["ok"] and session.said() == "closed\ndone\n", ended
+        session.tell("type", text="nobody reads this")  # and it is not waited for
 
 
 @pytest.mark.parametrize(
