@@ -83,7 +83,7 @@ class Follower:
         self._version = ""
         #: The newest version that was ever known; no list may be older.
         self._newest = "0"
-        #: Whether all objects have been known at least once.
+        #: Whether all objects have been known, and told, at least once.
         self.synced = False
         #: Why what is known may be old, "" if it is not.
         self.problem = ""
@@ -156,8 +156,8 @@ class Follower:
         items, version = self._api.list(self._kind, self._fields, self._newest)
         self._objects = {key_of(item): item for item in items}
         self._version = self._newest = version
-        self.synced = True
         self._tell()
+        self.synced = True  # not before the listener has them: who waits for this looks there next
 
     def _watch(self) -> None:
         with self._api.watch(self._kind, self._version, self._fields, random.choice(_LASTING_S)) as watch:
