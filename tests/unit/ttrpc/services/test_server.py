@@ -130,7 +130,9 @@ def test_a_server_that_stops_closes_its_connections(path) -> None:
             client.call("test.Pods", "Rename", m.PodSandbox(), m.PodSandbox)
 
 
-def test_a_connection_that_came_in_the_instant_before_a_stop_is_closed_too(path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_came_in_the_instant_before_a_stop_is_closed_too(
+    path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is taken, and its thread begins only when the server has closed all connections that it knew."""
     server = Server(path, [RENAME])
     taken, stopped = threading.Event(), threading.Event()
