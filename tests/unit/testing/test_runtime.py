@@ -69,12 +69,15 @@ def test_disconnect_is_seen_by_both_sides(nri_runtime: FakeRuntime) -> None:
 
 
 def test_timeout_makes_slow_plugins_late(nri_runtime: FakeRuntime) -> None:
+    go = threading.Event()
+
     class Slow(nri.Plugin):
         def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-            time.sleep(0.2)
+            go.wait(20)
 
     nri_runtime.add(Slow()).timeout(0.02).start_container()
     assert nri_runtime.health("10-slow").state == "late"
+    go.set()
 
 
 def test_a_plugin_that_is_refused_raises_here(nri_runtime: FakeRuntime) -> None:
