@@ -20,6 +20,8 @@ from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_request, request_prefix
 
 PATIENCE_S = 20.0
+#: Of a runtime that counts how often it starts a program: one that is slow to start is not killed for it.
+PATIENT: dict[str, Any] = {"registration_timeout_s": 60.0, "request_timeout_s": 20.0}
 
 
 def eventually(condition: Callable[[], Any], what: str) -> None:
