@@ -173,7 +173,7 @@ def test_a_defect_in_one_answer_is_in_the_log_and_ends_no_other(
         with connect(path) as sock:
             sock.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
             assert received(sock) == b""
-    assert "a request could not be answered" in caplog.text
+    eventually(lambda: "a request could not be answered" in caplog.text, "it is told, once the connection is closed")
     assert ask(path, "GET /healthz HTTP/1.1") == (200, "ok\n")
 
 

@@ -253,10 +253,10 @@ def test_what_cannot_be_read_is_one_status_for_all_methods_and_no_line_in_the_lo
     with plugin_thread(plugin()) as running:
         running.runtime.begin()
         caplog.clear()
-        response = running.runtime.call(method, BROKEN)
+        response = running.runtime.call(method, BROKEN, timeout_s=60)  # half of two seconds would be told
         assert response.code == Code.INTERNAL
         assert "ttrpc: error unmarshalling payload: " in response.message
-        assert not running.runtime.call("CreateContainer", CREATE).code, "the connection goes on"
+        assert not running.runtime.call("CreateContainer", CREATE, timeout_s=60).code, "the connection goes on"
     assert not [record for record in caplog.records if record.exc_info or record.levelno >= logging.WARNING]
 
 
