@@ -375,6 +375,8 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
         threads = [threading.Thread(target=runtime.adaptation.start_container, args=(pod, container))]
         threads[0].start()
         assert entered.wait(10)
+        gate = runtime.adaptation._chain.gate
+        eventually(lambda: time.monotonic() > gate._rest_until, "joiners do not rest for the busy one any more")
         runtime.add(Calls(lambda _: None), idx="20", name="joins", wait=False)
 
         def told(event: str, *given: Any) -> threading.Thread:
