@@ -207,7 +207,7 @@ def test_two_calls_at_a_time_are_one_after_the_other(start: Start) -> None:
 
     def call_first() -> None:
         try:
-            call(run, within_s=1.0)
+            call(run, within_s=3.0)
         except DeadlineExceeded as error:
             failures.append(error)
 
