@@ -6,7 +6,7 @@ Rules of this file:
 - what is removed in the end is the socket that was made here, and not another one that has taken its place.
 
 How connections are accepted is up to the two that listen: `nri.ttrpc.services.server` and
-`nri.adaptation.registration.listener`. gRPC binds by itself: where nobody sees it, and then the socket is moved to its
+`nri.adaptation.registration.listener`. gRPC binds by itself: out of sight, and then the socket is moved to its
 place (`put_in_place`).
 """
 
@@ -19,7 +19,7 @@ import socket
 import stat
 import struct
 from contextlib import suppress
-from time import monotonic, sleep
+from time import sleep
 from typing import NamedTuple
 
 __all__ = [
@@ -35,6 +35,8 @@ __all__ = [
 
 #: How long a start waits for another one in the same folder, in seconds; no start takes so long.
 LOCK_S = 1.0
+#: How often it looks whether that one is through, in seconds.
+LOOK_S = 0.005
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _UCRED = struct.Struct("3i")
@@ -177,7 +179,7 @@ def check_free(path: str, *, replace_live: bool = False) -> bool:
 
 
 def _remove_dead(path: str, replace_live: bool = False) -> None:
-    """Make room for a socket: take away one that nobody listens on. Raises OSError (EADDRINUSE) for anything else."""
+    """Make room for a socket: take away a dead one. Raises OSError (EADDRINUSE) for anything else."""
     if check_free(path, replace_live=replace_live):
         os.unlink(path)
 
@@ -201,13 +203,14 @@ def _lock(folder: str) -> int:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
         return -1
-    until = monotonic() + LOCK_S
+    looks = round(LOCK_S / LOOK_S)  # and not a time: others do not get on either while the machine stands still
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if monotonic() < until:
-                sleep(0.005)
+            if looks > 0:
+                looks -= 1
+                sleep(LOOK_S)
                 continue
         except OSError:
             pass  # a file system without locks

@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,26 @@ def test_a_folder_that_another_program_keeps_locked_delays_a_start_and_does_not_
         listener.close()
     finally:
         os.close(held)
+
+
+def test_a_machine_that_stands_still_for_longer_than_a_start_waits_does_not_let_it_in_early(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unix, "LOCK_S", 0.02)
+    held = os.open(os.path.dirname(path), os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 1:
+            time.sleep(0.1)
+        if len(looks) == 3:
+            os.close(held)
+
+    monkeypatch.setattr(unix, "sleep", sleep)
+    UnixListener(path).close()
+    assert len(looks) == 3, "it did not wait for the lock"
 
 
 def test_the_process_at_the_other_end_is_known() -> None:

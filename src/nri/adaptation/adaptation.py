@@ -33,7 +33,7 @@ from nri.adaptation.peers.builtin import BuiltinPeer, BuiltinPlugin
 from nri.adaptation.peers.health import PluginHealth, health_of
 from nri.adaptation.peers.peer import EXTERNAL
 from nri.adaptation.peers.remote import RemotePeer
-from nri.adaptation.peers.state import JOINED, State
+from nri.adaptation.peers.state import JOINED
 from nri.adaptation.plugin_policy.policy import DEFAULT_PATH, Policies
 from nri.adaptation.registration.chain import Chain
 from nri.adaptation.registration.handshake import Handshake, RuntimeSettings
@@ -263,13 +263,13 @@ class Adaptation(Events):
 
     @property
     def plugins(self) -> list[PluginHealth]:
-        """How every plugin is that is or was connected, or is installed; by index."""
+        """The health of every plugin that is or was connected, or is installed; by index."""
         rows = [health_of(peer) for peer in self._registry.peers() if peer.label not in self._installed]
         return sorted([*rows, *self._installed.health], key=lambda row: row.plugin)
 
     @property
     def provenance(self) -> Provenance | None:
-        """Who changed what in which container; None if no record of that is kept."""
+        """The record of changes, by container and plugin; None if none is kept."""
         return self._trail.provenance
 
     def _describe(self) -> list[dict[str, Any]]:
@@ -286,15 +286,10 @@ class Adaptation(Events):
     def ready(self, names: Iterable[str] = (), timeout_s: float = 0.0) -> bool:
         """Whether these plugins (``NN-name``) have answered and take part; none named: all that the policy requires.
 
-        Waits up to `timeout_s` seconds for it.
+        What they asked for at Synchronize has been done then. Waits up to `timeout_s` seconds for it.
         """
         wanted = tuple(names) or self._policies.required_names()
-
-        def all_there() -> bool:
-            found = [self._registry.find(label) for label in wanted]
-            return all(peer is not None and peer.state is State.ACTIVE for peer in found)
-
-        return self._registry.wait(all_there, monotonic() + timeout_s)
+        return self._registry.wait(lambda: all(map(self._registry.is_in, wanted)), monotonic() + timeout_s)
 
     def _count_plugins(self) -> None:
         self._reporting.plugins_counted(self._chain.active)
