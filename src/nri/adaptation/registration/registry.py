@@ -150,14 +150,21 @@ class Registry:
     def _claim(self, peer: Peer, index: str, name: str) -> None:
         """Give a plugin its name, if need be from one that is gone."""
         label = naming.full_name(index, name)
-        with self._lock:
-            holder = self._by_label.get(label)
+        holder = self._by_label.get(label)
+        while not self._replace(holder, peer, index, name):
+            holder = self._by_label.get(label)  # another one has taken it just now
+
+    def _replace(self, holder: Peer | None, peer: Peer, index: str, name: str) -> bool:
+        """Give a plugin the name of another one, or of none. False: another one has it. RpcError: that one lives."""
+        label = naming.full_name(index, name)
         if holder is not None and holder is not peer and self._rules.duplicates_refused:
             if identity.is_alive(holder):
                 process = f" (process {holder.pid})" if holder.pid else ""
                 raise RpcError(Code.ALREADY_EXISTS, f"plugin {label} is connected already{process}")
             holder.signal(Signal.STOP, "replaced by a new connection")
         with self._lock:
+            if self._by_label.get(label) is not holder:
+                return False
             peer.identify(index, name)
             self._by_label.pop(label, None)
             self._by_label[label] = peer
@@ -165,6 +172,7 @@ class Registry:
                 gone = [each for each, known in self._by_label.items() if known.state is State.GONE]
                 for each in gone[:1]:
                     del self._by_label[each]
+        return True
 
     # -- what follows from signals ------------------------------------------------------------------------------------
 
