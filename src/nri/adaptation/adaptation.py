@@ -169,7 +169,8 @@ class Adaptation(Events):
             begins = trail.inventory.known.begins
             self._admin = Admin(admin_socket, records, self._policies, self._describe, self.rules, begins)
         self._stopping = threading.Event()
-        for listener in (chain.note_absent, self._installed.nudge, self._count_plugins):
+        counted = self._reporting.plugins_counted
+        for listener in (chain.note_absent, self._installed.nudge, lambda: counted(chain.active)):
             self._registry.listen(listener)
         self._registry.tell_listeners()
 
@@ -282,10 +283,10 @@ class Adaptation(Events):
             rows.append({**row.to_json(), "policy": policy.to_json()})
         return rows
 
-    def ready(self, names: Iterable[str] = (), timeout_s: float = 0.0) -> bool:
+    def ready(self, names: Iterable[str] = (), timeout_s: float = 0.0, *, settled: bool = False) -> bool:
         """Whether these plugins (``NN-name``) have answered and take part; none named: all that the policy requires.
 
-        Waits up to `timeout_s` seconds for it.
+        Waits up to `timeout_s` seconds for it; `settled`: also until the updates that they answered with are applied.
         """
         wanted = tuple(names) or self._policies.required_names()
 
@@ -293,7 +294,6 @@ class Adaptation(Events):
             found = [self._registry.find(label) for label in wanted]
             return all(peer is not None and peer.state is State.ACTIVE for peer in found)
 
-        return self._registry.wait(all_there, monotonic() + timeout_s)
-
-    def _count_plugins(self) -> None:
-        self._reporting.plugins_counted(self._chain.active)
+        deadline = monotonic() + timeout_s
+        there = self._registry.wait(all_there, deadline)
+        return there and (not settled or self._registry.settled(wanted, deadline))

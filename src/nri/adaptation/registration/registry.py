@@ -262,6 +262,11 @@ class Registry:
                 self._changed.wait(left_s)
             return True
 
+    def settled(self, labels: Iterable[str], deadline: float) -> bool:
+        """Wait until what plugins answered to Synchronize is applied; False if it is not by the deadline."""
+        found = [peer for label in labels if (peer := self.find(label)) is not None]
+        return all(peer.settled.wait(max(deadline - monotonic(), 0.0)) for peer in found)
+
     def shut_down(self, peers: Iterable[Peer], timeout_s: float) -> None:
         """Tell plugins that the runtime stops, all at once; those that do not answer in time are not waited for."""
         deadline = monotonic() + timeout_s
